@@ -1,11 +1,11 @@
-//! What never changes, or is compared before use, remembered between calls.
+//! A bounded FIFO cache of immutable or validated values.
 //!
-//! Must stay true: a bounded number of entries, the oldest going first.
+//! Must stay true: the number of entries is bounded; the oldest is evicted first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-/// A number of values by name.
+/// A bounded map from name to value.
 #[derive(Debug)]
 pub(crate) struct Cache<V> {
     entries: Mutex<Entries<V>>,

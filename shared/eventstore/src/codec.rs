@@ -1,10 +1,10 @@
-//! The binary form of values inside blocks: exact, compact, and safe to read whatever the bytes are.
+//! Binary encoding of JSON values inside blocks: exact, compact, and safe to decode from any bytes.
 //!
-//! A value is a tag and its content; lengths and integers are variable-length, seven bits a byte, lowest first. An array
-//! is its values, an object its fields (tag, key, content), up to an end mark, so that both can be written while they are
-//! being read from elsewhere. Must stay true: what was written comes back equal, 50 and 50.0 apart, keys in their order,
-//! and of a key that was written twice the last value; a reader never allocates more than the bytes in front of it could
-//! describe, and never recurses deeper than [`DEPTH_MAX`].
+//! A value is a tag and its content; lengths and integers are variable-length (LEB128, seven bits per byte,
+//! lowest first). An array is its values, an object its fields (tag, key, content), up to an end marker, so
+//! that both can be encoded while they are parsed. Must stay true: decoding returns an equal value (50 and 50.0
+//! differ, keys keep their order, the last value of a repeated key wins); a decoder never allocates more than
+//! the remaining bytes can describe, and never recurses deeper than [`DEPTH_MAX`].
 
 use serde_json::{Map, Number, Value};
 
@@ -32,7 +32,7 @@ pub(crate) fn write_unsigned(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Signed numbers alternate, so that small negative ones are short too.
+/// Zigzag encoding, so that small negative numbers are short.
 pub(crate) fn write_signed(out: &mut Vec<u8>, n: i64) {
     write_unsigned(out, ((n << 1) ^ (n >> 63)) as u64);
 }
@@ -47,7 +47,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
     write_content(out, value);
 }
 
-/// A value that stands under a key: the tag, the key as `write_key` puts it, the content.
+/// A field: the tag, the key as `write_key` writes it, the content.
 pub(crate) fn write_field(out: &mut Vec<u8>, write_key: impl FnOnce(&mut Vec<u8>), value: &Value) {
     out.push(tag(value));
     write_key(out);
@@ -92,7 +92,7 @@ fn write_content(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Reads what the functions above wrote.
+/// Decoder for the functions above.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     length: usize,
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// How many bytes have been read.
+    /// Number of bytes read.
     pub(crate) fn place(&self) -> usize {
         self.length - self.rest.len()
     }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(((n >> 1) as i64) ^ -((n & 1) as i64))
     }
 
-    /// A count of things of at least one byte each.
+    /// A count of items of at least one byte each.
     pub(crate) fn count(&mut self) -> Result<usize, EventStoreError> {
         let count = usize::try_from(self.unsigned()?).map_err(|_| cut())?;
         if count > self.rest.len() { Err(cut()) } else { Ok(count) }
@@ -155,13 +155,13 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map(str::to_owned).map_err(EventStoreError::corrupt)
     }
 
-    /// One value of any kind.
+    /// Decodes one value.
     pub(crate) fn whole_value(&mut self) -> Result<Value, EventStoreError> {
         let tag = self.byte()?;
         self.content(tag, DEPTH_MAX)
     }
 
-    /// The text that follows a tag, where it is that of a text.
+    /// The text that follows a tag, if the tag is that of a text.
     pub(crate) fn text_of(&mut self, tag: u8) -> Result<Option<&'a str>, EventStoreError> {
         if tag != TEXT {
             return Ok(None);
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         self.content(tag, DEPTH_MAX)
     }
 
-    /// Goes past the content of a value with this tag.
+    /// Skips the content of a value with this tag.
     pub(crate) fn skip(&mut self, tag: u8) -> Result<(), EventStoreError> {
         self.skip_within(tag, DEPTH_MAX)
     }

@@ -1,8 +1,8 @@
-//! What can go wrong in the event store, as far as callers treat it differently.
+//! Errors of the event store, as far as callers treat them differently.
 //!
-//! Must stay true: stored data that cannot be read is [`EventStoreError::Damaged`] or [`EventStoreError::DamagedBlock`],
-//! where the bytes of an object or a block are not those that were written, or [`EventStoreError::Corrupt`]; never a panic
-//! and never fewer events.
+//! Must stay true: unreadable stored data is [`EventStoreError::Damaged`] or [`EventStoreError::DamagedBlock`]
+//! when a checksum does not match, otherwise [`EventStoreError::Corrupt`]; never a panic, and never fewer
+//! events.
 
 use pennon_core::error::ApiError;
 use pennon_core::store::StoreError;
@@ -17,18 +17,18 @@ pub enum EventStoreError {
     /// The object store.
     #[error("the object store: {0}")]
     Objects(#[from] object_store::Error),
-    /// Something stored is not what was written.
+    /// Stored data is invalid.
     #[error("stored events cannot be read: {0}")]
     Corrupt(String),
-    /// A stored object is not what was written: its checksum does not fit, it is cut, missing or another's.
+    /// A stored object is damaged: its checksum does not match, or it is truncated, missing or another object.
     #[error("the stored object {object} is damaged: {what}")]
     Damaged {
-        /// Its name below the address of the events.
+        /// Its name relative to the address of the events.
         object: String,
         /// What is wrong with it.
         what: String,
     },
-    /// A block of captured events is not what was written.
+    /// A block of captured events is damaged.
     #[error("block {block} of project {project} is damaged: {what}")]
     DamagedBlock {
         /// The project whose events it holds.
@@ -38,19 +38,19 @@ pub enum EventStoreError {
         /// What is wrong with it.
         what: String,
     },
-    /// More than one request may take; the text says what and how much, for the caller to show.
+    /// Above a limit; the text says what and how much, for the caller to show.
     #[error("{0}")]
     TooLarge(String),
-    /// Other questions use the memory for events; alone this one may be answered.
+    /// Other queries use the memory for events; alone this one may succeed.
     #[error("other questions use the memory for events")]
     MemoryInUse,
-    /// The address of the object store is not one.
+    /// The address of the object store is invalid.
     #[error("{0}")]
     Location(String),
     /// Tables and objects do not belong together; the text says what is missing, what was found and what to do.
     #[error("{0}")]
     WrongInstallation(String),
-    /// Other writers changed the project's segments each time; nothing was written.
+    /// Gave up after repeated version conflicts; nothing was written.
     #[error(
         "other writers kept changing the project's segments, and nothing of this step was written; what was done before stays, \
          and the same call goes on from there"
@@ -58,9 +58,9 @@ pub enum EventStoreError {
     Contended,
 }
 
-/// Seconds after which a question may be asked again that the object store could not answer.
+/// Retry-After in seconds when the object store failed.
 const UNANSWERED_SECONDS: u32 = 5;
-/// Seconds after which a question may be asked again that found the memory in use.
+/// Retry-After in seconds when the memory is in use.
 const MEMORY_IN_USE_SECONDS: u32 = 5;
 
 impl From<EventStoreError> for ApiError {
@@ -94,7 +94,7 @@ impl From<EventStoreError> for ApiError {
     }
 }
 
-/// The answer to a question that other questions leave too little memory. [`EventStoreError::MemoryInUse`] becomes it.
+/// The API error for [`EventStoreError::MemoryInUse`].
 pub fn memory_in_use() -> ApiError {
     let detail = "Other questions use the memory for events at this moment. Try again later, or raise PENNON_EVENTS_MEMORY_MB.";
     ApiError::busy_because(MEMORY_IN_USE_SECONDS, detail)

@@ -76,21 +76,21 @@ pub use settings::Settings;
 pub use time::{parse_four_digit_year, parse_timestamp};
 
 use cache::Cache;
-use compaction::backlog::Backlog;
-use compaction::merge_failures::MergeFailures;
-use compaction::stale_persons::StalePersonChecks;
-use integrity::quarantine::Quarantine;
+use compaction::Backlog;
+use compaction::MergeFailures;
+use compaction::StalePersonChecks;
+use integrity::Quarantine;
 use keys::BlockId;
 use memory::MemoryBudget;
 use objects::Objects;
-use objects::retry::RetryBudget;
-use persons::imports::ids_sidecar::{LegacyIdsReader, RecordIds};
+use objects::RetryBudget;
+use persons::PersonMergeState;
 use persons::imports::records::{self, PersonsObject};
+use persons::imports::{LegacyIdsReader, RecordIds};
 use persons::merge_log::LogTails;
-use persons::person_merge_cache::PersonMergeState;
-use scan::decode_budget::DecodeBudget;
-use scan::piece::PieceCache;
-use segments::parquet_io::file::ParquetFile;
+use scan::DecodeBudget;
+use scan::PieceCache;
+use segments::parquet_io::ParquetFile;
 use segments::reader::SegmentFile;
 
 /// The event store of all projects. Cheap to clone.

@@ -1,57 +1,56 @@
-//! What a deployment may decide about the event store.
+//! Settings of a deployment: memory limits and layout.
 //!
-//! Must stay true: no setting changes an answer.
+//! Must stay true: no setting changes a query result.
 
 use std::time::Duration;
 
-use crate::blocks::block_log;
-use crate::compaction::compact;
+use crate::blocks;
+use crate::compaction;
 use crate::segments::RANGE_ROWS;
 
-/// About how many bytes the rows of a person range take when segments are merged: they are put in order as a whole, and
-/// beside them lies what comes of them.
+/// Approximate memory of the rows of a person range during a merge: they are sorted as a whole, and the output
+/// is beside them.
 const MERGED_RANGE_BYTES: u64 = 512 << 20;
-/// The smallest of these limits, whatever memory there is: below them compaction would not get on.
+/// Minimum limits, whatever memory there is: below them compaction makes no progress.
 const LEAST_MERGED_RANGE_BYTES: u64 = 16 << 20;
 const LEAST_INFLATED_BYTES: u64 = 8 << 20;
 const LEAST_SHARD_BYTES: u64 = 8 << 20;
-/// How long a command goes on when other writers are always faster.
+/// How long a command retries version conflicts.
 const TURNS_IN_ALL: Duration = Duration::from_secs(600);
-/// The longest time that it then waits at once.
+/// Longest wait between two retries.
 const LONGEST_TURN_WAIT: Duration = Duration::from_secs(2);
 
 /// Memory and layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Most bytes of decoded columns that are kept between scans, of all projects together.
+    /// Most bytes of decoded columns in the cache, for all projects together.
     pub cache_bytes: u64,
-    /// Most bytes that all questions may take at one time, what they count included, together with what is kept between
-    /// scans: kept columns are evicted for questions. A question that alone needs more is refused.
+    /// Most bytes of all queries at one time, including aggregation, together with the cache, which is evicted
+    /// for queries. A query that alone needs more is refused.
     pub memory_bytes: u64,
-    /// Most bytes that the events of one question may take in memory, all its scans together; larger questions are
-    /// refused. What is being decoded takes half as much besides, of all questions together, or what one part of one row
-    /// group needs.
+    /// Most bytes of the events of one query, all its scans together; larger queries are refused. Decoding
+    /// takes half as much in addition, for all queries together, or what one part of one row group needs.
     pub scan_bytes: u64,
-    /// Rows of a person range of a segment to be written, about.
+    /// Approximate rows of a person range of a new segment.
     pub range_rows: usize,
-    /// Most bytes that the rows of a person range may take in memory, about, where segments are merged into one. Ranges are
-    /// made narrower for it, and segments that no range is narrow enough for are not merged.
+    /// Approximate limit of the memory of a person range during a merge. Ranges are made narrower to fit;
+    /// segments that do not fit at all are not merged.
     pub merged_range_bytes: u64,
-    /// Most bytes of blocks, after inflation, that one run of compaction takes; one block at least.
+    /// Most decompressed bytes of blocks of one compaction run; at least one block.
     pub compacted_bytes: u64,
-    /// Most compressed bytes of a shard's blocks that one run of compaction reads.
+    /// Most compressed bytes of a shard that one compaction run reads.
     pub compacted_shard_bytes: usize,
-    /// Most compressed bytes of a shard's blocks that wait for compaction and can still be read by one question.
+    /// Most compressed bytes of waiting blocks of a shard that one query reads.
     pub shard_bytes: usize,
-    /// How long a writer goes on trying when others change the segments each time before it.
+    /// How long a writer retries version conflicts.
     pub turns_in_all: Duration,
-    /// The longest time that it then waits at once.
+    /// Longest wait between two retries.
     pub longest_turn_wait: Duration,
 }
 
 impl Settings {
-    /// For a process that may use so many bytes for questions on events: one half at most for what is kept, and one for
-    /// the events of one question. Compaction has about as much as a quarter besides, at most.
+    /// Settings for a process that may use so many bytes for queries: at most half for the cache and half for
+    /// the events of one query. Compaction takes at most about a quarter in addition.
     pub fn for_memory(bytes: u64) -> Settings {
         Settings {
             memory_bytes: bytes,
@@ -59,16 +58,16 @@ impl Settings {
             scan_bytes: bytes / 2,
             range_rows: RANGE_ROWS,
             merged_range_bytes: (bytes / 4).clamp(LEAST_MERGED_RANGE_BYTES, MERGED_RANGE_BYTES),
-            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compact::INFLATED_BYTES_MAX),
-            compacted_shard_bytes: shard(bytes / 16, block_log::COMPACTED_BYTES_PER_SHARD),
-            shard_bytes: shard(bytes / 8, block_log::SHARD_BYTES_MAX),
+            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compaction::INFLATED_BYTES_MAX),
+            compacted_shard_bytes: shard(bytes / 16, blocks::COMPACTED_BYTES_PER_SHARD),
+            shard_bytes: shard(bytes / 8, blocks::SHARD_BYTES_MAX),
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }
     }
 }
 
-/// So many bytes of a shard, at most and at least what lets compaction get on.
+/// Limits bytes of a shard to `most` and at least what compaction needs.
 fn shard(bytes: u64, most: usize) -> usize {
     let bytes = usize::try_from(bytes.max(LEAST_SHARD_BYTES)).unwrap_or(most);
     bytes.min(most)

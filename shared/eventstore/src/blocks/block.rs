@@ -1,19 +1,21 @@
-//! A captured batch as one compressed item, or a few when it is large.
+//! Encoding of a block: a captured batch as one compressed item, or several parts when it is large.
 //!
-//! Form: `PNB`, a format number, a checksum (CRC-32), the inflated size (four bytes each, lowest first), and a zstd frame
-//! of: the number of events; the names of events and of properties that occur, each list behind its length; of all events the uuids (16 bytes each),
-//! the times (differences), the numbers of their names, the distinct ids, the lengths of their properties; and the
-//! properties, one event after another, as fields in the form of [`crate::codec`] with numbers for names.
+//! Format: `PNB`, a format number, a checksum (CRC-32), the decompressed size (four bytes each, little-endian),
+//! and a zstd frame of: the number of events; the event names and the property names, each list with its
+//! length; for all events the uuids (16 bytes each), the times (deltas), the name indices, the distinct ids,
+//! and the lengths of their properties; then the properties, event by event, as fields in the format of
+//! [`crate::codec`] with name indices as keys. So a reader of a few events and properties skips the rest
+//! without decoding it.
 //!
-//! The checksum covers the project, the id of the block and all its other bytes. CRC-32 finds every error of one or two
-//! bits and every burst of up to 32; of other damage it misses one in 4.3 billion. A 64-bit hash would miss fewer of those,
-//! but would not be certain to find a single flipped bit, and objects have CRC-32 already ([`crate::integrity::checksums`]). Later
-//! formats keep mark, format number and checksum where they are, so that a reader of this one tells them from damage.
-//! Format 2 had no checksum; a block of it is decoded to its end before any of it is used.
+//! The checksum covers the project, the block id and all other bytes of the block. CRC-32 detects every error
+//! of one or two bits and every burst of up to 32 bits; it misses one in 4.3 billion of other errors. A 64-bit
+//! hash would miss fewer of those but does not guarantee to detect a single flipped bit, and objects use CRC-32
+//! already ([`crate::integrity::checksums`]). Later formats keep magic, format number and checksum in place, so
+//! that this reader distinguishes them from damage. Format 2 had no checksum; its blocks are decoded completely
+//! before any of them is used.
 //!
-//! So a reader who wants a few events and a few of their properties goes past the rest without building it. Must stay
-//! true: the index of an event in its block is part of its `seq`, so a block keeps the order of its batch; a block of an
-//! unknown format is refused, never guessed at; nothing of a block is used before its checksum was compared.
+//! Must stay true: the index of an event in its block is part of its `seq`, so a block keeps the order of its
+//! batch; a block of an unknown format is refused; nothing of a block is used before its checksum was verified.
 
 use std::ops::Range;
 
@@ -25,8 +27,7 @@ use uuid::Uuid;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::captured_batch::Captured;
-use crate::ingest::event_columns::{Cell, Properties};
+use crate::ingest::{Captured, Cell, Properties};
 use crate::integrity::formats;
 use crate::keys::BlockId;
 
@@ -39,14 +40,14 @@ pub(crate) const INFLATED_BYTES_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 3] = b"PNB";
 const FORMAT: u8 = 3;
-/// The format before, without a checksum.
+/// The previous format, without a checksum.
 const WITHOUT_CHECKSUM: u8 = 2;
-/// Where the checksum lies.
+/// Position of the checksum.
 const CHECKSUM: Range<usize> = 4..8;
 const HEADER_BYTES: usize = 12;
 const LEVEL: i32 = 3;
 
-/// The bytes of a block, to be cut into parts when it has its checksum ([`write_checksum`]).
+/// Encodes a block. It is split into parts after [`write_checksum`].
 pub(crate) fn encode(batch: &Captured) -> Result<Vec<u8>, EventStoreError> {
     let plain = plain(batch);
     if plain.len() > INFLATED_BYTES_MAX {
@@ -116,9 +117,9 @@ fn checksum(block: &[u8], project: ProjectId, id: &BlockId) -> u32 {
 /// Why a block cannot be read.
 #[derive(Debug)]
 pub(crate) enum BlockError {
-    /// A newer release wrote it, and its checksum fits.
+    /// Written by a newer release; its checksum matches.
     Newer(EventStoreError),
-    /// It is not what was written.
+    /// Damaged.
     Damaged(String),
 }
 
@@ -131,7 +132,7 @@ impl From<EventStoreError> for BlockError {
     }
 }
 
-/// The size of a block after inflation, as its header says, at most what any block has; 0 for what is no block.
+/// The decompressed size from the header, limited to the maximum; 0 if it is not a block.
 pub(crate) fn inflated_len(block: &[u8]) -> usize {
     let header = block.split_first_chunk::<4>();
     let size = header.and_then(|(header, rest)| match header[3] {
@@ -142,7 +143,7 @@ pub(crate) fn inflated_len(block: &[u8]) -> usize {
     (size as usize).min(INFLATED_BYTES_MAX)
 }
 
-/// Compares block `id` of `project` with its checksum, where it has one.
+/// Verifies the checksum of block `id` of `project`, if its format has one.
 fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<u8, BlockError> {
     let mut header = Reader::new(block);
     let magic: [u8; 3] = header.array()?;
@@ -159,7 +160,7 @@ fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<u8, BlockErr
     Ok(format)
 }
 
-/// A block, opened: what stands beside the properties of its events is read, they are not.
+/// A decompressed block. Event headers are decoded, properties are not.
 pub(crate) struct Block {
     plain: Vec<u8>,
     /// The names of its events.
@@ -170,18 +171,18 @@ pub(crate) struct Block {
     pub headers: Vec<EventHeader>,
 }
 
-/// An event of a block, as far as it is read at first.
+/// The header of an event: all but its properties.
 pub(crate) struct EventHeader {
     pub uuid: Uuid,
     pub timestamp: Micros,
-    /// Number of its name.
+    /// Index of its name.
     pub name: usize,
     distinct_id: Range<usize>,
     properties: Range<usize>,
 }
 
 impl Block {
-    /// Opens block `id` of `project`.
+    /// Verifies and decompresses block `id` of `project`.
     pub(crate) fn open(block: &[u8], project: ProjectId, id: &BlockId) -> Result<Block, BlockError> {
         let format = verify(block, project, id)?;
         let start = if format == WITHOUT_CHECKSUM { CHECKSUM.start } else { CHECKSUM.end };
@@ -204,7 +205,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Whether block `id` of `project` is what was written.
+    /// Verifies block `id` of `project`.
     pub(crate) fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<(), BlockError> {
         match verify(block, project, id)? {
             WITHOUT_CHECKSUM => Block::open(block, project, id).map(drop),
@@ -212,7 +213,7 @@ impl Block {
         }
     }
 
-    /// Decodes all events, and keeps none.
+    /// Decodes all events and discards them.
     fn decode_all(&self) -> Result<(), EventStoreError> {
         let all = vec![true; self.keys.len()];
         (0..self.headers.len()).try_for_each(|index| self.event(index, &all).map(drop))
@@ -224,7 +225,7 @@ impl Block {
         std::str::from_utf8(bytes).map_err(EventStoreError::corrupt)
     }
 
-    /// Gives all properties of event `index` to `into`.
+    /// Passes all properties of event `index` to `into`.
     pub(crate) fn read_properties_into(
         &self,
         index: usize,
@@ -244,7 +245,7 @@ impl Block {
         Ok(())
     }
 
-    /// Event `index` with those of its properties whose names are `wanted`, by number.
+    /// Decodes event `index` with the properties selected in `wanted`, by name index.
     pub(crate) fn event(&self, index: usize, wanted: &[bool]) -> Result<Event, EventStoreError> {
         let header = &self.headers[index];
         let mut reader = Reader::new(&self.plain[header.properties.clone()]);

@@ -18,11 +18,11 @@ use crate::EventStore;
 use crate::blocks::block::{self, Block, BlockError};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
-use crate::ingest::captured_batch::{Captured, Sealed};
+use crate::ingest::{Captured, Sealed};
 use crate::keys::{self, BlockId};
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::persons::person_ids::derived;
-use crate::scan::piece::properties_bytes;
+use crate::persons::derived;
+use crate::scan::properties_bytes;
 
 /// Most waiting blocks of a shard that one query reads.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;

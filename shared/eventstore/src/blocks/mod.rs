@@ -5,6 +5,13 @@
 //! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`block_log::RawBlock`].
 
 pub(crate) mod block;
-pub(crate) mod block_log;
-pub(crate) mod replaced_blocks;
-pub(crate) mod waiting_events;
+mod block_log;
+mod replaced_blocks;
+mod waiting_events;
+
+pub(crate) use block_log::{
+    BlockFilter, COMPACTED_BYTES_PER_SHARD, RawBlock, SHARD_BYTES_MAX, event_headers, filter_rows,
+    rows_with_properties,
+};
+pub(crate) use replaced_blocks::ReplacedBlocks;
+pub(crate) use waiting_events::BlockEvents;

@@ -1,10 +1,11 @@
-//! Which blocks a segment replaces: a list in an object beside it.
+//! The list of blocks that a segment replaces: an object beside the segment.
 //!
-//! A run of compaction replaces thousands of blocks, and every question reads the manifest; so a segment's entry says only
-//! between which two ids its blocks lie, and a reader asks for the list where it holds a block between them, which happens
-//! in the moment between the swap and the removal of the blocks. The object is a mark and then seventeen bytes a block,
-//! ascending. Must stay true: a block that a listed segment replaces is never counted, however long its removal takes; the
-//! list is asked for the grace period after the last block went, because a reader may hold blocks that it read before.
+//! A compaction run replaces thousands of blocks, and every query reads the manifest. So the entry of a segment
+//! stores only the range of the block ids; a reader fetches the list only if it holds a block in that range,
+//! which happens between the commit of the segment and the deletion of the blocks. The object is a magic and
+//! then seventeen bytes per block, ascending. Must stay true: a block that a listed segment replaces is never
+//! counted, however long its deletion takes; the list is used until the grace period after the last block was
+//! deleted, because a reader may hold blocks that it read before.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,34 +20,34 @@ use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys::BlockId;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
-/// What a list begins with: what it is, and the digit of its format.
+/// Magic of a list; the last digit is the format.
 const KIND: &[u8; 3] = b"PBL";
 const FORMAT: u8 = b'1';
 const MARK: [u8; 4] = [KIND[0], KIND[1], KIND[2], FORMAT];
 const ENTRY_BYTES: usize = 17;
 
-/// What a segment's entry says of the blocks that it replaces.
+/// The part of a segment entry that describes the blocks it replaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplacedBlocks {
     /// The object with their ids.
     pub object: String,
-    /// The least of them.
+    /// The smallest id.
     pub first: BlockId,
-    /// The greatest of them.
+    /// The largest id.
     pub last: BlockId,
     pub count: u64,
-    /// When they had been removed, if that is known.
+    /// When their deletion was complete, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Micros>,
-    /// Whether they have been gone for so long that no reader can hold one: the list is not asked any more.
+    /// Whether they were deleted so long ago that no reader can hold one; then the list is no longer used.
     #[serde(default)]
     pub settled: bool,
 }
 
 impl ReplacedBlocks {
-    /// The entry for `ids`, and the object; none when there are none.
+    /// Builds the entry and the object for `ids`; none if there are none.
     pub(crate) fn of(ids: &[BlockId], object: String) -> Option<(ReplacedBlocks, Bytes)> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -94,9 +95,9 @@ fn newer(object: &str, bytes: &[u8]) -> Option<EventStoreError> {
 }
 
 impl EventStore {
-    /// `blocks`, those apart that a segment of the manifest replaces: the ones to count first, the others second.
+    /// Splits `blocks` into those that count and those that a segment of the manifest replaces.
     ///
-    /// The blocks were read before the manifest.
+    /// The blocks must have been read before the manifest.
     pub(crate) async fn split_replaced(
         &self,
         manifest: &Manifest,
@@ -112,7 +113,7 @@ impl EventStore {
         Ok(blocks.into_iter().partition(|block| !replaced.contains(&block.id)))
     }
 
-    /// The blocks that no segment of the manifest replaces.
+    /// Keeps the blocks that no segment of the manifest replaces.
     pub(crate) async fn not_replaced(
         &self,
         manifest: &Manifest,
@@ -140,7 +141,7 @@ impl EventStore {
         Ok(false)
     }
 
-    /// The ids of an entry's list, ascending.
+    /// Fetches the ids of a list, ascending.
     async fn replaced_ids(&self, entry: &ReplacedBlocks) -> Result<Arc<Vec<BlockId>>, EventStoreError> {
         if let Some(known) = self.inner.replaced.get(&entry.object) {
             return Ok(known);
@@ -157,7 +158,7 @@ impl EventStore {
         Ok(ids)
     }
 
-    /// Removes the blocks of an entry's list.
+    /// Deletes the blocks of a list.
     pub(crate) async fn remove_listed(
         &self,
         project: ProjectId,
@@ -167,7 +168,7 @@ impl EventStore {
         self.remove_blocks(project, &ids).await
     }
 
-    /// Removes blocks, many at a time; those that are gone already are no error.
+    /// Deletes blocks in batches; missing ones are no error.
     pub(crate) async fn remove_blocks(
         &self,
         project: ProjectId,

@@ -1,8 +1,9 @@
-//! Captured events that no segment holds yet, read in two steps: all of them without their properties, then some of them
-//! whole.
+//! Captured events that no segment holds yet, read in two steps: first all of them without properties, then
+//! some of them completely.
 //!
-//! Must stay true: an event is here exactly where a scan would count it out of a block: blocks that a segment replaces and
-//! copies are left out. Memory holds the compressed blocks, one inflated block at a time, and what was asked for.
+//! Must stay true: it returns exactly the events that a scan would count from blocks, without replaced blocks
+//! and duplicates. Memory holds the compressed blocks, one decompressed block at a time, and the requested
+//! data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,20 +17,20 @@ use crate::blocks::block::Block;
 use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
 use crate::event::{Row, seq};
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
 
 /// The events of a project's blocks.
 pub(crate) struct BlockEvents {
     blocks: Arc<Vec<RawBlock>>,
-    /// With the properties that were chosen, in order of arrival.
+    /// With the selected properties, in order of arrival.
     pub rows: Vec<Row>,
-    /// What the rows take of the memory of the question.
+    /// Memory of the query that the rows reserve.
     _taken: Option<[MemoryLease; 2]>,
 }
 
 impl EventStore {
-    /// The events of `blocks`, which were read before the manifest, that are `wanted`.
+    /// Reads the events of `blocks` that pass the filter. The blocks must have been read before the manifest.
     pub(crate) async fn block_events(
         &self,
         project: ProjectId,
@@ -47,17 +48,18 @@ impl EventStore {
 }
 
 impl BlockEvents {
-    /// What opens these events whole, on another thread.
+    /// An opener for complete events, to be used on another thread.
     pub(crate) fn opener(&self) -> BlockOpener {
         BlockOpener(self.blocks.clone())
     }
 }
 
-/// Opens events of blocks whole.
+/// Decodes complete events of blocks.
 pub(crate) struct BlockOpener(Arc<Vec<RawBlock>>);
 
 impl BlockOpener {
-    /// Calls `each` with the block and the index of every event that `wanted` names by its arrival order and uuid.
+    /// Calls `each` with the block and the index of every event in `wanted`, which is keyed by arrival order
+    /// and uuid.
     pub(crate) fn open_each(
         &self,
         wanted: &BTreeSet<(Seq, Uuid)>,

@@ -13,21 +13,18 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::block_log::RawBlock;
-use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::blocks::{RawBlock, ReplacedBlocks};
 use crate::compaction::merge_policy::{self, Effort};
 use crate::compaction::sweep::GRACE_MICROS;
 use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::ingest::duplicates::DuplicateCheck;
-use crate::ingest::event_columns::InflatedBlocks;
-use crate::integrity::quarantine;
+use crate::ingest::{DuplicateCheck, InflatedBlocks};
+use crate::integrity::segment_of;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::objects::retry::RetryBudget;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::{Manifest, NewSegment, SegmentEntry};
+use crate::objects::RetryBudget;
+use crate::persons::PersonMerges;
 use crate::persons::profiles::Profile;
 use crate::persons::profiles::file::encode_groups;
 use crate::persons::profiles::merge::merged_ids;
@@ -323,7 +320,7 @@ impl EventStore {
     ) -> Result<bool, EventStoreError> {
         let entries = match &error {
             EventStoreError::Damaged { object, .. } => {
-                let owner = quarantine::segment_of(object);
+                let owner = segment_of(object);
                 let owner = entries.iter().position(|entry| Some(entry.id.as_str()) == owner);
                 let Some(owner) = owner else { return Err(error) };
                 &entries[owner..=owner]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 
 /// How long a failure is kept.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3600);

@@ -6,7 +6,7 @@
 //! merge reduces the number of segments, so merging ends.
 
 use crate::compaction::merge_failures::FailedMerges;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 
 /// Most rows of a merged segment: 10 million events are one segment, 100 million about nine.
 pub(crate) const MERGED_ROWS_MAX: u64 = 12_000_000;

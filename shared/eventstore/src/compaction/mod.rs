@@ -5,16 +5,21 @@
 //! damaged block or segment, and deletes nothing that a reader may still use ([`GRACE_MICROS`]). The door is
 //! [`compact`](EventStore::compact).
 
-pub(crate) mod backlog;
-pub(crate) mod compact;
-pub(crate) mod merge_failures;
+mod backlog;
+mod compact;
+mod merge_failures;
 mod merge_policy;
-pub(crate) mod orphans;
-pub(crate) mod segment_merge;
-pub(crate) mod stale_persons;
-pub(crate) mod sweep;
+mod orphans;
+mod segment_merge;
+mod stale_persons;
+mod sweep;
 
+pub(crate) use backlog::Backlog;
 pub use compact::Compacted;
+pub(crate) use compact::INFLATED_BYTES_MAX;
+pub(crate) use merge_failures::MergeFailures;
 pub use merge_policy::Effort;
+pub(crate) use orphans::id_of;
 pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
+pub(crate) use stale_persons::StalePersonChecks;
 pub use sweep::{GRACE_MICROS, Swept};

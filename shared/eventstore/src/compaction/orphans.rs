@@ -16,7 +16,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::checksums;
 use crate::keys::PROJECT_FOLDER;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
 /// Age from which no writer lists an object any more, in microseconds: one day.
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;

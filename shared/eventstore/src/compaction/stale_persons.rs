@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::persons::PersonMerges;
 
 /// A segment is rewritten when one in so many of its persons was merged.
 const SHARE: usize = 8;

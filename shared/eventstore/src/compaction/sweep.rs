@@ -16,11 +16,11 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::state::{Manifest, SegmentEntry};
-use crate::persons::imports::entry::FormerObject;
+use crate::manifest::{Manifest, SegmentEntry};
+use crate::persons::imports::FormerObject;
 
 /// How long a replaced segment stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;

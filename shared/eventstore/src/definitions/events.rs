@@ -1,4 +1,4 @@
-//! The names of a project's events, with first and last time and number.
+//! Event names of a project, with first and last time and count.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use pennon_engine::scan::Micros;
 use crate::EventStore;
 use crate::error::EventStoreError;
 
-/// Most different names of events that are listed.
+/// Most distinct event names of a list.
 pub const EVENT_NAMES_MAX: usize = 100_000;
 
-/// A name that events have.
+/// An event name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventName {
     /// The name.
@@ -20,11 +20,11 @@ pub struct EventName {
     pub first: Micros,
     /// The time of the latest event.
     pub last: Micros,
-    /// How many events have it.
+    /// Number of events.
     pub events: u64,
 }
 
-/// Names with what is known of them so far.
+/// The names collected so far.
 #[derive(Debug, Default)]
 struct EventNames(BTreeMap<String, (Micros, Micros, u64)>);
 
@@ -52,9 +52,9 @@ impl EventNames {
 }
 
 impl EventStore {
-    /// The names of all events of a project, ascending.
+    /// All event names of a project, ascending.
     ///
-    /// [`EventStoreError::TooLarge`] when they are more than [`EVENT_NAMES_MAX`].
+    /// [`EventStoreError::TooLarge`] above [`EVENT_NAMES_MAX`] names.
     pub async fn event_names(&self, project: ProjectId) -> Result<Vec<EventName>, EventStoreError> {
         let (files, waiting) = self.footers_and_blocks(project).await?;
         let mut names = EventNames::default();

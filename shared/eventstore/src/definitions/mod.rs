@@ -1,14 +1,14 @@
-//! The names that a project's data has: of events, and of properties of events, persons and groups.
+//! Names of events, and of properties of events, persons and groups.
 //!
-//! | list | what is read |
+//! | list | source |
 //! |---|---|
-//! | events | the footers of all live segments (128 KB each at most, kept by a process), which say of each run name, rows and first and last time; of blocks name, uuid and time of each event |
-//! | properties of events | the same footers, which say the keys and the type of each column; of blocks all properties |
-//! | properties of persons | what [`EventStore::whole_people`] reads |
-//! | properties of groups | what [`EventStore::whole_groups_of`] reads |
+//! | events | the footers of all live segments (at most 128 KB each, cached), which hold name, rows, first and last time of each run; for blocks name, uuid and time of each event |
+//! | event properties | the same footers, which hold keys and column types; for blocks all properties |
+//! | person properties | [`EventStore::whole_people`] |
+//! | group properties | [`EventStore::whole_groups_of`] |
 //!
-//! No event of a segment is decoded. Must stay true: an event that is captured is in these lists at once; nothing in them
-//! depends on what has been compacted, but for the types of rare properties and those that a footer does not list.
+//! No event of a segment is decoded. Must stay true: a captured event is in these lists at once; they do not
+//! depend on compaction, except the types of rare properties and of those that a footer does not list.
 
 mod events;
 mod properties;
@@ -21,17 +21,16 @@ use pennon_core::store::keys::ProjectId;
 use std::sync::Arc;
 
 use crate::EventStore;
-use crate::blocks::block_log::BlockFilter;
-use crate::blocks::waiting_events::BlockEvents;
+use crate::blocks::{BlockEvents, BlockFilter};
 use crate::error::EventStoreError;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::segments::reader::SegmentFile;
 
-/// Segments that are opened at once.
+/// Segments that are opened concurrently.
 const OPENED_AT_ONCE: usize = 16;
 
 impl EventStore {
-    /// The opened segments that hold events, and the events of blocks without their properties.
+    /// Opens the segments with events, and reads the events of blocks without properties.
     async fn footers_and_blocks(
         &self,
         project: ProjectId,

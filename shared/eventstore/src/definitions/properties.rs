@@ -1,4 +1,4 @@
-//! The names of properties, and the type of their values.
+//! Property names and value types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::ingest::event_columns::{Cell, Properties};
+use crate::ingest::{Cell, Properties};
 use crate::persons::lookup::GroupType;
 use crate::segments::property_columns::Kind;
 
@@ -24,7 +24,7 @@ pub enum ValueType {
     Mixed,
 }
 
-/// Names of properties with the type of their values, where it is known. Null is of no type.
+/// Property names with the type of their values, if known. Null has no type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PropertyNames(pub BTreeMap<String, Option<ValueType>>);
 
@@ -66,7 +66,7 @@ fn type_of(cell: &Cell<'_>) -> Option<ValueType> {
     }
 }
 
-/// The type that most values of a column have: a few others may lie beside it.
+/// The type of most values of a column; a few others may not fit it.
 fn type_of_column(kind: Kind) -> ValueType {
     match kind {
         Kind::Text => ValueType::Text,
@@ -77,8 +77,8 @@ fn type_of_column(kind: Kind) -> ValueType {
 }
 
 impl EventStore {
-    /// The names of the properties of a project's events. Of each segment its columns, at most 250, and its other keys
-    /// where these are at most 2,000; the type of these is not known.
+    /// The property names of events: of each segment its columns, at most 250, and its other keys if there are
+    /// at most 2,000, whose type is unknown.
     pub async fn event_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
         let (files, waiting) = self.footers_and_blocks(project).await?;
         let mut names = PropertyNames::default();
@@ -98,7 +98,7 @@ impl EventStore {
         self.read_of_blocks(read.await?).await
     }
 
-    /// The names of the properties of a project's persons.
+    /// The property names of persons.
     ///
     /// [`EventStoreError::TooLarge`] as for [`EventStore::people`].
     pub async fn person_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
@@ -115,7 +115,7 @@ impl EventStore {
         Ok(read.await?)
     }
 
-    /// The names of the properties of a project's groups of a type.
+    /// The property names of groups of a type.
     ///
     /// [`EventStoreError::TooLarge`] as for [`EventStore::groups_of`].
     pub async fn group_property_names(

@@ -29,14 +29,10 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::keys;
-use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::cohort_lists;
-use crate::persons::continuity;
-use crate::persons::imports::entry::RecordsEntry;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
+use crate::persons::imports::RecordsEntry;
 use crate::persons::merge_log::PersonMerge;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merge_cache::PersonMergeState;
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::{PersonMergeState, PersonMerges, cohort_lists, continuity, derived};
 use rewrite::RewrittenFiles;
 
 /// Most segments that one erasure rewrites: they are replaced in one transaction.

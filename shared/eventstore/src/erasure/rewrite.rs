@@ -19,11 +19,9 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{Manifest, SegmentEntry, new_id};
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::imports::ids_sidecar::beside;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::{Manifest, NewSegment, SegmentEntry, new_id};
+use crate::persons::PersonMerges;
+use crate::persons::imports::{RecordsEntry, beside};
 use crate::persons::profiles::file;
 use crate::segments::reader::times;
 

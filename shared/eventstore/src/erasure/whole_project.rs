@@ -10,14 +10,12 @@ use pennon_engine::scan::Micros;
 
 use super::{Erased, ErasureFilter, SEGMENTS_MAX};
 use crate::EventStore;
-use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::cohort_lists;
-use crate::persons::continuity;
-use crate::persons::imports::entry::RecordsEntry;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
+use crate::persons::imports::RecordsEntry;
+use crate::persons::{cohort_lists, continuity};
 use crate::segments::writer::Replaces;
 
 /// An imported object's entry, with what its sort key begins with and the version that it has.

@@ -1,8 +1,8 @@
-//! Which events come next in the list, by their times and arrival alone.
+//! Determines the next events of a list, by time and arrival order alone.
 //!
-//! A priority queue of parts of segments by the latest time that each can have, and one of the events that were read of
-//! them. An event is next when no unread part can have a later one. Must stay true: candidates come in descending order of
-//! time and arrival, and events that share both come in one batch.
+//! A priority queue of unread parts of segments by their latest possible time, and one of the events read from
+//! them. An event is next when no unread part can hold a later one. Must stay true: candidates come in
+//! descending order of time and arrival, and events with equal time and arrival come in one batch.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Range;
@@ -14,22 +14,22 @@ use uuid::Uuid;
 
 use super::{EventKey, EventsWanted};
 use crate::EventStore;
-use crate::blocks::waiting_events::BlockEvents;
+use crate::blocks::BlockEvents;
 use crate::error::EventStoreError;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::PersonMerges;
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;
 
-/// Parts that are read at once at first; twice as many each time, up to [`PARTS_AT_ONCE_MAX`].
+/// Parts of the first read; doubled each time, up to [`PARTS_AT_ONCE_MAX`].
 const PARTS_AT_ONCE: usize = 8;
 const PARTS_AT_ONCE_MAX: usize = 128;
-/// Files that are read at once.
+/// Files that are read concurrently.
 const READS_AT_ONCE: usize = 16;
 
-/// Where an event lies.
+/// Location of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// Index into the events of blocks.
@@ -38,7 +38,7 @@ pub(super) enum Place {
     Segment(usize, usize, usize),
 }
 
-/// An event that may be next.
+/// A candidate for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub time: Micros,
@@ -46,7 +46,7 @@ pub(super) struct Candidate {
     pub place: Place,
 }
 
-/// A part of the project that was not read yet, and the latest time that it may have.
+/// An unread part with its latest possible time.
 struct Unread {
     latest: Micros,
     part: UnreadPart,
@@ -78,7 +78,7 @@ impl Ord for Unread {
     }
 }
 
-/// The events of a list that were not handed over yet.
+/// The candidates that were not returned yet.
 pub(super) struct Candidates {
     pub(super) store: EventStore,
     pub(super) wanted: Arc<EventsWanted>,
@@ -87,9 +87,9 @@ pub(super) struct Candidates {
     pub(super) files: Vec<Arc<SegmentFile>>,
     /// Bytes of segments that were read.
     pub(super) bytes_read: u64,
-    /// The last one that was handed over; its uuid is the least that there is.
+    /// The last one that was returned; its uuid is the smallest of its batch.
     pub(super) last: Option<EventKey>,
-    /// All ids of the persons whose events are wanted; none where they are anybody's.
+    /// All ids of the selected person; none means any person.
     persons: Option<BTreeSet<Uuid>>,
     unread: BinaryHeap<Unread>,
     found: BinaryHeap<Candidate>,
@@ -138,7 +138,8 @@ impl Candidates {
         }
     }
 
-    /// The next `most` candidates, and those that share time and arrival with the last of them; none at the end.
+    /// The next `most` candidates, and those with the same time and arrival as the last of them; empty at the
+    /// end.
     pub(super) async fn next(&mut self, most: usize) -> Result<Vec<Candidate>, EventStoreError> {
         let mut next: Vec<Candidate> = Vec::new();
         loop {
@@ -173,7 +174,7 @@ impl Candidates {
         Ok(!self.found.is_empty())
     }
 
-    /// Reads the parts that can have the latest events.
+    /// Reads the parts with the latest possible times.
     async fn read_parts(&mut self) -> Result<(), EventStoreError> {
         let mut entries = Vec::new();
         let mut rows: BTreeMap<(usize, usize), Vec<Range<usize>>> = BTreeMap::new();
@@ -203,13 +204,13 @@ impl Candidates {
         self.lease.set((self.found.capacity() * size_of::<Candidate>()) as u64)
     }
 
-    /// Adds the wanted rows of a segment to what is to be read.
+    /// Adds the matching parts of a segment to the queue.
     async fn add_file(&mut self, file: Arc<SegmentFile>) -> Result<(), EventStoreError> {
         let at = self.files.len();
         self.files.push(file.clone());
         let (from, to) = (self.wanted.after.saturating_add(1), self.wanted.latest());
         let pages = match self.persons {
-            // Of the persons' rows, which lie together, the person codes tell where they are.
+            // Rows of a person are contiguous; the person codes locate them.
             Some(_) => None,
             None => {
                 let (pages, bytes) =
@@ -256,7 +257,7 @@ impl Candidates {
     }
 }
 
-/// Reads times and arrival of rows of a row group, of these persons where any are given, and says how many bytes that took.
+/// Reads times and arrival order of rows of a row group, of the given persons if any. Returns the bytes read.
 async fn read_rows(
     store: &EventStore,
     (at, file): (usize, Arc<SegmentFile>),
@@ -292,7 +293,7 @@ async fn read_rows(
     Ok((candidates, bytes_read + bytes))
 }
 
-/// Which of these rows are of these persons. Each range of rows is of one run, in which persons ascend.
+/// Selects the rows of these persons. Each row range is of one run, which is sorted by person.
 async fn rows_of_persons(
     store: &EventStore,
     file: &Arc<SegmentFile>,

@@ -1,8 +1,8 @@
-//! All events of a project, one after the other, for whoever takes them elsewhere.
+//! Exports all events of a project to a sink.
 //!
-//! Must stay true: every event that was acknowledged before the call comes, exactly once, waiting ones included; of all
-//! events only some rows of one range, and those that wait, are in memory at once; what cannot be read is an error, never
-//! fewer events. They come in no particular order: [`StoredEvent::place`] says which it is.
+//! Must stay true: every event acknowledged before the call is exported exactly once, waiting ones included;
+//! memory holds some rows of one range and the waiting events; unreadable data is an error, never fewer events.
+//! The order is unspecified; [`StoredEvent::place`] gives the order.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use pennon_engine::scan::{Micros, Seq};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::persons::profiles::Origin;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
 
-/// Rows of a segment that are taken apart at once.
+/// Rows of a batch.
 const ROWS_AT_ONCE: usize = 8192;
 
 /// An event as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvent {
-    /// What was sent.
+    /// The event as sent.
     pub event: Event,
-    /// Its place among the arrivals.
+    /// Its arrival order.
     pub seq: Seq,
     /// Whether it was captured. Imported events change no persons and groups.
     pub is_captured: bool,
 }
 
 impl StoredEvent {
-    /// Its place among all events, by which questions order them.
+    /// Its sort key: queries order events by it.
     pub fn place(&self) -> (Micros, Seq) {
         (self.event.timestamp, self.seq)
     }
@@ -43,20 +43,20 @@ impl StoredEvent {
     }
 }
 
-/// Somebody who takes events. Called on threads that may block.
+/// A sink for exported events. Called on blocking threads.
 pub trait TakesEvents: Send + 'static {
-    /// How many events will come.
+    /// The number of events that follow.
     fn expect(&mut self, events: u64);
 
     /// Takes an event.
     fn take(&mut self, event: StoredEvent);
 
-    /// Whether no more are wanted.
+    /// Whether the sink wants no more events.
     fn is_done(&self) -> bool;
 }
 
 impl EventStore {
-    /// Gives all events of a project to `to`.
+    /// Exports all events of a project to `to`.
     pub async fn each_event<T: TakesEvents>(
         &self,
         project: ProjectId,
@@ -104,7 +104,7 @@ impl EventStore {
     }
 }
 
-/// Hands the rows of a batch over, and counts them.
+/// Passes the rows of a batch to the sink, and counts them.
 fn take<T: TakesEvents>(
     (to, file, rows): &mut (T, Arc<SegmentFile>, u64),
     batch: RecordBatch,

@@ -1,14 +1,15 @@
-//! The events of a project one by one, the newest first.
+//! Lists the events of a project, newest first; and exports all of them.
 //!
-//! Segments are ordered by person, not by time, so the newest events lie anywhere in them. What is known without reading
-//! them is how late each part can be: a segment by the manifest, a run by the footer, a page of 2,048 times by the page
-//! index. [`candidates`] reads times and arrival order of the parts that can be latest, until the newest unread part is
-//! older than the events that were found; [`rows`] decodes just these events. So a page of the newest events opens only
-//! segments that reach into its range of time, and reads of them the pages with the page's events: of each column one page
-//! of 8,192 rows an event at worst, and its dictionary. Blocks are read whole, once.
+//! Segments are sorted by person, not by time, so the newest events are anywhere in them. Known without reading
+//! events is an upper bound of the time of each part: of a segment from the manifest, of a run from the footer,
+//! of a page of 2,048 times from the page index. [`candidates`] reads times and arrival order of the parts with
+//! the latest bounds, until every unread part is older than the events found; [`rows`] decodes only these
+//! events. So a page of the newest events opens only segments that overlap its time range, and reads only the
+//! pages of its events: at worst, per event, one page of 8,192 rows of each column, and its dictionary. Blocks
+//! are read completely, once.
 //!
-//! Must stay true: events come in the order of [`EventKey`], descending, each once, whatever is captured, compacted or
-//! merged between two pages; an event that a scan counts is listed, and no other.
+//! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
+//! or merged between two pages; exactly the events that a scan counts are listed.
 
 mod candidates;
 mod export;
@@ -25,43 +26,43 @@ use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::blocks::block_log::BlockFilter;
+use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{Purpose, QuestionMemory};
-use crate::persons::person_ids::derived;
+use crate::persons::derived;
 use candidates::Candidates;
 
-/// Events that are decoded at once at first; twice as many each time, up to [`BATCH_MAX`].
+/// Events of the first batch; doubled each time, up to [`BATCH_MAX`].
 const BATCH: usize = 100;
-/// Most events that are decoded at once.
+/// Most events of a batch.
 const BATCH_MAX: usize = 1600;
 
-/// The place of an event among all of its project: by its time, then by its arrival, then by its uuid. It never changes.
+/// Sort key of an event in its project: time, arrival, uuid. It never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventKey {
     /// When it happened.
     pub time: Micros,
-    /// Its order of arrival.
+    /// Its arrival order.
     pub seq: Seq,
-    /// Its identity.
+    /// Its uuid.
     pub uuid: Uuid,
 }
 
-/// Which events a list shows; all conditions have to hold.
+/// Filter of a list; all conditions must hold.
 #[derive(Debug, Clone)]
 pub struct EventsWanted {
-    /// Of one of these names; of any where none are given.
+    /// Event names; none means any.
     pub names: Option<BTreeSet<String>>,
     /// Later than this.
     pub after: Micros,
     /// Earlier than this.
     pub before: Micros,
-    /// Of the person that this id leads to.
+    /// Events of the person with this id, or of one it was merged into.
     pub person: Option<Uuid>,
     /// With this distinct id.
     pub distinct_id: Option<String>,
-    /// Behind this place in the list.
+    /// After this key in the list.
     pub below: Option<EventKey>,
 }
 
@@ -83,34 +84,34 @@ impl EventsWanted {
         self.names.as_ref().is_none_or(|names| names.contains(name))
     }
 
-    /// Whether an event of this time and arrival may be wanted: its uuid may still say that it is not.
+    /// Whether an event of this time and arrival may match; its uuid may still exclude it.
     fn may_have(&self, time: Micros, seq: Seq) -> bool {
         let is_below = self.below.is_none_or(|below| (time, seq) <= (below.time, below.seq));
         is_below && time > self.after && time < self.before
     }
 
-    /// The latest time that an event may have.
+    /// The latest matching time.
     fn latest(&self) -> Micros {
         let before = self.before.saturating_sub(1);
         self.below.map_or(before, |below| before.min(below.time))
     }
 }
 
-/// An event of a list.
+/// A listed event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedEvent {
-    /// Its place.
+    /// Its sort key.
     pub key: EventKey,
-    /// Its person, merges applied.
+    /// Its canonical person.
     pub person: Uuid,
     /// The event.
     pub event: Event,
 }
 
-/// How far a walk went.
+/// Progress of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// The last event that was handed over, where there may be more behind it.
+    /// The last event that was passed on, if there may be more after it.
     pub next: Option<EventKey>,
     /// Events that were decoded.
     pub examined: usize,
@@ -118,7 +119,7 @@ pub struct Walked {
     pub bytes_read: u64,
 }
 
-/// How much a walk may read before it ends where it is.
+/// Limits of a listing.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkBudget {
     /// Events that are decoded.
@@ -128,8 +129,8 @@ pub struct WalkBudget {
 }
 
 impl EventStore {
-    /// Hands the wanted events to `take`, the newest first, until it breaks, or `budget` is used up. At least one batch is
-    /// handed over whatever it takes.
+    /// Passes matching events to `take`, newest first, until it breaks or `budget` is used up. At least one
+    /// batch is processed.
     pub async fn walk_newest_events(
         &self,
         project: ProjectId,
@@ -163,7 +164,7 @@ impl EventStore {
             }
             lease.set(0)?;
             if walked.examined >= budget.events || walked.bytes_read >= budget.bytes {
-                // All candidates so far were examined, those included that `take` never saw.
+                // All candidates so far were examined, including those that `take` never saw.
                 walked.next = if candidates.has_more().await? { candidates.last } else { None };
                 walked.bytes_read = candidates.bytes_read;
                 return Ok(walked);

@@ -1,7 +1,7 @@
-//! The events of a list in full, out of the files and blocks that they lie in.
+//! Decodes listed events completely, from files and blocks.
 //!
-//! Must stay true: what is returned is in the order of the list; decoding happens on threads that may block, within the
-//! memory that all questions share for it.
+//! Must stay true: the result is in the order of the list; decoding runs on blocking threads within the shared
+//! decode budget.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,19 +15,19 @@ use super::{EventKey, ListedEvent};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 use crate::memory::MemoryLease;
-use crate::scan::piece::properties_bytes;
-use crate::segments::parquet_io::file::Decoded;
+use crate::scan::properties_bytes;
+use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
 
-/// Row groups that are decoded at once.
+/// Row groups that are decoded concurrently.
 const GROUPS_AT_ONCE: usize = 4;
-/// What an event takes beside its properties, about.
+/// Approximate bytes of an event without properties.
 const EVENT_BYTES: u64 = 256;
 
 impl Candidates {
-    /// These candidates in full, in order, those left out that are not wanted by their uuid or distinct id. What they take
-    /// is added to `lease`.
+    /// Decodes these candidates, in order, except those excluded by uuid or distinct id. Their memory is added
+    /// to `lease`.
     pub(super) async fn decode(
         &mut self,
         candidates: Vec<Candidate>,
@@ -99,7 +99,7 @@ impl Candidates {
         self.store.read_of_blocks(read.await?).await
     }
 
-    /// These rows of a row group, which ascend, and how many bytes were read.
+    /// Decodes these rows (ascending) of a row group. Returns the bytes read, too.
     async fn rows_of_group(
         &self,
         file: Arc<SegmentFile>,
@@ -124,7 +124,7 @@ impl Candidates {
     }
 }
 
-/// What a row takes in memory, about.
+/// Approximate bytes of a row.
 fn bytes_of(row: &Row) -> u64 {
     EVENT_BYTES + properties_bytes(&row.event.properties)
 }

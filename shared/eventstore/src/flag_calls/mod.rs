@@ -1,9 +1,9 @@
-//! When flags were last called: events `$feature_flag_called` move the time of their flag forward.
+//! Last call time of flags, from events `$feature_flag_called`.
 //!
-//! Capture writes nothing for it. Compaction and imports count the calls of the events that they put into a segment, and
-//! store the latest of each flag in one row of the project before the segment is listed. Calls of blocks that wait for
-//! compaction are read from the newest blocks, in one round trip. Must stay true: a call belongs to the live flag that has
-//! its key when the call is stored or shown; storing the same calls again changes nothing.
+//! Capture writes nothing for it. Compaction and imports collect the calls of new events, and store the latest
+//! per flag in one row of the project before the segment is listed. Calls in waiting blocks are read from the
+//! newest blocks, in one round trip. Must stay true: a call belongs to the live flag that has its key when the
+//! call is stored or shown; storing the same calls again changes nothing (idempotent).
 
 mod recent_calls;
 
@@ -17,25 +17,25 @@ use pennon_engine::scan::Micros;
 use serde_json::Value;
 
 use crate::EventStore;
+use crate::blocks::RawBlock;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 
 pub(crate) use recent_calls::FlagCallCache;
 
-/// Keys up to which flags are looked up one by one; for more all keys of the project are read.
+/// Most keys that are looked up one by one; above, all keys of the project are read.
 const LOOKED_UP_MAX: usize = 500;
-/// How often a write of the row is retried that others were faster with.
+/// Write attempts on version conflicts.
 const TRIES: u32 = 12;
-/// Most bytes of blocks, inflated, that are read for the calls of waiting events; one block at least.
+/// Most decompressed bytes of blocks that are read for waiting calls; at least one block.
 const INFLATED_BYTES_MAX: usize = 128 << 20;
-/// Most keys of waiting events that are noted. Anybody can send calls of keys that no flag has.
+/// Most keys of waiting calls that are kept: clients can send arbitrary keys.
 const WAITING_KEYS_MAX: usize = 50_000;
 
 impl EventStore {
-    /// Moves the last calls of the flags that `calls` name forward; those in the future count as `now`. Keys that no live
-    /// flag has are ignored.
+    /// Raises the last call times of the flags in `calls`; future times count as `now`. Keys of no live flag
+    /// are ignored.
     pub async fn store_flag_calls(
         &self,
         project: ProjectId,
@@ -45,7 +45,8 @@ impl EventStore {
         self.count_flag_calls(project, calls, None, now).await
     }
 
-    /// As [`EventStore::store_flag_calls`], of all blocks up to `newest`, where the calls are those of blocks.
+    /// As [`EventStore::store_flag_calls`], for the calls of all blocks up to `newest`, if they come from
+    /// blocks.
     pub(crate) async fn count_flag_calls(
         &self,
         project: ProjectId,
@@ -86,7 +87,7 @@ impl EventStore {
         Err(StoreError::Conflict.into())
     }
 
-    /// The live flags that have the keys of `calls`, and their latest calls.
+    /// The live flags with the keys of `calls`, and their latest calls.
     async fn called_flags(
         &self,
         project: ProjectId,
@@ -104,9 +105,9 @@ impl EventStore {
         Ok(rows.iter().filter_map(called).collect())
     }
 
-    /// When flags were last called: what is stored, and the calls of the newest blocks that are not counted there, at most a
-    /// page of the store of each shard. One round trip; none within five seconds of the last one, unless this process has
-    /// stored events since. Blocks that cannot be read are left out.
+    /// The last call times of flags: the stored ones, and those of the newest blocks that they do not include
+    /// yet (at most one page per shard). One round trip; cached for five seconds, unless this process has
+    /// stored events since. Unreadable blocks are skipped.
     pub async fn flag_calls(&self, project: ProjectId) -> Result<Arc<KnownCalls>, EventStoreError> {
         let memory = &self.inner.flag_calls;
         if let Some(calls) = memory.get(project) {
@@ -114,7 +115,7 @@ impl EventStore {
         }
         let start = memory.start();
         let row = flag_calls(project);
-        // What a row that is read too early does not count is in blocks that are there for minutes.
+        // Calls that the row does not include yet are in blocks that exist for minutes.
         let (row, blocks) = futures::join!(self.inner.store.records.get(&row), self.newest_blocks(project));
         let stored = match row? {
             Some(row) => row.body::<StoredCalls>()?,
@@ -149,7 +150,7 @@ impl EventStore {
     }
 }
 
-/// The calls of each of `blocks`, the newest first, as many as may be inflated.
+/// The calls of each of `blocks`, newest first, up to the decompression limit.
 fn calls_of(blocks: &[RawBlock]) -> Vec<(BlockId, CallsByKey)> {
     let mut inflated = 0;
     let newest = blocks.iter().rev().enumerate().take_while(|(number, block)| {

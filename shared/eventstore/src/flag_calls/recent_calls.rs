@@ -1,7 +1,7 @@
-//! The calls of waiting blocks that a process remembers.
+//! Cache of the flag calls in waiting blocks.
 //!
-//! Must stay true: what is remembered for a project is at most [`REMEMBERED`] old, and older than no batch that this process
-//! has stored; blocks never change, so what was read of one holds as long as it is remembered.
+//! Must stay true: the calls of a project are cached for at most [`REMEMBERED`], and not beyond the next batch
+//! that this process stores; calls of a block never change.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +15,17 @@ use pennon_engine::flag::calls::{CallsByKey, KnownCalls};
 
 use crate::keys::BlockId;
 
-/// How long the calls of a project's waiting blocks are not read again: batches that other processes store in the meantime
-/// are seen after that.
+/// Time to live of the calls of a project: batches of other processes are seen after that.
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Projects that are remembered.
+/// Most cached projects.
 const PROJECTS_MAX: usize = 1000;
-/// Bytes of the calls of single blocks, about.
+/// Approximate limit of the calls of single blocks.
 const BLOCKS_BYTES_MAX: usize = 16 << 20;
 
-/// What a process remembers.
+/// The cache.
 #[derive(Debug)]
 pub(crate) struct FlagCallCache {
-    /// How many batches, and rows of calls, this process has stored.
+    /// Number of batches and rows of calls that this process has stored.
     appended: AtomicU64,
     projects: Mutex<HashMap<ProjectId, ProjectCalls>>,
     blocks: Mutex<ByteLimitedCache<(ProjectId, BlockId), Arc<CallsByKey>>>,
@@ -35,12 +34,12 @@ pub(crate) struct FlagCallCache {
 #[derive(Debug)]
 struct ProjectCalls {
     calls: Arc<KnownCalls>,
-    /// When the read of them began: the number of batches, and the time.
+    /// State when the read started: the number of batches, and the time.
     appended: u64,
     at: MonotonicInstant,
 }
 
-/// When a read began.
+/// Start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadStart {
     appended: u64,
@@ -58,17 +57,17 @@ impl Default for FlagCallCache {
 }
 
 impl FlagCallCache {
-    /// Forgets what is known of projects, because a batch or a row of calls has been stored.
+    /// Invalidates all projects, because a batch or a row of calls was stored.
     pub(crate) fn invalidate(&self) {
         self.appended.fetch_add(1, Ordering::Release);
     }
 
-    /// To be taken before a read, and given to [`FlagCallCache::keep`] after it.
+    /// Call before a read, and pass to [`FlagCallCache::keep`] after it.
     pub(crate) fn start(&self) -> ReadStart {
         ReadStart { appended: self.appended.load(Ordering::Acquire), at: MonotonicInstant::now() }
     }
 
-    /// The calls of `project`, where they still hold.
+    /// The cached calls of `project`, if still valid.
     pub(crate) fn get(&self, project: ProjectId) -> Option<Arc<KnownCalls>> {
         let appended = self.appended.load(Ordering::Acquire);
         let projects = lock(&self.projects);
@@ -76,7 +75,7 @@ impl FlagCallCache {
         (known.appended == appended && known.at.is_younger_than(REMEMBERED)).then(|| known.calls.clone())
     }
 
-    /// Keeps the calls of `project` that a read which began at `start` has found.
+    /// Caches the calls of `project` from a read that began at `start`.
     pub(crate) fn keep(&self, project: ProjectId, start: ReadStart, calls: Arc<KnownCalls>) {
         let mut projects = lock(&self.projects);
         if projects.len() >= PROJECTS_MAX {
@@ -85,12 +84,12 @@ impl FlagCallCache {
         projects.insert(project, ProjectCalls { calls, appended: start.appended, at: start.at });
     }
 
-    /// The calls of a block.
+    /// The cached calls of a block.
     pub(crate) fn block(&self, project: ProjectId, id: BlockId) -> Option<Arc<CallsByKey>> {
         lock(&self.blocks).get(&(project, id)).cloned()
     }
 
-    /// Keeps the calls of a block.
+    /// Caches the calls of a block.
     pub(crate) fn keep_block(&self, project: ProjectId, id: BlockId, calls: &Arc<CallsByKey>) {
         let bytes = 100 + calls.iter().map(|(key, _)| key.len() + 48).sum::<usize>();
         lock(&self.blocks).insert((project, id), calls.clone(), bytes);

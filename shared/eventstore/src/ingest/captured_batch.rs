@@ -1,8 +1,8 @@
-//! A batch on its way in: the properties of its events lie in the form of a block from the moment they are read, so that a
-//! small body cannot stand for a large tree of values, and nothing is taken apart twice.
+//! A captured batch on its way into a block: properties are encoded in the block format while they are parsed,
+//! so that a small body cannot expand to a large tree of values, and nothing is decoded twice.
 //!
-//! Must stay true: what is kept is at most a few times as long as the JSON text was; names of properties are numbered
-//! within the batch; of a name that an event has twice the last value counts.
+//! Must stay true: memory is at most a few times the length of the JSON text; property names are interned per
+//! batch; for a repeated name in an event the last value wins.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,27 +16,27 @@ use crate::codec::{Reader, write_field, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::ingest::json_packing::{Meter, PropertiesSeed, ValueSeed};
-use crate::persons::person_ids::{may_merge, names_a_merge};
+use crate::persons::{may_merge, names_a_merge};
 
-/// Most names of properties that one call asks to be noted.
+/// Most properties whose values one call looks up.
 pub(crate) const KEPT_PROPERTIES_MAX: usize = 12;
 
-/// Properties of events, as they are being read.
+/// Encoder for the properties of a batch.
 #[derive(Debug, Default)]
 pub struct Packed {
     pub(crate) bytes: Vec<u8>,
     pub(crate) keys: Keys,
 }
 
-/// The properties of one event among [`Packed`].
+/// The encoded properties of one event in [`Packed`].
 #[derive(Debug, Clone, Default)]
 pub struct PackedProperties {
     pub(crate) range: Range<usize>,
-    /// Where the fields begin whose names were to be noted.
+    /// Positions of the looked-up fields.
     pub(crate) noted: [Option<usize>; KEPT_PROPERTIES_MAX],
 }
 
-/// The names of properties in a batch, numbered in the order in which they came.
+/// Interned property names of a batch, in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     codes: HashMap<Box<str>, u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The number of `name`.
+    /// The index of `name`.
     pub(crate) fn code(&mut self, name: &str) -> u32 {
         if let Some(code) = self.codes.get(name) {
             return *code;
@@ -55,15 +55,15 @@ impl Keys {
         code
     }
 
-    /// All names, by number.
+    /// All names, by index.
     pub(crate) fn names(&self) -> &[Box<str>] {
         &self.names
     }
 }
 
 impl Packed {
-    /// Reads a JSON object as the properties of an event. `depth` more levels of nesting are taken, the object's own
-    /// included; where the fields called `noted` (twelve at most) lie is remembered.
+    /// Parses a JSON object as the properties of an event. `depth` is the nesting that is left, the object
+    /// included. Remembers the positions of the fields in `noted` (at most twelve).
     pub fn properties<'a>(
         &'a mut self,
         meter: &'a mut Meter,
@@ -73,12 +73,12 @@ impl Packed {
         PropertiesSeed { packed: self, meter, depth, noted }
     }
 
-    /// Reads one JSON value, as part of the event whose `meter` this is.
+    /// Parses one JSON value, counted by the `meter` of the event.
     pub fn value<'a>(&'a mut self, meter: &'a mut Meter, depth: usize) -> ValueSeed<'a> {
         ValueSeed { packed: self, meter, depth }
     }
 
-    /// The value of the noted field number `index` of `properties`.
+    /// The value of field number `index` of `noted`.
     pub fn noted(&self, properties: &PackedProperties, index: usize) -> Option<Value> {
         let start = properties.noted.get(index).copied().flatten()?;
         let mut reader = Reader::new(self.bytes.get(start..)?);
@@ -87,7 +87,7 @@ impl Packed {
         reader.value(tag).ok()
     }
 
-    /// Gives `properties` one more field, which replaces another of that name.
+    /// Adds a field to `properties`; it replaces one of the same name.
     pub fn add(&mut self, properties: &mut PackedProperties, name: &str, value: &Value) {
         if properties.range.end != self.bytes.len() {
             let start = self.bytes.len();
@@ -103,7 +103,7 @@ impl Packed {
         properties.range.end = self.bytes.len();
     }
 
-    /// The properties of an event that come as a map.
+    /// Encodes the properties of a map.
     pub fn map(&mut self, map: &Map<String, Value>) -> PackedProperties {
         let start = self.bytes.len();
         for (name, value) in map {
@@ -133,14 +133,14 @@ impl Packed {
     }
 }
 
-/// An event of a batch, beside its properties.
+/// An event of a batch, without its properties.
 #[derive(Debug, Clone)]
 pub struct CapturedEvent {
-    /// Its identity inside the project: copies of one uuid count once.
+    /// Its key inside the project: events with the same uuid count once.
     pub uuid: Uuid,
     /// Its name.
     pub event: String,
-    /// Who did it, as the sender calls them.
+    /// The distinct id, as sent.
     pub distinct_id: String,
     /// When it happened.
     pub timestamp: Micros,
@@ -148,18 +148,18 @@ pub struct CapturedEvent {
     pub properties: PackedProperties,
 }
 
-/// A batch as it is stored.
+/// An encoded batch, ready to be stored.
 #[derive(Debug)]
 pub struct Sealed {
     pub(crate) block: Vec<u8>,
-    /// Its events that may ask for merges of persons.
+    /// Its events that may request person merges.
     pub(crate) merging: Vec<Event>,
 }
 
-/// A batch to be stored.
+/// A captured batch.
 #[derive(Debug, Default)]
 pub struct Captured {
-    /// Its events, in their order.
+    /// Its events, in order.
     pub events: Vec<CapturedEvent>,
     /// Their properties.
     pub packed: Packed,
@@ -179,19 +179,19 @@ impl Captured {
         Captured { events: events.iter().map(event).collect(), packed }
     }
 
-    /// The batch, ready to be stored: work for a thread that may be busy for a while.
+    /// Encodes the batch. CPU-bound: call it on a blocking thread.
     ///
     /// [`EventStoreError::TooLarge`] when it does not fit into one transaction.
     pub fn sealed(self) -> Result<Sealed, EventStoreError> {
         Ok(Sealed { merging: self.merging()?, block: block::encode(&self)? })
     }
 
-    /// The events that may ask for merges of persons, with the properties that say of whom.
+    /// The events that may request person merges, with the properties that name the persons.
     fn merging(&self) -> Result<Vec<Event>, EventStoreError> {
         self.unpacked(may_merge, names_a_merge)
     }
 
-    /// All events, with all of their properties.
+    /// Decodes all events with all properties.
     pub fn in_full(&self) -> Result<Vec<Event>, EventStoreError> {
         self.unpacked(|_| true, |_| true)
     }

@@ -1,8 +1,8 @@
-//! Which events are copies of events that segments hold.
+//! Duplicate detection: which new events are already in segments.
 //!
-//! Must stay true: an event is told to be a copy only by its full uuid, and to be none only by the file of uuids of
-//! every segment, or by its uuids themselves where that file is damaged. A segment that is left out was gone through
-//! already: it is not changed ever.
+//! Must stay true: an event is a duplicate only if its full uuid matches, and is new only if the uuid index of
+//! every segment excludes it (or the uuids themselves, if the index is damaged). A segment that was checked is
+//! not checked again: segments are immutable.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::segments::uuids::uuid_index::{self, UuidIndexFile, UuidMatches, UuidQuery};
 
-/// Which of some events are copies, as far as segments have been compared with them.
+/// Progress and result of a duplicate check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DuplicateCheck {
-    /// Uuids that are held. Some may be of other events.
+    /// Uuids in segments. Some may belong to other events.
     pub held: HashSet<Uuid>,
-    /// Segments that need not be gone through any more.
+    /// Segments that were checked.
     checked_segments: HashSet<String>,
-    /// How many erasures the project had been through.
+    /// Number of erasures of the project at the start.
     erasures: u64,
 }
 
 impl DuplicateCheck {
-    /// Nothing is compared yet.
+    /// Starts a check.
     pub(crate) fn new(manifest: &Manifest) -> DuplicateCheck {
         DuplicateCheck {
             held: HashSet::new(),
@@ -38,25 +38,25 @@ impl DuplicateCheck {
         }
     }
 
-    /// Whether somebody was erased since, so that persons and copies have to be looked at anew.
+    /// Whether persons were erased since, so that the check must be repeated.
     pub(crate) fn is_stale(&self, manifest: &Manifest) -> bool {
         self.erasures != manifest.erasures()
     }
 
-    /// Notes which of `uuids`, of events that wait, may be among those that are `wanted`.
+    /// Adds those of `uuids`, from waiting events, whose hashes are in the query.
     pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, wanted: &UuidQuery) {
         let own = uuids.filter(|uuid| wanted.hashes().binary_search(&uuid_index::hash(*uuid)).is_ok());
         self.held.extend(own);
     }
 }
 
-/// Segments whose files of hashes are gone through at the same time.
+/// Segments whose uuid index is read concurrently.
 const AT_ONCE: usize = 2;
-/// Hashes whose uuids are remembered at most at once: those of copies that questions meet until compaction drops them.
+/// Most hashes per check whose uuids are cached: duplicates that queries meet until compaction drops them.
 const REMEMBERED_AT_ONCE: usize = 1024;
 
 impl EventStore {
-    /// Those of `rows` whose uuids no segment of the manifest holds.
+    /// Keeps the rows whose uuids are in no segment of the manifest.
     pub(crate) async fn not_in_segments(
         &self,
         manifest: &Manifest,
@@ -69,7 +69,7 @@ impl EventStore {
         Ok(rows)
     }
 
-    /// Those of `headers`, uuids and times, whose uuids no segment of the manifest holds.
+    /// Keeps the headers (uuid and time) whose uuids are in no segment of the manifest.
     pub(crate) async fn headers_not_in_segments(
         &self,
         manifest: &Manifest,
@@ -80,7 +80,7 @@ impl EventStore {
         Ok(headers)
     }
 
-    /// Uuids of segments of the manifest that have a hash with one of `uuids`, these included where they are held.
+    /// Uuids in segments of the manifest whose hash matches one of `uuids`, including the duplicates.
     async fn held_uuids(
         &self,
         manifest: &Manifest,
@@ -89,7 +89,7 @@ impl EventStore {
         self.held(manifest, &Arc::new(UuidQuery::of(uuids))).await
     }
 
-    /// Uuids of segments of the manifest that are `wanted`, or have a hash with one that is.
+    /// Uuids in segments of the manifest whose hash is in the query.
     async fn held(
         &self,
         manifest: &Manifest,
@@ -100,7 +100,7 @@ impl EventStore {
         Ok(duplicates.held)
     }
 
-    /// Goes through those segments of the manifest that are not done, for what is `wanted`.
+    /// Checks the segments of the manifest that were not checked yet.
     pub(crate) async fn check_duplicates(
         &self,
         duplicates: &mut DuplicateCheck,
@@ -129,7 +129,7 @@ impl EventStore {
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let Some(file) = UuidIndexFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
         let found = match file.probe(&wanted).await {
-            // The segment itself has the uuids too.
+            // The index is damaged; the segment has the uuids too.
             Err(EventStoreError::Damaged { .. }) => {
                 UuidMatches { hashes: wanted.hashes().to_vec(), uuids: Vec::new() }
             }

@@ -1,7 +1,7 @@
-//! JSON into the binary form of blocks, while it is being parsed.
+//! Encodes JSON in the block format while it is parsed.
 //!
-//! Must stay true: what an event may take is counted while it is read, not after; null characters, which no other part of
-//! the vendor's product stores, become U+FFFD as they do there.
+//! Must stay true: limits are enforced during parsing, not after; null characters, which the vendor's product
+//! replaces too, become U+FFFD.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,25 +15,25 @@ use crate::codec::{
 };
 use crate::ingest::captured_batch::{Packed, PackedProperties};
 
-/// Why an event is not read to its end.
+/// Which limit an event exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
-    /// It has more bytes than it may.
+    /// Too many bytes.
     Bytes,
-    /// It is nested deeper than it may be.
+    /// Nested too deeply.
     Depth,
 }
 
-/// What may still be read of an event, about: bytes of its JSON text without blanks and escapes.
+/// Remaining size budget of an event: approximate bytes of its JSON text without whitespace and escapes.
 #[derive(Debug, Clone)]
 pub struct Meter {
     left: usize,
-    /// Why reading stopped, where it is because of what is counted here.
+    /// The limit that was exceeded.
     pub excess: Option<Excess>,
 }
 
 impl Meter {
-    /// An event that may have `most` bytes.
+    /// A budget of `most` bytes.
     pub fn new(most: usize) -> Meter {
         Meter { left: most, excess: None }
     }
@@ -60,7 +60,7 @@ impl Meter {
     }
 }
 
-/// Reads the properties of an event.
+/// Parses the properties of an event.
 pub struct PropertiesSeed<'a> {
     pub(crate) packed: &'a mut Packed,
     pub(crate) meter: &'a mut Meter,
@@ -69,7 +69,7 @@ pub struct PropertiesSeed<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for PropertiesSeed<'_> {
-    /// None where it is no object; nothing is kept of it then.
+    /// None if it is no object; it is discarded then.
     type Value = Option<PackedProperties>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
     }
 }
 
-/// Reads a value of an event that is no part of its properties.
+/// Parses a value of an event outside its properties.
 pub struct ValueSeed<'a> {
     pub(crate) packed: &'a mut Packed,
     pub(crate) meter: &'a mut Meter,
@@ -146,7 +146,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         let ValueSeed { packed, meter, depth } = self;
-        // Behind what is kept, and taken away again.
+        // Appended as scratch space, and truncated again.
         let start = packed.bytes.len();
         let packing = Packing { out: &mut packed.bytes, meter, depth, key: Key::None };
         let read = packing.deserialize(deserializer);
@@ -157,7 +157,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     }
 }
 
-/// What stands between the tag of a value and its content.
+/// The key between the tag of a value and its content.
 enum Key<'a> {
     None,
     Number(u32),
@@ -192,7 +192,7 @@ impl<'de> DeserializeSeed<'de> for Packing<'_, '_> {
     }
 }
 
-/// Bytes that a number, a truth value or nothing counts for, the comma behind it included.
+/// Bytes that count for a number, a boolean or null, including the comma.
 const SCALAR_BYTES: usize = 9;
 
 impl<'de> Visitor<'de> for Packing<'_, '_> {
@@ -286,7 +286,7 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
-/// `text` with U+FFFD in the place of null characters.
+/// Replaces null characters in `text` by U+FFFD.
 pub fn without_nul(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&0) {
         Cow::Owned(text.replace('\0', "\u{FFFD}"))

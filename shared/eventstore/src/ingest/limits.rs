@@ -1,22 +1,22 @@
-//! Limits of what is stored straight as segments, and what came of it.
+//! Limits and result of an import call.
 
 use crate::EventStore;
 
-/// Most events of one call of [`EventStore::ingest`]: what fits into the memory of an import, twice, beside a
+/// Most events of one call of [`EventStore::ingest`]: they fit into the memory of an import twice, beside a
 /// segment that is being written.
 pub const EVENTS_PER_SEGMENT_MAX: usize = 1_250_000;
 
-/// What became of imported events.
+/// Counters of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ingested {
-    /// Events that are new.
+    /// New events.
     pub stored: u64,
-    /// Events whose uuid was there already; they were left as they were.
+    /// Duplicates, which were dropped.
     pub copies: u64,
 }
 
 impl EventStore {
-    /// Rows of a person range, about.
+    /// Approximate rows of a person range.
     pub(crate) fn range_rows(&self) -> usize {
         self.inner.settings.range_rows
     }

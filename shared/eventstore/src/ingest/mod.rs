@@ -4,14 +4,16 @@
 //! never decides which person an event belongs to, and nothing here keeps an event as one object beyond its batch: a batch
 //! is packed bytes, an import is columns. The doors are [`Captured`] (a captured batch) and [`EventColumns`] (an import).
 
-pub(crate) mod captured_batch;
-pub(crate) mod duplicates;
-pub(crate) mod event_columns;
-pub(crate) mod json_packing;
-pub(crate) mod limits;
+mod captured_batch;
+mod duplicates;
+mod event_columns;
+mod json_packing;
+mod limits;
 mod parquet_rows;
 
 pub use captured_batch::{Captured, CapturedEvent, Packed, PackedProperties, Sealed};
+pub(crate) use duplicates::DuplicateCheck;
+pub(crate) use event_columns::InflatedBlocks;
 pub use event_columns::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
 pub use json_packing::{Excess, Meter, PropertiesSeed, ValueSeed, without_nul};
 pub use limits::{EVENTS_PER_SEGMENT_MAX, Ingested};

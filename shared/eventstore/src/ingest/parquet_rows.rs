@@ -1,7 +1,7 @@
-//! Somebody else's Parquet file, as values of JSON, for imports.
+//! Reads Parquet files of other systems for imports, as JSON values.
 //!
-//! Must stay true: memory is bounded by the rows of a few batches; a column of a type that has no JSON form is refused by
-//! name before any row is read; a null is an absent value.
+//! Must stay true: memory is bounded by a few batches; a column type without a JSON form is refused by name
+//! before any row is read; null is absent.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -22,13 +22,13 @@ use serde_json::{Map, Value};
 use crate::error::EventStoreError;
 use crate::ingest::event_columns::Cell;
 
-/// Rows decoded at once.
+/// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
-/// Batches that are decoded before they are asked for.
+/// Batches that are decoded ahead.
 const AHEAD: usize = 4;
 
-/// What a thread that reads ahead hands over; none after the last rows.
+/// Channel from the decoding thread; none marks the end.
 type Ahead = Receiver<Option<Result<TableRows, EventStoreError>>>;
 
 /// A Parquet file that is being read.
@@ -63,8 +63,8 @@ impl TableFile {
         Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, compressions, rows })
     }
 
-    /// How its columns are compressed, each way once, with the first column that is. Rows come of those only for which
-    /// the program has the decoder.
+    /// Compressions of its columns, each with the first column that uses it. Rows can only be read if the
+    /// program has the decoder.
     pub fn compressions(&self) -> &[(String, Compression)] {
         &self.compressions
     }
@@ -74,7 +74,7 @@ impl TableFile {
         &self.columns
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -88,7 +88,7 @@ impl TableFile {
             }
         }
         let next = self.ahead.as_ref()?.recv();
-        // A thread that ended without a word has not come to the end of the file.
+        // The decoding thread ended without reaching the end of the file.
         let next = next.unwrap_or_else(|_| Some(Err(EventStoreError::corrupt("reading the file stopped"))));
         if next.is_none() {
             self.ahead = None;
@@ -97,13 +97,13 @@ impl TableFile {
     }
 }
 
-/// Decodes on a thread of its own, a few batches ahead of whoever takes them.
+/// Decodes on its own thread, a few batches ahead.
 fn read_ahead(reader: ParquetRecordBatchReader) -> std::io::Result<Ahead> {
     let (give, take) = sync_channel(AHEAD);
     std::thread::Builder::new().name("import-decode".to_owned()).spawn(move || {
         for batch in reader {
             let rows = batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch));
-            // Nobody waits for more: the import has ended early.
+            // The receiver is gone: the import ended early.
             if give.send(Some(rows)).is_err() {
                 return;
             }
@@ -147,7 +147,7 @@ enum Cells {
     Float(Float64Array),
     Time(TimestampMicrosecondArray),
     Text(StringArray),
-    /// Texts, and which of them each row has.
+    /// Dictionary and codes.
     Coded(Int32Array, StringArray),
     Values(Vec<Option<Value>>),
 }
@@ -168,7 +168,7 @@ impl TableRows {
         self.rows == 0
     }
 
-    /// The value of a column in a row; none where it is null, or no number.
+    /// The value of a column in a row; none if it is null or not a number.
     pub fn cell(&self, column: usize, row: usize) -> Option<Cell<'_>> {
         Some(match self.columns.get(column)? {
             Cells::Nothing => return None,
@@ -176,7 +176,7 @@ impl TableRows {
             Cells::Integer(array) => Cell::Integer(array.is_valid(row).then(|| array.value(row))?),
             Cells::Float(array) => {
                 let float = array.is_valid(row).then(|| array.value(row))?;
-                // What is no number (NaN, infinities) has no JSON form and is absent.
+                // NaN and infinities have no JSON form and are absent.
                 Cell::Float(Some(float).filter(|float| float.is_finite())?)
             }
             Cells::Time(array) => Cell::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into()),
@@ -189,7 +189,7 @@ impl TableRows {
         })
     }
 
-    /// The instant in a column of instants, in microseconds; none in any other.
+    /// The instant of a timestamp column, in microseconds; none in other columns.
     pub fn instant(&self, column: usize, row: usize) -> Option<i64> {
         match self.columns.get(column)? {
             Cells::Time(array) => array.is_valid(row).then(|| array.value(row)),
@@ -236,7 +236,7 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// The values inside lists and structures, and of types that no column of ours has.
+/// Values inside lists and structs, and of types that our own columns do not use.
 fn values(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
     Ok(match array.data_type() {
         DataType::UInt64 => {

@@ -1,8 +1,8 @@
-//! Going on with tables that do not fit the objects beside them, because an operator says so.
+//! Adopts tables that do not match the objects, at the request of an operator.
 //!
-//! Must stay true: nothing is deleted; every object that the tables do not list is moved to `kept`, which no sweep ever
-//! looks into, before anything says that tables and objects belong together; the id is a new one, so that the tables
-//! which belonged to the objects before are refused when they come back.
+//! Must stay true: nothing is deleted; every object that the tables do not list is moved to `kept`, which no
+//! sweep touches, before tables and objects are marked as belonging together; the id is new, so the former
+//! tables are refused if they return.
 
 use std::collections::HashSet;
 
@@ -13,24 +13,24 @@ use uuid::Uuid;
 
 use super::{InstallationRow, version_marks};
 use crate::EventStore;
-use crate::compaction::orphans::id_of;
+use crate::compaction::id_of;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
-/// The folder that no sweep looks into.
+/// The folder that no sweep touches.
 const KEPT: &str = "kept";
 
-/// What became of an adoption.
+/// Result of an adoption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adopted {
     /// The new id.
     pub id: Uuid,
     /// The folder with the objects that the tables do not list.
     pub folder: String,
-    /// How many there are.
+    /// Number of these objects.
     pub kept: usize,
-    /// How many objects the tables list that are not there.
+    /// Number of missing objects that the tables list.
     pub missing: usize,
 }
 
@@ -65,7 +65,7 @@ impl EventStore {
     }
 }
 
-/// The project that an object's folder names.
+/// Parses the project from an object's folder.
 fn project_of(name: &str) -> Option<ProjectId> {
     name.split('/').find_map(|folder| folder.strip_prefix(keys::PROJECT_FOLDER))?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! Whether tables and objects belong together: one pure function of what each says.
+//! Decides whether tables and objects belong together, as a pure function.
 //!
-//! Must stay true: whatever a process that is killed leaves behind passes; tables that are older than their objects, or of
-//! another installation, do not.
+//! Must stay true: every state that a killed process leaves behind passes; tables that are older than their
+//! objects, or of another installation, do not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,31 +12,31 @@ use uuid::Uuid;
 use super::InstallationRow;
 use super::version_marks::Marks;
 
-/// What the tables say.
+/// State of the tables.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     pub row: Option<InstallationRow>,
-    /// Versions of the manifests.
+    /// Manifest versions.
     pub heads: BTreeMap<ProjectId, u64>,
-    /// Neither a workspace nor events were ever written.
+    /// The tables were never written.
     pub is_empty: bool,
 }
 
-/// What is there besides. Counts only where the ids do not tell.
+/// Existing data. Used only if the ids do not decide.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Inventory {
     /// Manifests list objects.
     pub lists_objects: bool,
-    /// There are objects of events.
+    /// Objects of events exist.
     pub has_objects: bool,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     /// They belong together.
     Matches(Uuid),
-    /// The tables have an id that does not lie beside the events yet.
+    /// The tables have an id that was not written to the object store yet.
     Complete(Uuid),
     /// Neither has one.
     Claim,
@@ -47,21 +47,21 @@ pub(super) enum Decision {
 /// Why tables and objects do not belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mismatch {
-    /// The tables know nothing, and there are events.
+    /// The tables are empty, and objects of events exist.
     EmptyTables,
-    /// The tables have no id, and the events have.
+    /// The tables have no id, but the objects do.
     NoId { events: Uuid },
     /// The tables have the id of another installation.
     Other { tables: Uuid, events: Uuid },
-    /// The tables have an id, and what lies beside them is of no known installation.
+    /// The tables have an id, and the objects have no known installation.
     NoMark { tables: Uuid },
-    /// The tables list objects, and there are none.
+    /// The tables list objects, and none exist.
     NoObjects,
-    /// The events are of a newer state than the tables.
+    /// The objects are of a newer state than the tables.
     OlderTables { project: ProjectId, tables: u64, events: u64 },
 }
 
-/// Whether `tables` belong to the objects with `marks`.
+/// Compares `tables` with the marks of the objects.
 pub(super) fn decide(tables: &Tables, marks: &Marks, inventory: Inventory) -> Decision {
     let Inventory { lists_objects, has_objects } = inventory;
     let Some(row) = tables.row else {
@@ -78,7 +78,7 @@ pub(super) fn decide(tables: &Tables, marks: &Marks, inventory: Inventory) -> De
     }
     if marks.ids.is_empty() {
         return match (row.complete, lists_objects, has_objects) {
-            // Its claim was cut off, after the same comparison.
+            // A claim was interrupted after the same comparison.
             (false, _, _) | (true, false, false) => Decision::Complete(row.id),
             (true, true, false) => Decision::Refuse(Mismatch::NoObjects),
             (true, _, true) => Decision::Refuse(Mismatch::NoMark { tables: row.id }),

@@ -1,17 +1,17 @@
-//! Which installation tables and objects are of, and how far each has come.
+//! Verifies that tables and objects belong to the same installation and the same state.
 //!
-//! The tables hold a row with the installation's id (`EVENTS`/`INSTALLATION`) and, for each project, the version of its
-//! manifest (`HEAD`). The same lies beside the events, as objects whose names say everything:
+//! The tables hold a row with the installation id (`EVENTS`/`INSTALLATION`) and, per project, the manifest
+//! version (`HEAD`). The object store holds the same, as empty objects with these names:
 //!
-//! | object | what it says |
+//! | object | meaning |
 //! |---|---|
-//! | `installation/{id}` | the objects are of this installation |
+//! | `installation/{id}` | the objects belong to this installation |
 //! | `installation/project={p}/{head}-{id}` | the manifest of project `p` has reached version `head` |
 //!
-//! A mark is written after the transaction that raised `HEAD`, so it never runs ahead of the tables: marks that do are of
-//! newer tables than those at hand. Must stay true: nothing compacts or sweeps before [`EventStore::claim_installation`]
-//! has found that both fit; comparing writes nothing; a process may be killed between any two steps, and the next claim
-//! goes on.
+//! A mark is written after the transaction that raised `HEAD`, so it is never ahead of the tables: if it is,
+//! the tables are an older copy. Must stay true: nothing compacts or sweeps before
+//! [`EventStore::claim_installation`] has verified both; verifying writes nothing; a process may be killed
+//! between any two steps, and the next claim completes them.
 
 mod adopt;
 mod compatibility;
@@ -28,29 +28,30 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 pub use adopt::Adopted;
 use compatibility::{Decision, Inventory, Tables, decide};
 use version_marks::Marks;
 
-/// Projects whose versions are read at once.
+/// Projects whose versions are read concurrently.
 const HEADS_AT_ONCE: usize = 100;
 
-/// The row with the installation's id.
+/// The row with the installation id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InstallationRow {
     pub id: Uuid,
-    /// Whether the id and the marks have been written beside the events.
+    /// Whether the id and the marks were written to the object store.
     pub complete: bool,
 }
 
-/// The id that tables and objects were found to share; unset until they have been compared.
+/// The verified id; unset until tables and objects were compared.
 #[derive(Debug, Default)]
 pub(crate) struct KnownInstallation(OnceLock<Uuid>);
 
 impl EventStore {
-    /// Compares tables and objects, and gives them an id where they have none: a new installation, or one of an earlier
-    /// release. [`EventStoreError::WrongInstallation`] where they do not belong together or the tables are older.
+    /// Verifies tables and objects, and assigns an id if they have none: a new installation, or one of an
+    /// earlier release. [`EventStoreError::WrongInstallation`] if they do not belong together or the tables are
+    /// older.
     pub async fn claim_installation(&self) -> Result<(), EventStoreError> {
         if self.inner.installation.0.get().is_some() {
             return Ok(());
@@ -65,7 +66,7 @@ impl EventStore {
                 id
             }
             Decision::Complete(id) => id,
-            // Of two that claim at once, the row of the first counts.
+            // Of two concurrent claims the first row wins.
             Decision::Claim => {
                 let row = InstallationRow { id: Uuid::new_v4(), complete: false };
                 match self.put_installation(row, Guard::Absent).await {
@@ -80,12 +81,12 @@ impl EventStore {
             self.write_marks(id).await?;
             self.put_installation(InstallationRow { id, complete: true }, Guard::None).await?;
         }
-        // Another task of this process found the same.
+        // Another task of this process verified it too.
         let _ = self.inner.installation.0.set(id);
         Ok(())
     }
 
-    /// Compares tables and objects and writes nothing. Those without an id, and without a reason to refuse them, pass.
+    /// Verifies tables and objects without writing. Passes if they have no id and nothing contradicts.
     pub async fn verify_installation(&self) -> Result<(), EventStoreError> {
         match self.compare_installation().await?.1 {
             Decision::Refuse(mismatch) => Err(EventStoreError::WrongInstallation(mismatch.to_string())),
@@ -97,7 +98,7 @@ impl EventStore {
         }
     }
 
-    /// Writes id and marks of the tables beside the objects of a copy of an installation that was just made.
+    /// Writes the id and the marks to the objects of a new copy of an installation.
     pub async fn mark_copy(&self) -> Result<(), EventStoreError> {
         match self.installation_row().await? {
             Some(row) => self.write_marks(row.id).await,
@@ -105,8 +106,8 @@ impl EventStore {
         }
     }
 
-    /// Notes beside the events that the manifest of `project` has reached version `head`. A mark that cannot be written
-    /// is no error: the change is made, and the next mark says more.
+    /// Writes a mark that the manifest of `project` has reached version `head`. A failure is no error: the
+    /// change is done, and the next mark supersedes it.
     pub(crate) async fn advance_mark(&self, project: ProjectId, head: u64) {
         let Some(id) = self.inner.installation.0.get() else { return };
         if let Err(error) = version_marks::advance(&self.inner.objects, *id, project, head).await {
@@ -115,14 +116,14 @@ impl EventStore {
     }
 
     async fn compare_installation(&self) -> Result<(Marks, Decision), EventStoreError> {
-        // Marks first: the versions in the tables only rise meanwhile.
+        // Marks are read first: the versions in the tables only increase meanwhile.
         let marks = Marks::list(&self.inner.objects).await?;
         let row = self.installation_row().await?;
         let projects = self.projects().await?;
         let is_usual = row.is_some_and(|row| marks.ids.contains(&row.id));
         let mut known = projects.iter().copied().chain(marks.heads.keys().copied()).collect::<BTreeSet<_>>();
         if !is_usual {
-            // A project that only persons were imported of is in no list of projects.
+            // A project with imported persons only is in no list of projects.
             known.extend(self.inner.objects.event_projects().await?);
         }
         let heads = self.heads(&known.into_iter().collect::<Vec<_>>()).await?;
@@ -147,7 +148,7 @@ impl EventStore {
         Ok(self.inner.store.records.put(Item::new(keys::installation(), &row)?, guard).await?)
     }
 
-    /// The versions of the manifests of `projects`, of those that have one.
+    /// The manifest versions of `projects`, where they have one.
     async fn heads(&self, projects: &[ProjectId]) -> Result<BTreeMap<ProjectId, u64>, EventStoreError> {
         let mut heads = BTreeMap::new();
         for some in projects.chunks(HEADS_AT_ONCE) {
@@ -169,7 +170,7 @@ impl EventStore {
         for project in tables.heads.keys() {
             lists_objects |= match Manifest::load(&self.inner.store, *project).await {
                 Ok(manifest) => manifest.object_names().next().is_some(),
-                // Of a newer release, or damaged: whoever reads it is told, and there is something.
+                // A newer release or damage: a reader gets the error, and data exists.
                 Err(EventStoreError::Corrupt(_) | EventStoreError::Store(StoreError::Corrupt(_))) => true,
                 Err(error) => return Err(error),
             };
@@ -177,7 +178,7 @@ impl EventStore {
         Ok(Inventory { lists_objects, has_objects: self.inner.objects.has_event_objects().await? })
     }
 
-    /// Writes the id, and a mark for each manifest, beside the events.
+    /// Writes the id and a mark for each manifest to the object store.
     async fn write_marks(&self, id: Uuid) -> Result<(), EventStoreError> {
         let objects = &self.inner.objects;
         version_marks::claim(objects, id).await?;
@@ -187,7 +188,7 @@ impl EventStore {
         Ok(())
     }
 
-    /// Removes marks that a newer one took the place of, which their writer was stopped before it removed.
+    /// Deletes superseded marks whose writer was stopped before it did.
     async fn tidy_marks(&self, id: Uuid, marks: &Marks) {
         for (project, head) in &marks.overtaken {
             if let Err(error) = version_marks::remove(&self.inner.objects, id, *project, *head).await {

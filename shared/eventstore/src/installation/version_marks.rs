@@ -1,7 +1,7 @@
-//! The objects beside the events that say whose they are, and how far their manifests have come.
+//! Marks in the object store: the installation id and the version of each manifest.
 //!
-//! Must stay true: like all objects they are created and never changed, so that a slow writer cannot lower a mark; the
-//! highest one of a project counts.
+//! Must stay true: marks are created and never changed, so a slow writer cannot lower one; the highest mark of
+//! a project counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::objects::Objects;
 
-/// Where they lie.
+/// Folder of the marks.
 pub(super) const FOLDER: &str = "installation";
 const OF_PROJECT: &str = "project=";
 
-/// What lies beside the events.
+/// The marks in the object store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// The installations that are named.
+    /// Installation ids.
     pub ids: BTreeSet<Uuid>,
     /// The highest version of each project's manifest.
     pub heads: BTreeMap<ProjectId, u64>,
-    /// Lower ones that are still there.
+    /// Superseded marks.
     pub overtaken: Vec<(ProjectId, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl Marks {
     }
 }
 
-/// Project, version and installation that the name of a mark says.
+/// Parses project, version and installation from the name of a mark.
 fn mark_of(name: &str) -> Option<(ProjectId, u64, Uuid)> {
     let (project, mark) = name.strip_prefix(OF_PROJECT)?.split_once('/')?;
     let (head, id) = mark.split_once('-')?;
@@ -63,13 +63,13 @@ fn name(id: Uuid, project: ProjectId, head: u64) -> String {
     format!("{FOLDER}/{OF_PROJECT}{project}/{}-{id}", padded(head))
 }
 
-/// Says that the objects are of installation `id`.
+/// Marks the objects as belonging to installation `id`.
 pub(super) async fn claim(objects: &Objects, id: Uuid) -> Result<(), EventStoreError> {
     let body = json!({"format": 1, "installation": id}).to_string();
     objects.put_standalone(&format!("{FOLDER}/{id}"), Bytes::from(body)).await
 }
 
-/// Says that the manifest of `project` has reached version `head`.
+/// Marks that the manifest of `project` has reached version `head`.
 pub(super) async fn put(
     objects: &Objects,
     id: Uuid,
@@ -80,7 +80,7 @@ pub(super) async fn put(
     objects.put_standalone(&name(id, project, head), Bytes::from(body)).await
 }
 
-/// The same, and removes the mark of the version before.
+/// As above, and deletes the mark of the previous version.
 pub(super) async fn advance(
     objects: &Objects,
     id: Uuid,
@@ -94,7 +94,7 @@ pub(super) async fn advance(
     }
 }
 
-/// Removes a mark; that it is gone already is no error.
+/// Deletes a mark; a missing one is no error.
 pub(super) async fn remove(
     objects: &Objects,
     id: Uuid,

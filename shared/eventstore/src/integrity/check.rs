@@ -1,8 +1,8 @@
-//! Looking whether what is stored is still what was written, and deciding about what is not.
+//! Full verification of stored data, and removal of damaged data on request.
 //!
-//! Must stay true: every byte of every object that the manifest lists, and of every block that waits, is read and compared;
-//! bounded memory; damage is forgotten only when all objects of a segment have been found whole, and events go only when
-//! somebody names their segment or block.
+//! Must stay true: every byte of every object in the manifest, and of every waiting block, is read and
+//! verified; memory is bounded; a damage marker is removed only when all objects of the segment are intact;
+//! events are dropped only when an operator names their segment or block.
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
@@ -11,42 +11,41 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
+use crate::persons::imports::RecordsEntry;
+use crate::persons::merge_log::FoldedMergesEntry;
 use crate::time::WorkClock;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PIECE: u64 = 8 << 20;
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Objects that have been read.
+    /// Objects read so far.
     pub objects: usize,
-    /// Objects that there are.
+    /// Objects in total.
     pub of: usize,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Objects that are whole, checksums not counted.
+    /// Intact objects, without checksum files.
     pub objects: usize,
-    /// Blocks of captured events that are whole.
+    /// Intact blocks.
     pub blocks: usize,
     /// The bytes of both.
     pub bytes: u64,
     /// What is damaged.
     pub damaged: Vec<DamagedSegment>,
-    /// Ids of segments, imports and blocks that were noted as damaged, are whole, and are no longer noted.
+    /// Ids of segments, imports and blocks whose damage marker was removed, because they are intact.
     pub lifted: Vec<String>,
-    /// Ids of those that are noted as damaged although they are whole.
+    /// Ids that are marked as damaged although they are intact.
     pub restored: Vec<String>,
 }
 
-/// A segment, an import of persons or groups, an object with folded merges, or a block, of which something is damaged.
+/// A damaged segment, import of persons or groups, object with folded merges, or block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSegment {
     /// Its id.
@@ -54,18 +53,18 @@ pub struct DamagedSegment {
     /// What it holds: `events`, `persons`, `groups` or `merges`; `block` is a block of captured
     /// events, and `merge row` a row of the log of merges.
     pub kind: &'static str,
-    /// How many of them; 0 of a block, whose number is not known.
+    /// Number of items; 0 for a block, whose number is unknown.
     pub events: u64,
-    /// Time of its first event, in microseconds since the epoch; of persons and groups, when they were imported; of merges, when
-    /// they were folded; of a block, when it arrived.
+    /// Time of its first event, in microseconds since the epoch. For persons and groups the time of the import,
+    /// for merges of the folding, for a block its arrival.
     pub from: Micros,
-    /// Time of its last event; the same.
+    /// Time of its last event; otherwise as above.
     pub to: Micros,
-    /// What is wrong with which object.
+    /// The error, by object.
     pub findings: Vec<Damage>,
 }
 
-/// What belongs together: the objects of an entry of the manifest.
+/// The objects of one manifest entry.
 struct CheckedEntry {
     id: String,
     kind: &'static str,
@@ -97,8 +96,8 @@ impl CheckedEntry {
 }
 
 impl EventStore {
-    /// Reads all objects and waiting blocks of a project and compares them with their checksums. What is damaged is noted, as if a reader
-    /// had found it; with `lift`, what was noted and is whole again is no longer.
+    /// Verifies all objects and waiting blocks of a project. Damage is marked as if a reader had found it; with
+    /// `lift`, markers of intact data are removed.
     pub async fn check(
         &self,
         project: ProjectId,
@@ -126,7 +125,7 @@ impl EventStore {
                         let at = chrono::Utc::now().timestamp_micros();
                         findings.push(Damage { object, what, at });
                     }
-                    // Replaced and removed meanwhile.
+                    // Replaced and removed during the check.
                     Err(EventStoreError::Contended) => {}
                     Err(error) => return Err(error),
                 }
@@ -150,7 +149,7 @@ impl EventStore {
         Ok(checked)
     }
 
-    /// The first row of the log of merges that is damaged, if one is.
+    /// The first damaged row of the merge log.
     async fn check_merge_rows(&self, project: ProjectId) -> Result<Option<DamagedSegment>, EventStoreError> {
         match self.merges_after(project, 0).await {
             Ok(_) => Ok(None),
@@ -163,7 +162,7 @@ impl EventStore {
         }
     }
 
-    /// Reads an object, nothing of which is remembered. Returns its size.
+    /// Verifies an object without using cached checksums. Returns its size.
     async fn check_object(&self, object: &str) -> Result<u64, EventStoreError> {
         let objects = &self.inner.objects;
         objects.forget(object);
@@ -175,8 +174,8 @@ impl EventStore {
         Ok(size)
     }
 
-    /// Takes a segment, or an import of persons or groups, out of the manifest for good, whatever it holds; its objects go
-    /// like those of any that was replaced. A block is removed only if it is damaged. False when the project has none with
+    /// Removes a segment or an import from the manifest permanently; its objects are deleted like those of a
+    /// replaced one. A block is removed only if it is damaged. Returns false when the project has none with
     /// this id.
     pub async fn drop_segment(
         &self,
@@ -200,7 +199,7 @@ impl EventStore {
                 let change = ManifestChange { records: &records, ..ManifestChange::default() };
                 manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
             } else if is_segment {
-                // A segment without events that replaces it.
+                // An empty segment that replaces it.
                 let mut new = NewSegment::new(project, now);
                 new.entry.replaces_segments = vec![id.to_owned()];
                 self.list(project, &manifest, &new).await?

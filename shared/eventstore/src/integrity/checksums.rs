@@ -1,49 +1,50 @@
-//! Checksums of stored objects: one CRC-32 of every 4 KiB of each object of a segment.
+//! Checksums of stored objects: one CRC-32 per 4 KiB of each object of a segment.
 //!
-//! All objects of a segment, or of one import of persons or groups, share the start of their names up to the first dot
-//! (`project=7/events/0123-ab.parquet`, `....uuids`); beside them lies one more, `....sums`:
+//! The objects of a segment, or of one import, share their name up to the first dot
+//! (`project=7/events/0123-ab.parquet`, `....uuids`). Their checksums are in one more object, `....sums`:
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 8 | `PENNSUMS` |
-//! | 2 + n | length and text of the shared start, so that sums of another segment are noticed |
-//! | 2 | number of objects; of each: |
+//! | 2 + n | length and text of the shared name, so that checksums of another segment are detected |
+//! | 2 | number of objects; for each: |
 //! | 2 + n | length and text of the rest of its name |
 //! | 8 | its size |
-//! | 4 each | CRC-32 of every 4096 bytes of it, the last of what is left |
-//! | 4 | CRC-32 of all before |
+//! | 4 each | CRC-32 of every 4096 bytes of it, the last one of the remainder |
+//! | 4 | CRC-32 of everything before |
 //!
-//! Numbers have their lowest byte first. The last letter of the mark is the format: a later one has another letter, the
-//! same mark before it and the same CRC-32 at its end, so that a reader of this one tells it from damage. Must stay true: what a reader is given has been compared, whatever part of an
-//! object it asks for; the sums themselves are compared too; nothing here panics on any bytes.
+//! Numbers are little-endian. The last letter of the magic is the format: a later format has another letter,
+//! the same magic before it and the same CRC-32 at its end, so that this reader distinguishes it from damage.
+//! Must stay true: every byte that a reader gets was verified, whichever part of an object it reads; the
+//! checksum file itself is verified; no input bytes cause a panic.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Bytes that share a checksum: a page of most file systems.
+/// Bytes per checksum: a page of most file systems.
 pub(crate) const UNIT: u64 = 4096;
-/// What sums begin with; the last letter is their format, and a later one has another.
+/// Magic; the last letter is the format.
 const MAGIC: &[u8; 8] = b"PENNSUMS";
-/// What is wrong with sums of a later format, which are not damaged.
+/// Error text for a later format, which is not damage.
 pub(crate) const NEWER: &str = "its form is one of a newer release";
-/// Ending of the names of objects with sums.
+/// Name suffix of checksum files.
 const ENDING: &str = ".sums";
 
-/// The part of an object's name that all objects of its segment share, and the rest.
+/// Splits an object name into the part that all objects of its segment share, and the rest.
 pub(crate) fn split(object: &str) -> (&str, &str) {
     let file = object.rfind('/').map_or(0, |slash| slash + 1);
     let dot = object[file..].find('.').map_or(object.len(), |dot| file + dot);
     object.split_at(dot)
 }
 
-/// The object with the sums of `object` and of those beside it.
+/// The name of the checksum file of `object`.
 pub(crate) fn object_of(object: &str) -> String {
     format!("{}{ENDING}", split(object).0)
 }
 
-/// The sums of one object, taken while it is written.
+/// The checksums of one object, computed while it is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObjectChecksums {
     size: u64,
@@ -51,7 +52,7 @@ pub(crate) struct ObjectChecksums {
 }
 
 impl ObjectChecksums {
-    /// The sums of a whole object.
+    /// Computes the checksums of a whole object.
     pub(crate) fn of(bytes: &[u8]) -> ObjectChecksums {
         let units = bytes.chunks(UNIT as usize).map(crc32fast::hash).collect();
         ObjectChecksums { size: bytes.len() as u64, units }
@@ -62,13 +63,13 @@ impl ObjectChecksums {
         self.size
     }
 
-    /// The smallest range of whole units around `range`; none when that reaches beyond the object.
+    /// The smallest range of whole units around `range`; none when that exceeds the object.
     pub(crate) fn around(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let fits = range.start <= range.end && range.end <= self.size;
         fits.then(|| range.start / UNIT * UNIT..range.end.next_multiple_of(UNIT).min(self.size))
     }
 
-    /// Whether `bytes`, which begin at `start`, a multiple of [`UNIT`], and end where a unit ends, are what was written.
+    /// Verifies `bytes`, which start at `start` (a multiple of [`UNIT`]) and end at a unit boundary.
     pub(crate) fn holds(&self, start: u64, bytes: &[u8]) -> bool {
         let first = usize::try_from(start / UNIT).unwrap_or(usize::MAX);
         let units = bytes.chunks(UNIT as usize);
@@ -78,7 +79,7 @@ impl ObjectChecksums {
     }
 }
 
-/// The sums of all objects of a segment.
+/// The checksums of all objects of a segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Checksums {
     /// By the rest of the name.
@@ -86,22 +87,22 @@ pub(crate) struct Checksums {
 }
 
 impl Checksums {
-    /// Adds those of `object`.
+    /// Adds the checksums of `object`.
     pub(crate) fn add(&mut self, object: &str, sums: ObjectChecksums) {
         self.objects.insert(split(object).1.to_owned(), sums);
     }
 
-    /// Those of `object`.
+    /// The checksums of `object`.
     pub(crate) fn get(&self, object: &str) -> Option<&ObjectChecksums> {
         self.objects.get(split(object).1)
     }
 
-    /// Bytes in memory, about.
+    /// Approximate bytes of memory.
     pub(crate) fn weight(&self) -> u64 {
         self.objects.values().map(|sums| 64 + 4 * sums.units.len() as u64).sum::<u64>() + 64
     }
 
-    /// As an object whose name begins with `start`.
+    /// Encodes the checksum file of the objects whose names start with `start`.
     pub(crate) fn encode(&self, start: &str) -> Bytes {
         let mut out = MAGIC.to_vec();
         let text = |out: &mut Vec<u8>, text: &str| {
@@ -121,7 +122,7 @@ impl Checksums {
         out.into()
     }
 
-    /// What [`Checksums::encode`] wrote for `start`; else what is wrong.
+    /// Decodes and verifies the checksum file for `start`; the error says what is wrong.
     pub(crate) fn decode(start: &str, bytes: &[u8]) -> Result<Checksums, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is too short")?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {

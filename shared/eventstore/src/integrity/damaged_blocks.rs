@@ -1,8 +1,8 @@
-//! Blocks of captured events that are damaged: found, noted, reported and dropped.
+//! Damaged blocks: detects, marks, reports and drops them.
 //!
-//! Every reader compares a block with its checksum ([`crate::blocks::block`]), and fails without it. Must stay true: a damaged block
-//! stays in the table until an operator repairs or drops it; one that was repaired is used at once, and compaction or
-//! a check removes the note of it; a block that is what was written is never dropped.
+//! Every reader verifies the checksum of a block ([`crate::blocks::block`]) and fails if it does not match.
+//! Must stay true: a damaged block stays in the table until an operator repairs or drops it; a repaired one is
+//! used at once, and compaction or a check removes its marker; an intact block is never dropped.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::block_log::RawBlock;
+use crate::blocks::RawBlock;
 use crate::error::EventStoreError;
 use crate::integrity::check::{Checked, DamagedSegment};
 use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 
-/// Blocks, compared with their checksums.
+/// Blocks after verification.
 #[derive(Default)]
 pub(crate) struct VerifiedBlocks {
-    /// Those that are what was written.
+    /// Intact blocks.
     pub intact: Vec<RawBlock>,
-    /// The others, and what is wrong with each.
+    /// Damaged blocks with their errors.
     pub damaged: Vec<(RawBlock, EventStoreError)>,
 }
 
 impl VerifiedBlocks {
-    /// Compares `blocks` with their checksums.
+    /// Verifies `blocks`.
     async fn of(blocks: Vec<RawBlock>) -> Result<VerifiedBlocks, EventStoreError> {
         let compare = move || {
             let mut compared = VerifiedBlocks::default();
@@ -47,8 +47,7 @@ impl VerifiedBlocks {
 }
 
 impl EventStore {
-    /// Compares `blocks` with their checksums, notes which are damaged, and removes the notes in `manifest` of those that
-    /// have been repaired.
+    /// Verifies `blocks`, marks damaged ones, and removes the markers in `manifest` of repaired ones.
     pub(crate) async fn verify_blocks(
         &self,
         project: ProjectId,
@@ -69,8 +68,8 @@ impl EventStore {
         Ok(compared)
     }
 
-    /// Compares all blocks that wait with their checksums. With `lift`, the notes of those that are whole, or gone, are
-    /// removed. `noted` is what is known of damage in the project.
+    /// Verifies all waiting blocks. With `lift`, removes the markers of intact or deleted blocks. `noted` are
+    /// the known markers of the project.
     pub(crate) async fn check_blocks(
         &self,
         project: ProjectId,
@@ -82,7 +81,7 @@ impl EventStore {
         let mut from = None;
         loop {
             let (blocks, next) = self.oldest_blocks(project, from).await?;
-            // After the blocks, as every reader does.
+            // After the blocks: the read order of every reader.
             let manifest = Manifest::load(&self.inner.store, project).await?;
             let compared = VerifiedBlocks::of(self.not_replaced(&manifest, blocks).await?).await?;
             checked.blocks += compared.intact.len();
@@ -109,8 +108,8 @@ impl EventStore {
         Ok(())
     }
 
-    /// Removes a damaged block with all its events. False where the project has none with this id, or it is what was
-    /// written.
+    /// Deletes a damaged block with all its events. Returns false if the project has none with this id, or it
+    /// is intact.
     pub(crate) async fn drop_block(&self, project: ProjectId, id: BlockId) -> Result<bool, EventStoreError> {
         let Some(block) = self.raw_block(project, id).await? else { return Ok(false) };
         let (bytes, error) = match block.verify() {

@@ -1,9 +1,9 @@
-//! Format numbers: every object and every row says of which form it is, and one of a newer release is refused.
+//! Format numbers of objects and rows; those of a newer release are refused.
 //!
-//! An object is of the form that the manifest's entry for it says, with all that lies beside it; a segment says it in its
-//! footer too. Whatever changes the meaning of what is stored raises the number of its kind, and readers of the number
-//! before stay. Must stay true: the number is read before anything else, so that nothing newer is half read; an entry
-//! that says none is of the first form.
+//! The manifest entry holds the format of an object and of the files beside it; a segment has it in its footer
+//! too. Any change of the meaning of stored data raises the number of its kind, and readers of the previous
+//! number stay. Must stay true: the number is checked before anything else, so that newer data is never
+//! partially read; an entry without a number has format 1.
 
 use pennon_core::store::Item;
 use serde::Deserialize;
@@ -14,16 +14,16 @@ use crate::segments;
 
 /// The manifest as a whole.
 pub(crate) const MANIFEST: u32 = 1;
-/// Objects with imported persons. The first form has no object with ids beside it.
+/// Imports of persons. Format 1 has no ids sidecar.
 pub(crate) const PERSONS: u32 = 2;
-/// Objects with imported groups: no object beside them, as in the first form of persons.
+/// Imports of groups, without a sidecar, as in format 1 of persons.
 pub(crate) const GROUPS: u32 = 1;
 /// Objects with folded merges.
 pub(crate) const MERGES: u32 = 1;
-/// Objects that say who is who by imports.
+/// Objects with the merges of imports.
 pub(crate) const LINKS: u32 = 1;
 
-/// The form of what says none.
+/// Format of data without a number.
 pub(crate) fn first() -> u32 {
     1
 }
@@ -34,19 +34,19 @@ struct Form {
     format: u32,
 }
 
-/// The form that a JSON text says it is of.
+/// Parses the format of a JSON text.
 pub(crate) fn of_body(text: &str) -> Result<u32, EventStoreError> {
     Ok(serde_json::from_str::<Form>(text)?.format)
 }
 
-/// The error for `what`, which is of a newer format than `known`.
+/// The error for `what` in a format newer than `known`.
 pub(crate) fn newer(what: &str, format: u32, known: u32) -> EventStoreError {
     EventStoreError::Corrupt(format!(
         "{what} has format {format}, and this release reads up to {known}: a newer release wrote it"
     ))
 }
 
-/// An error where one of these entries of a manifest is of a newer form.
+/// Checks that no entry of a manifest has a newer format.
 pub(crate) fn require(entries: &[Item]) -> Result<(), EventStoreError> {
     for item in entries.iter().filter(|item| !item.text.is_empty()) {
         let sk = item.key.sk.as_str();

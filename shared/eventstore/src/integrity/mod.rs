@@ -4,11 +4,12 @@
 //! [`damaged_blocks`] does so for blocks, [`formats`] refuses what a newer release wrote. Nothing here repairs by guessing,
 //! and nothing is dropped unless an operator names it. The door is [`checksums::Checksums`].
 
-pub(crate) mod check;
+mod check;
 pub(crate) mod checksums;
 mod damaged_blocks;
 pub(crate) mod formats;
-pub(crate) mod quarantine;
+mod quarantine;
 
 pub use check::{CheckProgress, Checked, DamagedSegment};
 pub use quarantine::Damage;
+pub(crate) use quarantine::{Quarantine, segment_of};

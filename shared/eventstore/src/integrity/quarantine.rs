@@ -1,11 +1,11 @@
-//! Segments and blocks that are damaged: noted once, in the manifest, where every process sees it.
+//! Quarantine: markers of damaged segments and blocks in the manifest, visible to every process.
 //!
-//! A row `DAMAGED#{id}` beside the entry of the segment (or of the import) says which object is not what was written,
-//! what is wrong with it and when that was found. Compaction leaves such a segment alone. Questions go on: what they
-//! read has been compared byte by byte, and the one that needs what is damaged is refused. Must stay true: a row is made
-//! only while the manifest lists the object, so that a reader that was too slow for it marks nothing; the first finding
-//! stays. A block has such a row too, but nothing depends on it: each reader compares the block itself, so that one that
-//! was put back counts at once.
+//! A row `DAMAGED#{id}` beside the entry of a segment or import stores the damaged object, the error and the
+//! time it was detected. Compaction skips such a segment. Queries continue: everything they read is verified,
+//! and only queries that need the damaged object fail. Must stay true: a marker is written only while the
+//! manifest lists the object, so that a slow reader marks nothing; the first finding is kept. Markers of blocks
+//! are informational only: each reader verifies the block itself, so a repaired one counts at once. The door is
+//! [`Quarantine`].
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::checksums;
 use crate::keys;
-use crate::persons::imports::entry::RecordsEntry;
+use crate::persons::imports::RecordsEntry;
 
-/// What was found out about a damaged segment.
+/// A damage marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// The object that is not what was written.
+    /// The damaged object.
     pub object: String,
     /// What is wrong with it.
     pub what: String,
-    /// When that was found, in microseconds since the epoch.
+    /// When it was detected, in microseconds since the epoch.
     pub at: Micros,
 }
 
-/// Where damage is noted.
+/// Writes damage markers.
 #[derive(Debug, Clone)]
 pub(crate) struct Quarantine {
     store: Store,
@@ -42,8 +42,8 @@ impl Quarantine {
         Quarantine { store }
     }
 
-    /// Notes that `object` is damaged, and gives the error for whoever wanted it: `error`, unless the segment has been
-    /// replaced and its objects removed meanwhile.
+    /// Marks `object` as damaged and returns the error for the reader: `error`, unless the segment was replaced
+    /// and its objects deleted meanwhile.
     pub(crate) async fn note(&self, object: &str, what: &str, error: EventStoreError) -> EventStoreError {
         let Some((project, prefix, id)) = owner(object) else { return error };
         let now = chrono::Utc::now().timestamp_micros();
@@ -62,7 +62,7 @@ impl Quarantine {
         };
         match noted.await {
             Ok(()) => tracing::error!(project, segment = id, object, what, "a segment is damaged"),
-            // Known already.
+            // Marked already.
             Err(failed) if failed.is_condition(0) => {}
             Err(failed) if failed.is_condition(1) => return EventStoreError::Contended,
             Err(failed) => tracing::error!(project, object, what, %failed, "damage could not be noted"),
@@ -70,7 +70,7 @@ impl Quarantine {
         error
     }
 
-    /// Notes that a block is damaged, once.
+    /// Marks a block as damaged, once.
     async fn note_block(&self, project: ProjectId, block: &str, what: &str) {
         let at = chrono::Utc::now().timestamp_micros();
         let damage = Damage { object: format!("block {block}"), what: what.to_owned(), at };
@@ -80,13 +80,13 @@ impl Quarantine {
         };
         match noted.await {
             Ok(()) => tracing::error!(project, block, what, "a block of captured events is damaged"),
-            // Known already.
+            // Marked already.
             Err(failed) if failed.is_condition(0) => {}
             Err(failed) => tracing::error!(project, block, what, %failed, "damage could not be noted"),
         }
     }
 
-    /// The id of the entry that `object` belongs to, and what has to hold for that to be so.
+    /// The id of the entry of `object`, and the precondition under which the entry lists it.
     async fn listed(
         &self,
         project: ProjectId,
@@ -98,7 +98,7 @@ impl Quarantine {
             let key = keys::entry(project, prefix, id);
             return Ok(Some((id.to_owned(), Write::Check(key, Guard::Present))));
         }
-        // Records that some were erased from lie under another name than their entry's.
+        // An import that was rewritten by an erasure has an object with another id than its entry.
         let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
         for item in self.store.records.query(records).await? {
             let entry: RecordsEntry = item.body()?;
@@ -111,7 +111,7 @@ impl Quarantine {
 }
 
 impl EventStore {
-    /// What is known of damaged segments, imports and blocks of a project, by id.
+    /// The damage markers of a project, by id.
     pub async fn damage(&self, project: ProjectId) -> Result<BTreeMap<String, Damage>, EventStoreError> {
         let rows = Query::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
         let items = self.inner.store.records.query(rows).await?;
@@ -122,14 +122,14 @@ impl EventStore {
         Ok(known.collect::<Result<_, _>>()?)
     }
 
-    /// Notes what was found out about a block, where `error` is that it is damaged.
+    /// Marks a block if `error` says that it is damaged.
     pub(crate) async fn note_damaged_block(&self, error: &EventStoreError) {
         if let EventStoreError::DamagedBlock { project, block, what } = error {
             Quarantine::new(self.inner.store.clone()).note_block(*project, block, what).await;
         }
     }
 
-    /// What was `read` of blocks. Where one was damaged, that is noted.
+    /// Passes on the result of reading blocks; marks a block that was damaged.
     pub(crate) async fn read_of_blocks<T>(
         &self,
         read: Result<T, EventStoreError>,
@@ -140,14 +140,14 @@ impl EventStore {
         read
     }
 
-    /// Forgets what is known of damage of a segment or a block.
+    /// Removes the marker of a segment or a block.
     pub(crate) async fn lift(&self, project: ProjectId, id: &str) -> Result<(), EventStoreError> {
         let key = keys::entry(project, keys::DAMAGED, id);
         Ok(self.inner.store.records.sweep(vec![key]).await?)
     }
 }
 
-/// The project, and the prefix and id of the manifest's entry, that an object belongs to.
+/// The project, and the prefix and id of the manifest entry of an object.
 fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
     let (start, _) = checksums::split(object);
     if let Some(merges) = start.strip_prefix("merges/project=") {
@@ -167,7 +167,7 @@ fn owner(object: &str) -> Option<(ProjectId, &'static str, &str)> {
     folders.next().is_none().then_some((project, prefix, id))
 }
 
-/// The id of the segment that an object belongs to; none where it is another's.
+/// The segment id of an object; none if it belongs to no segment.
 pub(crate) fn segment_of(object: &str) -> Option<&str> {
     owner(object).filter(|(_, prefix, _)| *prefix == keys::SEGMENT).map(|(_, _, id)| id)
 }

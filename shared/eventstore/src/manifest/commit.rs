@@ -9,7 +9,7 @@ use pennon_engine::flag::calls::CallsByKey;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys::{self, BlockId};
 use crate::manifest::state::{Manifest, SegmentEntry, new_id};

@@ -14,7 +14,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::snapshot::SnapshotOutline;
 use crate::manifest::state::SegmentEntry;
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::PersonMerges;
 use crate::segments::Footer;
 use crate::segments::property_columns::Kind;
 

@@ -4,12 +4,15 @@
 //! is the view of one reader. Nothing here lists an object before it is stored, or deletes a listed one; no other folder
 //! writes manifest rows. The door is [`state::Manifest`].
 
-pub(crate) mod commit;
+mod commit;
 mod live_files;
 mod object_list;
 mod object_names;
-pub(crate) mod snapshot;
-pub(crate) mod state;
+mod snapshot;
+mod state;
 
+pub(crate) use commit::NewSegment;
 pub use live_files::LiveFiles;
 pub use snapshot::FinalPersons;
+pub(crate) use snapshot::SnapshotOutline;
+pub(crate) use state::{ChangeOutcome, Manifest, ManifestChange, ManifestEntry, SegmentEntry, new_id};

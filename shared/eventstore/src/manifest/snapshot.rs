@@ -11,14 +11,12 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::blocks::block_log::{BlockFilter, event_headers, filter_rows};
+use crate::blocks::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::state::{Manifest, SegmentEntry};
 use crate::memory::MemoryLease;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merge_cache::PersonMergeState;
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::{PersonMergeState, PersonMerges, derived};
 use crate::segments::reader::SegmentFile;
 
 /// A consistent view of a project.

@@ -16,14 +16,13 @@ use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::EventStore;
-use crate::blocks::replaced_blocks::ReplacedBlocks;
+use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::integrity::formats;
 use crate::keys;
-use crate::persons::imports::entry::{FormerObject, RecordsEntry};
-use crate::persons::imports::merge_table_object::ImportedMergesEntry;
-use crate::persons::merge_log::folding::FoldedMergesEntry;
+use crate::persons::imports::{FormerObject, ImportedMergesEntry, RecordsEntry};
+use crate::persons::merge_log::FoldedMergesEntry;
 use crate::persons::profiles::file::FileEntry;
 use crate::segments::FORMAT;
 

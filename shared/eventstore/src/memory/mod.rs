@@ -1,13 +1,14 @@
-//! The memory budget of a process for questions on events: scans, decoded rows, counting, and what is kept between
-//! questions.
+//! Memory budget of a process for queries on events: scans, decoded rows, aggregation, and the cache of decoded
+//! pieces.
 //!
-//! [`MemoryBudget`] is the budget of the process, [`QuestionMemory`] the reservation of one question, from which all its
-//! scans, persons and counting threads take. What a scan takes is known beforehand and reserved before it is filled.
-//! What counting takes is not: [`ThreadMeter`] measures what its thread allocates and reserves that while it counts.
+//! [`MemoryBudget`] is the budget of the process, [`QuestionMemory`] the reservation of one query, which all
+//! its scans, persons and aggregation threads share. The memory of a scan is known in advance and reserved
+//! before it is filled. That of aggregation is not: [`ThreadMeter`] measures the allocations of its thread and
+//! reserves them on the way.
 //!
-//! Must stay true: reservations of all questions and the kept pieces together never exceed the limit, because kept pieces
-//! are evicted for questions; whatever a question has reserved is released with its last clone, also after a panic, an
-//! error or a cancellation; reserving never waits, so questions cannot wait for each other in a circle.
+//! Must stay true: reservations of all queries and cached pieces together never exceed the limit, because
+//! cached pieces are evicted for queries; a reservation is released with its last clone, also after a panic, an
+//! error or a cancellation; reserving never waits, so queries cannot deadlock.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,22 +16,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pennon_core::heap;
 
 use crate::error::EventStoreError;
-use crate::scan::piece::PieceCache;
+use crate::scan::PieceCache;
 
-/// Bytes that a thread may allocate before they are reserved: the granularity of measuring.
+/// Bytes that a thread may allocate before they are reserved: the measuring granularity.
 const MEASURED_STEP: i64 = 256 << 10;
-/// The kept pieces are limited in steps of this part of the budget, because changing their limit locks all of them.
+/// The cache limit changes in steps of this fraction of the budget, because changing it locks all shards.
 const KEPT_STEPS: u64 = 16;
 
-/// The memory of a process for questions on events. Clones share it.
+/// Memory budget of a process. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct MemoryBudget(Arc<Process>);
+pub(crate) struct MemoryBudget(Arc<ProcessMemory>);
 
 #[derive(Debug)]
-struct Process {
-    /// Most bytes of all questions and the kept pieces together.
+struct ProcessMemory {
+    /// Limit of all queries and the cache together.
     limit: u64,
-    /// Most bytes of kept pieces while questions leave as much.
+    /// Limit of the cache while queries leave as much.
     kept_limit: u64,
     pieces: Arc<PieceCache>,
     state: Mutex<State>,
@@ -38,29 +39,33 @@ struct Process {
 
 #[derive(Debug)]
 struct State {
-    /// Bytes that questions have reserved.
+    /// Bytes reserved by queries.
     reserved: u64,
-    /// The present limit of the kept pieces.
+    /// Current limit of the cache.
     kept_limit: u64,
 }
 
 impl MemoryBudget {
-    /// So many bytes for questions and for `pieces`, which may have `kept_limit` of them.
+    /// A budget of `limit` bytes for queries and the cache `pieces`, which may use `kept_limit` of them.
     pub(crate) fn new(limit: u64, kept_limit: u64, pieces: Arc<PieceCache>) -> MemoryBudget {
         let state = Mutex::new(State { reserved: 0, kept_limit });
-        MemoryBudget(Arc::new(Process { limit, kept_limit, pieces, state }))
+        MemoryBudget(Arc::new(ProcessMemory { limit, kept_limit, pieces, state }))
     }
 
-    /// A reservation for one question, whose scans may take at most `scan_limit` bytes together.
+    /// A reservation for one query, whose scans may take at most `scan_limit` bytes together.
     pub(crate) fn question(&self, scan_limit: u64) -> QuestionMemory {
-        QuestionMemory(Arc::new(Question { budget: self.clone(), scan_limit, used: Mutex::default() }))
+        QuestionMemory(Arc::new(QueryReservation {
+            budget: self.clone(),
+            scan_limit,
+            used: Mutex::default(),
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves so many bytes, and evicts kept pieces where these are in the way; false where other questions are.
+    /// Reserves bytes, evicting cached pieces if necessary; false if other queries use the memory.
     fn reserve(&self, bytes: u64) -> bool {
         let mut state = self.state();
         let Some(reserved) = state.reserved.checked_add(bytes).filter(|all| *all <= self.0.limit) else {
@@ -77,7 +82,7 @@ impl MemoryBudget {
         self.limit_kept(&mut state);
     }
 
-    /// Leaves to the kept pieces what questions leave.
+    /// Sets the cache limit to what queries leave.
     fn limit_kept(&self, state: &mut State) {
         let step = (self.0.limit / KEPT_STEPS).max(1);
         let left = self.0.limit - state.reserved;
@@ -94,30 +99,30 @@ impl MemoryBudget {
     }
 }
 
-/// What one question has reserved. Clones are the same reservation; the last one releases it.
+/// The reservation of one query. Clones share it; the last one releases it.
 #[derive(Debug, Clone)]
-pub struct QuestionMemory(Arc<Question>);
+pub struct QuestionMemory(Arc<QueryReservation>);
 
 #[derive(Debug)]
-struct Question {
+struct QueryReservation {
     budget: MemoryBudget,
     scan_limit: u64,
     used: Mutex<Used>,
 }
 
-/// What a question uses.
+/// Memory use of a query.
 #[derive(Debug, Default, Clone, Copy)]
 struct Used {
     /// Bytes of events and their columns.
     scanned: u64,
-    /// Other bytes whose size is known: persons, blocks, rows on their way into columns.
+    /// Other bytes of known size: persons, blocks, rows on their way into columns.
     known: u64,
-    /// Bytes that its threads have allocated less those they freed; negative where they free what was scanned.
+    /// Net bytes allocated by its threads; negative if they free scanned data.
     measured: i64,
 }
 
 impl Used {
-    /// Bytes to reserve. What was freed early stays reserved until the question ends.
+    /// Bytes to reserve. Memory that is freed early stays reserved until the query ends.
     fn bytes(&self) -> u64 {
         let measured = u64::try_from(self.measured).unwrap_or(0);
         self.scanned.saturating_add(self.known).saturating_add(measured)
@@ -139,17 +144,17 @@ impl QuestionMemory {
         self.0.scan_limit.saturating_sub(self.used().scanned)
     }
 
-    /// Reserves bytes of a scan for as long as the question lasts.
+    /// Reserves bytes of a scan until the query ends.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), EventStoreError> {
         self.reserve(Purpose::Scan, bytes)
     }
 
-    /// Reserves nothing yet; what is reserved through it is released with it.
+    /// An empty lease; its bytes are released when it is dropped.
     pub(crate) fn lease(&self, purpose: Purpose) -> MemoryLease {
         MemoryLease { memory: self.clone(), purpose, bytes: 0 }
     }
 
-    /// Runs `work` on the current thread; what it has allocated and not freed stays reserved for the question.
+    /// Runs `work` on the current thread; its net allocations stay reserved for the query.
     pub(crate) fn measured<T>(&self, work: impl FnOnce() -> T) -> Result<T, EventStoreError> {
         let meter = ThreadMeter::start(self);
         let done = work();
@@ -172,7 +177,7 @@ impl QuestionMemory {
     }
 
     fn release(&self, purpose: Purpose, bytes: u64) {
-        // Less never fails.
+        // Releasing never fails.
         let _ = self.change(|used| {
             let part = match purpose {
                 Purpose::Scan => &mut used.scanned,
@@ -183,7 +188,7 @@ impl QuestionMemory {
         });
     }
 
-    /// Adds what a thread has allocated, or takes away what it has freed.
+    /// Adds the net allocations of a thread.
     fn measure(&self, bytes: i64) -> Result<(), EventStoreError> {
         self.change(|used| {
             used.measured = used.measured.saturating_add(bytes);
@@ -191,7 +196,7 @@ impl QuestionMemory {
         })
     }
 
-    /// Applies a change and reserves, or releases, the difference. A change that does not fit is not applied.
+    /// Applies a change and adjusts the reservation. A change that does not fit is not applied.
     fn change(
         &self,
         change: impl FnOnce(&mut Used) -> Result<(), EventStoreError>,
@@ -230,14 +235,14 @@ impl QuestionMemory {
     }
 }
 
-impl Drop for Question {
+impl Drop for QueryReservation {
     fn drop(&mut self) {
         let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.budget.release(used.bytes());
     }
 }
 
-/// Memory that is reserved until this is dropped.
+/// A reservation that is released on drop.
 #[derive(Debug)]
 pub(crate) struct MemoryLease {
     memory: QuestionMemory,
@@ -253,7 +258,7 @@ impl MemoryLease {
         Ok(())
     }
 
-    /// Reserves so many bytes in all, more or less than before.
+    /// Sets the total of the lease.
     pub(crate) fn set(&mut self, bytes: u64) -> Result<(), EventStoreError> {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.add(more),
@@ -265,7 +270,7 @@ impl MemoryLease {
         }
     }
 
-    /// What is reserved.
+    /// Reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -277,31 +282,31 @@ impl Drop for MemoryLease {
     }
 }
 
-/// Measures what the current thread allocates for a question, and reserves it. Only on the thread that started it. Without
-/// a counting allocator ([`heap`]) it measures nothing.
+/// Measures the allocations of the current thread for a query, and reserves them. Use it only on the thread
+/// that created it. Without a counting allocator ([`heap`]) it measures nothing.
 #[derive(Debug)]
 pub struct ThreadMeter<'a> {
     memory: &'a QuestionMemory,
-    /// What the thread had allocated when nothing of it was the question's.
+    /// Allocations of the thread at the start.
     start: Cell<i64>,
     reserved: Cell<i64>,
     refused: RefCell<Option<EventStoreError>>,
 }
 
 impl ThreadMeter<'_> {
-    /// Measures from now on.
+    /// Starts measuring.
     pub fn start(memory: &QuestionMemory) -> ThreadMeter<'_> {
         let start = Cell::new(heap::thread_bytes().unwrap_or(0));
         ThreadMeter { memory, start, reserved: Cell::new(0), refused: RefCell::new(None) }
     }
 
-    /// Reserves what was allocated since the last call; true once it does not fit, and then the thread has to stop.
+    /// Reserves the allocations since the last call; true once they do not fit, and the thread must stop.
     pub fn is_over_budget(&self) -> bool {
         self.update(MEASURED_STEP)
     }
 
-    /// Reserves the rest, and returns why the thread had to stop if it had to. What it allocated stays reserved until the
-    /// question ends.
+    /// Reserves the rest, and returns the reason if the thread had to stop. The allocations stay reserved until
+    /// the query ends.
     pub fn finish(self) -> Result<(), EventStoreError> {
         self.update(1);
         self.refused.into_inner().map_or(Ok(()), Err)
@@ -321,7 +326,7 @@ impl ThreadMeter<'_> {
             Ok(()) => self.reserved.set(used),
             Err(refused) => *self.refused.borrow_mut() = Some(refused),
         }
-        // Pieces that were evicted for it were freed by this thread, and never the question's.
+        // Pieces evicted for it were freed by this thread, but never belonged to the query.
         let evicted = heap::thread_bytes().unwrap_or(now) - now;
         self.start.set(self.start.get() + evicted);
         self.refused.borrow().is_some()

@@ -1,14 +1,16 @@
-//! The object store: a local directory or a bucket. Nothing else in the crate knows which.
+//! Object store client: a local directory or an S3 bucket, with retries and checksums.
 //!
-//! Must stay true: objects are only ever created, never changed, and lie safely on the disk (file and directory
-//! synced) or in the bucket when [`Objects::create_all`] returns; what is read has been compared with its checksum, and
-//! what does not fit is an error that names the object; what fails for a passing reason is tried again, a bounded number
-//! of times.
+//! Must stay true: objects are created and never changed, and are durable (file and directory synced, or stored
+//! in the bucket) when [`Objects::create_all`] returns; every read is verified, and a mismatch is an error that
+//! names the object; transient failures are retried with a limit. Nothing here knows what objects contain, and
+//! no other folder knows where they are stored. The door is [`Objects`].
 
 mod relocate;
 mod result_objects;
-pub(crate) mod retry;
+mod retry;
 mod standalone;
+
+pub(crate) use retry::RetryBudget;
 
 pub use result_objects::ResultObject;
 
@@ -32,20 +34,20 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
+use crate::integrity::Quarantine;
 use crate::integrity::checksums::{self, Checksums, ObjectChecksums};
-use crate::integrity::quarantine::Quarantine;
 use crate::objects::retry::RetryPolicy;
 
-/// Bytes of checksums that are remembered: those of some 60 GB of objects.
+/// Bytes of cached checksums: for about 60 GB of objects.
 const SUMS_BYTES: u64 = 64 << 20;
-/// Objects that are written at the same time.
+/// Objects that are written concurrently.
 const WRITTEN_AT_ONCE: usize = 4;
-/// What is wrong with an object that is not there.
+/// Error text for a missing object.
 const MISSING: &str = "it is missing";
-/// Bytes above which comparing is not done between other work.
+/// Size above which checksums are verified on a blocking thread.
 const COMPARED_ASIDE: u64 = 1 << 20;
 
-/// Where the objects of all projects lie.
+/// The objects of all projects.
 #[derive(Debug, Clone)]
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
@@ -66,23 +68,24 @@ impl Weighter<String, Arc<Checksums>> for Weight {
     }
 }
 
-/// An object that lies in the store.
+/// Name, size and time of a stored object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectInfo {
     pub name: String,
     pub bytes: u64,
-    /// When it was written, by the store's clock.
+    /// Last modified, by the clock of the store.
     pub at: Micros,
 }
 
 impl Objects {
-    /// The objects at `file:///directory` (made when missing) or `s3://bucket/prefix` (settings from the environment).
+    /// Opens `file:///directory` (created when missing) or `s3://bucket/prefix` (settings from the
+    /// environment).
     #[cfg(test)]
     pub(crate) fn open(url: &str) -> Result<Objects, EventStoreError> {
         Objects::open_trusting(url, Roots::Machine)
     }
 
-    /// As `open`, over connections that trust `roots`.
+    /// As `open`, with connections that trust `roots`.
     pub(crate) fn open_trusting(url: &str, roots: Roots) -> Result<Objects, EventStoreError> {
         if let Some(directory) = url.strip_prefix("file://") {
             let directory = PathBuf::from(directory);
@@ -101,7 +104,7 @@ impl Objects {
             )));
         };
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        // It is tried again here, see `RetryPolicy`: the same way for every store, within the time that a request has.
+        // Retries are done here, see `RetryPolicy`: the same for every store, within the time of a request.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let mut builder = AmazonS3Builder::from_env();
         if roots == Roots::Amazon {
@@ -111,14 +114,14 @@ impl Objects {
                 certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
             );
         }
-        // Whoever names an endpoint without encryption means it.
+        // A configured endpoint without TLS is intended.
         builder = if objects_are_plain() { builder.with_allow_http(true) } else { builder };
         let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
         let store = builder.with_retry(retry).build()?;
         Ok(Objects::over(Arc::new(store), prefix))
     }
 
-    /// The objects of `store` whose names begin with `prefix`.
+    /// The objects of `store` whose names start with `prefix`.
     pub(crate) fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
@@ -127,12 +130,12 @@ impl Objects {
         Objects { store, prefix, sums, quarantine: None, read, whole, brief }
     }
 
-    /// Notes damage there.
+    /// Sets where damage is marked.
     pub(crate) fn with_quarantine(self, quarantine: Quarantine) -> Objects {
         Objects { quarantine: Some(quarantine), ..self }
     }
 
-    /// Waits between tries are at most so long.
+    /// Limits the wait between retries.
     pub(crate) fn with_longest_wait(mut self, wait: std::time::Duration) -> Objects {
         for patience in [&mut self.read, &mut self.whole, &mut self.brief] {
             patience.first_wait = patience.first_wait.min(wait);
@@ -145,15 +148,16 @@ impl Objects {
         Path::from(format!("{}{name}", self.prefix))
     }
 
-    /// Stores a new object that no other shares the start of its name with; one of that name must not be there.
+    /// Stores a new object with its own checksum file. The name must not exist, nor any other with the same
+    /// start.
     #[cfg(test)]
     pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Result<(), EventStoreError> {
         self.create_all(&[(name.to_owned(), bytes)]).await
     }
 
-    /// Stores the new objects of a segment, or of one import, whose names are the same up to the first dot, and their
-    /// checksums beside them. Objects of these names must not be there, unless they are the same to the last byte: an
-    /// earlier try may have arrived although its answer did not.
+    /// Stores the new objects of a segment or an import, whose names are equal up to the first dot, and their
+    /// checksum file. The names must not exist, except with identical content: an earlier attempt may have
+    /// succeeded without a response.
     pub(crate) fn create_all<'a>(
         &'a self,
         files: &'a [(String, Bytes)],
@@ -188,14 +192,14 @@ impl Objects {
         )
     }
 
-    /// A whole object.
+    /// Reads a whole object.
     pub(crate) async fn get(&self, name: &str) -> Result<Bytes, EventStoreError> {
         let size = self.size(name).await?;
         let whole = self.ranges(name, std::slice::from_ref(&(0..size))).await?;
         Ok(whole.into_iter().next().unwrap_or_default())
     }
 
-    /// How many bytes an object has.
+    /// The size of an object.
     pub(crate) async fn size(&self, name: &str) -> Result<u64, EventStoreError> {
         let sums = self.sums(name).await?;
         match sums.get(name) {
@@ -204,7 +208,7 @@ impl Objects {
         }
     }
 
-    /// Parts of an object.
+    /// Reads ranges of an object.
     pub(crate) fn ranges<'a>(
         &'a self,
         name: &'a str,
@@ -225,7 +229,7 @@ impl Objects {
         };
         let mut parts = self.fetch(name, sums, &units).await?;
         if !self.hold(name, &all, &units, &parts).await? {
-            // Once more: what was stored may be whole, and only have suffered on its way.
+            // Retry: the stored data may be intact, and only the transfer was damaged.
             parts = self.fetch(name, sums, &units).await?;
             if !self.hold(name, &all, &units, &parts).await? {
                 return Err(self.damaged(name, "its bytes are not those that were written").await);
@@ -240,7 +244,7 @@ impl Objects {
         Ok(ranges.iter().map(|range| cut(range).unwrap_or_default()).collect())
     }
 
-    /// Units of an object as they lie in the store, each as long as asked for.
+    /// Reads whole units of an object, each of the requested length.
     async fn fetch(
         &self,
         name: &str,
@@ -279,7 +283,8 @@ impl Objects {
         Ok(tokio::task::spawn_blocking(move || compare(&all, &name, &units, &parts)).await?)
     }
 
-    /// An error when an object has another size than when it was written. A part of an object that has grown is whole.
+    /// Checks that an object has the size that it was written with: ranges of an object that has grown would
+    /// verify.
     pub(crate) async fn require_size(&self, name: &str, written: u64) -> Result<(), EventStoreError> {
         let path = self.path(name);
         let size = self.whole.with(|| size_if_there(self.store.clone(), path.clone())).await?;
@@ -291,7 +296,7 @@ impl Objects {
         Err(self.damaged(name, &what).await)
     }
 
-    /// The checksums of an object and those beside it.
+    /// The checksums of an object and those beside it, from the cache if possible.
     pub(crate) fn sums<'a>(
         &'a self,
         name: &'a str,
@@ -328,12 +333,12 @@ impl Objects {
         }
     }
 
-    /// Forgets the checksums of an object, which may have been put back.
+    /// Removes the checksums of an object from the cache, because it may have been restored.
     pub(crate) fn forget(&self, name: &str) {
         self.sums.remove(&checksums::object_of(name));
     }
 
-    /// The error for an object that is not what was written. It is noted where everybody sees it.
+    /// The error for a damaged object. The damage is marked.
     pub(crate) fn damaged<'a>(&'a self, name: &'a str, what: &'a str) -> BoxFuture<'a, EventStoreError> {
         let error = EventStoreError::Damaged { object: name.to_owned(), what: what.to_owned() };
         match &self.quarantine {
@@ -342,18 +347,18 @@ impl Objects {
         }
     }
 
-    /// Removes an object and not the checksums beside it, which are of others too; that it is gone already is no error.
+    /// Deletes an object but not its checksum file, which others share. A missing object is no error.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), EventStoreError> {
         let path = self.path(name);
         Ok(self.whole.with(|| delete_if_there(self.store.clone(), path.clone())).await?)
     }
 
-    /// Removes objects, each with the checksums beside it; that one is gone already is no error.
+    /// Deletes objects with their checksum files. Missing ones are no error.
     pub(crate) fn delete_all(&self, names: Vec<String>) -> BoxFuture<'_, Result<(), EventStoreError>> {
         let mut beside = names.iter().map(|name| checksums::object_of(name)).collect::<Vec<_>>();
         beside.dedup();
         Box::pin(async move {
-            // The checksums last: whoever still reads an object needs them.
+            // The checksum file last: a reader of an object still needs it.
             for name in names.into_iter().chain(beside) {
                 self.delete(&name).await?;
             }
@@ -361,7 +366,7 @@ impl Objects {
         })
     }
 
-    /// The objects below a folder, in no order.
+    /// Lists the objects below a folder, unordered.
     pub(crate) fn list<'a>(
         &'a self,
         folder: &'a str,
@@ -380,8 +385,8 @@ impl Objects {
 
 type Shared = Arc<dyn ObjectStore>;
 
-/// Creates an object. That it is there already is a success if it is the same: an earlier try may have arrived although
-/// its answer did not.
+/// Creates an object. An existing one with identical content is a success: an earlier attempt may have
+/// succeeded without a response.
 async fn put_once(store: Shared, path: Path, bytes: Bytes) -> Result<(), Error> {
     let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
     let put = store.put_opts(&path, bytes.clone().into(), options).await;
@@ -395,13 +400,13 @@ async fn put_once(store: Shared, path: Path, bytes: Bytes) -> Result<(), Error> 
             }
         }
         Ok(_) => Err(there),
-        // Another writer is at it, and may still fail.
+        // Another writer is writing it, and may still fail.
         Err(Error::NotFound { source, .. }) => Err(Error::Generic { store: "object store", source }),
         Err(error) => Err(error),
     }
 }
 
-/// Parts of an object that had `written` bytes; what is wrong, when it is missing or has another size by now.
+/// Reads ranges of an object of `written` bytes; the error says that it is missing or has another size.
 async fn get_units(
     store: Shared,
     path: Path,
@@ -414,7 +419,7 @@ async fn get_units(
         Err(Error::NotFound { .. }) => return Ok(Err(MISSING.to_owned())),
         _ => {}
     }
-    // Cut, or grown: asking again will not help.
+    // Truncated or grown: a retry does not help.
     let size = store.head(&path).await?.size;
     if size != written {
         return Ok(Err(format!("it has {size} bytes and had {written} when it was written")));
@@ -445,7 +450,7 @@ async fn delete_if_there(store: Shared, path: Path) -> Result<(), Error> {
     }
 }
 
-/// The units around `ranges`, ascending, those that meet in one; none when a range reaches beyond the object.
+/// The units around `ranges`, ascending, overlapping ones merged; none when a range exceeds the object.
 fn together(sums: &ObjectChecksums, ranges: &[Range<u64>]) -> Option<Vec<Range<u64>>> {
     let mut units = ranges.iter().map(|range| sums.around(range)).collect::<Option<Vec<_>>>()?;
     units.retain(|unit| !unit.is_empty());
@@ -460,7 +465,7 @@ fn together(sums: &ObjectChecksums, ranges: &[Range<u64>]) -> Option<Vec<Range<u
     Some(together)
 }
 
-/// Whether each part is as long as its range.
+/// Whether each part has the length of its range.
 fn fit(ranges: &[Range<u64>], parts: &[Bytes]) -> bool {
     ranges.len() == parts.len()
         && ranges.iter().zip(parts).all(|(range, part)| range.end - range.start == part.len() as u64)

@@ -1,6 +1,7 @@
-//! Moving objects to another folder, and finding out which objects of events there are.
+//! Moves objects to another folder, and lists the objects of events.
 //!
-//! Must stay true: an object is never in neither place; a move that was cut off is made whole by the next one.
+//! Must stay true: an object always exists in at least one of both places; an interrupted move is completed by
+//! the next one.
 
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -16,15 +17,15 @@ use crate::keys::PROJECT_FOLDER;
 const MERGES: &str = "merges";
 
 impl Objects {
-    /// Moves each object to the name that `renamed` gives it; that one is gone already is no error. A bucket copies and
-    /// removes.
+    /// Moves each object to the name that `renamed` returns; a missing one is no error. In a bucket this is
+    /// copy and delete.
     pub(crate) async fn move_all(
         &self,
         names: &[String],
         renamed: impl Fn(&str) -> String,
     ) -> Result<(), EventStoreError> {
         let is_sums = |name: &&String| checksums::object_of(name) == **name;
-        // The checksums last: whoever still reads an object needs them.
+        // The checksum file last: a reader of an object still needs it.
         let (sums, others): (Vec<_>, Vec<_>) = names.iter().partition(is_sums);
         for name in others.into_iter().chain(sums) {
             let (from, to) = (self.path(name), self.path(&renamed(name)));
@@ -33,7 +34,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Whether there is any object of events, persons, groups or merges.
+    /// Whether any object of events, persons, groups or merges exists.
     pub(crate) async fn has_event_objects(&self) -> Result<bool, EventStoreError> {
         for folder in self.event_folders().await? {
             let path = self.path(&folder);
@@ -45,7 +46,7 @@ impl Objects {
         Ok(false)
     }
 
-    /// The names of all objects of events, persons, groups and merges, checksums included.
+    /// Names of all objects of events, persons, groups and merges, including checksum files.
     pub(crate) async fn list_event_objects(&self) -> Result<Vec<String>, EventStoreError> {
         let mut names = Vec::new();
         for folder in self.event_folders().await? {
@@ -54,7 +55,7 @@ impl Objects {
         Ok(names)
     }
 
-    /// The projects that there are folders of.
+    /// The projects that have folders.
     pub(crate) async fn event_projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
         let folders = self.event_folders().await?;
         Ok(folders.iter().filter_map(|folder| folder.strip_prefix(PROJECT_FOLDER)?.parse().ok()).collect())

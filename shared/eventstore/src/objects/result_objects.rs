@@ -1,10 +1,10 @@
-//! Objects with results of calculations that are too large for the table.
+//! Objects with calculation results that are too large for the table.
 //!
-//! They lie apart from those of events, `results/project=P/CACHE_KEY.ID`, so that a rule of the bucket can remove them by
-//! their age. The row of a result names its object, with a digest to compare it with.
+//! They are outside the folders of events, at `results/project=P/CACHE_KEY.ID`, so that a lifecycle rule of the
+//! bucket can delete them by age. The row of a result holds the name of its object and a digest to verify it.
 //!
-//! Must stay true: a request does not wait for them for long, because what cannot be read is calculated; what is listed
-//! is the work of the sweep, which knows the rows.
+//! Must stay true: a request does not wait long for them, because an unreadable result is recalculated;
+//! deciding which listed objects are unused is left to the sweep, which knows the rows.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
@@ -19,11 +19,11 @@ const OF_PROJECT: &str = "project=";
 /// The object of a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResultObject {
-    /// Whose events the result is about.
+    /// The project of the result.
     pub project: ProjectId,
-    /// Which question it answers.
+    /// Cache key of the query.
     pub cache_key: String,
-    /// Tells it from the other objects of the question.
+    /// Distinguishes objects of the same query.
     pub id: String,
 }
 
@@ -43,18 +43,17 @@ impl ResultObject {
 }
 
 impl EventStore {
-    /// Stores what `object` holds.
+    /// Stores the content of `object`.
     pub async fn put_result(&self, object: &ResultObject, bytes: Bytes) -> Result<(), EventStoreError> {
         self.inner.objects.put_standalone(&object.name(), bytes).await
     }
 
-    /// What `object` holds, if it is there. Not compared with anything.
+    /// Reads `object`, if it exists. The content is not verified.
     pub async fn get_result(&self, object: &ResultObject) -> Result<Option<Bytes>, EventStoreError> {
         self.inner.objects.get_standalone(&object.name()).await
     }
 
-    /// The objects of results of one project, or of all, in no order, each with the time at which it was written, by the
-    /// object store's clock.
+    /// Lists the result objects of one project, or of all, unordered, each with its last modified time.
     pub async fn list_results(
         &self,
         project: Option<ProjectId>,
@@ -67,7 +66,7 @@ impl EventStore {
         Ok(listed.filter_map(|listed| Some((ResultObject::of_name(&listed.name)?, listed.at))).collect())
     }
 
-    /// Removes objects of results; that one is gone already is no error.
+    /// Deletes result objects; missing ones are no error.
     pub async fn remove_results(&self, objects: &[ResultObject]) -> Result<(), EventStoreError> {
         let names = objects.iter().map(ResultObject::name).collect::<Vec<_>>();
         self.inner.objects.remove_standalone(&names).await

@@ -10,16 +10,19 @@ pub mod continuity;
 pub(crate) mod imports;
 pub(crate) mod lookup;
 pub(crate) mod merge_log;
-pub(crate) mod person_ids;
-pub(crate) mod person_merge_cache;
-pub(crate) mod person_merges;
+mod person_ids;
+mod person_merge_cache;
+mod person_merges;
 pub(crate) mod profiles;
 
-pub use imports::record_columns::{GroupColumns, PersonColumns};
 pub use imports::records::{GroupRecord, PersonRecord};
+pub use imports::{GroupColumns, PersonColumns};
 pub use lookup::{
     EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
     Subject, VALUES_BYTES_MAX,
 };
 pub use merge_log::MERGES_MAX;
 pub use person_ids::{derived, is_usable_id, merge_asked_by};
+pub(crate) use person_ids::{may_merge, names_a_merge};
+pub(crate) use person_merge_cache::PersonMergeState;
+pub(crate) use person_merges::PersonMerges;

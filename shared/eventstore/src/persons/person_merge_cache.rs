@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::persons::merge_log::{MergeLogRow, PersonMerge};
 use crate::persons::person_merges::PersonMerges;
 use crate::persons::profiles::changes::OrderedMerge;

@@ -1,7 +1,7 @@
-//! Columns of values out of what was decoded of a segment, run by run.
+//! Builds columns of values from decoded batches of a segment, run by run.
 //!
-//! Must stay true: a column of a run has exactly the values that its rows have, so that what is kept of a run does not
-//! hold on to the values of others.
+//! Must stay true: the dictionary of a run has exactly the values of its rows, so that caching a run does not
+//! retain values of others.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::segments::Footer;
 use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;
 
-/// The columns of a segment that these values lie in.
+/// The columns of a segment that hold these values.
 pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a Origin>) -> Vec<String> {
     let mut columns = Vec::new();
     for origin in wanted {
@@ -36,8 +36,9 @@ pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a O
     columns
 }
 
-/// The wanted columns of each run, of which `batches` have all rows, so many of each, one run behind the other. What their
-/// values take is `taken` as they come; all properties of the rows are gathered elsewhere (`objects`).
+/// Builds the requested columns of each run. `batches` hold all rows of the runs, one run after the other, with
+/// the given lengths. The values are reserved in `taken` on the way; objects of all properties are built
+/// elsewhere (`property_objects`).
 pub(crate) fn of_runs(
     batches: &[RecordBatch],
     footer: &Footer,
@@ -76,14 +77,14 @@ pub(crate) fn of_runs(
     Ok(columns.into_iter().map(|of_run| of_run.into_iter().map(Gathering::column).collect()).collect())
 }
 
-/// A column while rows are added to it.
+/// A column builder.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     codes: Vec<u32>,
     values: Vec<Value>,
 }
 
-/// New codes for the values of a dictionary; those that were given are forgotten quickly.
+/// Maps codes of a dictionary to new codes; used ones are reset quickly.
 #[derive(Debug)]
 pub(crate) struct Translation {
     new: Vec<u32>,
@@ -101,7 +102,7 @@ impl Gathering {
         Gathering { codes: Vec::with_capacity(rows), values: Vec::new() }
     }
 
-    /// Returns what the values that are new take.
+    /// Returns the bytes of new values.
     fn add(
         &mut self,
         from: &DictionaryColumn,

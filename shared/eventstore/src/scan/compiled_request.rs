@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
-use crate::blocks::block_log::BlockFilter;
+use crate::blocks::BlockFilter;
 use crate::event::Row;
 use crate::memory::QuestionMemory;
 

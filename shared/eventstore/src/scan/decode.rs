@@ -1,8 +1,8 @@
-//! What the cache does not have of a person range, out of its file.
+//! Decodes the missing pieces of a person range from its file.
 //!
-//! What is decoded is kept as far as it is within the times of the question. The rows of other times are kept too once a
-//! range is decoded again: the first question of a process does not pay for others that may never come. Must stay true:
-//! only the pages of the rows and the columns that are missing are read; a damaged file is an error that names it.
+//! Decoded data within the times of the query is cached. Rows of other times are cached only when a range is
+//! decoded again: the first query of a process does not pay for others that may never come. Must stay true:
+//! only the pages of missing rows and columns are read; a damaged file is an error that names it.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
-use crate::segments::parquet_io::file::Decoded;
+use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
 
-/// Bytes of a row of all number columns while they are decoded.
+/// Bytes of a row of all numeric columns during decoding.
 const NUMBERS_ROW: usize = 48;
 
 impl EventStore {
-    /// Completes what was found. While it is made, its values are taken from `memory`.
+    /// Decodes the missing pieces. Its values are reserved from `memory` meanwhile.
     pub(super) async fn decode(
         &self,
         mut found: TaskState,
@@ -80,7 +80,7 @@ impl EventStore {
         if !asks_objects {
             return Ok(found);
         }
-        // What they take is taken until they are counted among what was loaded.
+        // Reserved until they are counted as loaded.
         let (found, _taken) = Box::pin(self.add_objects(found, (task, wanted), taken)).await?;
         let (store, task, wanted) = (self.clone(), task.clone(), wanted.clone());
         let done = tokio::task::spawn_blocking(move || {
@@ -91,7 +91,7 @@ impl EventStore {
         Ok(done.await?)
     }
 
-    /// Whether rows of other times than those asked for are kept: where it is not the first time that some are decoded.
+    /// Whether rows of other times are cached: from the second decode of the range on.
     fn keeps_whole(&self, task: &Task) -> bool {
         let (pieces, asked) = (&self.inner.pieces, task.key(0, PieceKind::Asked, WHOLE));
         let again = pieces.get(&asked).is_some();
@@ -102,7 +102,7 @@ impl EventStore {
     }
 }
 
-/// Runs of which numbers are missing.
+/// Runs with missing numeric columns.
 #[derive(Debug)]
 pub(super) struct MissingNumbers {
     /// Indices into the task's runs.
@@ -112,7 +112,7 @@ pub(super) struct MissingNumbers {
 }
 
 impl TaskState {
-    /// What decoding what is missing takes in memory at once, about, as far as the file says.
+    /// Approximate memory for decoding the missing pieces, from the file metadata.
     pub(super) fn decoding_bytes(&self, task: &Task, wanted: &CompiledRequest) -> u64 {
         let file = &task.file;
         let rows_of = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.len()).sum::<usize>();
@@ -148,16 +148,16 @@ impl MissingNumbers {
     }
 }
 
-/// Runs and columns of which some are missing.
+/// Missing columns.
 #[derive(Debug)]
 pub(super) struct MissingColumns {
     /// Indices into the task's runs.
     pub runs: Vec<usize>,
-    /// Indices into the wanted columns.
+    /// Indices into the requested columns.
     pub columns: Vec<usize>,
 }
 
-/// Everything that was read to complete what was found.
+/// The decoded data.
 struct Work {
     task: Arc<Task>,
     wanted: Arc<CompiledRequest>,
@@ -188,7 +188,7 @@ impl Work {
         self.add_columns(found, taken, pieces).map_err(named)
     }
 
-    /// Keeps what was decoded of a whole run, if that is worth it.
+    /// Caches a decoded whole run, if that is useful.
     fn keep(
         &self,
         task: &RunTask,
@@ -201,7 +201,7 @@ impl Work {
         }
     }
 
-    /// What was decoded of a whole run: ready where the whole run is wanted.
+    /// A decoded whole run: ready if the whole run is requested.
     fn slot<T>(task: &RunTask, whole: T) -> Slot<T> {
         if task.clip.is_some() { Slot::Whole(whole) } else { Slot::Ready(whole) }
     }
@@ -253,7 +253,7 @@ impl Work {
             self.columns.columns.iter().map(|column| self.wanted.columns[*column].1.clone()).collect();
         let batches = &decoded.batches;
         let of_runs = if batches.is_empty() {
-            // No column of the segment has any of the values.
+            // No column of the segment has such values.
             let missing = |rows: &usize| Column::new(vec![MISSING; *rows], Vec::new());
             rows.iter().map(|rows| origins.iter().map(|_| missing(rows)).collect()).collect()
         } else {
@@ -272,7 +272,7 @@ impl Work {
     }
 }
 
-/// Leaves out the rows of other times.
+/// Drops rows of other times.
 fn clip(task: &Task, wanted: &CompiledRequest, found: &mut TaskState, pieces: &PieceCache) {
     for (of, run) in task.runs.iter().zip(&mut found.runs) {
         if let Some(clip) = of.clip
@@ -306,7 +306,7 @@ fn clip_run(run: &mut RunState, wanted: &CompiledRequest, clip: Clip, put: impl 
 }
 
 fn check_order(codes: &[u32], times: &[Micros]) -> Result<(), EventStoreError> {
-    // Without a branch, so that the compiler takes several rows at once.
+    // Branch-free, so that the compiler vectorizes it.
     let pairs = codes.windows(2).zip(times.windows(2));
     let ordered = pairs
         .fold(true, |ordered, (codes, times)| ordered & ((codes[0] < codes[1]) | (times[0] <= times[1])));

@@ -18,7 +18,7 @@ use super::merge::{Source, SourceRun};
 use super::piece::Core;
 use super::row_selection::RowMask;
 use crate::event::Row;
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::PersonMerges;
 use crate::segments::writer::range_of;
 
 /// Delta rows of one source; all vectors have one entry per row.

@@ -1,7 +1,7 @@
-//! The sources of one share of the persons, put together as a partition in the order that calculations rely on.
+//! Merges the sources of one share of the persons into a partition, in the engine's order.
 //!
-//! Must stay true: the outcome depends on the rows alone, not on which source a row came from. Sources are in order, so
-//! they are merged and never sorted; a single source is handed on as it is, without a copy.
+//! Must stay true: the result depends on the rows alone, not on their source. Sources are sorted, so they are
+//! merged and never sorted again; a single source is passed on without a copy.
 
 mod order;
 
@@ -20,17 +20,17 @@ use super::load::Loaded;
 use super::piece::Core;
 use crate::segments::writer::range_of;
 
-/// Rows of one origin that are of one share of the persons.
+/// Rows of one source in one share of the persons.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// Ascending.
     persons: Arc<Vec<Uuid>>,
-    /// Which of the persons are of the share.
+    /// The persons that are in the share.
     from: usize,
     to: usize,
     /// Ascending by event.
     runs: Vec<SourceRun>,
-    /// Of the first and the last of its rows, or around them.
+    /// Bounds of the times of its rows.
     times: (Micros, Micros),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct SourceRun {
     /// Index into the names of the scan.
     pub event: usize,
     pub core: Core,
-    /// Where they are known, with the index of the first row's.
+    /// If known, with the index of the first row.
     pub seqs: Option<(Arc<Vec<Seq>>, usize)>,
     pub columns: Vec<Column>,
 }
@@ -70,15 +70,15 @@ impl SourceRun {
 }
 
 impl Source {
-    /// Everything of these persons.
+    /// A source with all rows of these persons.
     pub(crate) fn whole(persons: Arc<Vec<Uuid>>, runs: Vec<SourceRun>) -> Source {
         let times = || runs.iter().flat_map(|run| run.core.times.iter().copied());
         let times = (times().min().unwrap_or(Micros::MAX), times().max().unwrap_or(Micros::MIN));
         Source { from: 0, to: persons.len(), persons, runs, times }
     }
 
-    /// What was loaded of the range with this number among `2^of_bits`, cut into shares by `bits`, with their numbers.
-    /// `times` are around all its times.
+    /// Splits the loaded range with this number among `2^of_bits` into shares by `bits`, with their numbers.
+    /// `times` bound all its times.
     pub(crate) fn cut(
         loaded: Loaded,
         (number, of_bits): (u64, u32),
@@ -125,17 +125,17 @@ impl Source {
         self.runs.iter().map(|run| run.core.codes.len()).sum()
     }
 
-    /// Whether the order of arrival of all its rows is known.
+    /// Whether the arrival order of all its rows is known.
     pub(crate) fn has_seqs(&self) -> bool {
         self.runs.iter().all(|run| run.seqs.is_some())
     }
 
-    /// Whether all its persons are of the share.
+    /// Whether all its persons are in the share.
     pub(crate) fn is_whole(&self) -> bool {
         (self.from, self.to) == (0, self.persons.len())
     }
 
-    /// Whether some row has this person and time.
+    /// Whether any row has this person and time.
     fn has(&self, person: &Uuid, time: Micros) -> bool {
         let Ok(at) = self.persons[self.from..self.to].binary_search(person) else { return false };
         let code = (self.from + at) as u32;
@@ -147,11 +147,11 @@ impl Source {
     }
 }
 
-/// Rows of a smaller source that are looked for one by one in a larger one, whatever the sizes.
+/// Rows of a smaller source that are looked up one by one in a larger one, whatever the sizes.
 const LOOKED_FOR: usize = 4096;
 
-/// Whether an event of one source may have the person and the time of an event of another. True is said as well where
-/// finding out would cost more than reading the order of arrival.
+/// Whether an event of one source may share person and time with an event of another. May return true when the
+/// exact answer would cost more than reading the arrival order.
 pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
     let pair = |a: &Source, b: &Source| {
         if a.times.0 > b.times.1 || b.times.0 > a.times.1 {
@@ -169,7 +169,7 @@ pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
     (1..sources.len()).any(|at| sources[..at].iter().any(|other| pair(other, sources[at])))
 }
 
-/// The partition of `sources`, each of which has its arrival order if `by_seq`; without it, no two of them may meet.
+/// Merges `sources`, which have their arrival order if `by_seq`; without it, no two of them may overlap.
 pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey], by_seq: bool) -> Partition {
     let runs = sources.iter().flat_map(|source| &source.runs);
     let order = match by_seq {
@@ -202,10 +202,10 @@ pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey]
     Partition { actors: persons, runs, ..Partition::default() }
 }
 
-/// All persons of the shares, ascending, and for each share the places of its persons among them.
+/// All persons of the sources, ascending, and for each source the indices of its persons among them.
 fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
     let lists = sources.iter().map(|source| &source.persons[source.from..source.to]).collect::<Vec<_>>();
-    // Two by two, so that a person is compared as often as there are halves and not as there are lists.
+    // Pairwise, so that a person is compared log(n) times.
     let mut level = lists.iter().map(|list| Cow::Borrowed(*list)).collect::<Vec<_>>();
     while level.len() > 1 {
         let pairs = level.chunks(2);
@@ -231,12 +231,12 @@ fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
     (persons, places)
 }
 
-/// All that are in one of two ascending lists.
+/// Union of two sorted lists.
 fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
     let mut both = Vec::with_capacity(left.len() + right.len());
     let (mut l, mut r) = (0, 0);
     while let (Some(a), Some(b)) = (left.get(l), right.get(r)) {
-        // Numbers are compared faster than bytes.
+        // Integers compare faster than bytes.
         let (a_number, b_number) = (a.as_u128(), b.as_u128());
         both.push(if a_number <= b_number { *a } else { *b });
         l += usize::from(a_number <= b_number);
@@ -283,7 +283,7 @@ fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey],
     Run { event, actors: actors.into(), times: times.into(), order, columns, facts }
 }
 
-/// The values of all heads at the places of their rows.
+/// Scatters the values of all heads to the positions of their rows.
 fn arranged<T: Copy + Default, I: Iterator<Item = T>>(
     places: &[Vec<u32>],
     of: impl Fn(usize) -> I,
@@ -297,10 +297,11 @@ fn arranged<T: Copy + Default, I: Iterator<Item = T>>(
     all
 }
 
-/// Column number `at` of the merged run. Equal values of different heads become one; they are numbered as they come first.
+/// Column number `at` of the merged run. Equal values of different heads are unified, in order of first
+/// appearance.
 fn column(heads: &[Head<'_>], places: &[Vec<u32>], at: usize) -> Column {
     let of = |head: usize| &heads[head].run.columns[at];
-    // The values of all heads one after the other, and where those of each begin.
+    // The values of all heads in sequence, and the start of each head.
     let (mut all, mut starts) = (Vec::new(), Vec::new());
     for head in 0..heads.len() {
         starts.push(all.len() as u32);

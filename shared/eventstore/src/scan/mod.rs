@@ -11,7 +11,7 @@
 mod columns;
 mod compiled_request;
 mod decode;
-pub(crate) mod decode_budget;
+mod decode_budget;
 mod delta;
 mod load;
 mod merge;
@@ -20,6 +20,10 @@ pub(crate) mod piece;
 mod plan;
 mod property_objects;
 mod row_selection;
+
+pub(crate) use piece::{PieceCache, properties_bytes};
+
+pub(crate) use decode_budget::DecodeBudget;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +35,7 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QuestionMemory;
-use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::PersonMergeState;
 use crate::segments::writer::range_bits;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;

@@ -15,7 +15,7 @@ use super::piece::values_bytes;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::memory::QuestionMemory;
 use crate::segments::reader::SegmentFile;
 

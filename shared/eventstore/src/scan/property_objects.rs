@@ -1,7 +1,8 @@
-//! All properties of rows, one object each: what takes the most memory of all that a question can ask for.
+//! Builds JSON objects with all properties of rows: the most memory-intensive column of a query.
 //!
-//! Must stay true: a row that the question does not want has no object, so that narrower dates take less; rows are
-//! decoded some at a time, and what their objects will take is taken before they are made, as far as the columns tell.
+//! Must stay true: a row outside the query has no object, so that narrower dates take less memory; rows are
+//! decoded in batches, and the memory of their objects is reserved before they are built, as far as the columns
+//! tell.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -21,16 +22,16 @@ use crate::memory::MemoryLease;
 use crate::segments::reader::SegmentFile;
 use crate::segments::{PROPERTY, property_values};
 
-/// Rows times columns that are decoded at once.
+/// Rows times columns of a batch.
 const CELLS: usize = 4 << 20;
-/// Fewest and most rows that are.
+/// Minimum and maximum rows of a batch.
 const ROWS: (usize, usize) = (1024, 65_536);
 
-/// The objects of the rows of several runs while they are made, one run behind the other.
+/// The objects of several runs while they are built, one run after the other.
 struct Objects {
     file: Arc<SegmentFile>,
     runs: Vec<RunObjects>,
-    /// The run of the next row, and how many rows it has had.
+    /// The run of the next row, and its rows so far.
     next: (usize, usize),
     taken: MemoryLease,
 }
@@ -38,22 +39,22 @@ struct Objects {
 /// The objects of a run.
 struct RunObjects {
     rows: usize,
-    /// Which rows are wanted, where not all are.
+    /// Selected rows, if not all are.
     wanted: Option<Vec<bool>>,
     codes: Vec<u32>,
     values: Vec<Value>,
     value_bytes: u64,
-    /// The code of the object without properties.
+    /// The code of the empty object.
     empty: Option<u32>,
 }
 
-/// How many rows with so many columns are decoded at once.
+/// Rows of a batch with so many columns.
 pub(super) fn rows_at_once(columns: usize) -> usize {
     (CELLS / columns.max(1)).clamp(ROWS.0, ROWS.1)
 }
 
 impl EventStore {
-    /// Completes what was found by the objects of its rows, where they are asked for. The times of the rows are known.
+    /// Builds the missing objects. The times of the rows must be loaded.
     pub(super) async fn add_objects(
         &self,
         mut found: TaskState,
@@ -90,7 +91,7 @@ impl EventStore {
 }
 
 impl Objects {
-    /// None yet, of these runs of the task, and which rows they have.
+    /// Starts the objects of these runs of the task. Also returns their rows.
     fn of(found: &TaskState, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
         let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
         let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
@@ -107,7 +108,7 @@ impl Objects {
         (Objects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
     }
 
-    /// Takes the rows of a batch.
+    /// Adds the rows of a batch.
     fn add(&mut self, batch: RecordBatch) -> Result<(), EventStoreError> {
         let (mut spans, mut rows) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -132,7 +133,7 @@ impl Objects {
         self.taken.set(before + bytes)
     }
 
-    /// The same of all rows, where the file has no properties at all.
+    /// Adds empty objects for all rows, if the file has no properties.
     fn without_properties(mut self) -> Objects {
         for run in &mut self.runs {
             let wanted = (0..run.rows).filter(|row| run.wants(*row)).collect::<Vec<_>>();
@@ -165,7 +166,7 @@ impl RunObjects {
         self.wanted.as_ref().is_none_or(|wanted| wanted.get(row).is_some_and(|is| *is))
     }
 
-    /// Adds `rows`; the next of `objects` are those of some of them, the others have none. Returns what they take.
+    /// Adds `rows`; `objects` are those of the selected ones. Returns their bytes.
     fn extend(
         &mut self,
         rows: Range<usize>,
@@ -194,7 +195,7 @@ impl RunObjects {
     }
 }
 
-/// What the objects of so many rows of a batch take at least, by how many values its columns have.
+/// Lower bound of the bytes of the objects of so many rows, from the number of values in the columns.
 fn least_bytes(file: &SegmentFile, batch: &RecordBatch, rows: usize) -> u64 {
     let others = batch.num_rows() - rows;
     let cells = |key: &str| {

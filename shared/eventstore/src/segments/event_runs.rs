@@ -1,7 +1,8 @@
-//! Where the rows of a person range stand: the runs they form, their persons, and ties in time.
+//! Layout of a person range: its runs, its persons, and ties in time.
 //!
-//! Must stay true: rows are ordered by (event, person, time, seq), or they are refused; a person's code is its place among
-//! the persons of the range, ascending; ties count the events of one person at one time by arrival, whatever their names.
+//! Must stay true: rows that are not sorted by (event, person, time, seq) are refused; the code of a person is
+//! its index among the sorted persons of the range; ties number the events of one person at one time by
+//! arrival, across event names.
 
 use std::ops::Range as Rows;
 
@@ -11,7 +12,7 @@ use pennon_engine::scan::{Micros, Seq};
 
 use crate::error::EventStoreError;
 
-/// The columns that give the rows of a range their order.
+/// The sort columns of a range.
 pub(super) struct SortColumns<'a> {
     pub events: &'a DictionaryArray<Int32Type>,
     pub names: &'a StringArray,
@@ -27,14 +28,14 @@ pub(super) struct Run {
     pub rows: Rows<usize>,
 }
 
-/// What the order of the rows comes to.
+/// The layout of the rows.
 pub(super) struct RunLayout {
     pub runs: Vec<Run>,
-    /// Ascending, as numbers of 128 bits.
+    /// Ascending, as 128-bit integers.
     pub persons: Vec<u128>,
-    /// By row: index into the persons.
+    /// Person code by row.
     pub codes: Vec<u32>,
-    /// By row: which of the person's events of this time.
+    /// Tie number by row.
     pub ties: Vec<u32>,
 }
 
@@ -53,7 +54,7 @@ impl SortColumns<'_> {
             .ok_or_else(|| EventStoreError::corrupt("an event without a name"))
     }
 
-    /// The runs. Refused where rows are not in order.
+    /// The runs; an error if rows are not sorted.
     fn runs(&self, persons: &[u128]) -> Result<Vec<Run>, EventStoreError> {
         let mut runs: Vec<Run> = Vec::new();
         let codes = self.events.keys().values();
@@ -82,7 +83,7 @@ impl SortColumns<'_> {
 }
 
 impl RunLayout {
-    /// Of the rows with these keys.
+    /// Computes the layout of sorted rows.
     pub(super) fn of(keys: &SortColumns<'_>) -> Result<RunLayout, EventStoreError> {
         let of_rows = (0..keys.times.len()).map(|row| keys.person(row)).collect::<Vec<_>>();
         let runs = keys.runs(&of_rows)?;
@@ -106,10 +107,9 @@ impl RunLayout {
     }
 }
 
-/// Which of the events of its person at its time each row is, by arrival.
+/// The tie number of each row, by arrival.
 ///
-/// Most rows are alone at their time. Two passes over a bit map of hashes find those that may not be, and only these are
-/// sorted.
+/// Most rows have no tie. Two passes over a bitmap of hashes find candidates, and only these are sorted.
 fn ties(keys: &SortColumns<'_>, codes: &[u32]) -> Vec<u32> {
     let rows = codes.len();
     let bits = (rows.max(32) * 32).next_power_of_two().trailing_zeros();

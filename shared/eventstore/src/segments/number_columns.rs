@@ -1,8 +1,8 @@
-//! Number columns of a segment, decoded straight into the buffers that calculations read: only the pages of the rows
-//! that somebody wants, and nothing is copied after decoding.
+//! Decodes numeric columns of a segment directly into the buffers of calculations: only the pages of the
+//! requested rows, without a copy.
 //!
-//! Must stay true: every row range gets exactly its rows or an error; what is decoded has been checked as far as later
-//! code relies on it (a code names a person, rows are in order).
+//! Must stay true: every row range yields exactly its rows or an error; decoded data is validated as far as
+//! later code relies on it (codes are in range, rows are sorted).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use pennon_engine::scan::{Micros, Seq};
 
 use crate::error::EventStoreError;
 
-/// A number column.
+/// A numeric column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Number {
     PersonCode,
@@ -42,7 +42,7 @@ impl Number {
     }
 }
 
-/// Where a column of a row group lies: its place in the file, and its pages if the file has an index.
+/// Location of a column of a row group: its byte range, and its pages if the file has an index.
 struct Chunk<'a> {
     group: usize,
     leaf: usize,
@@ -63,7 +63,7 @@ impl<'a> Chunk<'a> {
         Ok(Chunk { group, leaf, locations })
     }
 
-    /// The bytes with the pages of these rows, and with the dictionary if there is one.
+    /// The byte ranges of the pages of these rows, and of the dictionary if there is one.
     fn bytes(&self, metadata: &ParquetMetaData, rows: &[Range<usize>], wanted: &mut Vec<Range<u64>>) {
         let (start, length) = metadata.row_group(self.group).column(self.leaf).byte_range();
         let Some(pages) = self.locations else {
@@ -88,7 +88,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The bytes that `columns` of these rows of a row group lie in, neighbours taken together.
+/// The byte ranges of `columns` for these rows of a row group; adjacent ones are merged.
 pub(crate) fn bytes_of(
     metadata: &ParquetMetaData,
     group: usize,
@@ -110,10 +110,10 @@ pub(crate) fn bytes_of(
     Ok(together)
 }
 
-/// Parts of a file, as they were read.
+/// Byte ranges of a file that were read.
 #[derive(Debug)]
 pub(crate) struct ColumnBytes {
-    /// Ascending by where they start.
+    /// Ascending by start.
     parts: Vec<(u64, Bytes)>,
 }
 
@@ -155,17 +155,17 @@ impl ChunkReader for ColumnBytes {
     }
 }
 
-/// What reads the rows of a row group out of parts of its file.
+/// Decoder for rows of a row group.
 pub(crate) struct Reader<'a> {
     pub metadata: &'a ParquetMetaData,
     pub parts: Arc<ColumnBytes>,
     pub group: usize,
-    /// Ascending, none empty, and none beginning before the one before ends.
+    /// Ascending, non-empty, not overlapping.
     pub rows: &'a [Range<usize>],
 }
 
 impl Reader<'_> {
-    /// Places in the ascending list of so many persons: one buffer a row range.
+    /// Person codes below `persons`: one buffer per row range.
     pub(crate) fn codes(&self, persons: usize) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
         let codes = self.unsigned(Number::PersonCode)?;
         let fits = |codes: &ScalarBuffer<u32>| {
@@ -177,12 +177,12 @@ impl Reader<'_> {
         Ok(codes)
     }
 
-    /// When the rows happened.
+    /// Timestamps.
     pub(crate) fn times(&self) -> Result<Vec<ScalarBuffer<Micros>>, EventStoreError> {
         Ok(self.read::<Int64Type>(Number::Time)?.into_iter().map(ScalarBuffer::from).collect())
     }
 
-    /// Which of the events of its person and time a row is.
+    /// Tie numbers.
     pub(crate) fn ties(&self) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
         self.unsigned(Number::Tie)
     }
@@ -201,7 +201,7 @@ impl Reader<'_> {
     }
 
     fn unsigned(&self, column: Number) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
-        // The same four bytes, read as what they were written from.
+        // Reinterprets the four bytes as unsigned.
         let unsigned = |values: Vec<i32>| {
             let rows = values.len();
             ScalarBuffer::new(Buffer::from_vec(values), 0, rows)

@@ -1,4 +1,4 @@
-//! Which keys the `properties` of a segment hold, for its footer.
+//! Collects the keys in the `properties` of a segment, for its footer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -12,25 +12,25 @@ use crate::error::EventStoreError;
 /// Most keys of `properties` that the footer lists.
 const LISTED_MAX: usize = 2000;
 
-/// The keys found so far.
+/// The keys so far.
 #[derive(Debug)]
 pub(super) struct OverflowKeys {
     /// None when they are too many to list.
     listed: Option<BTreeSet<String>>,
-    /// The keys that have a column, and where.
+    /// Keys with a column, with its index.
     own: HashMap<String, usize>,
-    /// By column: whether some value of its key lies in `properties`.
+    /// Whether any value of the key of a column is in `properties`, by column.
     exceptions: Vec<bool>,
 }
 
 impl OverflowKeys {
-    /// For a segment with columns of these keys.
+    /// Starts for a segment with columns of these keys.
     pub(super) fn new(own: impl Iterator<Item = String>) -> OverflowKeys {
         let own = own.enumerate().map(|(at, key)| (key, at)).collect::<HashMap<_, _>>();
         OverflowKeys { listed: Some(BTreeSet::new()), exceptions: vec![false; own.len()], own }
     }
 
-    /// Takes in the `properties` of the rows.
+    /// Adds the `properties` of the rows.
     pub(super) fn take(&mut self, rows: &RecordBatch) -> Result<(), EventStoreError> {
         let texts = rows.column_by_name("properties").and_then(|column| column.as_string_opt::<i32>());
         let texts = texts.ok_or_else(|| EventStoreError::corrupt("properties is no text"))?;
@@ -43,7 +43,7 @@ impl OverflowKeys {
         Ok(())
     }
 
-    /// The listed keys, and by column whether it has exceptions.
+    /// The keys, and by column whether it has exceptions.
     pub(super) fn finish(self) -> (Option<Vec<String>>, Vec<bool>) {
         (self.listed.map(|keys| keys.into_iter().collect()), self.exceptions)
     }

@@ -1,8 +1,9 @@
-//! The latest time of each page of a segment's column of times, read when a list of events first needs it.
+//! The latest time of each page of the time column of a segment, loaded on the first listing of events.
 //!
-//! Rows of a segment are ordered by person, so a page of 2,048 rows has times of the whole segment; but the newest events
-//! lie in the few pages whose latest time is late. The file says so in its page index: some bytes a page, of all row groups
-//! in one read. Must stay true: where the index is missing or unreadable, every page counts as having the latest time.
+//! Rows are sorted by person, so a page of 2,048 rows spans the times of the whole segment; but the newest
+//! events are in the few pages whose maximum is late. The page index has these maxima: some bytes per page, for
+//! all row groups in one read. Must stay true: if the index is missing or unreadable, every page counts as
+//! having the latest time.
 
 use std::ops::Range;
 
@@ -22,10 +23,10 @@ pub(crate) struct TimePage {
     pub max_time: Micros,
 }
 
-/// The pages of one row group after the other; a row group without a usable index has none.
+/// The pages by row group; a row group without a usable index has none.
 pub(crate) type PageTimes = Vec<Vec<TimePage>>;
 
-/// Reads the page times of a segment, and how many bytes that took.
+/// Reads the page times of a segment. Returns the bytes read, too.
 pub(super) async fn read(objects: &Objects, file: &SegmentFile) -> Result<(PageTimes, u64), EventStoreError> {
     let metadata = file.metadata();
     let leaves = metadata.file_metadata().schema_descr().columns();

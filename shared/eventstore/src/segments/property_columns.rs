@@ -1,7 +1,7 @@
-//! Which property keys get a column of their own in a segment, and of what type.
+//! Chooses which property keys of a segment get a column, and its type.
 //!
-//! Must stay true: a value goes either into its column or into `properties`, never both; the type of a column together
-//! with the stored value gives back exactly the JSON value.
+//! Must stay true: a value is either in its column or in `properties`, never both; the column type and the
+//! stored value restore the exact JSON value.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) const COLUMNS_MAX: usize = 250;
 /// Longest key that gets a column.
 const KEY_BYTES_MAX: usize = 200;
-/// Up to this number, every integer is a different 64-bit float.
+/// Up to this value every integer has an exact 64-bit float.
 pub(crate) const EXACT_INTEGER_MAX: u64 = 1 << 53;
 
 /// The type of a property column.
@@ -19,16 +19,16 @@ pub(crate) const EXACT_INTEGER_MAX: u64 = 1 << 53;
 pub(crate) enum Kind {
     /// Strings.
     Text,
-    /// Integers of 64 bits with sign.
+    /// Signed 64-bit integers.
     Integer,
-    /// Numbers written with a fraction or an exponent, 50.0 included.
+    /// Numbers with a fraction or an exponent, 50.0 included.
     Float,
-    /// Integers up to 2^53 and numbers with a fraction in one column of 64-bit floats; 50.0 does not fit, as 50 is
-    /// stored so.
+    /// Integers up to 2^53 and numbers with a fraction in one column of 64-bit floats; 50.0 does not fit,
+    /// because 50 is stored that way.
     Number,
     /// true and false.
     Boolean,
-    /// Anything, as JSON text.
+    /// Any value, as JSON text.
     Json,
 }
 
@@ -47,24 +47,24 @@ impl Kind {
         }
     }
 
-    /// The value that a float in a [`Kind::Number`] column stands for.
+    /// The value of a float in a [`Kind::Number`] column.
     pub(crate) fn number(stored: f64) -> Value {
         if stored.fract() == 0.0 { Value::from(stored as i64) } else { Value::from(stored) }
     }
 }
 
-/// A property column, as the footer lists it.
+/// A property column in the footer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PropertyColumn {
     pub key: String,
     pub kind: Kind,
-    /// Whether some value of the key does not fit and lies in `properties`.
+    /// Whether any value of the key does not fit and is in `properties`.
     pub exceptions: bool,
 }
 
 const KINDS: [Kind; 5] = [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, Kind::Boolean];
 
-/// How many values a key has, and how many of them each kind holds.
+/// Statistics of a key: number of values, and how many fit each kind.
 #[derive(Debug, Default)]
 pub(crate) struct TypeCounts {
     values: usize,
@@ -72,7 +72,7 @@ pub(crate) struct TypeCounts {
 }
 
 impl TypeCounts {
-    /// Takes in `times` times `value`.
+    /// Adds `value`, `times` times.
     pub(crate) fn add(&mut self, value: &Value, times: usize) {
         self.values += times;
         for (fitting, kind) in self.fitting.iter_mut().zip(KINDS) {
@@ -80,19 +80,19 @@ impl TypeCounts {
         }
     }
 
-    /// Takes in a value that fits the kinds that `fits` says.
+    /// Adds a value that fits the kinds for which `fits` returns true.
     pub(crate) fn add_fitting(&mut self, fits: impl Fn(Kind) -> bool) {
         self.values += 1;
         self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting += usize::from(fits(kind)));
     }
 
-    /// Takes such a value away again.
+    /// Removes such a value.
     pub(crate) fn remove_fitting(&mut self, fits: impl Fn(Kind) -> bool) {
         self.values -= 1;
         self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting -= usize::from(fits(kind)));
     }
 
-    /// The first of the kinds that holds the most values, if it leaves no more than an eighth out.
+    /// The first kind that fits the most values, if at most an eighth does not fit; otherwise JSON.
     pub(crate) fn kind(&self) -> Kind {
         let most = self.fitting.iter().copied().max().unwrap_or(0);
         let kind = KINDS.into_iter().zip(self.fitting).find(|(_, fitting)| *fitting == most);
@@ -109,12 +109,12 @@ impl TypeCounts {
     }
 }
 
-/// The columns for keys with these values, ordered by key.
+/// Chooses the columns for keys with these statistics, sorted by key.
 pub(crate) fn chosen<'a>(keys: impl Iterator<Item = (&'a str, &'a TypeCounts)>) -> Vec<(String, Kind)> {
     let mut columns = keys
         .filter(|(key, count_types)| key.len() <= KEY_BYTES_MAX && count_types.values > 0)
         .collect::<Vec<_>>();
-    // The most frequent keys get the columns; between equals the key decides, so that a segment is reproducible.
+    // The most frequent keys get columns; ties are broken by key, so that a segment is reproducible.
     columns.sort_by(|(a, left), (b, right)| right.values.cmp(&left.values).then(a.cmp(b)));
     columns.truncate(COLUMNS_MAX);
     columns.sort_by_key(|(key, _)| *key);

@@ -1,6 +1,6 @@
-//! Property values out of the columns of a segment.
+//! Reads property values from the columns of a segment.
 //!
-//! Must stay true: a value comes back as it went in, whichever of the two places it lies in.
+//! Must stay true: a value is restored exactly, whether it is in its column or in `properties`.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,34 +16,34 @@ use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 
-/// A dictionary-coded column while rows are added to it.
+/// A dictionary column under construction.
 #[derive(Debug, Default)]
 pub(crate) struct DictionaryColumn {
-    /// One code a row, or [`MISSING`].
+    /// One code per row, or [`MISSING`].
     pub codes: Vec<u32>,
     pub values: Vec<Value>,
 }
 
-/// Columns that a property's values lie in, for a projection.
+/// Columns that may hold values of a property, for a projection.
 pub(crate) fn places(footer: &Footer, key: &str) -> Vec<String> {
     let own = footer.columns.iter().find(|column| column.key == key).map(|_| format!("{PROPERTY}{key}"));
     let overflow = in_overflow(footer, key).then(|| "properties".to_owned());
     own.into_iter().chain(overflow).collect()
 }
 
-/// Columns that the values of all properties lie in, for a projection.
+/// Columns that may hold any property, for a projection.
 pub(crate) fn all_places(footer: &Footer) -> Vec<String> {
     let own = footer.columns.iter().map(|column| format!("{PROPERTY}{}", column.key));
     own.chain(has_overflow(footer).then(|| "properties".to_owned())).collect()
 }
 
-/// Whether any value of any key may lie in `properties`.
+/// Whether any value may be in `properties`.
 fn has_overflow(footer: &Footer) -> bool {
     footer.overflow_keys.as_ref().is_none_or(|keys| !keys.is_empty())
         || footer.columns.iter().any(|column| column.exceptions)
 }
 
-/// Whether some value of the key may lie in `properties`.
+/// Whether a value of the key may be in `properties`.
 pub(crate) fn in_overflow(footer: &Footer, key: &str) -> bool {
     match footer.columns.iter().find(|column| column.key == key) {
         Some(column) => column.exceptions,
@@ -51,7 +51,7 @@ pub(crate) fn in_overflow(footer: &Footer, key: &str) -> bool {
     }
 }
 
-/// The `properties` of the rows, parsed once for all keys; empty when the column was not read.
+/// The parsed `properties` of the rows; empty when the column was not read.
 pub(crate) fn overflow(batch: &RecordBatch) -> Result<Vec<Option<Map<String, Value>>>, EventStoreError> {
     let Some(array) = batch.column_by_name("properties") else { return Ok(Vec::new()) };
     let array =
@@ -59,7 +59,7 @@ pub(crate) fn overflow(batch: &RecordBatch) -> Result<Vec<Option<Map<String, Val
     array.iter().map(|text| text.map(serde_json::from_str).transpose().map_err(Into::into)).collect()
 }
 
-/// The values of property `key`, one code a row of the batch.
+/// The values of property `key`, one code per row of the batch.
 pub(crate) fn property(
     batch: &RecordBatch,
     footer: &Footer,
@@ -82,7 +82,7 @@ pub(crate) fn property(
     Ok(column)
 }
 
-/// All properties of these rows of the batch, one object a row.
+/// All properties of these rows of the batch, one object per row.
 pub(crate) fn objects(
     batch: &RecordBatch,
     footer: &Footer,
@@ -103,7 +103,7 @@ pub(crate) fn objects(
     Ok(objects)
 }
 
-/// The column `name`, of this kind, one code a row.
+/// The column `name` of this kind, one code per row.
 pub(crate) fn typed(
     batch: &RecordBatch,
     name: &str,
@@ -130,7 +130,8 @@ fn dictionary(
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
 ) -> Result<DictionaryColumn, EventStoreError> {
     let texts = texts(batch, name)?;
-    // Where no row of a row group has a value, the reader's dictionary holds an empty text that nobody wrote.
+    // If no row of a row group has a value, the decoder returns a dictionary with an empty text that was never
+    // stored.
     let mut used = vec![false; texts.values.len()];
     texts.codes.iter().flatten().for_each(|code| used[*code as usize] = true);
     let values = texts.values.iter().zip(used);
@@ -164,7 +165,7 @@ fn coded<T: Copy + Eq + Hash>(
     column
 }
 
-/// All events of a batch that was decoded with all its columns.
+/// All events of a batch with all columns.
 pub(crate) fn rows(batch: &RecordBatch, footer: &Footer) -> Result<Vec<Row>, EventStoreError> {
     let names = texts(batch, "event")?;
     let distinct_ids = texts(batch, "distinct_id")?;

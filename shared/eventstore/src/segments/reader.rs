@@ -1,7 +1,7 @@
-//! Reading a segment: its footer, the columns that a scan wants, whole rows for merging, and its uuids.
+//! Reads a segment: footer, columns for scans, whole rows for merges, and uuids.
 //!
-//! Must stay true: only the byte ranges of the wanted pages are fetched; decoding happens on threads that may block; a
-//! damaged file is an error that names it.
+//! Must stay true: only the byte ranges of the requested pages are fetched; decoding runs on blocking threads;
+//! a damaged file is an error that names it. The door is [`SegmentFile`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use super::uuids::uuid_columns;
 use super::{FOOTER, FORMAT, Footer, Range};
 use crate::error::EventStoreError;
 use crate::integrity::formats;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::parquet_io::file::{Decoded, Index, ParquetFile};
+use crate::segments::parquet_io::{Decoded, Index, ParquetFile};
 
-/// Bytes of a row of a column while it is decoded: its place in an array, and its code.
+/// Bytes per row of a column during decoding: its offset in an array, and its code.
 const DECODED_ROW: u128 = 12;
-/// How many times as long as in the file values are while they are decoded: short texts become values of 64 bytes.
+/// Expansion factor of values during decoding: short texts become values of 64 bytes.
 const DECODED_VALUES: u128 = 5;
 
-/// An opened segment.
+/// An open segment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     pub footer: Footer,
-    /// For each range: held while somebody decodes of it.
+    /// Lock per range: held while a scan decodes it (single-flight).
     pub decoding: Vec<Arc<tokio::sync::Mutex<()>>>,
     object: Arc<str>,
-    /// The object with the persons of the ranges.
+    /// The persons file.
     persons: String,
     file: ParquetFile,
     page_times: tokio::sync::OnceCell<PageTimes>,
 }
 
 impl SegmentFile {
-    /// Reads the footer of the segment's object.
+    /// Opens a segment by reading its footer.
     pub(crate) async fn open(
         objects: &Objects,
         entry: &SegmentEntry,
     ) -> Result<SegmentFile, EventStoreError> {
         let object =
             entry.object.as_ref().ok_or_else(|| EventStoreError::corrupt("a segment without an object"))?;
-        // The footer tells where events lie, so no page is chosen by its values.
+        // The footer locates events, so page statistics are not needed.
         let file = ParquetFile::open(objects, object, entry.bytes, Index::Places).await?;
         let footer = footer(file.metadata()).map_err(|e| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
@@ -75,7 +75,7 @@ impl SegmentFile {
         &self.object
     }
 
-    /// An error that names it.
+    /// Adds its name to an error.
     pub(crate) fn named(&self, error: EventStoreError) -> EventStoreError {
         match error {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{}: {what}", self.object)),
@@ -83,12 +83,12 @@ impl SegmentFile {
         }
     }
 
-    /// How many rows a row group has.
+    /// Number of rows of a row group.
     pub(crate) fn rows(&self, group: usize) -> usize {
         self.file.group_rows(group)
     }
 
-    /// The ids of the persons of a range, 16 bytes each.
+    /// Reads the person ids of a range, 16 bytes each.
     pub(crate) async fn persons(&self, objects: &Objects, range: usize) -> Result<Bytes, EventStoreError> {
         let bytes = |of: &Range| u64::from(of.persons) * 16;
         let start = self.footer.ranges[..range].iter().map(bytes).sum::<u64>();
@@ -103,7 +103,7 @@ impl SegmentFile {
         self.file.metadata()
     }
 
-    /// The latest time of each page, and how many bytes were read for it now.
+    /// The latest time of each page, and the bytes read by this call.
     pub(crate) async fn page_times(&self, objects: &Objects) -> Result<(&PageTimes, u64), EventStoreError> {
         let mut bytes_read = 0;
         let read = async {
@@ -120,7 +120,7 @@ impl SegmentFile {
         self.file.columns()
     }
 
-    /// The named columns of the selected rows of a row group, some beside them.
+    /// Decodes the named columns of the selected rows of a row group; some helper columns are added.
     pub(crate) async fn decode(
         &self,
         objects: &Objects,
@@ -150,7 +150,7 @@ impl SegmentFile {
         self.file.decode_by(objects, place, columns, rows, to, add).await
     }
 
-    /// As [`SegmentFile::decode_by`], of all rows of a row group with all columns, uuids whole.
+    /// As [`SegmentFile::decode_by`], for all rows and columns of a row group, with restored uuids.
     pub(crate) async fn rows_by<T: Send + 'static>(
         &self,
         objects: &Objects,
@@ -163,8 +163,8 @@ impl SegmentFile {
         Ok(self.file.decode_by(objects, (group, None), &self.columns(), rows, to, add).await?.0)
     }
 
-    /// What so many rows of a row group take in memory while these columns of them are decoded, about, as far as the
-    /// file says: it tells how long the values are, once each.
+    /// Approximate memory for decoding so many rows of these columns, as far as the metadata tells: it has the
+    /// length of the values, once each.
     pub(crate) fn decoding_bytes(&self, group: usize, columns: &[String], rows: usize) -> u64 {
         let columns = columns.iter().map(String::as_str).collect::<HashSet<_>>();
         let leaves = self.metadata().row_group(group).columns().iter();
@@ -175,7 +175,7 @@ impl SegmentFile {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Those uuids of the segment whose hashes are among `hashes`.
+    /// Reads the uuids of the segment whose hashes are in `hashes`.
     pub(crate) async fn uuids(
         &self,
         objects: &Objects,
@@ -203,7 +203,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
         .find(|entry| entry.key == FOOTER)
         .and_then(|entry| entry.value.as_deref());
     let entry = entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?;
-    // Before anything else is read of it.
+    // Checked before anything else is used.
     match formats::of_body(entry)? {
         FORMAT => {}
         format if format > FORMAT => return Err(formats::newer("a segment", format, FORMAT)),
@@ -218,7 +218,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
     Ok(footer)
 }
 
-/// A dictionary column: its values, and a code a row (none where the row has no value).
+/// A dictionary column: values, and a code per row (none for null).
 pub(crate) struct Texts<'a> {
     pub values: Vec<&'a str>,
     pub codes: Vec<Option<u32>>,
@@ -254,13 +254,13 @@ pub(crate) fn ids(batch: &RecordBatch, name: &str) -> Result<Vec<Uuid>, EventSto
         .collect()
 }
 
-/// The times of the rows.
+/// Timestamps of the rows.
 pub(crate) fn times(batch: &RecordBatch) -> Result<Vec<Micros>, EventStoreError> {
     let array = column(batch, "timestamp")?.as_primitive_opt::<TimestampMicrosecondType>();
     Ok(array.ok_or_else(|| wrong("timestamp"))?.values().to_vec())
 }
 
-/// The arrival order of the rows.
+/// Arrival order of the rows.
 pub(crate) fn seqs(batch: &RecordBatch) -> Result<Vec<Seq>, EventStoreError> {
     let half = |name| column(batch, name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| wrong(name));
     let (high, low) = (half("seq_high")?, half("seq_low")?);

@@ -1,10 +1,10 @@
-//! Segments into one, a person range at a time, column by column.
+//! Merges rows of several segments, one person range at a time, column by column.
 //!
-//! Of each source come the rows of one range of the new segment, decoded as they lie in its columns; they are put in order
-//! and each column of the new segment is gathered from theirs. Property columns of one kind stay columns of that kind. Where
-//! sources disagree, the kind is chosen by the same rule as for new segments, over the values of all of them, and what does
-//! not fit goes to `properties`. Must stay true: every value comes back exactly as before, whichever of the two places it
-//! lay in and lies in now; rows come out under their final persons, in the order of a segment.
+//! From each source come the rows of one range of the new segment, decoded in its columns; they are sorted, and
+//! each new column is gathered from the source columns. Property columns of equal kind stay so. If the kinds of
+//! a key conflict, the kind is chosen by the rule for new segments over all values, and values that do not fit
+//! go to `properties`. Must stay true: every value is preserved exactly, whether it was or is in a column or in
+//! `properties`; rows are written under their canonical persons, in segment order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -25,18 +25,18 @@ use super::reader::{seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
 
-/// Columns that the new segment makes itself.
+/// Columns that are recomputed.
 pub(crate) const RECOMPUTED_COLUMNS: [&str; 2] = ["person", "tie"];
-/// Stands for a person whose rows are left out.
+/// Target of a person whose rows are dropped.
 pub(crate) const DROPPED_PERSON: u32 = u32::MAX;
 
-/// Rows of one range of the new segment, as they lie in one source.
+/// Rows of one range of the new segment from one source batch.
 pub(crate) struct SourceRows {
     pub batch: RecordBatch,
     pub footer: Arc<Footer>,
-    /// The final persons of the source's range, by person code.
+    /// Canonical persons of the source range, by person code.
     pub finals: Arc<Vec<u128>>,
-    /// Events before this instant are left out.
+    /// Events before this instant are dropped.
     pub from: Micros,
 }
 
@@ -54,10 +54,10 @@ pub(crate) fn rows_for(codes: &[u32], targets: &[u32], wanted: u32) -> Vec<Range
     ranges
 }
 
-/// How many values each property of a source has, by its columns alone.
+/// Number of values of each property column of a source.
 pub(crate) type Counts = HashMap<String, u64>;
 
-/// The keys of which sources have columns of different kinds, if they may get a column at all.
+/// The keys with columns of different kinds in the sources, if they may get a column.
 pub(crate) fn conflicting_keys<'a>(footers: impl Iterator<Item = &'a Footer>) -> BTreeSet<String> {
     let mut kinds: HashMap<&str, Kind> = HashMap::new();
     let mut conflicting_keys = BTreeSet::new();
@@ -69,7 +69,7 @@ pub(crate) fn conflicting_keys<'a>(footers: impl Iterator<Item = &'a Footer>) ->
     conflicting_keys
 }
 
-/// Adds the values of property `key` in a batch to the tally of what kinds hold them.
+/// Adds the values of property `key` in a batch to the statistics.
 pub(crate) fn count_types(
     count_types: &mut TypeCounts,
     batch: &RecordBatch,
@@ -88,7 +88,7 @@ pub(crate) fn count_types(
     Ok(())
 }
 
-/// The property columns of the new segment, ascending by key.
+/// Chooses the property columns of the new segment, sorted by key.
 pub(crate) fn plan(
     sources: &[(Arc<Footer>, Counts)],
     tallies: &BTreeMap<String, TypeCounts>,
@@ -109,7 +109,7 @@ pub(crate) fn plan(
     columns.into_iter().map(|(key, (own, _))| (key.to_owned(), kind(key, own))).collect()
 }
 
-/// The rows of all parts as one batch of the new segment, and how many were left out by time.
+/// Merges all parts into one batch of the new segment, without rows before their `from`.
 pub(crate) fn merge_sources(
     parts: &[SourceRows],
     columns: &[(String, Kind)],
@@ -126,7 +126,7 @@ pub(crate) fn merge_sources(
         let ranks = events.values.iter().map(|name| names[name]).collect::<Vec<_>>();
         place(&mut places, at, part, &events.codes, &ranks)?;
     }
-    // The rows of a source are in order already, but for overridden persons: the sort merges them.
+    // Source rows are sorted except for merged persons: the sort merges them.
     places.sort_by_key(|place| (place.event, place.person, place.time, place.seq));
     let order = places.iter().map(|place| (place.part as usize, place.row as usize)).collect::<Vec<_>>();
     let normal =
@@ -162,7 +162,7 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, EventS
     batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))
 }
 
-/// Where a row lies, by what orders it.
+/// Position and sort key of a row.
 struct RowOrder {
     event: i32,
     person: u128,
@@ -196,7 +196,7 @@ fn place(
     Ok(())
 }
 
-/// One array of the rows named by array and place in it.
+/// Gathers rows, given as (array, index), into one array.
 fn gather_column(
     arrays: impl Iterator<Item = ArrayRef>,
     order: &[(usize, usize)],
@@ -209,7 +209,7 @@ fn gather_column(
     Ok(interleave(&arrays, order)?)
 }
 
-/// The same of dictionary columns: each value that is used once in the new dictionary.
+/// As above for dictionary columns: each used value is once in the new dictionary.
 fn gather_texts(arrays: &[ArrayRef], order: &[(usize, usize)]) -> Result<ArrayRef, EventStoreError> {
     let wrong = || EventStoreError::corrupt("a dictionary of an unexpected type");
     let mut sources = Vec::with_capacity(arrays.len());
@@ -299,7 +299,8 @@ fn packed(overflow: &[Option<Map<String, Value>>]) -> Result<ArrayRef, EventStor
     Ok(Arc::new(StringArray::from(texts.collect::<Result<Vec<_>, _>>()?)))
 }
 
-/// Moves values that a column of `kind` does not hold to `properties`, and those there that it does hold into it.
+/// Moves values that do not fit a column of `kind` to `properties`, and those that fit from there into the
+/// column.
 fn move_unfitting(
     column: &mut DictionaryColumn,
     overflow: &mut [Option<Map<String, Value>>],
@@ -331,7 +332,7 @@ fn data_type(kind: Kind) -> DataType {
     }
 }
 
-/// A property column; all its values fit `kind`.
+/// Builds a property column; all its values fit `kind`.
 fn array(kind: Kind, column: &DictionaryColumn) -> Result<ArrayRef, EventStoreError> {
     let rows = || column.codes.iter().map(|code| column.values.get(*code as usize));
     Ok(match kind {

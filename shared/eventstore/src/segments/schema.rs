@@ -1,4 +1,4 @@
-//! The columns of a segment as Arrow and Parquet know them, and how each is encoded.
+//! Arrow and Parquet schema of a segment, and the encoding of each column.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::{PAGE_ROWS, PROPERTY, VALUE_PAGE_ROWS};
 use crate::error::EventStoreError;
 use crate::segments::uuids::uuid_columns::{SOURCE_BYTES, UUID, UUID_SOURCE};
 
-/// Largest dictionary of a column of a row group; above, values are written out.
+/// Largest dictionary of a column of a row group; above it, values are stored plain.
 const DICTIONARY_BYTES_MAX: usize = 32 << 20;
-/// Columns that the writer makes itself, each behind the one named beside it.
+/// Columns that the writer adds, each after the named one.
 const MADE: [(&str, &str); 2] = [("person_code", "person"), ("tie", "timestamp")];
 
-/// Texts with a dictionary.
+/// Dictionary-encoded texts.
 pub(super) fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The columns that the writer takes, property columns of these keys and kinds last.
+/// The input columns of the writer, property columns last.
 pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> SchemaRef {
     let mut fields = vec![
         Field::new("event", dictionary(), false),
@@ -39,7 +39,7 @@ pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of the file: those taken, and those that the writer makes.
+/// The columns of the file: the input columns and the added ones.
 pub(super) fn written(input_schema: &Schema) -> SchemaRef {
     let mut fields = Vec::new();
     for field in input_schema.fields() {
@@ -65,16 +65,16 @@ fn data_type(kind: Kind) -> DataType {
     }
 }
 
-/// How the file is encoded.
+/// Writer properties.
 pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_data_page_row_count_limit(VALUE_PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS)
-        // A range is one row group, however many rows it has.
+        // A range is one row group, of any size.
         .set_max_row_group_row_count(None)
-        // Every person and distinct id of a range once, however many.
+        // Every person and distinct id of a range once, in any number.
         .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
         .set_column_dictionary_enabled(UUID.into(), false)
         .set_column_statistics_enabled(UUID.into(), EnabledStatistics::None)
@@ -87,7 +87,8 @@ pub(super) fn properties() -> Result<WriterProperties, EventStoreError> {
     for column in ["person_code", "timestamp", "tie"] {
         properties = properties.set_column_data_page_row_count_limit(column.into(), PAGE_ROWS);
     }
-    // What every question reads: packed already, so that compressing it saves less than a hundredth of the file.
+    // Columns that every query reads are packed already; compressing them saves less than one percent of the
+    // file.
     for column in ["person_code", "timestamp"] {
         properties = properties.set_column_compression(column.into(), Compression::UNCOMPRESSED);
     }

@@ -1,14 +1,15 @@
-//! Writing a segment, one person range after the other.
+//! Writes a segment, one person range after the other.
 //!
-//! [`SegmentWriter::new`] takes the property columns and how many leading bits of a person's id tell its range. Then
-//! [`SegmentWriter::write`] takes the rows of each range that has any, ascending by its number, as one [`RecordBatch`] with
-//! the columns of [`SegmentWriter::schema`] (found by name; others are ignored, so that the batch of another segment may be
-//! handed on), ordered by (event, person, time, seq). It adds `person_code` and `tie`, splits uuids ([`crate::segments::uuids::uuid_columns`]), finds the runs, the persons and what
-//! `properties` holds, and forgets the rows: only what is encoded stays. [`SegmentWriter::finish`] gives the files and what
-//! the manifest says of them.
+//! [`SegmentWriter::new`] takes the property columns and the number of person id bits that select the range.
+//! Then [`SegmentWriter::write`] takes the rows of each non-empty range, in ascending order, as one
+//! [`RecordBatch`] with the columns of [`SegmentWriter::schema`] (found by name; others are ignored, so that
+//! the batch of another segment can be passed on), sorted by (event, person, time, seq). It adds `person_code`
+//! and `tie`, splits uuids ([`crate::segments::uuids::uuid_columns`]), and collects the runs, the persons and
+//! the keys of `properties`; only the encoded output stays in memory. [`SegmentWriter::finish`] returns the
+//! files and the data for the manifest.
 //!
-//! Must stay true: rows out of order, or of a person of another range, are refused; the files depend on nothing but the
-//! rows and what they replace.
+//! Must stay true: unsorted rows and rows of another range are refused; the files depend on nothing but the
+//! rows and what they replace. The door is [`SegmentWriter`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,55 +28,55 @@ use super::property_columns::{Kind, PropertyColumn};
 use super::reader::ids;
 use super::{FOOTER, FORMAT, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::segments::uuids::uuid_columns::{UUID, UUID_SOURCE, UuidColumns};
 use crate::segments::uuids::uuid_index;
 
-/// What a segment to be written replaces.
+/// What the new segment replaces.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replaces {
     pub blocks: Vec<String>,
     pub segments: Vec<String>,
 }
 
-/// Which of `2^bits` person ranges a person is in.
+/// The number of the person range, of `2^bits`.
 pub(crate) fn range_of(person: Uuid, bits: u32) -> u64 {
     if bits == 0 { 0 } else { person.as_u64_pair().0 >> (64 - bits) }
 }
 
-/// Most bits that tell a range.
+/// Most bits that select a range.
 pub(crate) const RANGE_BITS_MAX: u32 = 16;
 
-/// How many bits of a person id tell its range, for so many rows.
+/// Number of person id bits that select the range, for so many rows.
 pub(crate) fn range_bits(rows: usize, rows_per_range: usize) -> u32 {
     rows.div_ceil(rows_per_range).max(1).next_power_of_two().trailing_zeros().min(RANGE_BITS_MAX)
 }
 
-/// A segment's files, and what the manifest says of them.
+/// The files of a segment, and the data for the manifest.
 #[derive(Debug)]
 pub(crate) struct WrittenSegment {
     /// The Parquet file.
     pub segment: Bytes,
     /// The persons of its ranges.
     pub persons: Bytes,
-    /// What tells its uuids, and of how many it has hashes.
+    /// The uuid index, and the number of its hashes.
     pub uuids: Bytes,
     pub hashed: u64,
     pub rows: u64,
     pub min_time: Micros,
     pub max_time: Micros,
-    /// Names of its events; none when there are more than are worth listing.
+    /// Names of its events; none when there are too many to list.
     pub events: Option<Vec<String>>,
 }
 
-/// A segment that is being written.
+/// A segment under construction.
 pub(crate) struct SegmentWriter {
     columns: Vec<(String, Kind)>,
     bits: u32,
     input_schema: SchemaRef,
     written: SchemaRef,
     writer: ArrowWriter<Vec<u8>>,
-    /// Numbers in order of appearance; [`Footer::names`] are in order of the names.
+    /// Indices in order of appearance; [`Footer::names`] are sorted.
     names: HashMap<String, u32>,
     ranges: Vec<Range>,
     persons: Vec<u8>,
@@ -92,7 +93,7 @@ impl std::fmt::Debug for SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// A segment with property columns of these keys, ascending, and kinds.
+    /// Starts a segment with these property columns, sorted by key.
     pub(crate) fn new(columns: Vec<(String, Kind)>, bits: u32) -> Result<SegmentWriter, EventStoreError> {
         let input_schema = schema::input_schema(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
         let written = schema::written(&input_schema);
@@ -113,12 +114,12 @@ impl SegmentWriter {
         })
     }
 
-    /// The columns that [`SegmentWriter::write`] takes.
+    /// The input columns of [`SegmentWriter::write`].
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.input_schema
     }
 
-    /// Writes all rows of the next range that has any.
+    /// Writes all rows of the next non-empty range.
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), EventStoreError> {
         if rows.num_rows() == 0 {
             return Ok(());
@@ -154,7 +155,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// The files, and what the manifest says of them.
+    /// Returns the files and the data for the manifest.
     pub(crate) fn finish(mut self, replaces: &Replaces) -> Result<WrittenSegment, EventStoreError> {
         let mut names = self.names.iter().map(|(name, at)| (name.clone(), *at)).collect::<Vec<_>>();
         names.sort_unstable();
@@ -197,7 +198,7 @@ impl SegmentWriter {
         Ok(RecordBatch::try_new(self.input_schema.clone(), arrays.collect::<Result<_, EventStoreError>>()?)?)
     }
 
-    /// The number of the range that all persons are in.
+    /// The range number that all persons share.
     fn number(&self, layout: &RunLayout) -> Result<u64, EventStoreError> {
         let of = |person: Option<&u128>| person.map(|person| range_of(Uuid::from_u128(*person), self.bits));
         let (first, last) = (of(layout.persons.first()), of(layout.persons.last()));

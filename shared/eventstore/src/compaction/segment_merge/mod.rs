@@ -18,9 +18,9 @@ use uuid::Uuid;
 use crate::EventStore;
 use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::persons::person_merges::PersonMerges;
+use crate::persons::PersonMerges;
 use crate::segments::property_columns::{Kind, TypeCounts};
 use crate::segments::reader::SegmentFile;
 use crate::segments::row_merge::{

@@ -1,7 +1,7 @@
-//! A property value on its way into a column, and objects of them out of JSON text.
+//! Property values as they enter a column, and a streaming parser for JSON objects of properties.
 //!
-//! Must stay true: the text of an object gives the same values as parsing it into a map would; of a key that is there
-//! twice the last value counts.
+//! Must stay true: parsing yields the same values as parsing into a map; for a repeated key the last value
+//! wins.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +29,7 @@ pub enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// The cell of a JSON value.
+    /// Converts from a JSON value.
     pub fn of(value: &'a Value) -> Cell<'a> {
         match value {
             Value::Null => Cell::Null,
@@ -44,7 +44,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The JSON value of the cell.
+    /// Converts to a JSON value.
     pub fn to_value(&self) -> Value {
         match self {
             Cell::Null => Value::Null,
@@ -61,18 +61,18 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Whoever takes the properties of an event, one after the other.
+/// A consumer of the properties of an event.
 pub trait Properties {
-    /// Takes one; it replaces an earlier one of this key.
+    /// Adds a property; it replaces an earlier one with this key.
     fn property(&mut self, key: &str, cell: Cell<'_>);
 }
 
-/// Takes nothing: for reading a text only to see that it is right.
+/// Ignores all properties: only validates the text.
 impl Properties for () {
     fn property(&mut self, _: &str, _: Cell<'_>) {}
 }
 
-/// Gives the properties of an object in JSON to `into`; none at all where the text is null.
+/// Parses a JSON object and passes its properties to `into`; null means no properties.
 pub fn read_properties(text: &str, into: &mut impl Properties) -> Result<(), serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.deserialize_any(Object(into))?;

@@ -1,17 +1,17 @@
-//! A list that grows in pieces.
+//! A vector that grows in chunks.
 //!
-//! Many of them grow side by side while events come in. Must stay true: growing moves nothing that is long, so that no
-//! larger copies and no holes behind them are left in memory, and what one import gives back fits the next.
+//! Many of them grow in parallel during an import. Must stay true: growing never moves a long chunk, so no
+//! large copies and no holes stay in memory, and memory that one import frees fits the next one.
 
 use std::ops::Index;
 
-/// Elements of a piece.
+/// Elements of a chunk.
 const PIECE: usize = 1 << 15;
 
-/// Numbers of rows, in their order.
+/// The elements, in order.
 #[derive(Debug, Clone)]
 pub(super) struct ChunkedVec<T> {
-    /// All full but the last. The first grows as lists do, because most keys are rare.
+    /// All chunks but the last are full. The first grows like a vector, because most keys are rare.
     pieces: Vec<Vec<T>>,
     len: usize,
 }
@@ -38,7 +38,7 @@ impl<T: Copy> ChunkedVec<T> {
         }
     }
 
-    /// Takes the last element away.
+    /// Removes the last element.
     pub(super) fn pop(&mut self) {
         if let Some(piece) = self.pieces.last_mut() {
             self.len -= usize::from(piece.pop().is_some());
@@ -52,7 +52,7 @@ impl<T: Copy> ChunkedVec<T> {
         self.pieces.iter().flatten()
     }
 
-    /// How many bytes of memory it takes.
+    /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>()).sum()
     }

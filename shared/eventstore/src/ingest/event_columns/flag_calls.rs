@@ -1,4 +1,4 @@
-//! The calls of flags among events that come in.
+//! Flag calls among new events.
 
 use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey};
 use pennon_engine::flag::is_possible_key;
@@ -7,7 +7,7 @@ use super::EventColumns;
 use super::property_column::Tag;
 
 impl EventColumns {
-    /// The latest call of each flag key that these events name.
+    /// The latest call of each flag key among these events.
     pub(crate) fn flag_calls(&self) -> CallsByKey {
         let mut calls = CallsByKey::default();
         let Some(name) = self.names.known(CALL_EVENT) else { return calls };
@@ -27,7 +27,7 @@ impl EventColumns {
                     add(column.row(place) as usize, value.tag, value.bits);
                 });
             }
-            // One of very many keys, whose values are kept one by one.
+            // Overflow key, whose values are stored separately.
             None => {
                 let values = self.rest.iter().filter(|(_, number, _)| *number == key);
                 values.for_each(|(row, _, value)| add(*row as usize, value.tag, value.bits));

@@ -1,9 +1,9 @@
-//! Waiting blocks into the files of a segment.
+//! Builds a segment from waiting blocks.
 //!
-//! Blocks are inflated and looked through for their uuids; of those events that are new the properties go from the block
-//! straight into columns. Must stay true: beside the inflated blocks of one run and the columns nothing is kept of an
-//! event; of copies the one that arrived first counts; persons and groups are changed by the events that are stored, and by
-//! no copy.
+//! Blocks are decompressed and searched for new uuids; properties of new events are copied from the block into
+//! columns. Must stay true: nothing is kept per event besides the decompressed blocks of one run and the
+//! columns; of duplicates the one that arrived first counts; only stored events change persons and groups, not
+//! duplicates.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,42 +14,41 @@ use uuid::Uuid;
 
 use super::EventColumns;
 use super::segment_encoder::{SegmentRows, encode};
+use crate::blocks::RawBlock;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::RawBlock;
 use crate::error::EventStoreError;
 use crate::event::seq;
 use crate::keys::BlockId;
-use crate::manifest::commit::NewSegment;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::NewSegment;
 use crate::persons::profiles::changes::{At, Changes};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
+use crate::persons::{PersonMerges, derived};
 use crate::segments::uuids::uuid_index::UuidQuery;
 use crate::segments::writer::Replaces;
 
-/// The blocks of one run, inflated.
+/// The decompressed blocks of one run.
 pub(crate) struct InflatedBlocks {
     blocks: Vec<(BlockId, Block)>,
-    /// Block and index of the first of each event, in order of arrival.
+    /// Block and index of the first occurrence of each event, in order of arrival.
     first: Vec<(u32, u32)>,
-    /// How many events there are, copies included.
+    /// Number of events, duplicates included.
     pub events: u64,
 }
 
-/// What the columns do not say of the events in them.
+/// Changes of persons and groups, which are not in the columns.
 #[derive(Default)]
 struct ProfileChanges {
-    /// By number of the distinct id: its first arrival.
+    /// First arrival, by distinct id code.
     seen: Vec<Seq>,
     changes: HashMap<u32, Changes>,
     groups: BTreeMap<(String, String), Changes>,
-    /// Distinct ids that events name beside their own.
+    /// Distinct ids that events name besides their own.
     named: Vec<(String, Seq)>,
 }
 
 impl InflatedBlocks {
-    /// Inflates `blocks`, which are in the order in which they arrived.
+    /// Decompresses `blocks`, which are in order of arrival.
     pub(crate) fn of(blocks: Vec<RawBlock>) -> Result<InflatedBlocks, EventStoreError> {
         let mut inflated_blocks =
             InflatedBlocks { blocks: Vec::with_capacity(blocks.len()), first: Vec::new(), events: 0 };
@@ -65,7 +64,7 @@ impl InflatedBlocks {
         Ok(inflated_blocks)
     }
 
-    /// The uuids, to be looked for.
+    /// The uuids of all events, for a duplicate check.
     pub(crate) fn wanted(&self) -> Arc<UuidQuery> {
         Arc::new(UuidQuery::of(self.first.iter().map(|place| self.uuid(*place))))
     }
@@ -74,7 +73,8 @@ impl InflatedBlocks {
         self.blocks[block as usize].1.headers[index as usize].uuid
     }
 
-    /// The segment with those events that are not `held` yet; its list of blocks lies beside it, and not in its footer too.
+    /// Builds the segment with the events that are not `held` by others. The list of blocks is an object beside
+    /// it, not in its footer.
     pub(crate) fn segment(
         &self,
         project: ProjectId,
@@ -117,13 +117,13 @@ impl InflatedBlocks {
     }
 }
 
-/// Which properties of a block tell of persons and groups; none where no event of it has one.
+/// Which properties of a block change persons and groups; none if there are none.
 fn profile_keys(block: &Block) -> Option<Vec<bool>> {
     let profile_keys = block.keys.iter().map(|key| is_profile_property(key)).collect::<Vec<_>>();
     profile_keys.contains(&true).then_some(profile_keys)
 }
 
-/// Takes one event in.
+/// Adds one event.
 fn take(
     columns: &mut EventColumns,
     profile_changes: &mut ProfileChanges,
@@ -137,7 +137,7 @@ fn take(
     columns.begin(seq, header.uuid, name, block.distinct_id(index)?, header.timestamp);
     block.read_properties_into(index, columns)?;
     let who = columns.distinct_id_codes[columns.len() - 1];
-    // Numbers are given in order, and so are arrivals: the first one counts.
+    // Codes are assigned in order of arrival: the first one counts.
     if who as usize == profile_changes.seen.len() {
         profile_changes.seen.push(seq);
     }
@@ -153,7 +153,7 @@ fn take(
 }
 
 impl ProfileChanges {
-    /// What all of it says of persons and groups. `own` is who each distinct id is by itself.
+    /// Builds the profile. `own` is the derived person id of each distinct id.
     fn profile(mut self, project: ProjectId, columns: &EventColumns, own: &[Uuid]) -> Profile {
         let ids = (0..).zip(own).zip(self.seen).map(|((who, id), first)| {
             let distinct_id = columns.distinct_ids.text(who).to_owned();

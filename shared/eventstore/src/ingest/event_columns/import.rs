@@ -1,9 +1,9 @@
-//! Columns of events into the store: history as a segment of its own.
+//! Import: stores columns of events as a new segment.
 //!
-//! Must stay true: of copies the one that arrived first stays, and one that is in the store before any that is sent; a
-//! segment is added only on top of a manifest that its events were compared with. Where others were faster, only what they
-//! added is compared, and the segment is made anew only if that holds some of its events or somebody was erased meanwhile:
-//! who was merged meanwhile is merged by readers.
+//! Must stay true: of duplicates the one that arrived first stays, and a stored one wins over new ones. A
+//! segment is committed only on top of a manifest that its events were compared with. After a version conflict,
+//! only the added segments are compared, and the segment is rebuilt only if they hold some of its events or a
+//! person was erased; merges are applied by readers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,17 +19,15 @@ use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::ingest::duplicates::DuplicateCheck;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, Ingested};
-use crate::manifest::commit::NewSegment;
-use crate::manifest::snapshot::SnapshotOutline;
-use crate::persons::person_ids::derived;
-use crate::persons::person_merges::PersonMerges;
+use crate::manifest::{NewSegment, SnapshotOutline};
 use crate::persons::profiles::file::encode_presence;
+use crate::persons::{PersonMerges, derived};
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
 use crate::segments::writer::Replaces;
 
 impl EventStore {
-    /// Stores history straight as a segment, each event with the number of its line. `now` is the beginning of the
-    /// import, the same for all its calls, so that line order is arrival order.
+    /// Imports events as a segment, each with its line number. `now` is the start of the import and the same
+    /// for all its calls, so that line order is arrival order.
     ///
     /// [`EventStoreError::TooLarge`] above [`EVENTS_PER_SEGMENT_MAX`] events; nothing is stored then.
     pub async fn ingest(
@@ -46,9 +44,9 @@ impl EventStore {
         self.ingest_columns(project, columns.await?).await
     }
 
-    /// As [`EventStore::ingest`], for events that are columns already.
+    /// As [`EventStore::ingest`], for events in columns.
     ///
-    /// [`EventStoreError::Contended`] when other writers were faster each time; nothing of the part is stored then.
+    /// [`EventStoreError::Contended`] after repeated version conflicts; nothing is stored then.
     pub async fn ingest_columns(
         &self,
         project: ProjectId,
@@ -93,14 +91,15 @@ impl EventStore {
                 break Err(error);
             }
         };
-        // The manifest has said no to it.
+        // The manifest definitely rejected the entry.
         if let Some((new, _)) = made {
             self.drop_objects(&new).await?;
         }
         outcome
     }
 
-    /// The project as it is now, compared with the events that are `wanted`; and whether what was `made` of them still holds.
+    /// Loads the manifest and checks the events for duplicates. Also returns whether the segment `made` earlier
+    /// is still valid.
     async fn duplicates(
         &self,
         project: ProjectId,
@@ -111,14 +110,14 @@ impl EventStore {
         let before = made.map(|(_, duplicates)| duplicates).filter(|it| !it.is_stale(&there.manifest));
         let mut duplicates = before.cloned().unwrap_or_else(|| DuplicateCheck::new(&there.manifest));
         let held = before.map(|before| before.held.len());
-        // An event that is there already stays the one that counts.
+        // A stored event wins over a new one.
         duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
         self.check_duplicates(&mut duplicates, &there.manifest, wanted).await?;
         let is_same = held == Some(duplicates.held.len());
         Ok((there, duplicates, is_same))
     }
 
-    /// The segment of those events that are not held, its objects stored; none when all are held.
+    /// Builds the segment of the new events and stores its objects; none if all are duplicates.
     async fn made(
         &self,
         project: ProjectId,
@@ -155,11 +154,11 @@ pub(super) fn check(events: &EventColumns) -> Result<(), EventStoreError> {
     Ok(())
 }
 
-/// The events without copies of each other.
+/// The events, deduplicated among themselves.
 struct UniqueEvents {
-    /// Of each uuid the row that arrived first.
+    /// For each uuid the row that arrived first.
     rows: Vec<u32>,
-    /// The uuids, to be looked for.
+    /// The uuids, for a duplicate check.
     wanted: Arc<UuidQuery>,
 }
 
@@ -178,7 +177,7 @@ impl UniqueEvents {
     }
 }
 
-/// The segment with the rows that are not held yet; none when all are.
+/// Encodes the rows that are not held by a segment; none if all are.
 fn segment(
     project: ProjectId,
     events: &EventColumns,
@@ -205,7 +204,7 @@ fn segment(
     Ok(Some(new))
 }
 
-/// The file that says who there is: imported events change nothing of their persons.
+/// The file of distinct ids: imported events change no persons.
 fn presence(
     events: &EventColumns,
     rows: &[u32],

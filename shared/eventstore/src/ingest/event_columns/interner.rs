@@ -1,14 +1,14 @@
-//! Texts as numbers: each different text is kept once.
+//! String interner: each distinct text is stored once.
 
 use hashbrown::HashTable;
 
-/// The texts seen so far, numbered in order of appearance.
+/// The texts, numbered in order of appearance.
 #[derive(Default)]
 pub(super) struct Interner {
     bytes: String,
     ends: Vec<usize>,
     table: HashTable<u32>,
-    /// Keyed by chance, because texts come from outside.
+    /// Randomly keyed, because texts are untrusted.
     hasher: ahash::RandomState,
 }
 
@@ -27,7 +27,7 @@ impl Interner {
         number
     }
 
-    /// The number of `text`, if it has been seen.
+    /// The number of `text`, if it was interned.
     pub(super) fn known(&self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         self.table.find(hash, |number| self.text(*number) == text).copied()
@@ -37,12 +37,12 @@ impl Interner {
         get(&self.bytes, &self.ends, number)
     }
 
-    /// How many texts there are.
+    /// Number of texts.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// About how many bytes of memory it takes.
+    /// Approximate bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * 8 + self.table.capacity() * 5
     }

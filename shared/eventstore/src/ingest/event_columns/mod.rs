@@ -1,9 +1,10 @@
-//! Events on their way into a segment, as columns: no object is kept of any of them.
+//! Columnar buffer for new events on their way into a segment: no object per event.
 //!
-//! Names, distinct ids and texts are kept once each; a property key is a column of numbers. When all have come in, the
-//! rows are put in order by a permutation and handed to the segment's writer, one person range after the other
-//! ([`encode`]). Must stay true: every value comes back exactly as it went in; which keys get a column is decided as
-//! [`crate::segments::property_columns`] says; memory is what [`EventColumns::memory`] says, about.
+//! Names, distinct ids and texts are interned; each property key is a column of numbers. At the end, rows are
+//! sorted by a permutation and passed to the segment writer, one person range after the other
+//! ([`segment_encoder`]). Must stay true: every value is preserved exactly; which keys get a column is decided
+//! by [`crate::segments::property_columns`]; memory is about [`EventColumns::memory`]. The door is
+//! [`EventColumns`].
 
 mod cell;
 mod chunked_vec;
@@ -25,14 +26,14 @@ use chunked_vec::ChunkedVec;
 use interner::Interner;
 use property_column::{PropertyValues, StoredValue};
 
-/// Keys beyond these get no column, however frequent they turn out to be; their values are kept one by one.
+/// Keys beyond these get no column, however frequent they become; their values are stored one by one.
 const KEYS_MAX: usize = 20_000;
-/// What an event takes besides its texts and properties.
+/// Approximate bytes of an event without texts and properties.
 const FIXED_BYTES: usize = 48;
-/// Most bytes of texts of one segment's events: the arrays of a range count bytes in 31 bits.
+/// Most bytes of texts in one segment: Arrow offsets have 31 bits.
 pub const TEXT_BYTES_MAX: usize = 1 << 30;
 
-/// Events as columns, and in which order they came.
+/// New events in columns, in order of arrival.
 pub struct EventColumns {
     /// When the import began.
     now: Micros,
@@ -46,11 +47,11 @@ pub struct EventColumns {
     times: ChunkedVec<Micros>,
     seqs: ChunkedVec<Seq>,
     uuids: ChunkedVec<Uuid>,
-    /// By number of the key, the first [`KEYS_MAX`].
+    /// By key index, for the first [`KEYS_MAX`] keys.
     columns: Vec<PropertyValues>,
-    /// Row, key and value of the others.
+    /// Row, key and value of the other keys.
     rest: Vec<(u32, u32, StoredValue)>,
-    /// The key before, of the event that is being taken.
+    /// The previous key of the current event.
     last_key: Option<u32>,
     text_bytes: usize,
     taken_bytes: usize,
@@ -63,7 +64,7 @@ impl std::fmt::Debug for EventColumns {
 }
 
 impl EventColumns {
-    /// No events yet, of an import that began at `now`.
+    /// An empty buffer of an import that began at `now`.
     pub fn new(now: Micros) -> EventColumns {
         EventColumns {
             now,
@@ -84,12 +85,12 @@ impl EventColumns {
         }
     }
 
-    /// Takes the event of a line, without its properties: these follow by [`Properties::property`].
+    /// Adds the event of a line without properties, which follow through [`Properties::property`].
     pub fn event(&mut self, line: u64, uuid: Uuid, event: &str, distinct_id: &str, timestamp: Micros) {
         self.begin(seq_of_line(self.now, line), uuid, event, distinct_id, timestamp);
     }
 
-    /// Takes a whole event of a line.
+    /// Adds an event of a line with its properties.
     pub fn push(&mut self, line: u64, event: &Event) {
         self.take(seq_of_line(self.now, line), event);
     }
@@ -111,7 +112,7 @@ impl EventColumns {
         self.last_key = None;
     }
 
-    /// How many events there are.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
@@ -121,7 +122,7 @@ impl EventColumns {
         self.len() == 0
     }
 
-    /// About how many bytes of memory they take, room to grow included.
+    /// Approximate bytes of memory, including capacity for growth.
     pub fn memory(&self) -> usize {
         let interned = [&self.names, &self.distinct_ids, &self.texts, &self.keys];
         interned.iter().map(|texts| texts.memory()).sum::<usize>()
@@ -134,18 +135,18 @@ impl EventColumns {
             + self.rest.capacity() * size_of::<(u32, u32, StoredValue)>()
     }
 
-    /// How many bytes their texts would take if each were kept as often as it occurs.
+    /// Bytes of their texts without interning.
     pub fn text_bytes(&self) -> usize {
         self.text_bytes
     }
 
-    /// How much has come in, about: what they take in memory is no more than a few times this.
+    /// Approximate input bytes: memory is at most a few times this.
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes
     }
 
-    /// The number of a key. Events name their keys in the same order mostly, so the one that followed last time is tried
-    /// first.
+    /// The index of a key. Events mostly list keys in the same order, so the key that followed last time is
+    /// tried first.
     fn key(&mut self, key: &str) -> u32 {
         let guess = match self.last_key {
             None => Some(0),
@@ -165,7 +166,7 @@ impl EventColumns {
 }
 
 impl Properties for EventColumns {
-    /// Takes a property of the last event.
+    /// Adds a property to the last event.
     fn property(&mut self, key: &str, cell: Cell<'_>) {
         let Some(row) = self.len().checked_sub(1) else { return };
         let number = self.key(key);

@@ -1,14 +1,14 @@
-//! The values of one property key while events come in.
+//! The values of one property key.
 //!
-//! Must stay true: a value is told apart from every other one of JSON (50 from 50.0, null from absent); rows come in
-//! ascending order, and of two values of one row the last counts.
+//! Must stay true: all JSON values stay distinct (50 and 50.0, null and absent); rows are added in ascending
+//! order, and of two values of one row the last wins.
 
 use super::cell::Cell;
 use super::chunked_vec::ChunkedVec;
 use super::interner::Interner;
 use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, TypeCounts};
 
-/// What a stored number means.
+/// Type of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) enum Tag {
     #[default]
@@ -17,9 +17,9 @@ pub(super) enum Tag {
     Integer,
     /// The bits of the float.
     Float,
-    /// A number of the interner.
+    /// An interned text.
     Text,
-    /// A number of the interner: the text of a value.
+    /// An interned JSON text.
     Json,
 }
 
@@ -78,7 +78,7 @@ impl StoredValue {
     }
 }
 
-/// Numbers of 32 bits as long as nothing needs more.
+/// Values, in 32 bits while they fit.
 #[derive(Debug)]
 enum Numbers {
     Narrow(ChunkedVec<u32>),
@@ -88,15 +88,15 @@ enum Numbers {
 /// The values of one key.
 #[derive(Debug)]
 pub(super) struct PropertyValues {
-    /// The rows that have a value, ascending; none as long as all had one.
+    /// Rows that have a value, ascending; none while all have one.
     rows: Option<ChunkedVec<u32>>,
-    /// Of all values, as long as they agree.
+    /// The common type, while all values agree.
     tag: Tag,
-    /// Of each value, once they do not.
+    /// The type of each value, once they differ.
     tags: Option<ChunkedVec<Tag>>,
     numbers: Numbers,
     pub tally: TypeCounts,
-    /// Which key came next in the event before.
+    /// The key that followed in the previous event.
     pub next: u32,
 }
 
@@ -112,7 +112,7 @@ impl PropertyValues {
         }
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(super) fn len(&self) -> usize {
         match &self.numbers {
             Numbers::Narrow(numbers) => numbers.len(),
@@ -120,7 +120,7 @@ impl PropertyValues {
         }
     }
 
-    /// About how many bytes of memory they take.
+    /// Approximate bytes of memory.
     pub(super) fn memory(&self) -> usize {
         let numbers = match &self.numbers {
             Numbers::Narrow(numbers) => numbers.memory(),
@@ -130,7 +130,7 @@ impl PropertyValues {
         size_of::<PropertyValues>() + numbers + rows + self.tags.as_ref().map_or(0, ChunkedVec::memory)
     }
 
-    /// The value at a place.
+    /// The value at an index.
     pub(super) fn at(&self, place: usize) -> StoredValue {
         let bits = match &self.numbers {
             Numbers::Narrow(numbers) => u64::from(numbers[place]),
@@ -139,12 +139,12 @@ impl PropertyValues {
         StoredValue { tag: self.tags.as_ref().map_or(self.tag, |tags| tags[place]), bits }
     }
 
-    /// The row of a place.
+    /// The row of an index.
     pub(super) fn row(&self, place: usize) -> u32 {
         self.rows.as_ref().map_or(place as u32, |rows| rows[place])
     }
 
-    /// Adds the value of `row`, which is not before the last one.
+    /// Adds the value of `row`, which is at or after the last one.
     pub(super) fn push(&mut self, row: u32, value: StoredValue) {
         let len = self.len();
         if len > 0 && self.row(len - 1) == row {
@@ -192,7 +192,7 @@ impl PropertyValues {
         }
     }
 
-    /// For finding the place of a row, when `rows` have come in all.
+    /// Builds the lookup from row to index, for `rows` rows.
     pub(super) fn places(&self, rows: usize) -> ValuePlaces {
         match &self.rows {
             None => ValuePlaces::All(self.len()),
@@ -212,16 +212,16 @@ impl PropertyValues {
     }
 }
 
-/// Which rows have a value, and where.
+/// Lookup from row to index.
 pub(super) enum ValuePlaces {
-    /// So many from the first on.
+    /// The first rows, without gaps.
     All(usize),
-    /// Bits of 64 rows each, and how many are set before.
+    /// A bitmap in words of 64 rows, with the number of set bits before each.
     Some(Vec<(u64, u32)>),
 }
 
 impl ValuePlaces {
-    /// The place of the value of `row`, if it has one.
+    /// The index of the value of `row`, if it has one.
     pub(super) fn of(&self, row: u32) -> Option<usize> {
         match self {
             ValuePlaces::All(count) => Some(row as usize).filter(|row| row < count),

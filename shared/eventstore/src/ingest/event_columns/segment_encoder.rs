@@ -1,7 +1,7 @@
-//! Columns of events into the files of a segment.
+//! Encodes event columns as the files of a segment.
 //!
-//! Must stay true: rows are ordered by (person range, event, person, time, seq); dictionaries list values in order of
-//! appearance; at most one range's arrays are in memory beside the columns and what is encoded.
+//! Must stay true: rows are sorted by (person range, event, person, time, seq); dictionaries are in order of
+//! appearance; memory holds the arrays of one range besides the columns and the encoded output.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::segments::RANGE_BYTES;
 use crate::segments::property_columns::{Kind, chosen};
 use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
 
-/// Most bytes of an array of texts.
+/// Most bytes of a text array.
 const OFFSET_MAX: usize = i32::MAX as usize;
-/// No number.
+/// No code.
 const NONE: u32 = u32::MAX;
 
-/// Which rows of the columns make a segment, and under which persons.
+/// The rows of a segment, and their persons.
 pub(super) struct SegmentRows {
     /// Rows, in any order.
     pub rows: Vec<u32>,
-    /// By number of the distinct id.
+    /// Canonical persons by distinct id code.
     pub persons: Vec<Uuid>,
 }
 
-/// The files with the chosen rows, in ranges of about `range_rows`.
+/// Encodes the selected rows in ranges of about `range_rows`.
 pub(super) fn encode(
     events: &EventColumns,
     segment_rows: SegmentRows,
@@ -63,7 +63,7 @@ pub(super) fn encode(
     writer.finish(replaces)
 }
 
-/// A key with a column of its own.
+/// A key with its own column.
 struct OwnColumn<'a> {
     key: String,
     number: u32,
@@ -79,7 +79,7 @@ impl OwnColumn<'_> {
     }
 }
 
-/// The rows of each range that has any, in order.
+/// The rows of each non-empty range, sorted.
 fn ordered(events: &EventColumns, segment_rows: &SegmentRows, bits: u32) -> impl Iterator<Item = Vec<u32>> {
     let mut names = (0..events.names.len() as u32).collect::<Vec<_>>();
     names.sort_unstable_by_key(|name| events.names.text(*name));
@@ -88,7 +88,7 @@ fn ordered(events: &EventColumns, segment_rows: &SegmentRows, bits: u32) -> impl
     let mut sorted = segment_rows.persons.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    // The place of its person, which orders like the person itself.
+    // Rank of the person, which sorts like the person itself.
     let rank = |person: &Uuid| sorted.partition_point(|before| before < person) as u64;
     let ranks = segment_rows.persons.iter().map(rank).collect::<Vec<_>>();
     let mut counts = vec![0; 1 << bits];
@@ -191,10 +191,10 @@ fn dictionary_array(codes: Int32Array, values: StringArray) -> ArrayRef {
     Arc::new(DictionaryArray::new(codes, Arc::new(values)))
 }
 
-/// Numbers of an interner into codes of a dictionary.
+/// Maps interned numbers to dictionary codes.
 #[derive(Default)]
 struct Dictionary {
-    /// By number: its code, or none.
+    /// The code of each number, or none.
     codes: Vec<u32>,
 }
 
@@ -219,7 +219,7 @@ impl Dictionary {
     }
 }
 
-/// The values that have no column or do not fit theirs, ascending by row.
+/// Values without a column or that do not fit it, ascending by row.
 struct Overflow {
     values: Vec<(u32, u32, StoredValue)>,
 }
@@ -236,7 +236,7 @@ impl Overflow {
             let all = (0..column.len()).map(|place| (column.row(place), key, column.at(place)));
             values.extend(all.filter(|(_, _, value)| !kind.is_some_and(|kind| value.fits(kind))));
         }
-        // Stable: of one key the last value stays the last, which is the one that counts when it is read.
+        // Stable sort: the last value of a key stays last, which wins on reading.
         values.sort_by_key(|(row, key, _)| (*row, *key));
         values.dedup_by(|later, before| {
             let same = (later.0, later.1) == (before.0, before.1);

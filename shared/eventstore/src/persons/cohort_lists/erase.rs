@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{ListPart, Packed, READS_AT_ONCE, Roster, members_of};
 use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
-use crate::objects::retry::RetryBudget;
+use crate::objects::RetryBudget;
 use crate::persons::person_ids::derived;
 use crate::segments::writer::range_of;
 

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::EventStore;
-use crate::compaction::sweep::GRACE_MICROS;
+use crate::compaction::GRACE_MICROS;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::{Manifest, ManifestEntry, new_id};
+use crate::manifest::{Manifest, ManifestEntry, new_id};
 use crate::persons::imports::ids_sidecar::links;
 use crate::persons::person_merges::PersonMerges;
 use crate::time::WorkClock;

@@ -4,8 +4,13 @@
 //! [`merge_table_object`] holds the merges of all imports in one object, [`entry`] is the row in the manifest. An object is
 //! never changed; an erasure writes a new one. The door is [`records::PersonsObject`].
 
-pub(crate) mod entry;
-pub(crate) mod ids_sidecar;
-pub(crate) mod merge_table_object;
-pub(crate) mod record_columns;
+mod entry;
+mod ids_sidecar;
+mod merge_table_object;
+mod record_columns;
 pub(crate) mod records;
+
+pub(crate) use entry::{FormerObject, RecordsEntry};
+pub(crate) use ids_sidecar::{LegacyIdsReader, RecordIds, beside};
+pub(crate) use merge_table_object::ImportedMergesEntry;
+pub use record_columns::{GroupColumns, PersonColumns};

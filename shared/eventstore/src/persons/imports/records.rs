@@ -26,14 +26,14 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::Manifest;
-use crate::objects::retry::RetryBudget;
+use crate::manifest::Manifest;
+use crate::objects::RetryBudget;
 use crate::persons::imports::entry::RecordsEntry;
 use crate::persons::imports::ids_sidecar::{RecordIds, beside};
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
 use crate::persons::person_ids::derived;
 use crate::persons::profiles::file::texts;
-use crate::segments::parquet_io::file::{Index, ParquetFile};
+use crate::segments::parquet_io::{Index, ParquetFile};
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]

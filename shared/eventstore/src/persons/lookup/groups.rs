@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{FILES_AT_ONCE, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::persons::imports::records::each_group_record;
 use crate::persons::profiles::changes::Changes;
 use crate::persons::profiles::file::{FileEntry, each_group};

@@ -29,16 +29,16 @@ pub use pages::EveryPerson;
 pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
 use crate::EventStore;
-use crate::blocks::block_log::{RawBlock, rows_with_properties};
+use crate::blocks::{RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::persons::person_ids::{derived, merge_of};
 use crate::persons::person_merge_cache::PersonMergeState;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::{self, FileEntry, decode_ids};
 use crate::persons::profiles::{Origin, Profile, is_profile_property};
-use crate::segments::parquet_io::file::{Index, ParquetFile};
+use crate::segments::parquet_io::{Index, ParquetFile};
 
 /// Most waiting events while persons are queried.
 const HOT_ROWS_MAX: usize = 500_000;

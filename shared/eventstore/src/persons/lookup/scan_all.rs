@@ -17,7 +17,7 @@ use super::json_members::SelectedMembers;
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::memory::{MemoryLease, Purpose, QuestionMemory};
 use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
 use crate::persons::person_merge_cache::PersonMergeState;

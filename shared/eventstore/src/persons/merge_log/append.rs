@@ -18,7 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::keys;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
 use crate::persons::person_ids::merge_of;
 
 /// Most merges that one call of [`EventStore::append`] may request: some thirty transactions in sequence,

@@ -23,7 +23,7 @@ use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::{ChangeOutcome, Manifest, ManifestChange, new_id};
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, new_id};
 use crate::persons::person_merge_cache::PersonMergeState;
 
 /// Most writes of the transaction, besides the head, the entry, and the log row with its precondition.

@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{MergeLogRow, PersonMerge, decode, encode};
 use crate::EventStore;
-use crate::compaction::sweep::GRACE_MICROS;
+use crate::compaction::GRACE_MICROS;
 use crate::error::EventStoreError;
 use crate::integrity::formats;
 use crate::keys;
-use crate::manifest::state::{Manifest, new_id};
+use crate::manifest::{Manifest, new_id};
 use crate::time::WorkClock;
 
 /// Rows that are not folded: less than a page of the table.

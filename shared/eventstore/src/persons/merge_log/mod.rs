@@ -15,8 +15,10 @@
 
 mod append;
 mod erasure;
-pub(crate) mod folding;
+mod folding;
 mod merge_rules;
+
+pub(crate) use folding::FoldedMergesEntry;
 
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query};

@@ -13,7 +13,7 @@ use super::changes::Changes;
 use super::file::{self, ALL, IdRow, IdsWriter};
 use crate::error::EventStoreError;
 use crate::objects::Objects;
-use crate::segments::parquet_io::file::ParquetFile;
+use crate::segments::parquet_io::ParquetFile;
 
 /// A source file with its next rows.
 struct Source {

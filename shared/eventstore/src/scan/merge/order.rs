@@ -1,13 +1,14 @@
-//! Where the rows of several runs of one event go, so that they come by person, time and arrival.
+//! K-way merge order: the target position of each row of several runs of one event, by person, time and
+//! arrival.
 //!
-//! Must stay true: every place is taken once; which run a row came from makes no difference to where it goes.
+//! Must stay true: every position is used once; the position of a row does not depend on its source run.
 
 use arrow::buffer::ScalarBuffer;
 use pennon_engine::scan::{Micros, Seq};
 
 use super::SourceRun;
 
-/// How rows of one person and time are told apart.
+/// How rows of one person and time are ordered.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Form {
     Untied,
@@ -15,15 +16,15 @@ pub(super) enum Form {
     Seqs,
 }
 
-/// A run to be merged with others of its event.
+/// A source run of the merge.
 pub(super) struct Head<'a> {
     pub run: &'a SourceRun,
-    /// New places of the persons from `from` on; none where they keep theirs.
+    /// New person indices from `from` on; none if they do not change.
     pub map: Option<&'a [u32]>,
     pub from: u32,
 }
 
-/// What rows are ordered by.
+/// Sort key of rows.
 type Place = (u32, Micros, Seq);
 
 impl Head<'_> {
@@ -38,7 +39,7 @@ impl Head<'_> {
         Some((self.code(row), time, seq))
     }
 
-    /// The new places of the persons of its rows.
+    /// The new person codes of its rows.
     pub fn codes(&self) -> ScalarBuffer<u32> {
         match self.map {
             None => self.run.core.codes.clone(),
@@ -47,7 +48,7 @@ impl Head<'_> {
     }
 }
 
-/// Rows of a head that follow each other in the merged run.
+/// Consecutive rows of a head in the merged run.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     head: usize,
@@ -55,8 +56,8 @@ struct Span {
     to: usize,
 }
 
-/// The place of each row of each head, whose `codes` are given. Segments are mostly of times of their own: then it is
-/// enough to count how many rows each person has; rows are compared only where times overlap.
+/// The target position of each row of each head, whose `codes` are given. Segments mostly cover different
+/// times: then counting the rows of each person is enough; rows are compared only where times overlap.
 pub(super) fn places(
     heads: &[Head<'_>],
     codes: &[ScalarBuffer<u32>],
@@ -69,7 +70,7 @@ pub(super) fn places(
     }
 }
 
-/// The heads in the order of their times; none where those of two overlap.
+/// The heads in order of time; none if two overlap.
 fn by_time(heads: &[Head<'_>]) -> Option<Vec<usize>> {
     let bounds = heads.iter().enumerate().map(|(at, head)| {
         let times = head.run.core.times.iter().copied();
@@ -81,7 +82,7 @@ fn by_time(heads: &[Head<'_>]) -> Option<Vec<usize>> {
     apart.then(|| bounds.into_iter().map(|(.., at)| at).collect())
 }
 
-/// The places where heads follow each other in time, in these `turns`.
+/// Positions when the heads follow each other in time, in the order `turns`.
 fn counted(codes: &[ScalarBuffer<u32>], turns: &[usize], persons: usize) -> Vec<Vec<u32>> {
     let mut next = vec![0_u32; persons + 1];
     for code in codes.iter().flat_map(|codes| codes.iter()) {
@@ -114,8 +115,8 @@ fn of_spans(heads: &[Head<'_>], spans: &[Span]) -> Vec<Vec<u32>> {
     places
 }
 
-/// The order of the rows of all heads, person by person: what a head has of a person mostly follows as a whole on what
-/// another has.
+/// Merge order of all heads, person by person: the rows of a person in one head mostly precede those in the
+/// next.
 fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
     const END: u32 = u32::MAX;
     let code = |head: usize, row: usize| match heads[head].run.core.codes.len() > row {
@@ -149,7 +150,7 @@ fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
     }
 }
 
-/// Puts the spans of a person in the order of their first rows. Whether each then ends before the next one begins.
+/// Sorts the spans of a person by their first rows. Returns whether each ends before the next one starts.
 fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool {
     if spans.len() < 2 {
         return true;
@@ -159,7 +160,7 @@ fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool
     spans.windows(2).all(|pair| place(&pair[0], pair[0].to - 1) < place(&pair[1], pair[1].from))
 }
 
-/// The rows of some spans, in order: again and again the span with the first row, for as long as it has it.
+/// Merges overlapping spans: repeatedly takes from the span with the first row.
 fn interleaved(heads: &[Head<'_>], form: Form, of: &[Span]) -> Vec<Span> {
     let mut next = of.iter().map(|span| span.from).collect::<Vec<_>>();
     let mut spans = Vec::new();

@@ -1,7 +1,9 @@
-//! A Parquet object that is read in parts: footer and page index once, then only the pages that somebody wants. Where the
-//! pages of a column lie is decoded when the column is first read: that of all columns costs as much as many a question.
+//! Partial reads of a Parquet object: footer and page index once, then only the requested pages. The page
+//! locations of a column are decoded on its first use: decoding them for all columns would cost as much as many
+//! queries.
 //!
-//! Must stay true: decoding happens on threads that may block; a damaged file is an error that names it.
+//! Must stay true: decoding runs on blocking threads; a damaged file is an error that names it. The door is
+//! [`ParquetFile`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,19 +22,19 @@ use crate::error::EventStoreError;
 use crate::objects::Objects;
 use crate::segments::parquet_io::page_index::PageIndex;
 
-/// What is read at first from the end of a file: footer and page index of most files.
+/// Bytes read first from the end of a file: footer and page index of most files.
 const TAIL_BYTES: u64 = 128 * 1024;
 
-/// What is read of the index of pages.
+/// Which parts of the page index are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Index {
-    /// Where pages lie.
+    /// Page locations.
     Places,
-    /// Their smallest and largest values too, for [`ParquetFile::rows_with_ids`].
+    /// Minimum and maximum values too, for [`ParquetFile::rows_with_ids`].
     PlacesAndBounds,
 }
 
-/// An opened file.
+/// An open file.
 #[derive(Debug)]
 pub(crate) struct ParquetFile {
     pub object: String,
@@ -46,7 +48,7 @@ pub(crate) struct Decoded {
 }
 
 impl ParquetFile {
-    /// Reads the footer of `object`, which has so many bytes.
+    /// Reads the footer of `object`, which has `size` bytes.
     pub(crate) async fn open(
         objects: &Objects,
         object: &str,
@@ -67,12 +69,12 @@ impl ParquetFile {
         self.reader.metadata()
     }
 
-    /// How many row groups it has.
+    /// Number of row groups.
     pub(crate) fn groups(&self) -> usize {
         self.metadata().num_row_groups()
     }
 
-    /// How many rows a row group has.
+    /// Number of rows of a row group.
     pub(crate) fn group_rows(&self, group: usize) -> usize {
         usize::try_from(self.metadata().row_group(group).num_rows()).unwrap_or(0)
     }
@@ -82,7 +84,7 @@ impl ParquetFile {
         self.reader.schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The named columns of the selected rows of a row group.
+    /// Decodes the named columns of the selected rows of a row group.
     pub(crate) async fn decode<S: AsRef<str>>(
         &self,
         objects: &Objects,
@@ -101,8 +103,8 @@ impl ParquetFile {
         Ok(Decoded { batches, bytes_read })
     }
 
-    /// The same, at most so many rows at once: `add` is called with `to` and one batch after the other, on threads that
-    /// may block. Returns `to`, and how many bytes were read.
+    /// As above, in batches of at most so many rows: `add` is called with `to` and each batch, on blocking
+    /// threads. Returns `to` and the bytes read.
     pub(crate) async fn decode_by<S: AsRef<str>, T: Send + 'static>(
         &self,
         objects: &Objects,
@@ -135,7 +137,7 @@ impl ParquetFile {
         }
     }
 
-    /// The rows of a row group whose `column` of 16-byte ids may hold one of `ids`; none when no page can.
+    /// Selects the rows of a row group whose 16-byte `column` may hold one of `ids`; none when no page can.
     pub(crate) fn rows_with_ids(
         &self,
         group: usize,
@@ -151,7 +153,7 @@ impl ParquetFile {
         selection.selects_any().then_some(selection)
     }
 
-    /// None where the file has no usable index, and everything has to be looked at.
+    /// None if the file has no usable index, and all pages have to be read.
     fn pages_with_ids(
         &self,
         group: usize,
@@ -183,7 +185,7 @@ impl ParquetFile {
 
 type Step<T> = (ParquetPushDecoder, T, Option<Vec<Range<u64>>>);
 
-/// Decodes until bytes are missing (then says which) or there are no more rows.
+/// Decodes until bytes are missing (returns which) or the rows end.
 fn step<T>(
     mut decoder: ParquetPushDecoder,
     mut to: T,
@@ -235,7 +237,7 @@ async fn metadata(
     Ok(metadata.into_builder().set_page_index(Some(Arc::new(places))).build())
 }
 
-/// Where the file says where pages lie: one range for all columns. None where some column has no such index.
+/// The byte range of all page locations. None if any column has none.
 fn places(metadata: &ParquetMetaData) -> Option<Range<u64>> {
     let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
     let ranges = columns.map(|column| column.offset_index_range()).collect::<Option<Vec<_>>>()?;

@@ -2,5 +2,6 @@
 //!
 //! Nothing here knows what the columns mean.
 
-pub(crate) mod file;
+mod file;
 mod page_index;
+pub(crate) use file::{Decoded, Index, ParquetFile};

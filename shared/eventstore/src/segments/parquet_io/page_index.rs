@@ -1,7 +1,7 @@
-//! Where the pages of a Parquet file lie, decoded column by column when somebody asks.
+//! Page locations of a Parquet file, decoded lazily per column.
 //!
-//! Must stay true: what is asked for twice is decoded once; bytes that cannot be decoded are a column without an index, of
-//! which everything is read.
+//! Must stay true: each column is decoded once; an undecodable index counts as missing, and the whole column is
+//! read.
 
 use std::any::Any;
 use std::sync::OnceLock;
@@ -13,16 +13,16 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::index_reader::decode_offset_index;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 
-/// Where the pages of all columns lie.
+/// Page locations of all columns.
 #[derive(Debug)]
 pub(crate) struct PageIndex {
-    /// The columns of a row group, one row group after the other.
+    /// The columns of all row groups in sequence.
     columns: Vec<Places>,
-    /// How many columns a row group has.
+    /// Columns per row group.
     width: usize,
 }
 
-/// Where the pages of a column of a row group lie.
+/// Page locations of a column of a row group.
 #[derive(Debug)]
 struct Places {
     encoded: Bytes,
@@ -30,7 +30,8 @@ struct Places {
 }
 
 impl PageIndex {
-    /// Of the file with this footer; `bytes` are what it has from `start` on, as far as its index of places goes.
+    /// For the file with this footer; `bytes` are its content from `start` on, which includes the page
+    /// locations.
     pub(crate) fn new(metadata: &ParquetMetaData, start: u64, bytes: Bytes) -> PageIndex {
         let width = metadata.file_metadata().schema_descr().num_columns();
         let places = |range: Option<std::ops::Range<u64>>| {

@@ -1,9 +1,9 @@
-//! Uuids made of the lines of a file, as runs of lines: millions of them in a few bytes.
+//! Uuids derived from lines of imported files, as runs of lines: millions of them in a few bytes.
 //!
-//! Such a uuid (RFC 9562, version 8) is its *source*, the first ten bytes, and a line number, the last six. Whatever
-//! made it, source and line are all of it, so what is told of one here is exact and not a matter of hashes. Form, for
-//! each source in order: its ten bytes, the number of its runs, and for each run how many lines lie between it and the
-//! one before, and how many it has above one; numbers as [`crate::codec`] writes them.
+//! Such a uuid (RFC 9562, version 8) is its *source*, the first ten bytes, and a line number, the last six.
+//! Source and line identify it completely, so lookups here are exact and do not use hashes. Format, for each
+//! source in order: its ten bytes, the number of its runs, and for each run the gap in lines to the previous
+//! one and its length minus one; numbers are encoded by [`crate::codec`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use uuid::Uuid;
 use crate::codec::{Reader, write_unsigned};
 use crate::error::EventStoreError;
 
-/// What the uuids of a file's lines begin with.
+/// The common prefix of the uuids of a file.
 pub(crate) type Source = [u8; 10];
 
 const VERSION: usize = 8;
-/// Lines have six bytes.
+/// Line numbers have six bytes.
 const LINES: u64 = 1 << 48;
 
-/// The source and the line of such a uuid; none of another.
+/// The source and the line of such a uuid; none for others.
 pub(crate) fn line_of(uuid: Uuid) -> Option<(Source, u64)> {
     if uuid.get_version_num() != VERSION {
         return None;
@@ -36,12 +36,12 @@ pub(crate) fn uuid_of(source: &Source, line: u64) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// Lines of sources.
+/// Runs of lines by source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LineUuids(BTreeMap<Source, Vec<Range<u64>>>);
 
 impl LineUuids {
-    /// Adds lines of a source that it does not have yet.
+    /// Adds new lines of a source.
     pub(crate) fn insert(&mut self, source: Source, lines: &[u64]) {
         let mut lines = lines.to_vec();
         lines.sort_unstable();
@@ -60,7 +60,7 @@ impl LineUuids {
         self.0.is_empty()
     }
 
-    /// The uuids that both have.
+    /// The uuids in both.
     pub(crate) fn both<'a>(&'a self, other: &'a LineUuids) -> impl Iterator<Item = Uuid> + 'a {
         let shared = self.0.iter().filter_map(|(source, runs)| Some((source, runs, other.0.get(source)?)));
         shared.flat_map(|(source, own, others)| {
@@ -74,7 +74,7 @@ impl LineUuids {
         })
     }
 
-    /// Its form.
+    /// Encodes it.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (source, runs) in &self.0 {
@@ -90,7 +90,7 @@ impl LineUuids {
         bytes
     }
 
-    /// Reads its form; an error where the bytes are not of one.
+    /// Decodes it; an error for invalid bytes.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Result<LineUuids, EventStoreError> {
         let wrong = || EventStoreError::corrupt("the lines of uuids are not as they are written");
         let mut reader = Reader::new(bytes);

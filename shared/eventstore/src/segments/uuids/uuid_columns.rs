@@ -1,8 +1,8 @@
-//! The uuids of a segment's rows. That of an event which had none is made of its line ([`crate::segments::uuids::line_uuids`]), and its row has
-//! the line already: it is its place among the arrivals. So such a row has the source alone, which is the same for a whole
-//! file and takes no room, and no uuid.
+//! The uuid columns of a segment. An event without a uuid gets one derived from its line
+//! ([`crate::segments::uuids::line_uuids`]), and its row has the line already, as its arrival position. So such
+//! a row stores only the source, which is equal for a whole file and takes no space, and no uuid.
 //!
-//! Must stay true: every uuid comes back as it was; a row has either a uuid or a source.
+//! Must stay true: every uuid is restored exactly; a row has either a uuid or a source.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::error::EventStoreError;
 use crate::segments::uuids::line_uuids::{Source, line_of, uuid_of};
 use uuid::Uuid;
 
-/// The column of uuids.
+/// Column of uuids.
 pub(crate) const UUID: &str = "uuid";
-/// The column of their sources.
+/// Column of sources.
 pub(crate) const UUID_SOURCE: &str = "uuid_source";
-/// Where the line stands.
+/// Column of the line.
 const LINE: &str = "seq_low";
 
 /// Bytes of a source.
 pub(crate) const SOURCE_BYTES: i32 = size_of::<Source>() as i32;
 
-/// The columns as they lie in the file.
+/// The two columns in the file.
 pub(crate) struct UuidColumns {
     pub uuids: ArrayRef,
     pub sources: ArrayRef,
 }
 
 impl UuidColumns {
-    /// Of the uuids of rows, and the places of these among the arrivals.
+    /// Splits the uuids of rows with these arrival positions.
     pub(crate) fn of(uuids: &[Uuid], lines: &[u64]) -> Result<UuidColumns, EventStoreError> {
         let mut own = FixedSizeBinaryBuilder::with_capacity(uuids.len(), 16);
         let mut sources = FixedSizeBinaryBuilder::with_capacity(uuids.len(), SOURCE_BYTES);
@@ -50,7 +50,7 @@ impl UuidColumns {
     }
 }
 
-/// The columns that have to be read beside `columns`.
+/// The columns that must be read in addition to `columns`.
 pub(crate) fn beside(columns: &[String]) -> Vec<String> {
     let mut all = columns.to_vec();
     if columns.iter().any(|column| column == UUID) {
@@ -60,7 +60,7 @@ pub(crate) fn beside(columns: &[String]) -> Vec<String> {
     all
 }
 
-/// The same rows with all their uuids, where they were read.
+/// Restores the full uuids, if they were read.
 pub(crate) fn joined(batch: RecordBatch) -> Result<RecordBatch, EventStoreError> {
     let wrong = || EventStoreError::corrupt("a uuid is missing");
     let Some(uuids) = batch.column_by_name(UUID).filter(|uuids| uuids.null_count() > 0) else {

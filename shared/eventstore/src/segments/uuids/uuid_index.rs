@@ -1,17 +1,17 @@
-//! Which uuids a segment holds: a file of sorted hashes beside it, and of lines.
+//! Index of the uuids of a segment: a sidecar file of sorted hashes, and of lines.
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 4 each | for each bucket, the number of entries before it, and then that of all entries |
-//! | 4 each | the entries: of each hash the 32 bits behind those that tell its bucket, ascending within the bucket |
-//! | the rest | uuids made of the lines of a file, which have no entries: see [`crate::segments::uuids::line_uuids`] |
+//! | 4 each | for each bucket the number of entries before it, and at the end the number of all entries |
+//! | 4 each | entries: the 32 bits of each hash after its bucket bits, ascending within the bucket |
+//! | the rest | uuids derived from lines of a file, which have no entries: see [`crate::segments::uuids::line_uuids`] |
 //!
-//! Numbers have their lowest byte first. A bucket is a share of all hashes by their leading bits, so many that it has
-//! 32 to 64 entries, because hashes are spread evenly. A few hashes are found by a page of each part; many by going
-//! through the file once, a piece at a time, so that memory is bounded. Must stay true: a hash that is not found
-//! proves that the uuid is not in the segment, unless it is among the lines, which are exact; one that is proves nothing, and the full uuid is compared (one in a
-//! hundred million is found in vain; a shorter entry would save a byte an event, and an import would go through the uuids
-//! of the segments before it again and again).
+//! Numbers are little-endian. The leading bits of a hash select its bucket; a bucket has 32 to 64 entries on
+//! average, because hashes are uniform. A few hashes are looked up by a page of each part; many by a sequential
+//! scan in chunks of bounded memory. Must stay true: a missing hash proves that the uuid is not in the segment,
+//! unless it is among the lines, which are exact; a matching hash proves nothing, and the full uuid is compared
+//! (one in a hundred million is a false positive; a shorter entry would save a byte per event, but an import
+//! would read the uuids of earlier segments again and again).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,28 +21,28 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
 
 /// Bytes of an entry.
 const ENTRY: u64 = 4;
 const ENTRY_BITS: u32 = 32;
-/// Bytes of a number of entries.
+/// Bytes of an entry count.
 const FENCE: u64 = 4;
-/// Entries of a bucket, at least on average.
+/// Average entries of a bucket, at least.
 const BUCKET_ENTRIES: u64 = 32;
-/// Bytes that are read at once when a file is gone through.
+/// Bytes of one read of a sequential scan.
 const PIECE_BYTES: u64 = 4 << 20;
-/// What a hash that is looked up by itself costs, in bytes gone through.
+/// Cost of a single lookup, in bytes of a sequential scan.
 const LOOKUP_BYTES: u64 = 16 << 10;
 
-/// Fewer lines of a source than these are hashed like others.
+/// Sources with fewer lines are hashed like other uuids.
 const LINES_MIN: usize = 16;
-/// Most bytes of lines: they are read at once.
+/// Most bytes of lines: they are read in one go.
 const LINES_BYTES_MAX: usize = 1 << 20;
 
-/// The uuids of a segment that is being written.
+/// Collects the uuids of a new segment.
 #[derive(Debug, Default)]
 pub(crate) struct UuidIndexBuilder {
     hashes: Vec<u64>,
@@ -57,7 +57,7 @@ impl UuidIndexBuilder {
         }
     }
 
-    /// The file, and of how many uuids it has hashes.
+    /// Builds the file. Also returns its number of hashes.
     pub(crate) fn file(mut self) -> (Bytes, u64) {
         let mut sources = self.lines.into_iter().collect::<Vec<_>>();
         sources.sort_unstable_by_key(|(source, _)| *source);
@@ -80,12 +80,12 @@ impl UuidIndexBuilder {
     }
 }
 
-/// Uuids that are looked for in segments.
+/// Uuids to look up in segments.
 #[derive(Debug, Default)]
 pub(crate) struct UuidQuery {
     /// The hashes of all of them, ascending.
     hashes: Vec<u64>,
-    /// Those that are lines of files.
+    /// Those derived from lines of files.
     lines: LineUuids,
 }
 
@@ -115,22 +115,22 @@ impl UuidQuery {
     }
 }
 
-/// What a segment's file says of uuids that are looked for.
+/// Result of a lookup in the index of a segment.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct UuidMatches {
-    /// Hashes that uuids of the segment have too.
+    /// Hashes of the query that the segment has; the full uuids must be compared.
     pub hashes: Vec<u64>,
-    /// Uuids that the segment has.
+    /// Uuids that the segment has for certain.
     pub uuids: Vec<Uuid>,
 }
 
-/// The hash of a uuid: time-ordered and derived uuids come out spread alike.
+/// The hash of a uuid: uniform for time-ordered and derived uuids alike.
 pub(crate) fn hash(uuid: Uuid) -> u64 {
     let (high, low) = uuid.as_u64_pair();
     mixed(high ^ mixed(low))
 }
 
-/// The finishing step of the splitmix64 generator: every input bit changes about half of the output bits.
+/// Finalizer of the splitmix64 generator: every input bit flips about half of the output bits.
 fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -138,17 +138,17 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Where things lie in a file of so many entries.
+/// Layout of a file with so many entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     rows: u64,
-    /// How many leading bits of a hash tell its bucket.
+    /// Number of leading hash bits that select the bucket.
     bits: u32,
 }
 
 impl Layout {
     fn of(rows: u64) -> Layout {
-        // With 32 bits and the 32 of an entry, all of a hash is used.
+        // 32 bucket bits and the 32 of an entry use the whole hash.
         Layout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
     }
 
@@ -156,18 +156,18 @@ impl Layout {
         1 << self.bits
     }
 
-    /// The bucket of a hash, and its entry there.
+    /// The bucket of a hash, and its entry.
     fn place(self, hash: u64) -> (u64, u64) {
         let bucket = hash.checked_shr(64 - self.bits).unwrap_or(0);
         (bucket, (hash << self.bits) >> (64 - ENTRY_BITS))
     }
 
-    /// The bytes that tell where the entries of `buckets` begin, and end.
+    /// Byte range of the entry counts of `buckets`.
     fn fences(self, buckets: &Range<u64>) -> Range<u64> {
         buckets.start * FENCE..(buckets.end + 1) * FENCE
     }
 
-    /// The bytes of entries.
+    /// Byte range of entries.
     fn entries(self, entries: &Range<u64>) -> Range<u64> {
         let start = (self.buckets() + 1) * FENCE;
         start + entries.start * ENTRY..start + entries.end * ENTRY
@@ -178,7 +178,7 @@ impl Layout {
     }
 }
 
-/// The part of the file for uuids with these hashes.
+/// Encodes the buckets and entries of these hashes.
 fn file(mut hashes: Vec<u64>) -> Vec<u8> {
     hashes.sort_unstable();
     let layout = Layout::of(hashes.len() as u64);
@@ -196,7 +196,7 @@ fn file(mut hashes: Vec<u64>) -> Vec<u8> {
     file
 }
 
-/// The numbers of entries that `bytes` tell, which must ascend to at most `rows`.
+/// Decodes entry counts, which must ascend to at most `rows`.
 fn fences(bytes: &[u8], rows: u64) -> Option<Vec<u64>> {
     let fences = bytes.as_chunks::<4>().0.iter().map(|fence| u64::from(u32::from_le_bytes(*fence)));
     let fences = fences.collect::<Vec<_>>();
@@ -208,9 +208,10 @@ fn entry(entries: &[[u8; 4]], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(entries[at]))
 }
 
-/// Whether a bucket's entries have `wanted`.
+/// Whether the entries of a bucket contain `wanted`.
 fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
-    // It stands about where it would if the entries were spread evenly; looking around costs less than halving.
+    // Interpolation search: its position is close to where it would be in a uniform distribution, so a linear
+    // search from there is cheaper than a binary search.
     let near = 64.min(bucket.len());
     let guess = ((u128::from(wanted) * bucket.len() as u128) >> ENTRY_BITS) as usize;
     let from = guess.saturating_sub(near / 2);
@@ -231,19 +232,19 @@ fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
     surely(at) == wanted
 }
 
-/// A segment's file.
+/// The index file of a segment.
 #[derive(Debug, Clone)]
 pub(crate) struct UuidIndexFile {
     objects: Objects,
     object: String,
-    /// Of the hashes.
+    /// Number of hashes.
     layout: Layout,
     /// Whether lines follow.
     has_lines: bool,
 }
 
 impl UuidIndexFile {
-    /// That of a segment; none when the segment holds no event.
+    /// The index of a segment; none when it holds no event.
     pub(crate) fn of(objects: &Objects, segment: &SegmentEntry) -> Option<UuidIndexFile> {
         let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
         let hashed = segment.hashed.unwrap_or(segment.rows);
@@ -251,7 +252,7 @@ impl UuidIndexFile {
         Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
     }
 
-    /// What the file says of `wanted`.
+    /// Looks up `wanted`.
     pub(crate) async fn probe(&self, wanted: &Arc<UuidQuery>) -> Result<UuidMatches, EventStoreError> {
         let size = self.objects.size(&self.object).await?;
         let lines = size.checked_sub(self.layout.size());
@@ -282,7 +283,7 @@ impl UuidIndexFile {
         EventStoreError::Corrupt(format!("{}: its buckets do not ascend", self.object))
     }
 
-    /// Reads the buckets of `hashes` alone.
+    /// Reads only the buckets of `hashes`.
     async fn probe_buckets(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
         let buckets = hashes.iter().map(|hash| self.layout.place(*hash).0).collect::<Vec<_>>();
         let wanted = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
@@ -296,7 +297,7 @@ impl UuidIndexFile {
         Ok(found.map(|(hash, _)| *hash).collect())
     }
 
-    /// Reads the whole file, a piece at a time.
+    /// Reads the whole file in chunks.
     async fn scan_file(&self, wanted: &Arc<UuidQuery>) -> Result<Vec<u64>, EventStoreError> {
         let all = self.layout.fences(&(0..self.layout.buckets()));
         let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
