@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AccessLevel, Flag, FlagInput, FlagReference, FlagRow, References, Surroundings, Viewer, Write, changes,
-    conflict, json::Object, mentions, testing,
+    AccessLevel, Flag, FlagInput, FlagReference, FlagRow, References, ValidationContext, Viewer, WriteKind,
+    body_references, changes, conflict, json::Object, testing,
 };
 
 /// Words that mean something somewhere, so that random bodies reach deep rules.
@@ -111,8 +111,8 @@ fn around<'a>(
     references: &'a References,
     dashboards: &'a BTreeSet<i64>,
     stored: Option<&'a Flag>,
-) -> Surroundings<'a> {
-    Surroundings { stored, key_holder: None, references, dashboards, linked_to_early_access: false }
+) -> ValidationContext<'a> {
+    ValidationContext { stored, key_holder: None, references, dashboards, linked_to_early_access: false }
 }
 
 proptest! {
@@ -121,8 +121,8 @@ proptest! {
         let dependency = FlagReference { key: "other".to_owned(), active: true, depends_on: vec![8] };
         let references = References { flags: [(7, Some(dependency))].into(), ..References::default() };
         let dashboards = BTreeSet::new();
-        mentions::of_body(&body, None);
-        let Ok(input) = FlagInput::parse(&body, Write::Create, &around(&references, &dashboards, None)) else {
+        body_references::collect(&body, None);
+        let Ok(input) = FlagInput::parse(&body, WriteKind::Create, &around(&references, &dashboards, None)) else {
             return Ok(());
         };
         let Ok(flag) = Flag::create(1, &input, testing::now(), &testing::user()) else { return Ok(()) };
@@ -137,13 +137,13 @@ proptest! {
         // What was shown can be sent back, and changes nothing that is logged but the version.
         let sent_back = if flag.filters.is_empty() { json!({"key": shown["key"]}) } else { shown.clone() };
         let sent_back = testing::object(sent_back);
-        let again = FlagInput::parse(&sent_back, Write::Update, &around(&references, &dashboards, Some(&flag)));
+        let again = FlagInput::parse(&sent_back, WriteKind::Update, &around(&references, &dashboards, Some(&flag)));
         let again = again.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let updated = flag.apply(&again, testing::now(), &testing::user());
         let fields: Vec<Value> = changes::between(&flag, &updated).iter().map(|c| c["field"].clone()).collect();
         let quiet = fields.iter().all(|field| field == "version" || field == "performed_rollback");
         prop_assert!(quiet, "{:?}", fields);
-        conflict::overlap(&body, &again, &updated);
+        conflict::detect(&body, &again, &updated);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! When two edits overlap and when not.
 
-use super::super::testing::{created, judge, object, updated};
+use super::super::testing::{created, object, parse_input, updated};
 use super::*;
 
 /// A flag named `a` at version 1, since renamed to `b` at version 2.
@@ -9,8 +9,8 @@ fn stored() -> Flag {
 }
 
 fn overlaps(body: Value, stored: &Flag) -> Option<String> {
-    let Ok(input) = judge(body.clone(), Some(stored)) else { unreachable!() };
-    overlap(&object(body), &input, stored)
+    let Ok(input) = parse_input(body.clone(), Some(stored)) else { unreachable!() };
+    detect(&object(body), &input, stored)
 }
 
 #[test]

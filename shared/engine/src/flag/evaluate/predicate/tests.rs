@@ -17,7 +17,8 @@ fn now() -> DateTime<Utc> {
 
 fn holds_in(compiler: &Compiler, operator: &str, value: &Value, given: Option<&Value>) -> bool {
     let predicate = Predicate::new(operator, Some(value), compiler);
-    predicate.and_then(|predicate| predicate.holds(given.map(Given::from), now(), SlowSearches::Allowed))
+    predicate
+        .and_then(|predicate| predicate.holds(given.map(ComparableValue::from), now(), SlowSearches::Allowed))
         == Some(true)
 }
 
@@ -254,8 +255,11 @@ fn months_end_where_the_shorter_one_does() {
     let exact = |now: &str, value: &str, given: &str| {
         let predicate = Predicate::new("is_date_exact", Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
         let given = json!(given);
-        predicate.holds(Some(Given::from(&given)), timestamp::parse(now).unwrap(), SlowSearches::Allowed)
-            == Some(true)
+        predicate.holds(
+            Some(ComparableValue::from(&given)),
+            timestamp::parse(now).unwrap(),
+            SlowSearches::Allowed,
+        ) == Some(true)
     };
     assert!(exact("2022-03-31T10:00:00Z", "1m", "2022-02-28 10:00"));
     assert!(exact("2024-02-29T10:00:00Z", "1y", "2023-02-28 10:00"));
