@@ -17,8 +17,9 @@ pub struct FlagPermissions {
     role_levels: Vec<u8>,
     membership: MembershipLevel,
     organization_level: u8,
-    user: i64,
-    granted: BTreeSet<i64>,
+    user_id: i64,
+    /// Flags to which a role of the caller has access.
+    granted_flags: BTreeSet<i64>,
     cohort_names: BTreeMap<i64, String>,
 }
 
@@ -50,8 +51,8 @@ impl FlagPermissions {
             role_levels: access.roles().map(|role| role.level.into()).collect(),
             membership: MembershipLevel::from_level(access.level().number()),
             organization_level: access.project.feature_flags_access_level.into(),
-            user: i64::try_from(access.caller.user().id).unwrap_or(i64::MAX),
-            granted: BTreeSet::new(),
+            user_id: i64::try_from(access.caller.user().id).unwrap_or(i64::MAX),
+            granted_flags: BTreeSet::new(),
             cohort_names: BTreeMap::new(),
         }
     }
@@ -64,10 +65,10 @@ impl FlagPermissions {
         flags: &[&Flag],
     ) -> ApiResult<FlagPermissions> {
         let cohorts: BTreeSet<i64> = flags.iter().flat_map(|flag| flag.cohort_ids()).collect();
-        let owned = flags.iter().map(|flag| FlagOwnership::from(*flag));
-        let load_rights = FlagPermissions::load(app, access, owned);
+        let ownerships = flags.iter().map(|flag| FlagOwnership::from(*flag));
+        let permissions = FlagPermissions::load(app, access, ownerships);
         let (permissions, names) =
-            tokio::try_join!(load_rights, fetch_cohort_names(app, access.project.id, &cohorts))?;
+            tokio::try_join!(permissions, fetch_cohort_names(app, access.project.id, &cohorts))?;
         Ok(permissions.with_names(names))
     }
 
@@ -90,9 +91,9 @@ impl FlagPermissions {
             return Ok(permissions);
         }
         let keys: Vec<Key> = grant_keys.iter().map(|(_, key)| key.clone()).collect();
-        let found = app.store.records.batch_get(&keys).await?;
-        let granted = grant_keys.iter().zip(found).filter(|(_, item)| item.is_some());
-        permissions.granted.extend(granted.map(|((id, _), _)| *id));
+        let items = app.store.records.batch_get(&keys).await?;
+        let granted = grant_keys.iter().zip(items).filter(|(_, item)| item.is_some());
+        permissions.granted_flags.extend(granted.map(|((id, _), _)| *id));
         Ok(permissions)
     }
 
@@ -109,7 +110,7 @@ impl FlagPermissions {
         match self.decide(flag) {
             EditDecision::Allowed => true,
             EditDecision::Denied => false,
-            EditDecision::DependsOnRoleAccess => self.granted.contains(&flag.id),
+            EditDecision::DependsOnRoleAccess => self.granted_flags.contains(&flag.id),
         }
     }
 
@@ -140,7 +141,7 @@ impl FlagPermissions {
 
     fn caller_permissions(&self, flag: FlagOwnership) -> CallerPermissions<'_> {
         CallerPermissions {
-            is_creator: flag.creator_id == Some(self.user),
+            is_creator: flag.creator_id == Some(self.user_id),
             membership: self.membership,
             organization_level: Some(self.organization_level),
             role_levels: &self.role_levels,
@@ -158,10 +159,10 @@ pub async fn fetch_cohort_names(
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let grant_keys: Vec<Key> =
+    let keys: Vec<Key> =
         ids.iter().map(|id| keys::record(project, Kind::Cohort, id.unsigned_abs())).collect();
     let mut names = BTreeMap::new();
-    for (id, item) in ids.into_iter().zip(app.store.records.batch_get(&grant_keys).await?) {
+    for (id, item) in ids.into_iter().zip(app.store.records.batch_get(&keys).await?) {
         let Some(item) = item else { continue };
         let cohort: CohortNameRecord = item.body()?;
         if !cohort.deleted {

@@ -65,18 +65,18 @@ async fn respond(flags: &Flags, call: &Call, route: Route) -> ApiResult<Response
         let request = request.as_ref().ok().filter(|request| !request.disable_flags);
         request.is_some_and(|request| needs_events(call, project, request, SelectionOptions::default()))
     };
-    let opened = open_project(flags, &token, needs).await?;
+    let authenticated = open_project(flags, &token, needs).await?;
     let request = request?;
     let encoding_error = |error: serde_json::Error| ApiError::internal(&error);
     let text = if request.disable_flags {
         envelope.encode_without_flags().map_err(encoding_error)?
-    } else if opened.project.settings.feature_flag_quota_exhausted {
+    } else if authenticated.project.settings.feature_flag_quota_exhausted {
         envelope.encode_over_quota().map_err(encoding_error)?
     } else {
         let write = move |project: &CompiledProject, evaluations: &Evaluations<'_>| {
             envelope.encode(&project.records, evaluations)
         };
-        evaluate_selected(flags, call, opened, request, SelectionOptions::default(), write)
+        evaluate_selected(flags, call, authenticated, request, SelectionOptions::default(), write)
             .await?
             .map_err(encoding_error)?
     };
@@ -143,12 +143,12 @@ pub fn needs_events(
 pub async fn evaluate_selected<T: Send + 'static>(
     flags: &Flags,
     call: &Call,
-    opened: AuthenticatedProject,
+    authenticated: AuthenticatedProject,
     request: EvaluationRequest,
     options: SelectionOptions,
     write: impl FnOnce(&CompiledProject, &Evaluations<'_>) -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let AuthenticatedProject { project, hot } = opened;
+    let AuthenticatedProject { project, hot } = authenticated;
     let caller = CallerContext::of(call, &request);
     let plan = project.evaluator.select(&caller.selection(&request, options));
     let facts = SubjectFacts::of(&project, &request);

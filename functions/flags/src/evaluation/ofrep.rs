@@ -61,15 +61,16 @@ pub async fn evaluate_all(State(flags): State<Flags>, call: Call) -> ApiResult<R
         Ok(body) => to_json_bytes(&body)?,
         Err(error) => return Ok(error.into_response(None)),
     };
-    let tag = etag(&String::from_utf8_lossy(&body));
+    let current_etag = etag(&String::from_utf8_lossy(&body));
     let if_none_match = call.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let mut response = match if_none_match.is_some_and(|if_none_match| matches(if_none_match, &tag)) {
+    let mut response = match if_none_match.is_some_and(|if_none_match| matches(if_none_match, &current_etag))
+    {
         true => empty(StatusCode::NOT_MODIFIED),
         false => deliver(&call.headers, body, "private, no-cache")?,
     };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
+    if let Ok(tag) = HeaderValue::from_str(&current_etag) {
         headers.insert(header::ETAG, tag);
     }
     Ok(response)
@@ -78,9 +79,9 @@ pub async fn evaluate_all(State(flags): State<Flags>, call: Call) -> ApiResult<R
 /// `POST /ofrep/v1/evaluate/flags/{key}`: one flag.
 pub async fn evaluate_one(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
     let key = call.param("key").to_owned();
-    let wanted = key.clone();
+    let requested_key = key.clone();
     let write = move |_: &CompiledProject, evaluations: &Evaluations<'_>| {
-        let found = evaluations.iter().find(|(flag, _)| *flag.key == *wanted);
+        let found = evaluations.iter().find(|(flag, _)| *flag.key == *requested_key);
         found.map(|(flag, evaluation)| (entry(flag, evaluation), evaluation.is_failure()))
     };
     let error = match evaluate_request(&flags, &call, Some(&key), write).await? {
@@ -116,16 +117,16 @@ async fn evaluate_request<T: Send + 'static>(
     let needs = |project: &CompiledProject| {
         request.as_ref().is_ok_and(|request| needs_events(call, project, request, options))
     };
-    let opened = open_project(flags, &token, needs).await?;
+    let authenticated = open_project(flags, &token, needs).await?;
     let request = match request {
         Ok(request) => request,
         Err(error) => return Ok(Err(error)),
     };
-    if opened.project.settings.feature_flag_quota_exhausted {
+    if authenticated.project.settings.feature_flag_quota_exhausted {
         let detail = "The project's feature flag quota is used up.".to_owned();
         return Ok(Err(OfrepError { status: StatusCode::TOO_MANY_REQUESTS, code: "GENERAL", detail }));
     }
-    evaluate_selected(flags, call, opened, request, options, write).await.map(Ok)
+    evaluate_selected(flags, call, authenticated, request, options, write).await.map(Ok)
 }
 
 /// Parses a body with an evaluation context.

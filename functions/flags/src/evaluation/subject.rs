@@ -93,8 +93,8 @@ fn apply_sent(properties: &mut Object, sent: &Object) {
 /// Whether the request stores an override: it has the id from before a login, and some flags have experience
 /// continuity.
 pub fn stores_override(project: &CompiledProject, request: &EvaluationRequest) -> bool {
-    let other = request.anonymous_id.as_ref().is_some_and(|id| *id != request.distinct_id);
-    other && !project.continuous_flags.is_empty()
+    let has_other_id = request.anonymous_id.as_ref().is_some_and(|id| *id != request.distinct_id);
+    has_other_id && !project.continuous_flags.is_empty()
 }
 
 /// Adds the stored data to the facts.
@@ -123,7 +123,7 @@ pub async fn load_stored_facts(
     let (subject, prefetched) = match (subject, prefetched) {
         (Ok(subject), Ok(prefetched)) => (subject, prefetched),
         (Err(error), _) | (_, Err(error)) => {
-            tracing::warn!(cause = %error, "the stored person of an evaluation could not be read; flags that need it are reported as failed");
+            tracing::warn!(cause = %error, "the stored person of an evaluation could not be read");
             facts.unavailable =
                 Unavailable { person: true, groups: true, static_cohorts: true, overrides: wants_overrides };
             return facts;
@@ -146,7 +146,7 @@ pub async fn load_stored_facts(
     match records_by_id.static_cohorts {
         Ok(cohorts) => facts.static_cohorts = cohorts,
         Err(error) => {
-            tracing::warn!(cause = %error, "the static cohorts of an evaluation could not be read; flags that need them are reported as failed");
+            tracing::warn!(cause = %error, "the static cohorts of an evaluation could not be read");
             facts.unavailable.static_cohorts = true;
         }
     }
@@ -220,19 +220,19 @@ async fn load_overrides(
     flags: &Flags,
     project: &CompiledProject,
     request: &EvaluationRequest,
-    read: Result<Overrides, EventStoreError>,
+    loaded: Result<Overrides, EventStoreError>,
     now: DateTime<Utc>,
 ) -> Result<BTreeMap<i64, String>, EventStoreError> {
     let (records, id, now) = (&flags.app.store.records, project.settings.id, now.timestamp_micros());
-    let read = read?;
-    if let Err(error) = read.extend_life(records, now).await {
+    let loaded = loaded?;
+    if let Err(error) = loaded.extend_life(records, now).await {
         tracing::warn!(cause = %error, "the time to live of an override could not be extended");
     }
     match request.anonymous_id.as_deref().filter(|_| stores_override(project, request)) {
         Some(anonymous) => {
             let own = derived(id, &request.distinct_id);
-            Ok(read.store(records, id, own, (&project.continuous_flags, anonymous), now).await?)
+            Ok(loaded.store(records, id, own, (&project.continuous_flags, anonymous), now).await?)
         }
-        None => Ok(read.by_flag()?),
+        None => Ok(loaded.by_flag()?),
     }
 }

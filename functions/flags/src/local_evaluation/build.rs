@@ -127,12 +127,12 @@ impl FeedInputs {
     ) -> ApiResult<FeedBuild> {
         // Building thousands of flags would block other requests of this process.
         let build = tokio::task::spawn_blocking(move || {
-            let (sent, flattened) = documents(project, &records, &cohorts.by_id, &self.group_types)?;
+            let (sent, flattened) = build_documents(project, &records, &cohorts.by_id, &self.group_types)?;
             let used_bytes = sent
                 .used_bytes
                 .max(flattened.used_bytes)
                 .max(used_bytes(self.kib * 1024, RECORDS_KIB_MAX * 1024));
-            let (sent, flattened) = (sent.form, flattened.form);
+            let (sent, flattened) = (sent.document, flattened.document);
             let feed = Feed { number: self.number, group_types: self.group_types, sent, flattened };
             Ok::<_, std::io::Error>(FeedBuild { feed, used_bytes })
         });
@@ -149,12 +149,12 @@ fn used_bytes(bytes: usize, most: usize) -> i64 {
 /// A document and its used bytes of the size limit.
 #[derive(Clone)]
 struct SizedDocument {
-    form: FeedDocument,
+    document: FeedDocument,
     used_bytes: i64,
 }
 
 /// Both documents.
-fn documents(
+fn build_documents(
     project: ProjectId,
     records: &[Arc<StoredFlag>],
     cohorts: &BTreeMap<i64, Cohort>,
@@ -163,18 +163,18 @@ fn documents(
     let flags: Vec<&Flag> = records.iter().map(|stored| &stored.flag).collect();
     let definitions = Definitions::new(project, flags.iter().copied());
     let text = |form| definitions.document(cohorts, group_types, form, TEXT_BYTES_MAX).ok();
-    let sent = document(text(CohortForm::Sent))?;
+    let sent = compress_document(text(CohortForm::Sent))?;
     if cohorts.is_empty() {
         return Ok((sent.clone(), sent));
     }
-    let flattened = document(text(CohortForm::Flattened))?;
+    let flattened = compress_document(text(CohortForm::Flattened))?;
     Ok((sent, flattened))
 }
 
 /// The document with this text; `None` means that the text exceeded its limit.
-fn document(text: Option<String>) -> std::io::Result<SizedDocument> {
+fn compress_document(text: Option<String>) -> std::io::Result<SizedDocument> {
     let Some(text) = text else {
-        return Ok(SizedDocument { form: FeedDocument::too_large(), used_bytes: FEED_ROOM + 1 });
+        return Ok(SizedDocument { document: FeedDocument::too_large(), used_bytes: FEED_ROOM + 1 });
     };
     // No timestamp in the gzip header, so that the same text has the same bytes.
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
@@ -186,7 +186,10 @@ fn document(text: Option<String>) -> std::io::Result<SizedDocument> {
     } else {
         DocumentBody::Loaded(Bytes::from(gzip))
     };
-    Ok(SizedDocument { form: FeedDocument { etag: etag(&text), text_bytes: text.len(), body }, used_bytes })
+    Ok(SizedDocument {
+        document: FeedDocument { etag: etag(&text), text_bytes: text.len(), body },
+        used_bytes,
+    })
 }
 
 #[cfg(test)]
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_says_what_is_left_in_any_measure() {
+    fn used_bytes_follow_the_remaining_bytes() {
         assert_eq!(used_bytes(FEED_BYTES_MAX, FEED_BYTES_MAX), FEED_ROOM);
         assert_eq!(used_bytes(FEED_BYTES_MAX + 1, FEED_BYTES_MAX), FEED_ROOM + 1);
         assert_eq!(used_bytes(1, FEED_BYTES_MAX), 1);

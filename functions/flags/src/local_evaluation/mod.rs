@@ -73,15 +73,15 @@ pub async fn poll(flags: &Flags, call: &Call, form: CohortForm) -> ApiResult<Res
 /// The table keys that a poll reads in parallel with authorization: always the project's version, and the parts of the
 /// stored feed that it may need.
 fn keys_to_read(feeds: &FeedCache, project: ProjectId, form: CohortForm, conditional: bool) -> Vec<Key> {
-    let mut keys_to_read = vec![keys::project_version(project)];
-    let document = feeds.get(project);
-    if document.is_none() {
-        keys_to_read.push(keys::feed_head(project));
+    let mut keys = vec![keys::project_version(project)];
+    let cached = feeds.get(project);
+    if cached.is_none() {
+        keys.push(keys::feed_head(project));
         if !conditional {
-            keys_to_read.push(keys::feed_part(project, table_format::form_name(form), 0));
+            keys.push(keys::feed_part(project, table_format::form_name(form), 0));
         }
     }
-    keys_to_read
+    keys
 }
 
 fn find_item<'a>(items: &'a [Option<Item>], key: &Key) -> Option<&'a Item> {
@@ -112,7 +112,7 @@ impl FeedRequest<'_> {
         match head.map(table_format::decode_head).transpose()?.filter(|feed| self.is_current(feed)) {
             Some(feed) => {
                 let parts: Vec<&Item> = items.iter().flatten().collect();
-                let feed = feed.map_bodies(|form| table_format::assemble(form, &parts));
+                let feed = feed.map_bodies(|document| table_format::assemble(document, &parts));
                 Ok(self.flags.feeds.put(self.project, feed))
             }
             None => self.build_feed(head.is_some()).await,
@@ -124,7 +124,7 @@ impl FeedRequest<'_> {
         let keys_to_read = table_format::part_keys(self.project, feed.document(form));
         let items = self.flags.app.store.records.batch_get(&keys_to_read).await?;
         let parts: Vec<&Item> = items.iter().flatten().collect();
-        let feed = feed.clone().map_bodies(|form| table_format::assemble(form, &parts));
+        let feed = feed.clone().map_bodies(|document| table_format::assemble(document, &parts));
         let is_whole = matches!(feed.document(form).body, DocumentBody::Loaded(_));
         Ok(is_whole.then(|| self.flags.feeds.put(self.project, feed)))
     }

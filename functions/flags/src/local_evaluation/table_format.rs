@@ -36,7 +36,7 @@ pub fn form_name(form: CohortForm) -> &'static str {
 /// Decodes the feed head in `item`; the documents stay in the table.
 pub fn decode_head(item: &Item) -> Result<Feed, StoreError> {
     let head: FeedHead = item.body()?;
-    let form = |stored: FeedForm| FeedDocument {
+    let document = |stored: FeedForm| FeedDocument {
         etag: stored.tag,
         text_bytes: stored.length,
         body: stored.place.map_or(DocumentBody::TooLarge, DocumentBody::Stored),
@@ -44,14 +44,14 @@ pub fn decode_head(item: &Item) -> Result<Feed, StoreError> {
     Ok(Feed {
         number: item.count,
         group_types: head.group_types,
-        sent: form(head.sent),
-        flattened: form(head.flattened),
+        sent: document(head.sent),
+        flattened: document(head.flattened),
     })
 }
 
 /// The keys of the parts of a stored document.
-pub fn part_keys(project: ProjectId, form: &FeedDocument) -> Vec<Key> {
-    match &form.body {
+pub fn part_keys(project: ProjectId, document: &FeedDocument) -> Vec<Key> {
+    match &document.body {
         DocumentBody::Stored(place) => place_keys(place, project),
         _ => Vec::new(),
     }
@@ -62,15 +62,15 @@ fn place_keys(place: &FeedPlace, project: ProjectId) -> Vec<Key> {
 }
 
 /// Joins the parts of a document; unchanged if a part is missing among `items`.
-pub fn assemble(form: &FeedDocument, items: &[&Item]) -> DocumentBody {
-    let DocumentBody::Stored(place) = &form.body else { return form.body.clone() };
+pub fn assemble(document: &FeedDocument, items: &[&Item]) -> DocumentBody {
+    let DocumentBody::Stored(place) = &document.body else { return document.body.clone() };
     let mut whole = Vec::new();
     for part in 0..place.parts {
         let sk = keys::feed_part_sk(&place.form, part);
         let fits = |item: &&&Item| item.key.sk == sk && is_marked(item, &place.mark);
         match items.iter().find(fits) {
             Some(item) => whole.extend_from_slice(&item.bytes),
-            None => return form.body.clone(),
+            None => return document.body.clone(),
         }
     }
     DocumentBody::Loaded(Bytes::from(whole))
@@ -102,7 +102,7 @@ pub fn encode(
     let previous_keys = before.into_iter().flat_map(|before| {
         [(&before.sent, CohortForm::Sent), (&before.flattened, CohortForm::Flattened)]
             .into_iter()
-            .flat_map(|(form, kind)| occupied_keys(project, form, kind))
+            .flat_map(|(document, form)| occupied_keys(project, document, form))
     });
     let mut obsolete: Vec<Key> =
         previous_keys.filter(|key| items.iter().all(|item| item.key != *key)).collect();
@@ -112,37 +112,37 @@ pub fn encode(
 }
 
 /// The keys that the parts of a document occupy, or would occupy.
-fn occupied_keys(project: ProjectId, form: &FeedDocument, kind: CohortForm) -> Vec<Key> {
-    match &form.body {
+fn occupied_keys(project: ProjectId, document: &FeedDocument, form: CohortForm) -> Vec<Key> {
+    match &document.body {
         DocumentBody::Stored(place) => place_keys(place, project),
-        DocumentBody::Loaded(gzip) => place_keys(&place_for(gzip, kind), project),
+        DocumentBody::Loaded(gzip) => place_keys(&place_for(gzip, form), project),
         DocumentBody::TooLarge => Vec::new(),
     }
 }
 
-fn without_place(form: &FeedDocument) -> FeedForm {
-    FeedForm { tag: form.etag.clone(), length: form.text_bytes, packed: 0, place: None }
+fn without_place(document: &FeedDocument) -> FeedForm {
+    FeedForm { tag: document.etag.clone(), length: document.text_bytes, packed: 0, place: None }
 }
 
 fn encode_document(
     project: ProjectId,
-    form: &FeedDocument,
-    kind: CohortForm,
+    document: &FeedDocument,
+    form: CohortForm,
     items: &mut Vec<Item>,
 ) -> Result<FeedForm, StoreError> {
-    let DocumentBody::Loaded(gzip) = &form.body else { return Ok(without_place(form)) };
-    let place = place_for(gzip, kind);
+    let DocumentBody::Loaded(gzip) = &document.body else { return Ok(without_place(document)) };
+    let place = place_for(gzip, form);
     for (key, part) in place_keys(&place, project).into_iter().zip(gzip.chunks(PART_BYTES)) {
         let mark = PartMark { mark: place.mark.clone() };
         items.push(Item { bytes: part.to_vec(), ..Item::new(key, &mark)? });
     }
-    Ok(FeedForm { packed: gzip.len(), place: Some(place), ..without_place(form) })
+    Ok(FeedForm { packed: gzip.len(), place: Some(place), ..without_place(document) })
 }
 
-fn place_for(gzip: &Bytes, kind: CohortForm) -> FeedPlace {
+fn place_for(gzip: &Bytes, form: CohortForm) -> FeedPlace {
     let mark = Sha256::digest(gzip).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     let parts = u32::try_from(gzip.len().div_ceil(PART_BYTES)).unwrap_or(u32::MAX);
-    FeedPlace { form: form_name(kind).to_owned(), mark, parts }
+    FeedPlace { form: form_name(form).to_owned(), mark, parts }
 }
 
 #[cfg(test)]

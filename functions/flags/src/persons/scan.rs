@@ -20,7 +20,7 @@ use super::event_store_error;
 use crate::Flags;
 use crate::store::record_id;
 
-/// Time limit of a scan and of an evaluation; API Gateway gives up a little later (29 s).
+/// Time limit of a scan and of an evaluation; API Gateway gives up a little later.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Concurrent scans per process: each loads all persons into memory.

@@ -73,8 +73,12 @@ impl FlagCache {
 
     /// The rendered flag `id` at this item version.
     pub fn get_template(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<FlagTemplate>> {
-        let inner = self.lock();
-        inner.templates.get(&(project, id)).filter(|(of, _)| *of == version).map(|(_, text)| text.clone())
+        let caches = self.lock();
+        caches
+            .templates
+            .get(&(project, id))
+            .filter(|(cached_version, _)| *cached_version == version)
+            .map(|(_, template)| template.clone())
     }
 
     /// Whether flag `id` referred to cohorts when it was last rendered.
@@ -93,7 +97,7 @@ impl FlagCache {
         self.lock()
             .cohort_names
             .get(&project)
-            .filter(|(of, _)| *of == number)
+            .filter(|(cached_version, _)| *cached_version == number)
             .map(|(_, cohort_names)| cohort_names.clone())
     }
 
@@ -105,7 +109,9 @@ impl FlagCache {
 
     /// Declares the names valid for the number `to` too: between the two versions only a flag was written.
     pub fn carry_cohort_names(&self, project: ProjectId, from: i64, to: i64) {
-        if let Some((number, _)) = self.lock().cohort_names.get_mut(&project).filter(|(of, _)| *of == from) {
+        if let Some((number, _)) =
+            self.lock().cohort_names.get_mut(&project).filter(|(cached_version, _)| *cached_version == from)
+        {
             *number = to;
         }
     }

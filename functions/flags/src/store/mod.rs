@@ -112,10 +112,10 @@ pub fn change(
     let new =
         (!after.deleted).then(|| FlagRow::from(after).with_version(version).with_size(record.text.len()));
     let checksum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::checksum);
-    let (old_edge, new_edge) = (dependency_row(old.as_ref()), dependency_row(new.as_ref()));
+    let (old_dependency, new_dependency) = (dependency_row(old.as_ref()), dependency_row(new.as_ref()));
     let by = Sums {
         rows: checksum(new.as_ref()) - checksum(old.as_ref()),
-        edges: checksum(new_edge.as_ref()) - checksum(old_edge.as_ref()),
+        edges: checksum(new_dependency.as_ref()) - checksum(old_dependency.as_ref()),
         last: after.id,
         used: 0,
     };
@@ -124,12 +124,13 @@ pub fn change(
     let version = Write::Raise(keys::project_version(project), raise);
     let mut writes = vec![Write::Put(record, guard), version];
     writes.extend(row_write(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
-    writes.extend(row_write(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);
-    let (had, has) = (before.and_then(|before| key_claim(project, &before.flag)), key_claim(project, after));
-    if had != has {
-        writes.extend(had.map(|had| Write::Delete(had, Guard::Present)));
-        let taken = has.map(|has| Item { count: after.id, ..Item::empty(has) });
-        writes.extend(taken.map(|row| Write::Put(row, Guard::Absent)));
+    writes.extend(row_write(keys::dependent(project, id), old_dependency.as_ref(), new_dependency.as_ref())?);
+    let (old_claim, new_claim) =
+        (before.and_then(|before| key_claim(project, &before.flag)), key_claim(project, after));
+    if old_claim != new_claim {
+        writes.extend(old_claim.map(|key| Write::Delete(key, Guard::Present)));
+        let claim = new_claim.map(|key| Item { count: after.id, ..Item::empty(key) });
+        writes.extend(claim.map(|row| Write::Put(row, Guard::Absent)));
     }
     Ok(writes)
 }
@@ -198,8 +199,8 @@ pub async fn transact(records: &Table, writes: Vec<Write>) -> Result<FlagWriteOu
     write_outcome(records.transact(writes).await)
 }
 
-fn write_outcome(sent: Result<(), StoreError>) -> Result<FlagWriteOutcome, StoreError> {
-    match sent {
+fn write_outcome(result: Result<(), StoreError>) -> Result<FlagWriteOutcome, StoreError> {
+    match result {
         Ok(()) => Ok(FlagWriteOutcome::Written),
         Err(StoreError::Condition { .. }) => Ok(FlagWriteOutcome::Conflict),
         Err(other) => Err(other),

@@ -25,7 +25,7 @@ pub const RECORDS_KIB_MAX: usize = 48 * 1024;
 /// Upper bound of the record sizes of `rows` in KiB.
 pub fn total_kib<'a>(rows: impl IntoIterator<Item = &'a FlagRow>) -> usize {
     // The size in a row is rounded down.
-    rows.into_iter().fold(0, |checksum: usize, row| checksum.saturating_add(row.kib).saturating_add(1))
+    rows.into_iter().fold(0, |total: usize, row| total.saturating_add(row.kib).saturating_add(1))
 }
 
 /// The version of a project's flags: each write of a flag, cohort or group type increments its number.
@@ -89,7 +89,7 @@ impl FlagRows {
 }
 
 fn checksum(rows: &[FlagRow]) -> i64 {
-    rows.iter().fold(0, |checksum, row| checksum.wrapping_add(row.checksum()))
+    rows.iter().fold(0, |sum, row| sum.wrapping_add(row.checksum()))
 }
 
 /// The first page of each shard, prefetched before authorization is known.
@@ -132,18 +132,18 @@ pub async fn load_rows(
         flags.memory.carry_cohort_names(project, cached.version.number, version.number);
         return Ok(rows);
     }
-    let first = match prefetched.filter(|prefetched| prefetched.project == project) {
+    let list = match prefetched.filter(|prefetched| prefetched.project == project) {
         Some(prefetched) => finish_prefetch(records, project, prefetched).await?,
         None => query_all_rows(records, project).await?,
     };
-    let mut rows = FlagRows::new(version, first);
+    let mut rows = FlagRows::new(version, list);
     for _ in 1..MAX_ATTEMPTS {
         if rows.is_verified {
             break;
         }
         // A concurrent write happened between reading the version and the rows.
-        let row = keys::project_version(project);
-        let (item, list) = try_join(records.get(&row), query_all_rows(records, project)).await?;
+        let version_key = keys::project_version(project);
+        let (item, list) = try_join(records.get(&version_key), query_all_rows(records, project)).await?;
         rows = FlagRows::new(ProjectVersion::from_item(item.as_ref()), list);
     }
     if rows.is_verified {
@@ -197,7 +197,7 @@ async fn query_all_rows(records: &Table, project: ProjectId) -> Result<Vec<FlagR
     try_join_all(shards).await?.iter().flatten().map(decode_row).collect()
 }
 
-/// What `prefetched` started, to its end.
+/// Reads the remaining pages of the prefetched shards.
 async fn finish_prefetch(
     records: &Table,
     project: ProjectId,
@@ -241,18 +241,18 @@ pub async fn load_flags(
     project: ProjectId,
     ids: &[(i64, u64)],
 ) -> Result<Vec<Arc<StoredFlag>>, StoreError> {
-    let mut found: Vec<Option<Arc<StoredFlag>>> =
+    let mut loaded: Vec<Option<Arc<StoredFlag>>> =
         ids.iter().map(|(id, version)| flags.memory.get_flag(project, *id, *version)).collect();
-    let missing: Vec<usize> = (0..ids.len()).filter(|at| found[*at].is_none()).collect();
+    let missing: Vec<usize> = (0..ids.len()).filter(|at| loaded[*at].is_none()).collect();
     let keys: Vec<_> = missing.iter().map(|at| flag_record_key(project, record_id(ids[*at].0))).collect();
     if !keys.is_empty() {
         let items = flags.app.store.records.batch_get(&keys).await?;
         for (at, item) in missing.into_iter().zip(items) {
             let Some(item) = item else { continue };
-            found[at] = Some(decode_flag(flags, project, &item)?);
+            loaded[at] = Some(decode_flag(flags, project, &item)?);
         }
     }
-    Ok(found.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())
+    Ok(loaded.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mentions_of_body_and_stored_flag() {
+    fn references_of_body_and_stored_flag() {
         let mut stored = testing::flag();
         stored.filters = testing::object(json!({"groups": [{"properties": [{"key": "3", "type": "flag"}]}]}));
         let body = testing::object(json!({

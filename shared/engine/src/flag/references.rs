@@ -183,7 +183,7 @@ mod tests {
             ]}],
             "super_groups": [
                 {"properties": [{"key": "id", "type": "static-cohort", "value": 5}, {"key": "9", "type": "flag"}]},
-                // Only the first one is looked at.
+                // Only the first one is evaluated.
                 {"properties": [{"key": "10", "type": "flag"}]},
             ],
             "holdout_groups": [{"properties": [{"key": "id", "type": "dynamic-cohort", "value": 6}]}],

@@ -1,4 +1,4 @@
-//! Records that the tests of this module start from.
+//! Fixtures of the tests of this module.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub fn user() -> UserRef {
     }
 }
 
-/// Judges a body with nothing around it but `references`.
+/// Parses a body with no stored data around it except `references`.
 pub fn parse_input_with(
     body: Value,
     stored: Option<&Flag>,

@@ -158,7 +158,7 @@ mod tests {
         let [expected, _] = called_insights("new");
         let renamed = rename(insight.name, &description, &insight.query);
         assert_eq!(renamed, Some((expected.description.unwrap(), expected.query)));
-        // What people changed elsewhere in the query stays as they have it.
+        // Other edits by users in the query are kept.
         let mut weekly = insight.query.clone();
         weekly["source"]["interval"] = json!("week");
         assert_eq!(rename(insight.name, &description, &weekly).unwrap().1["source"]["interval"], "week");

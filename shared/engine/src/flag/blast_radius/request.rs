@@ -131,7 +131,7 @@ fn parse_condition(condition: &Value) -> Result<(ConditionLocation, Vec<Value>),
     Ok((location, properties))
 }
 
-/// The properties of each condition of a flag; filters without `groups` are those of a flag that is on for everybody.
+/// Parses the properties of each condition of a flag; filters without `groups` match everyone.
 fn parse_filters(filters: &Object) -> Result<Vec<(ConditionLocation, Vec<Value>)>, FieldError> {
     let groups = match filters.get("groups") {
         None => return Ok(vec![(ConditionLocation::group(0), Vec::new())]),

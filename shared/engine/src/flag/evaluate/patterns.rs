@@ -154,9 +154,9 @@ impl FailureBudget {
     }
 
     fn spend(&self, size: usize, cost: usize) {
-        let less = |budget: usize| Some(budget.saturating_sub(cost));
+        let reduce = |budget: usize| Some(budget.saturating_sub(cost));
         // It never fails: the closure always returns a number.
-        _ = self.remaining_for(size).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        _ = self.remaining_for(size).fetch_update(Ordering::Relaxed, Ordering::Relaxed, reduce);
     }
 }
 
@@ -181,7 +181,7 @@ fn compile(text: &str, budget: &CompileBudget, owner: &FailureBudget) -> Option<
     for (size, matching) in SIZES {
         let compiled_bytes = size + matching;
         let fits = budget.compiled_bytes.load(Ordering::Relaxed) >= compiled_bytes;
-        if !fits || ![&budget.failures, owner].iter().all(|effort| effort.allows(size)) {
+        if !fits || ![&budget.failures, owner].iter().all(|failure_budget| failure_budget.allows(size)) {
             break;
         }
         match RegexBuilder::new(text).size_limit(size).dfa_size_limit(matching).build() {
@@ -197,7 +197,7 @@ fn compile(text: &str, budget: &CompileBudget, owner: &FailureBudget) -> Option<
     }
     for size in tried {
         let cost = size + text.len() * BYTES_PER_PATTERN_BYTE;
-        [&budget.failures, owner].iter().for_each(|effort| effort.spend(size, cost));
+        [&budget.failures, owner].iter().for_each(|failure_budget| failure_budget.spend(size, cost));
     }
     None
 }

@@ -81,7 +81,7 @@ impl<'a> Plan<'a> {
         lookups
     }
 
-    /// The static cohorts whose membership decides anything.
+    /// The static cohorts whose membership affects any result.
     pub fn static_cohorts(&self) -> BTreeSet<i64> {
         self.needs().flat_map(|needs| needs.static_cohorts.iter().copied()).collect()
     }

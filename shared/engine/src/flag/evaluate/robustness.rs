@@ -1,7 +1,8 @@
-//! Any JSON in any place evaluates to something, and the same something however it is asked.
+//! Property tests of evaluation: any stored JSON evaluates to something, and every way to request it gives the same
+//! result.
 //!
-//! Must stay true: no stored filters, cohorts or properties make an evaluation panic; the order in which flags are given
-//! and asked for does not matter; a larger rollout admits all whom a smaller one admitted.
+//! Must stay true: no stored filters, cohorts or properties make an evaluation panic; the order in which flags are
+//! given and requested does not matter; a larger rollout contains every id of a smaller one.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use super::{
 use crate::flag::{Flag, blast_radius, definitions, json::Object, testing};
 use crate::semver::Version;
 
-/// Words that mean something somewhere, so that random filters reach deep places.
+/// Words with a meaning in some field, so that random filters reach deep rules.
 const WORDS: [&str; 48] = [
     "groups",
     "properties",

@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_marked_and_nothing_else() {
-        // 0 leads into the circle 1 → 2 → 3 → 1, which leads to 4; 5 depends on itself.
+    fn cycles_are_marked_and_nothing_else() {
+        // 0 leads into the cycle 1 → 2 → 3 → 1, which leads to 4; 5 depends on itself.
         let result = topological_order(&[vec![1], vec![2], vec![3], vec![1, 4], vec![], vec![5]]);
         assert_eq!(result.is_cyclic, [false, true, true, true, false, true]);
         let place = |node| result.nodes.iter().position(|other| *other == node);
