@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_of_several_parts_comes_back_as_it_was() {
+    fn a_feed_of_several_parts_round_trips() {
         let feed = feed(form("a", 2 * PART_BYTES + 1), form("b", 10));
         let (items, obsolete) = encode(PROJECT, &feed, None, now()).unwrap();
         assert_eq!((items.len(), obsolete.len()), (5, 0), "three parts, one part, the head");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_another_feed_are_not_taken() {
+    fn parts_of_another_feed_are_ignored() {
         let (old, _) = encode(PROJECT, &feed(form("a", 30), form("a", 30)), None, now()).unwrap();
         let (new, _) = encode(PROJECT, &feed(form("b", 31), form("b", 31)), None, now()).unwrap();
         let read = decode_head(new.last().unwrap()).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_feed_removes_the_parts_that_it_does_not_fill() {
+    fn a_smaller_feed_deletes_obsolete_parts() {
         let before = feed(form("a", PART_BYTES + 1), form("b", 5));
         let (items, obsolete) =
             encode(PROJECT, &feed(form("c", 5), form("c", 5)), Some(&before), now()).unwrap();

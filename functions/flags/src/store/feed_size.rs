@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_takes_what_it_may_add_and_a_deletion_nothing() {
+    fn a_change_counts_its_maximum_growth_and_a_deletion_nothing() {
         let (old, new) = (flag("a", "x", false), flag("a", "y", false));
         assert_eq!(max_growth(None, &old, 500, 30), 530);
         assert_eq!(max_growth(Some(&old), &new, 500, 30), 530, "other filters may be packed less well");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_estimated_is_added_below_the_room_and_what_is_measured_is_set() {
+    fn an_estimate_is_added_within_the_limit_and_a_measured_size_is_set() {
         let new = flag("a", "x", false);
         let mut raise = Raise::default();
         Room::Estimated { beside: 0 }.apply_to(&mut raise, None, &new, 700);

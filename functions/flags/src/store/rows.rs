@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_proven_are_not_taken_for_those_of_the_version_read_beside_them() {
+    fn unverified_rows_do_not_count_as_the_version_read_with_them() {
         let before = version(4, 0);
         let is_verified = FlagRows::new(version(7, 0), Vec::new());
         assert_eq!((is_verified.is_verified, is_verified.min_version(before)), (true, 7));

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_up_goes_on_until_nothing_is_unknown() {
+    fn loading_repeats_until_nothing_is_unresolved() {
         let found =
             BodyReferences { flag_ids: [1].into(), cohort_ids: [5].into(), ..BodyReferences::default() };
         let mut resolved = References::default();

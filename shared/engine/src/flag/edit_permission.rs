@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_in_one_word() {
+    fn access_levels_of_viewers() {
         let creator = CallerPermissions { is_creator: true, ..MEMBER };
         assert_eq!(creator.viewer(true), Viewer { can_edit: true, level: AccessLevel::Manager });
         assert_eq!(MEMBER.viewer(true), Viewer { can_edit: true, level: AccessLevel::Editor });

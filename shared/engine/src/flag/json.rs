@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn false_and_zero_are_something() {
+    fn false_and_zero_are_not_empty() {
         for nothing in [json!(null), json!(""), json!([]), json!({})] {
             assert!(is_nothing(&nothing));
         }

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_row_is_short_and_comes_back_as_it_was() {
+    fn a_row_of_defaults_is_short_and_round_trips() {
         let flag = testing::flag();
         let row = FlagRow::from(&flag);
         let text = serde_json::to_string(&row).unwrap_or_default();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_row_comes_back() {
+    fn every_field_of_a_row_round_trips() {
         let mut flag = testing::flag();
         flag.name = "a name".to_owned();
         flag.active = false;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_differ_by_flag_and_version_and_leave_room_for_half_a_million() {
+    fn checksums_differ_by_flag_and_version_and_half_a_million_do_not_overflow() {
         let stamps: std::collections::BTreeSet<i64> =
             (1..=100).flat_map(|id| (1..=100).map(move |version| stamp(id, version))).collect();
         assert_eq!(stamps.len(), 10_000);

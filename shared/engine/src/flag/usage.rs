@@ -138,7 +138,7 @@ mod tests {
     use crate::query::validate_node;
 
     #[test]
-    fn generated_queries_are_ones_that_an_insight_may_hold() {
+    fn generated_queries_are_valid_insight_queries() {
         for insight in called_insights("a").into_iter().chain(enriched_insights("a")) {
             validate_node(&insight.query).unwrap();
             assert_eq!(
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_still_as_generated_follows_a_rename() {
+    fn only_unedited_insights_follow_a_rename() {
         let [insight, _] = called_insights("old");
         let rename = |name: &str, description: &str, query: &Value| {
             renamed_insight(Some(name), Some(description), Some(query), "old", "new")

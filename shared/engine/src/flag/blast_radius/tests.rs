@@ -1,4 +1,4 @@
-//! Conditions of requests, and whom they reach.
+//! Conditions of requests, and what they match.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -34,7 +34,7 @@ fn refuses(body: Value, attr: Option<&str>, code: &str, detail: &str) {
 }
 
 #[test]
-fn whom_a_condition_is_about() {
+fn entities_of_a_condition() {
     let person = json!({"key": "a", "type": "person", "value": "x"});
     let group = of_group("a", "exact", json!("x"));
     let in_cohort = json!({"key": "id", "type": "cohort", "value": 1});
@@ -56,7 +56,7 @@ fn whom_a_condition_is_about() {
 }
 
 #[test]
-fn filters_of_a_flag_reach_whoever_matches_one_of_their_groups() {
+fn filters_of_a_flag_match_when_one_of_their_groups_does() {
     let person = |key: &str| json!({"key": key, "type": "person", "value": "x"});
     let groups = |groups: Value| json!({"filters": {"groups": groups}, "key": "a", "active": "no"});
     let two = groups(json!([

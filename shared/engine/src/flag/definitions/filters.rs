@@ -136,7 +136,7 @@ mod tests {
     use crate::flag::testing;
 
     #[test]
-    fn filters_are_called_clean_exactly_when_cleaning_changes_nothing() {
+    fn is_clean_exactly_when_cleaning_changes_nothing() {
         let with = |property: Value| json!({"groups": [{"properties": [property]}], "payloads": {}});
         let fine = json!({"key": "a", "type": "person", "value": null});
         let without = |key: &str| {

@@ -1,4 +1,4 @@
-//! The shown record against the contract's example, and the computed fields.
+//! The rendered record compared with the contract's example, and the computed fields.
 
 use serde_json::json;
 

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_no_pattern() {
+    fn invalid_patterns_do_not_compile() {
         let patterns = Patterns::default();
         for text in ["(", "2.3.9{0-9}{1}", r"(a)\1", "(?=a)", "((a{100}){100}){100}"] {
             let pattern = patterns.get(text);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_would_be_slow_is_noted() {
+    fn a_search_that_would_be_slow_is_detected() {
         let patterns = Patterns::default();
         let (pattern, long) = (patterns.get("[ab]*a[ab]{100}c"), "ab".repeat(30 * KIB));
         let is_detected = std::cell::Cell::new(false);
@@ -289,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn all_together_have_a_limit() {
+    fn all_patterns_together_have_a_limit() {
         let patterns = Patterns::default();
         let fits = |number: usize| patterns.get(&format!("^{number}$")).compiles(ALL);
         let count = (0..10_000).take_while(|number| fits(*number)).count();
         assert_eq!(count, limits::ALL_PATTERNS_BYTES / (48 * KIB));
-        assert!(patterns.get("^0$").compiles(ALL), "what was compiled stays");
+        assert!(patterns.get("^0$").compiles(ALL), "compiled patterns stay");
     }
 
     const LARGE: &str = r"^\pL{60}$";
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_do_not_compile_keep_nothing_and_leave_those_of_others_alone() {
+    fn failed_patterns_keep_no_memory_and_do_not_affect_other_owners() {
         let patterns = Patterns::default();
         let failing: Vec<_> = oversize(50).map(|text| patterns.get(&text)).collect();
         let beside = patterns.get("^own$");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn compiling_in_vain_has_a_limit_for_each_flag_and_for_all_together() {
+    fn failed_compilations_are_limited_per_flag_and_in_total() {
         let patterns = Patterns::new(CompileBudget {
             compiled_bytes: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
             failures: FailureBudget::new(

@@ -54,7 +54,7 @@ fn keys_that_a_flag_can_have() {
 }
 
 #[test]
-fn a_taken_key_is_told_after_its_length_and_before_its_characters() {
+fn a_duplicate_key_is_reported_after_its_length_and_before_its_characters() {
     let references = References::default();
     let around = ValidationContext {
         stored: None,
@@ -109,7 +109,7 @@ fn the_first_bad_field_is_reported() {
         ("bucketing_identifier", json!("x")),
         ("last_called_at", json!("x")),
     ];
-    // Sent in reverse, so that the order of the body cannot be what decides.
+    // Sent in reverse, so that the order of the body cannot decide.
     for (first, (attr, _)) in bad.iter().enumerate() {
         let mut body = Object::new();
         for (field, value) in bad[first..].iter().rev() {
@@ -121,7 +121,7 @@ fn the_first_bad_field_is_reported() {
 }
 
 #[test]
-fn texts_of_field_errors() {
+fn messages_of_field_errors() {
     let with = |field: &str, value: Value| json!({"key": "k", field: value});
     refused(with("active", json!("maybe")), Some("active"), "invalid_input", "Must be a valid boolean.");
     refused(with("version", json!("one")), Some("version"), "invalid_input", "A valid integer is required.");
@@ -148,7 +148,7 @@ fn texts_of_field_errors() {
 }
 
 #[test]
-fn values_as_texts_of_a_form() {
+fn values_as_strings_of_a_form() {
     let body = json!({
         "key": "k", "active": "f", "deleted": "0", "version": "50", "ensure_experience_continuity": "on",
         "created_at": "2024-01-01T00:00:00", "evaluation_runtime": "server",
@@ -176,7 +176,7 @@ fn fields_that_may_be_null() {
 }
 
 #[test]
-fn tags_are_tidied() {
+fn tags_are_normalized() {
     let input = parse_input(json!({"key": "k", "tags": ["web", " Beta", "", "  ", "WEB"]}), None).unwrap();
     assert_eq!(input.tags.unwrap(), ["beta", "web"]);
     assert_eq!(
@@ -192,7 +192,7 @@ fn tags_are_tidied() {
 }
 
 #[test]
-fn dashboards_collapse() {
+fn duplicate_dashboards_are_removed() {
     let input = parse_input(json!({"key": "k", "analytics_dashboards": [2, "1", 2]}), None).unwrap();
     assert_eq!(input.analytics_dashboards.unwrap(), [2, 1]);
 }
@@ -206,7 +206,7 @@ fn encrypted_payloads_need_remote_configuration() {
     assert!(parse_input(json!({"has_encrypted_payloads": true}), Some(&flag)).is_ok());
     let error = parse_input(json!({"is_remote_configuration": false}), Some(&flag)).unwrap_err();
     assert_eq!((error.detail.as_str(), error.attr), (detail, None));
-    // A write about something else is not held up by a stored flag that breaks the rule.
+    // A write of other fields is not refused when the stored flag breaks the rule.
     let odd = Flag { is_remote_configuration: None, ..flag };
     assert!(parse_input(json!({"name": "x"}), Some(&odd)).is_ok());
 }

@@ -87,7 +87,7 @@ fn disabling_and_enabling() {
 }
 
 #[test]
-fn restoring_does_not_close_a_circle() {
+fn restoring_does_not_close_a_cycle() {
     let property = json!({"key": "5", "type": "flag", "operator": "flag_evaluates_to", "value": true});
     let mut live = flag();
     live.filters = testing::object(json!({"groups": [{"properties": [property]}]}));
@@ -108,7 +108,7 @@ fn restoring_does_not_close_a_circle() {
     let detail = "Circular dependency detected: omega-feature → base → omega-feature";
     assert_eq!(check(&deleted, &live, &links), Err(FieldError::invalid("filters", detail)));
     assert_eq!(check(&deleted, &deleted, &links), Ok(()));
-    // A dependency that is gone or off stands against switching on, not against restoring.
+    // A deleted or disabled dependency blocks enabling, but not restoring.
     for references in [found(vec![], true), found(vec![], false), References::default()] {
         assert_eq!(check(&deleted, &live, &LinkedRecords { references: &references, ..links }), Ok(()));
     }

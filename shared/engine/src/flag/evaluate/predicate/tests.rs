@@ -26,7 +26,7 @@ fn holds(operator: &str, value: &Value, given: Option<&Value>) -> bool {
     holds_in(&compiler(Tz::UTC), operator, value, given)
 }
 
-/// Each given value lets the operator pass exactly when it is among `yes`; nothing given passes when `absent` says so.
+/// The operator matches exactly the values in `yes`; an absent property matches if `absent` is true.
 #[track_caller]
 fn passes(operator: &str, value: Value, yes: &[Value], no: &[Value], absent: bool) {
     for (given, expected) in
@@ -131,7 +131,7 @@ fn patterns() {
     regex(json!(r"^1\.[0-9]+$"), &[json!("1.12"), json!(1.5)], &[json!("11.1"), json!("1.x")]);
     regex(json!("b"), &[json!("abc")], &[json!("ABC"), json!(null)]);
     regex(json!(4), &[json!(4), json!("141")], &[json!("5")]);
-    // One that does not compile matches nothing, whichever way it is asked.
+    // One that does not compile matches nothing, negated or not.
     for operator in ["regex", "not_regex"] {
         for value in [json!("("), json!("(?=a)"), json!(["a", "("])] {
             passes(operator, value, &[], &[json!("a"), json!("("), json!("")], false);
@@ -365,7 +365,7 @@ fn ranges_of_versions() {
 }
 
 #[test]
-fn what_is_no_operator_of_a_property_matches_nothing() {
+fn unknown_operators_match_nothing() {
     for operator in
         ["in", "not_in", "flag_evaluates_to", "not_gt", "is_not_exact", "semver_", "semver_max", "", "Exact"]
     {
