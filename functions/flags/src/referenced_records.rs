@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::Flags;
 use crate::store::{
-    FlagRows, Preconditions, ProjectVersion, Room, cached_rows, cohort_feed_bytes, decode_row,
+    FlagPreconditions, FlagRows, ProjectVersion, Room, cached_rows, cohort_feed_bytes, decode_row,
     load_verified_rows, record_id,
 };
 
@@ -124,7 +124,7 @@ impl ResolvedReferences {
     }
 
     /// The preconditions under which a validation based on these records still holds when the flag `own` is written.
-    pub fn preconditions(&self, project: ProjectId, own: i64) -> Preconditions {
+    pub fn preconditions(&self, project: ProjectId, own: i64) -> FlagPreconditions {
         let version = Unchanged { rows: self.rows_checksum, ..Unchanged::default() };
         let cohort = |(id, version): (&i64, &u64)| {
             let key = keys::record(project, Kind::Cohort, record_id(*id));
@@ -133,13 +133,13 @@ impl ResolvedReferences {
         // Beyond this limit, which hardly any flag reaches, a cohort may be deleted concurrently with the write.
         let cohorts = self.cohort_versions.iter().take(MAX_CHECKED_RECORDS).map(cohort);
         if self.rows_checksum.is_some() {
-            return Preconditions { version, checks: cohorts.collect(), ..Preconditions::default() };
+            return FlagPreconditions { version, checks: cohorts.collect(), ..FlagPreconditions::default() };
         }
         let other_flags = self.flag_versions.iter().filter(|(id, _)| **id > 0 && **id != own);
         let guard = |version: Option<u64>| version.map_or(Guard::Absent, Guard::Version);
         let flags =
             other_flags.map(|(id, seen)| Write::Check(keys::flag_row(project, record_id(*id)), guard(*seen)));
-        Preconditions { version, checks: flags.chain(cohorts).collect(), ..Preconditions::default() }
+        FlagPreconditions { version, checks: flags.chain(cohorts).collect(), ..FlagPreconditions::default() }
     }
 
     /// Upper bound of the growth of the feed beyond the length of `flag`: its cohorts, and the keys in its dependency

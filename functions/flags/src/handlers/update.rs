@@ -26,7 +26,7 @@ use crate::call_times::{authorize_with_call_times, store_pending_calls};
 use crate::local_evaluation::check_feed_size;
 use crate::referenced_records::{ReferenceIds, ResolvedReferences, resolve_references};
 use crate::store::{
-    FlagWriteOutcome, Preconditions, ProjectVersion, StoredFlag, flag_record_key, flag_template,
+    FlagPreconditions, FlagWriteOutcome, ProjectVersion, StoredFlag, flag_record_key, flag_template,
     load_dependents, prefetch_dependents,
 };
 use crate::usage_dashboard::update_dashboard_key;
@@ -243,7 +243,7 @@ impl ReadPlan {
 /// An update that passed validation.
 struct ValidatedUpdate {
     after: Flag,
-    preconditions: Preconditions,
+    preconditions: FlagPreconditions,
     references: References,
 }
 

@@ -69,7 +69,7 @@ pub enum FlagWriteOutcome {
 
 /// The conditions on other records that the validation of a write depends on.
 #[derive(Debug, Default)]
-pub struct Preconditions {
+pub struct FlagPreconditions {
     /// Conditions on the project's version.
     pub version: Unchanged,
     /// Conditions on single items.
@@ -84,7 +84,7 @@ pub async fn create(
     project: ProjectId,
     flag: &Flag,
     user: &User,
-    preconditions: Preconditions,
+    preconditions: FlagPreconditions,
     extra_writes: Vec<Write>,
 ) -> Result<FlagWriteOutcome, StoreError> {
     let mut writes = change(project, None, flag, preconditions.version, preconditions.feed_growth)?;
@@ -156,7 +156,7 @@ pub async fn update(
     before: &StoredFlag,
     after: &Flag,
     user: &User,
-    preconditions: Preconditions,
+    preconditions: FlagPreconditions,
     extra_writes: Vec<Write>,
 ) -> Result<FlagWriteOutcome, StoreError> {
     let mut writes = change(project, Some(before), after, preconditions.version, preconditions.feed_growth)?;

@@ -24,7 +24,7 @@ use crate::regex_bounds::BoundedRegex;
 pub struct Pattern {
     text: String,
     compiled: OnceLock<Option<BoundedRegex>>,
-    budget: Arc<CompileBudget>,
+    budget: Arc<PatternBudget>,
     /// The failure budgets of the flags and cohorts that use it.
     owners: Mutex<Vec<Arc<FailureBudget>>>,
 }
@@ -75,14 +75,14 @@ impl Pattern {
 #[derive(Debug)]
 pub struct Patterns {
     by_text: RefCell<HashMap<String, Arc<Pattern>>>,
-    budget: Arc<CompileBudget>,
+    budget: Arc<PatternBudget>,
     owner: RefCell<Arc<FailureBudget>>,
 }
 
 impl Default for Patterns {
     fn default() -> Self {
         let all = FailureBudget::new(limits::ALL_FAILED_PATTERNS_BYTES, limits::ALL_FAILED_PATTERNS_BYTES);
-        Self::new(CompileBudget {
+        Self::new(PatternBudget {
             compiled_bytes: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
             failures: all,
         })
@@ -90,7 +90,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    fn new(budget: CompileBudget) -> Self {
+    fn new(budget: PatternBudget) -> Self {
         let owner = RefCell::new(Arc::new(FailureBudget::for_owner()));
         Self { by_text: RefCell::default(), budget: Arc::new(budget), owner }
     }
@@ -120,7 +120,7 @@ impl Patterns {
 
 /// The remaining budget of all patterns of an evaluator.
 #[derive(Debug)]
-struct CompileBudget {
+struct PatternBudget {
     /// Bytes for patterns that compile.
     compiled_bytes: AtomicUsize,
     /// The budget for failed compilations.
@@ -173,7 +173,7 @@ const BYTES_PER_PATTERN_BYTE: usize = KIB;
 
 /// Compiles a pattern with the smallest size limits that it fits. Success is charged with its size, failure with the
 /// bytes tried.
-fn compile(text: &str, budget: &CompileBudget, owner: &FailureBudget) -> Option<BoundedRegex> {
+fn compile(text: &str, budget: &PatternBudget, owner: &FailureBudget) -> Option<BoundedRegex> {
     if text.len() > limits::PATTERN_BYTES {
         return None;
     }
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn failed_compilations_are_limited_per_flag_and_in_total() {
-        let patterns = Patterns::new(CompileBudget {
+        let patterns = Patterns::new(PatternBudget {
             compiled_bytes: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
             failures: FailureBudget::new(
                 limits::ALL_FAILED_PATTERNS_BYTES,

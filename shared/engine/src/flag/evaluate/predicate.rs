@@ -97,14 +97,14 @@ enum Test {
     Starts(Vec<String>),
     Ends(Vec<String>),
     Matches(Vec<Arc<Pattern>>),
-    Number(Comparison, f64),
+    Number(OrderingOperator, f64),
     Between(f64, f64),
-    Instant(Comparison, DateBound, Tz),
+    Instant(OrderingOperator, DateBound, Tz),
     Version(Range),
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Comparison {
+enum OrderingOperator {
     Less,
     LessOrEqual,
     Equal,
@@ -112,7 +112,7 @@ enum Comparison {
     Greater,
 }
 
-impl Comparison {
+impl OrderingOperator {
     fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
         match self {
             Self::Less => left < right,
@@ -181,10 +181,10 @@ impl Test {
             "starts_with" => Self::Starts(lower()),
             "ends_with" => Self::Ends(lower()),
             "regex" => Self::Matches(texts().map(|text| compiler.patterns.get(&text)).collect()),
-            "gt" => number(Comparison::Greater)?,
-            "gte" => number(Comparison::GreaterOrEqual)?,
-            "lt" => number(Comparison::Less)?,
-            "lte" => number(Comparison::LessOrEqual)?,
+            "gt" => number(OrderingOperator::Greater)?,
+            "gte" => number(OrderingOperator::GreaterOrEqual)?,
+            "lt" => number(OrderingOperator::Less)?,
+            "lte" => number(OrderingOperator::LessOrEqual)?,
             "between" => {
                 let [low, high] = value.as_array()?.as_slice() else { return None };
                 let (low, high) =
@@ -194,9 +194,9 @@ impl Test {
                 }
                 Self::Between(low, high)
             }
-            "is_date_before" => instant(Comparison::Less)?,
-            "is_date_after" => instant(Comparison::Greater)?,
-            "is_date_exact" => instant(Comparison::Equal)?,
+            "is_date_before" => instant(OrderingOperator::Less)?,
+            "is_date_after" => instant(OrderingOperator::Greater)?,
+            "is_date_exact" => instant(OrderingOperator::Equal)?,
             other => Self::Version(Range::parse(
                 other.strip_prefix("semver_")?,
                 &ComparableValue::from(value).text(),
