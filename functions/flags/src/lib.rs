@@ -1,17 +1,17 @@
-//! Feature flags: list, create, retrieve, update; deletion is soft and a kind of update. And their values, for SDKs that ask
-//! about one person.
+//! Feature flags: the CRUD API (a delete is a soft delete through an update), the flag values for one person, and the
+//! definitions that SDKs evaluate locally.
 //!
-//! The function also answers the role access routes: a gateway may hand it a request with a trailing slash that belongs
-//! to them.
+//! The function also serves the role access routes: a gateway may route a role access request with a trailing slash to
+//! this function.
 
-mod calls;
-mod definitions;
+mod call_times;
 mod evaluation;
 mod handlers;
-mod mentioned;
+mod local_evaluation;
 mod persons;
+mod referenced_records;
 pub mod store;
-mod usage;
+mod usage_dashboard;
 mod user;
 
 use axum::Router;
@@ -21,11 +21,11 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 use pennon_eventstore::EventStore;
 
-pub use definitions::Feeds;
-pub use evaluation::CompiledProjects;
-pub use persons::all::Turns;
-pub use persons::cohorts::CohortMemory;
-pub use store::Memory;
+pub use evaluation::CompiledProjectCache;
+pub use local_evaluation::FeedCache;
+pub use persons::cohorts::CohortCache;
+pub use persons::scan::PersonScanPermits;
+pub use store::FlagCache;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags";
 const ONE: &str = "/api/projects/{project_id}/feature_flags/{id}";
@@ -35,45 +35,45 @@ const BLAST_RADIUS: &str = "/api/projects/{project_id}/feature_flags/user_blast_
 const STATIC_COHORT: &str = "/api/projects/{project_id}/feature_flags/{id}/create_static_cohort_for_flag";
 const REMOTE_CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config";
 const LOCAL_EVALUATION: &str = "/api/projects/{project_id}/feature_flags/local_evaluation";
-/// Where SDKs ask for the same, with the project in the token or the key.
+/// The same endpoint for SDKs: the project comes from the project token or the API key.
 const LOCAL_EVALUATION_BY_TOKEN: &str = "/api/feature_flag/local_evaluation";
 const DEFINITIONS: &str = "/flags/definitions";
 
-/// The scope that reading asks for.
-pub const READ: &str = "feature_flag:read";
-/// The scope that writing asks for.
-pub const WRITE: &str = "feature_flag:write";
+/// Scope of the read endpoints.
+pub const READ_SCOPE: &str = "feature_flag:read";
+/// Scope of the write endpoints.
+pub const WRITE_SCOPE: &str = "feature_flag:write";
 
-/// What the handlers are given. Cheap to clone.
+/// State of the handlers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Flags {
-    /// The store and the clock.
+    /// The store, the clock and the authentication.
     pub app: App,
-    /// Whose persons and groups flags are evaluated for.
+    /// The persons and groups that flags are evaluated for.
     pub events: EventStore,
-    /// What this process remembers of flags.
-    pub memory: Memory,
-    /// The definitions that this process remembers.
-    pub feeds: Feeds,
-    /// The cohorts that this process remembers.
-    pub cohorts: CohortMemory,
-    /// The flags that this process has compiled to evaluate them.
-    pub compiled: CompiledProjects,
-    /// Turns at going through all persons.
-    pub turns: Turns,
+    /// Cache of summary rows, flag records and rendered flags.
+    pub memory: FlagCache,
+    /// Cache of the local evaluation feeds.
+    pub feeds: FeedCache,
+    /// Cache of cohorts.
+    pub cohorts: CohortCache,
+    /// Cache of projects with compiled flags.
+    pub compiled: CompiledProjectCache,
+    /// Limits the concurrent scans over all persons.
+    pub scan_permits: PersonScanPermits,
 }
 
 impl Flags {
-    /// Flags over `app`, for the persons of `events`.
+    /// The state for `app` and the persons in `events`.
     pub fn new(app: App, events: EventStore) -> Flags {
         Flags {
             app,
             events,
-            memory: Memory::default(),
-            feeds: Feeds::default(),
-            cohorts: CohortMemory::default(),
-            compiled: CompiledProjects::default(),
-            turns: Turns::default(),
+            memory: FlagCache::default(),
+            feeds: FeedCache::default(),
+            cohorts: CohortCache::default(),
+            compiled: CompiledProjectCache::default(),
+            scan_permits: PersonScanPermits::default(),
         }
     }
 }
@@ -84,7 +84,7 @@ impl FromRef<Flags> for App {
     }
 }
 
-/// The route table of the flags themselves.
+/// The routes of the flag API, authenticated with an API key.
 pub fn routes() -> Routes<Flags> {
     Routes::new()
         .add(Method::GET, LIST, handlers::list)
@@ -100,7 +100,7 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::GET, REMOTE_CONFIG, handlers::remote_config)
         .add(Method::GET, LOCAL_EVALUATION, handlers::local_evaluation)
         .add(Method::GET, LOCAL_EVALUATION_BY_TOKEN, handlers::local_evaluation)
-        .add(Method::GET, DEFINITIONS, handlers::definitions)
+        .add(Method::GET, DEFINITIONS, handlers::flag_definitions)
         .add(Method::GET, &format!("{LIST}/activity"), handlers::all_activity)
         .add(Method::GET, &format!("{ONE}/activity"), handlers::activity)
         .add(Method::GET, &format!("{ONE}/status"), handlers::status)
@@ -108,7 +108,7 @@ pub fn routes() -> Routes<Flags> {
         .add(Method::POST, &format!("{ONE}/enrich_usage_dashboard"), handlers::enrich_usage_dashboard)
 }
 
-/// The routes of SDKs and browsers, for callers with nothing but a project token.
+/// The routes of SDKs and browsers, authenticated with a project token only.
 pub fn open_routes() -> Routes<Flags> {
     Routes::sdk()
         .add(Method::POST, "/flags", evaluation::evaluate)
@@ -123,13 +123,13 @@ pub fn open_routes() -> Routes<Flags> {
         .add(Method::POST, "/ofrep/v1/evaluate/flags/{key}", evaluation::evaluate_one)
 }
 
-/// The flags' own routes over `state`, without the edge.
+/// All flag routes over `state`, without the edge middleware.
 pub fn router(state: &Flags) -> Router {
     let app = &state.app;
     routes().into_router(state.clone(), app).merge(open_routes().into_router(state.clone(), app))
 }
 
-/// Everything that the function answers.
+/// All routes that the function serves.
 pub fn function_router(state: &Flags) -> Router {
     router(state).merge(pennon_role_access::router(&state.app))
 }

@@ -1,4 +1,4 @@
-//! The function `flags`.
+//! Lambda entry point of the function `flags`.
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
@@ -14,7 +14,9 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let rates = config.rates()?;
-    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
+    let url = config.events_url.ok_or(
+        "PENNON_EVENTS_URL is not set. Set it to the location of the events, such as s3://bucket/prefix.",
+    )?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
         .with_rate_limits(rates)
         .with_payload_keys(payload_keys("")?);

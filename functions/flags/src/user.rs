@@ -1,9 +1,9 @@
-//! Users as flags keep them.
+//! Snapshots of users in flag records.
 
 use pennon_core::model::User;
 use pennon_engine::flag::UserRef;
 
-/// The snapshot of `user` that a flag keeps.
+/// The snapshot of `user` that a flag record stores.
 pub fn user_ref(user: &User) -> UserRef {
     UserRef {
         id: i64::try_from(user.id).unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! The handlers: parse, read, judge, answer.
+//! Handlers of the role access endpoints.
 
 use std::sync::Arc;
 
@@ -20,136 +20,142 @@ use pennon_engine::flag::{CallTimes, Flag};
 use serde_json::Value;
 
 use crate::payloads;
-use crate::refused;
-use crate::store::{self, Outcome, RoleAccess};
-use crate::viewer::Viewers;
+use crate::permissions::FlagPermissions;
+use crate::store::{self, RoleAccess, RoleAccessWriteOutcome};
+use crate::validation_error;
 
-const READ: &str = "feature_flag:read";
-const WRITE: Scope = Scope::unlogged("feature_flag:write");
+const READ_SCOPE: &str = "feature_flag:read";
+const WRITE_SCOPE: Scope = Scope::unlogged("feature_flag:write");
 
-/// Most role accesses that are read from a partition before the key is known to open the project. Four such partitions
-/// hold 10,000 with room to spare, and one of them is less than a page of the store.
-const EARLY_ROWS_MAX: usize = 3000;
+/// Most role accesses that are prefetched per partition, before authorization is known. The four partitions of a flag
+/// hold 10,000 with a margin, and one of them is smaller than a page of the store.
+const PREFETCH_ROWS_MAX: usize = 3000;
 
-/// Bytes of the texts of one page, each of which has the whole flag. Packed ten times smaller, they would still not go
-/// through a gateway.
-const TEXTS_BYTES_MAX: usize = 48 * 1024 * 1024;
+/// Bytes of one page before compression; each entry contains the whole flag. Even compressed ten times smaller, a
+/// larger page would not pass a gateway.
+const PAGE_BYTES_MAX: usize = 48 * 1024 * 1024;
 
-/// `GET P/feature_flags/{feature_flag_id}/role_access/`: of an unknown flag an empty page.
+/// `GET P/feature_flags/{feature_flag_id}/role_access/`: lists role accesses; an empty page for an unknown flag.
 pub async fn list(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, flag, all) = flag_and_accesses(&app, &call).await?;
+    let (access, flag, all) = authorize_and_list(&app, &call).await?;
     let page = Page::of(&call);
     let Some(flag) = flag else { return page.reply(&call, 0, &[]) };
-    let wanted = page.slice(&all);
-    let texts = show(&app, &access, &call, &flag, wanted).await?;
-    if texts.len() < wanted.len() {
+    let page_rows = page.slice(&all);
+    let texts = render_all(&app, &access, &call, &flag, page_rows).await?;
+    if texts.len() < page_rows.len() {
         return Err(page.refusal(&call, all.len(), &texts));
     }
     page.reply(&call, all.len(), &texts)
 }
 
-/// `POST P/feature_flags/{feature_flag_id}/role_access/`
+/// `POST P/feature_flags/{feature_flag_id}/role_access/`: gives a role access to the flag.
 pub async fn create(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let shown = |call| retrieve(State(app.clone()), call);
-    create_idempotently(&app, call, |call| make(app.clone(), call), shown).await
+    let retrieve_again = |call| retrieve(State(app.clone()), call);
+    create_idempotently(&app, call, |call| create_role_access(app.clone(), call), retrieve_again).await
 }
 
-async fn make(app: App, call: Call) -> ApiResult<Response> {
-    let (access, flag) = flag_of(&app, &call, WRITE).await?;
+async fn create_role_access(app: App, call: Call) -> ApiResult<Response> {
+    let (access, flag) = authorize_and_read_flag(&app, &call, WRITE_SCOPE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
-    require_right(&access, &flag)?;
+    require_permission(&access, &flag)?;
     let body = call.fields()?;
-    let named = Field::of(&body, "role_id").required(fields::uuid_key).map_err(refused)?;
-    let key = keys::role(access.project.organization, named);
+    let role_id = Field::of(&body, "role_id").required(fields::uuid_key).map_err(validation_error)?;
+    let key = keys::role(access.project.organization, role_id);
     let role = app
         .store
         .records
         .get(&key)
         .await?
-        .ok_or_else(|| refused(fields::does_not_exist("role_id", named)))?;
+        .ok_or_else(|| validation_error(fields::does_not_exist("role_id", role_id)))?;
     let role: Role = role.body()?;
     let id = app.store.records.increment(&keys::counter(Counter::RoleAccess), 1).await?;
     let record = RoleAccess { id: id.unsigned_abs(), role: role.id, added_at: call.now };
     match store::add(
         &app.store.records,
-        access.project.id,
-        id_of(&flag),
+        access.project.id, flag_id(&flag),
         &record,
         idempotency_write(&call, id)?,
     )
-    .await?
+        .await?
     {
-        Outcome::Done => {
-            let shown = show(&app, &access, &call, &flag, &[record]).await?;
+        RoleAccessWriteOutcome::Written => {
+            let shown = render_all(&app, &access, &call, &flag, &[record]).await?;
             let text = shown.into_iter().next().ok_or_else(ApiError::not_found)?;
             Ok(json_text(StatusCode::CREATED, text))
         }
-        Outcome::Taken => {
+        RoleAccessWriteOutcome::AlreadyExists => {
             let detail = "The fields role, feature_flag must make a unique set.";
             Err(ApiError::invalid("unique", detail, None))
         }
-        Outcome::Gone => Err(flag_not_found()),
+        RoleAccessWriteOutcome::NotFound => Err(flag_not_found()),
     }
 }
 
-/// `GET P/feature_flags/{feature_flag_id}/role_access/{id}/`
+/// `GET P/feature_flags/{feature_flag_id}/role_access/{id}/`: one role access.
 pub async fn retrieve(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, flag, record) = record_of(&app, &call, READ).await?;
+    let (access, flag, record) = authorize_and_read_record(&app, &call, READ_SCOPE).await?;
     let (Some(flag), Some(record)) = (flag, record) else { return Err(ApiError::not_found()) };
-    let shown = show(&app, &access, &call, &flag, &[record]).await?;
+    let shown = render_all(&app, &access, &call, &flag, &[record]).await?;
     Ok(json_text(StatusCode::OK, shown.into_iter().next().ok_or_else(ApiError::not_found)?))
 }
 
-/// `DELETE P/feature_flags/{feature_flag_id}/role_access/{id}/`
+/// `DELETE P/feature_flags/{feature_flag_id}/role_access/{id}/`: removes the access of a role.
 pub async fn destroy(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let (access, flag, record) = record_of(&app, &call, WRITE).await?;
+    let (access, flag, record) = authorize_and_read_record(&app, &call, WRITE_SCOPE).await?;
     let flag = flag.ok_or_else(flag_not_found)?;
     let record = record.ok_or_else(ApiError::not_found)?;
-    require_right(&access, &flag)?;
-    match store::remove(&app.store.records, access.project.id, id_of(&flag), &record).await? {
-        Outcome::Done => Ok(empty(StatusCode::NO_CONTENT)),
+    require_permission(&access, &flag)?;
+    match store::remove(&app.store.records, access.project.id, flag_id(&flag), &record).await? {
+        RoleAccessWriteOutcome::Written => Ok(empty(StatusCode::NO_CONTENT)),
         _ => Err(ApiError::not_found()),
     }
 }
 
-async fn flag_of(app: &App, call: &Call, scope: impl Into<Scope>) -> ApiResult<(Access, Option<Flag>)> {
+async fn authorize_and_read_flag(
+    app: &App,
+    call: &Call,
+    scope: impl Into<Scope>,
+) -> ApiResult<(Access, Option<Flag>)> {
     let id = call.id("feature_flag_id");
-    let wanted = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
-    let (access, items) = app.project_with(call, scope, wanted).await?;
-    Ok((access, read(items.into_iter().next().flatten())?))
+    let keys_to_read = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
+    let (access, items) = app.project_with(call, scope, keys_to_read).await?;
+    Ok((access, decode(items.into_iter().next().flatten())?))
 }
 
-/// The flag that the path names, and its role accesses.
+/// Authorizes the request and reads the flag in the path with its role accesses.
 ///
-/// Where the path names the project by its number, they are read beside the key and not after it, which saves a wait;
-/// nothing of them is shown unless the key opens the project and the flag is there.
-async fn flag_and_accesses(app: &App, call: &Call) -> ApiResult<(Access, Option<Flag>, Vec<RoleAccess>)> {
+/// When the path has the numeric project id, they are read in parallel with the API key, which saves a round trip; they
+/// are not used unless the key has access to the project and the flag exists.
+async fn authorize_and_list(app: &App, call: &Call) -> ApiResult<(Access, Option<Flag>, Vec<RoleAccess>)> {
     let records = &app.store.records;
-    let named = call.id("project_id").zip(call.id("feature_flag_id")).filter(|_| call.credential().is_some());
-    let early = async {
-        match named {
-            Some((project, flag)) => store::first(records, project, flag, EARLY_ROWS_MAX).await.transpose(),
+    let path_ids =
+        call.id("project_id").zip(call.id("feature_flag_id")).filter(|_| call.credential().is_some());
+    let prefetched = async {
+        match path_ids {
+            Some((project, flag)) => {
+                store::list_up_to(records, project, flag, PREFETCH_ROWS_MAX).await.transpose()
+            }
             None => None,
         }
     };
-    let (found, early) = tokio::join!(flag_of(app, call, READ), early);
+    let (found, prefetched) = tokio::join!(authorize_and_read_flag(app, call, READ_SCOPE), prefetched);
     let (access, flag) = found?;
     let Some(flag) = flag else { return Ok((access, None, Vec::new())) };
-    let all = match early {
-        Some(early) if named == Some((access.project.id, id_of(&flag))) => early?,
-        _ => store::list(records, access.project.id, id_of(&flag)).await?,
+    let all = match prefetched {
+        Some(prefetched) if path_ids == Some((access.project.id, flag_id(&flag))) => prefetched?,
+        _ => store::list(records, access.project.id, flag_id(&flag)).await?,
     };
     Ok((access, Some(flag), all))
 }
 
-/// The flag and the role access that the path names, in one round trip.
-async fn record_of(
+/// Authorizes the request and reads the flag and the role access in the path, in one round trip.
+async fn authorize_and_read_record(
     app: &App,
     call: &Call,
     scope: impl Into<Scope>,
 ) -> ApiResult<(Access, Option<Flag>, Option<RoleAccess>)> {
     let ids = call.id("feature_flag_id").zip(call.id("id"));
-    let wanted = |project| match ids {
+    let keys_to_read = |project| match ids {
         Some((flag, id)) => {
             vec![keys::record(project, Kind::Flag, flag), keys::role_access(project, flag, id)]
         }
@@ -159,19 +165,18 @@ async fn record_of(
             .into_iter()
             .collect(),
     };
-    let (access, items) = app.project_with(call, scope, wanted).await?;
+    let (access, items) = app.project_with(call, scope, keys_to_read).await?;
     let mut items = items.into_iter();
-    let flag = read(items.next().flatten())?;
-    Ok((access, flag, read(items.next().flatten())?))
+    let flag = decode(items.next().flatten())?;
+    Ok((access, flag, decode(items.next().flatten())?))
 }
 
-fn read<T: serde::de::DeserializeOwned>(item: Option<Item>) -> ApiResult<Option<T>> {
+fn decode<T: serde::de::DeserializeOwned>(item: Option<Item>) -> ApiResult<Option<T>> {
     Ok(item.map(|item| item.body()).transpose()?)
 }
 
-/// The records as answers show them, each with its flag and its role, as JSON texts; of many that are long only the
-/// first, up to [`TEXTS_BYTES_MAX`].
-async fn show(
+/// The role accesses as JSON texts, each with its flag and its role; truncated when they exceed [`PAGE_BYTES_MAX`].
+async fn render_all(
     app: &App,
     access: &Access,
     call: &Call,
@@ -182,28 +187,28 @@ async fn show(
         return Ok(Vec::new());
     }
     let organization = access.project.organization;
-    let wanted: Vec<_> = records.iter().map(|record| keys::role(organization, record.role)).collect();
+    let role_keys: Vec<_> = records.iter().map(|record| keys::role(organization, record.role)).collect();
     let shown = [flag];
-    let row = keys::flag_calls(access.project.id);
-    let (viewers, roles, calls) = tokio::try_join!(
-        Viewers::load(app, access, &shown),
-        async { Ok::<_, ApiError>(app.store.records.batch_get(&wanted).await?) },
-        async { Ok::<_, ApiError>(app.store.records.get(&row).await?) },
+    let calls_key = keys::flag_calls(access.project.id);
+    let (permissions, roles, calls) = tokio::try_join!(
+        FlagPermissions::load_with_cohort_names(app, access, &shown),
+        async { Ok::<_, ApiError>(app.store.records.batch_get(&role_keys).await?) },
+        async { Ok::<_, ApiError>(app.store.records.get(&calls_key).await?) },
     )?;
-    // Without the events that wait for compaction: this function reads no events.
-    let known = KnownCalls { stored: read(calls)?.unwrap_or_default(), ..KnownCalls::default() };
-    let calls = CallTimes::new(Arc::new(known), call.now);
-    let flag = payloads::shown(&app.payload_keys, access.project.id, flag);
-    let flag = viewers.text(&flag, call.now, &calls);
+    // Without the events that are not compacted yet: this function does not read events.
+    let known_calls = KnownCalls { stored: decode(calls)?.unwrap_or_default(), ..KnownCalls::default() };
+    let calls = CallTimes::new(Arc::new(known_calls), call.now);
+    let flag = payloads::masked(&app.payload_keys, access.project.id, flag);
+    let flag = permissions.render(&flag, call.now, &calls);
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for (record, role) in records.iter().zip(roles) {
-        let role = read::<Role>(role)?.map_or(Value::Null, |role| role.to_answer());
+        let role = decode::<Role>(role)?.map_or(Value::Null, |role| role.to_answer());
         let (id, added_at) = (record.id, timestamp(record.added_at));
         let text = format!(
             r#"{{"id":{id},"feature_flag":{flag},"role":{role},"added_at":"{added_at}","updated_at":"{added_at}"}}"#
         );
         bytes += text.len();
-        if bytes > TEXTS_BYTES_MAX && !texts.is_empty() {
+        if bytes > PAGE_BYTES_MAX && !texts.is_empty() {
             break;
         }
         texts.push(text);
@@ -211,8 +216,8 @@ async fn show(
     Ok(texts)
 }
 
-fn require_right(access: &Access, flag: &Flag) -> ApiResult<()> {
-    if Viewers::of(access).can_change_role_access(flag) {
+fn require_permission(access: &Access, flag: &Flag) -> ApiResult<()> {
+    if FlagPermissions::from_access(access).can_change_role_access(flag) {
         return Ok(());
     }
     Err(ApiError::forbidden("You can't edit roles for this feature flag."))
@@ -222,6 +227,6 @@ fn flag_not_found() -> ApiError {
     ApiError::missing("Feature flag not found.")
 }
 
-fn id_of(flag: &Flag) -> u64 {
+fn flag_id(flag: &Flag) -> u64 {
     flag.id.unsigned_abs()
 }

@@ -1,12 +1,12 @@
-//! Which roles may edit a flag.
+//! Role access: which roles may edit a flag.
 //!
-//! Must stay true: a role has access to a flag once at most, which its uniqueness row ensures; a record belongs to the
+//! Must stay true: a role has access to a flag at most once, enforced by its uniqueness row; a record belongs to the
 //! flag of its partition.
 
 mod handlers;
 pub mod payloads;
+pub mod permissions;
 mod store;
-pub mod viewer;
 
 use axum::Router;
 use axum::http::Method;
@@ -27,12 +27,12 @@ pub fn routes() -> Routes<App> {
         .add(Method::DELETE, ONE, handlers::destroy)
 }
 
-/// The routes over `app`, without the edge.
+/// The routes over `app`, without the edge middleware.
 pub fn router(app: &App) -> Router {
     routes().into_router(app.clone(), app)
 }
 
-/// The 400 that a refused field stands for.
-pub fn refused(error: FieldError) -> ApiError {
+/// The 400 response for an invalid field.
+pub fn validation_error(error: FieldError) -> ApiError {
     ApiError::invalid(error.code, error.detail, error.attr.as_deref())
 }

@@ -1,4 +1,4 @@
-//! The function `role_access`.
+//! Lambda entry point of the function `role_access`.
 
 use pennon_core::app::App;
 use pennon_core::clock::Clock;

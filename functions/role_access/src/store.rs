@@ -1,6 +1,7 @@
 //! Role accesses in the table.
 //!
-//! Must stay true: record and uniqueness row come and go together, and come only to a flag that is there.
+//! Must stay true: record and uniqueness row are written and deleted in one transaction, and only added to an existing
+//! flag.
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, ProjectId};
@@ -8,80 +9,80 @@ use pennon_core::store::{Guard, Item, Query, StoreError, Table, Write};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// That a role has access to a flag. It never changes: it is added and removed.
+/// The access of a role to a flag. It is immutable: it is added and removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleAccess {
-    /// Unique over the installation, never given twice.
+    /// Unique in the installation, never reused.
     pub id: u64,
     /// The role.
     pub role: Uuid,
-    /// Since when.
+    /// When it was added.
     pub added_at: DateTime<Utc>,
 }
 
-/// The role accesses of a flag, by id.
+/// The role accesses of a flag, sorted by id.
 pub async fn list(records: &Table, project: ProjectId, flag: u64) -> Result<Vec<RoleAccess>, StoreError> {
-    let parts = parts(project, flag).map(|query| records.query(query));
-    by_id(futures::future::try_join_all(parts).await?.into_iter().flatten())
+    let queries = partition_queries(project, flag).map(|query| records.query(query));
+    decode_sorted(futures::future::try_join_all(queries).await?.into_iter().flatten())
 }
 
-/// The role accesses of a flag, by id, unless one of their partitions has more than `limit`.
-pub async fn first(
+/// The role accesses of a flag, sorted by id; `None` when one of their partitions has more than `limit`.
+pub async fn list_up_to(
     records: &Table,
     project: ProjectId,
     flag: u64,
     limit: usize,
 ) -> Result<Option<Vec<RoleAccess>>, StoreError> {
-    let parts = parts(project, flag).map(|query| records.query(query.limit(limit + 1)));
-    let parts = futures::future::try_join_all(parts).await?;
-    if parts.iter().any(|rows| rows.len() > limit) {
+    let queries = partition_queries(project, flag).map(|query| records.query(query.limit(limit + 1)));
+    let partitions = futures::future::try_join_all(queries).await?;
+    if partitions.iter().any(|rows| rows.len() > limit) {
         return Ok(None);
     }
-    by_id(parts.into_iter().flatten()).map(Some)
+    decode_sorted(partitions.into_iter().flatten()).map(Some)
 }
 
-fn parts(project: ProjectId, flag: u64) -> impl Iterator<Item = Query> {
+fn partition_queries(project: ProjectId, flag: u64) -> impl Iterator<Item = Query> {
     (0..keys::ROLE_ACCESS_PARTS)
         .map(move |part| Query::partition(keys::role_accesses_pk(project, flag, part)))
 }
 
-fn by_id(rows: impl Iterator<Item = Item>) -> Result<Vec<RoleAccess>, StoreError> {
+fn decode_sorted(rows: impl Iterator<Item = Item>) -> Result<Vec<RoleAccess>, StoreError> {
     let mut all = rows.map(|item| item.body::<RoleAccess>()).collect::<Result<Vec<_>, _>>()?;
     all.sort_unstable_by_key(|access| access.id);
     Ok(all)
 }
 
-/// What came of adding or removing.
+/// Result of adding or removing a role access.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was written.
-    Done,
-    /// The role has access already.
-    Taken,
-    /// The flag, or the role access, is gone.
-    Gone,
+pub enum RoleAccessWriteOutcome {
+    /// The write was committed.
+    Written,
+    /// The role already has access.
+    AlreadyExists,
+    /// The flag or the role access does not exist.
+    NotFound,
 }
 
-/// Adds a role access to a flag that has to be there.
+/// Adds a role access to an existing flag.
 pub async fn add(
     records: &Table,
     project: ProjectId,
     flag: u64,
     access: &RoleAccess,
-    noted: Option<Write>,
-) -> Result<Outcome, StoreError> {
-    let unique = keys::role_access_of_role(project, flag, access.role);
+    idempotency_write: Option<Write>,
+) -> Result<RoleAccessWriteOutcome, StoreError> {
+    let uniqueness_key = keys::role_access_of_role(project, flag, access.role);
     let record = Item::new(keys::role_access(project, flag, access.id), access)?;
     let mut writes = vec![
-        Write::Put(Item::new(unique, &access.id)?, Guard::Absent),
+        Write::Put(Item::new(uniqueness_key, &access.id)?, Guard::Absent),
         Write::Put(record, Guard::Absent),
         Write::Check(keys::record(project, keys::Kind::Flag, flag), Guard::Present),
     ];
-    writes.extend(noted);
+    writes.extend(idempotency_write);
     match records.transact(writes).await {
-        Ok(()) => Ok(Outcome::Done),
-        Err(error) if error.is_condition(0) => Ok(Outcome::Taken),
-        Err(error) if error.is_condition(2) => Ok(Outcome::Gone),
+        Ok(()) => Ok(RoleAccessWriteOutcome::Written),
+        Err(error) if error.is_condition(0) => Ok(RoleAccessWriteOutcome::AlreadyExists),
+        Err(error) if error.is_condition(2) => Ok(RoleAccessWriteOutcome::NotFound),
         Err(error) => Err(error),
     }
 }
@@ -92,14 +93,14 @@ pub async fn remove(
     project: ProjectId,
     flag: u64,
     access: &RoleAccess,
-) -> Result<Outcome, StoreError> {
+) -> Result<RoleAccessWriteOutcome, StoreError> {
     let writes = vec![
         Write::Delete(keys::role_access(project, flag, access.id), Guard::Present),
         Write::Delete(keys::role_access_of_role(project, flag, access.role), Guard::None),
     ];
     match records.transact(writes).await {
-        Ok(()) => Ok(Outcome::Done),
-        Err(error) if error.is_condition(0) => Ok(Outcome::Gone),
+        Ok(()) => Ok(RoleAccessWriteOutcome::Written),
+        Err(error) if error.is_condition(0) => Ok(RoleAccessWriteOutcome::NotFound),
         Err(error) => Err(error),
     }
 }

@@ -1,7 +1,7 @@
-//! Request bodies: the wire forms of SDKs to fields.
+//! Decodes request bodies: the wire formats of SDKs.
 //!
-//! Must stay true: a body above the limits is never read to its end; JSON as Python and browsers write it is read, with
-//! `NaN` and infinities as null and invalid UTF-8 replaced.
+//! Must stay true: a body above the limits is not read to its end; JSON as written by Python and browsers is accepted:
+//! `NaN` and infinities become null, invalid UTF-8 is replaced.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{BodyRules, Call, Fields, SdkBody, SdkBodyError};
 use serde_json::Value;
 
-/// Most bytes of a body as received.
+/// Largest body as received.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a body after inflation.
+/// Largest body after decompression.
 const INFLATED_BYTES_MAX: usize = 4 << 20;
 
 const RULES: BodyRules = BodyRules {
@@ -21,8 +21,8 @@ const RULES: BodyRules = BodyRules {
     takes_bare_base64: true,
 };
 
-/// The fields of the body.
-pub fn fields(call: &Call) -> ApiResult<Fields> {
+/// Parses the fields of the body. 413 when it is too large, 400 when it is not a JSON object.
+pub fn parse_fields(call: &Call) -> ApiResult<Fields> {
     if call.bytes().len() > BODY_BYTES_MAX {
         return Err(ApiError::too_large());
     }
@@ -38,7 +38,7 @@ pub fn fields(call: &Call) -> ApiResult<Fields> {
         SdkBodyError::NoData => ApiError::parse("The form has no field data."),
         SdkBodyError::TooLarge(_) => ApiError::too_large(),
     })?;
-    match json(&payload.json)? {
+    match parse_json(&payload.json)? {
         Value::Object(fields) => Ok(fields),
         _ => {
             let detail = "Invalid data. The body must be a JSON object.";
@@ -47,19 +47,19 @@ pub fn fields(call: &Call) -> ApiResult<Fields> {
     }
 }
 
-/// The value of a JSON text.
-fn json(bytes: &[u8]) -> ApiResult<Value> {
+/// Parses JSON.
+fn parse_json(bytes: &[u8]) -> ApiResult<Value> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches('\u{feff}');
-    let read = serde_json::from_str(text).or_else(|error| match without_specials(text) {
+    let read = serde_json::from_str(text).or_else(|error| match replace_specials(text) {
         Cow::Borrowed(_) => Err(error),
         Cow::Owned(text) => serde_json::from_str(&text),
     });
     read.map_err(|error| ApiError::parse(format!("JSON parse error - {error}")))
 }
 
-/// The text with `null` in place of numbers that JSON does not have.
-fn without_specials(text: &str) -> Cow<'_, str> {
+/// The text with `null` in place of numbers that JSON does not support.
+fn replace_specials(text: &str) -> Cow<'_, str> {
     const SPECIALS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
     let mut replaced = String::new();
     let (mut kept, mut at, mut in_text) = (0, 0, false);
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn numbers_that_json_does_not_have_are_null() {
         let text = r#"{"a": NaN, "b": [Infinity, -Infinity, -1], "c": "NaN \" -Infinity", "d\\": NaN}"#;
-        let wanted = object!({"a": null, "b": [null, null, -1], "c": "NaN \" -Infinity", "d\\": null});
-        assert_eq!(json(text.as_bytes()).unwrap(), wanted);
+        let expected = object!({"a": null, "b": [null, null, -1], "c": "NaN \" -Infinity", "d\\": null});
+        assert_eq!(parse_json(text.as_bytes()).unwrap(), expected);
     }
 
     #[test]
     fn marks_and_invalid_utf_8_are_read() {
-        assert_eq!(json(b"\xef\xbb\xbf {\"a\": \"\xff\"} ").unwrap(), object!({"a": "\u{fffd}"}));
-        assert!(json(b"{\"a\": Nan}").is_err());
-        assert!(json("[".repeat(200_000).as_bytes()).is_err());
+        assert_eq!(parse_json(b"\xef\xbb\xbf {\"a\": \"\xff\"} ").unwrap(), object!({"a": "\u{fffd}"}));
+        assert!(parse_json(b"{\"a\": Nan}").is_err());
+        assert!(parse_json("[".repeat(200_000).as_bytes()).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration that posthog-js loads, as JSON and as a script.
 //!
-//! Must stay true: everything is switched off that would make the library ask for what is not there; `hasFeatureFlags` is
-//! on, because off would make it never ask for flags.
+//! Must stay true: every feature is off that would make the library request endpoints that do not exist;
+//! `hasFeatureFlags` is on, because otherwise the library never requests flags.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// How events may be packed: a form with base64 needs no preflight, and no gateway alters it.
+    /// Encodings of events: a form with base64 needs no CORS preflight, and no gateway alters it.
     supported_compression: [&'static str; 1],
     has_feature_flags: bool,
     is_authenticated: bool,
@@ -67,9 +67,9 @@ impl<'a> ProjectConfiguration<'a> {
         Self { token, configuration: Configuration::default() }
     }
 
-    /// A script that leaves the configuration where the library looks for it.
+    /// A script that assigns the configuration to the global variable that the library reads.
     pub fn script(&self) -> String {
-        // A JSON text is an expression of JavaScript, whatever the token holds.
+        // JSON is a JavaScript expression, whatever the token contains.
         let (token, config) = (json!(self.token), json!(self));
         format!(
             "(function () {{\n  window._POSTHOG_REMOTE_CONFIG = window._POSTHOG_REMOTE_CONFIG || {{}};\n  \

@@ -1,4 +1,4 @@
-//! The routes of `/flags` and `/decide`, and what posthog-js loads beside.
+//! Handlers of `/flags` and `/decide`, and of the other endpoints that posthog-js calls.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,82 +12,85 @@ use pennon_engine::CancellationToken;
 use pennon_engine::flag::evaluate::{Runtime, Selection, Sender, SlowSearches};
 use serde_json::{Value, json as object};
 
-use super::answer::{Envelope, Evaluations, deliver};
 use super::body;
 use super::configuration::ProjectConfiguration;
-use super::project::{CompiledProject, OpenedProject, open, unavailable};
+use super::project::{AuthenticatedProject, CompiledProject, open_project, store_unavailable};
 use super::request::EvaluationRequest;
-use super::subject::{SubjectFacts, look_up, stores_override};
-use super::version::{Route, Version};
+use super::response::{Evaluations, ResponseEnvelope, deliver};
+use super::response_version::{ResponseVersion, Route};
+use super::subject::{SubjectFacts, load_stored_facts, stores_override};
 use crate::Flags;
-use crate::persons::all::TIME;
+use crate::persons::scan::REQUEST_TIMEOUT;
 
-/// Requests about more flags than these, or with more bytes, are evaluated on a thread that may be busy for a while; so are
-/// those that search a long text for a regular expression, until they are answered or given up.
-const FLAGS_AT_ONCE: usize = 2000;
-const BYTES_AT_ONCE: usize = 64 << 10;
-/// For how long the project of a token is remembered where only its configuration is wanted.
-const CONFIGURATION_AGE: Duration = Duration::from_secs(60);
+/// Requests for more flags, or with larger bodies, are evaluated on a blocking thread; so are those that run a slow
+/// regular expression search, until they are done or cancelled.
+const INLINE_FLAGS_MAX: usize = 2000;
+const INLINE_BODY_BYTES_MAX: usize = 64 << 10;
+/// How long the project of a token is cached for configuration requests.
+const CONFIGURATION_CACHE_TTL: Duration = Duration::from_secs(60);
 
-/// `POST /flags`.
+/// `POST /flags`: evaluates flags.
 pub async fn evaluate(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    answer(&flags, &call, Route::Flags).await
+    respond(&flags, &call, Route::Flags).await
 }
 
-/// `POST /decide`, of older SDKs.
+/// `POST /decide`: evaluates flags for older SDKs.
 pub async fn decide(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    answer(&flags, &call, Route::Decide).await
+    respond(&flags, &call, Route::Decide).await
 }
 
-/// `GET /flags`: no flag, and the configuration.
+/// `GET /flags`: no flags, only the configuration.
 pub async fn no_flags(call: Call) -> ApiResult<Response> {
-    answer_without_flags(&call, Route::Flags)
+    respond_without_flags(&call, Route::Flags)
 }
 
 /// `GET /decide`: the same for older SDKs.
 pub async fn no_decision(call: Call) -> ApiResult<Response> {
-    answer_without_flags(&call, Route::Decide)
+    respond_without_flags(&call, Route::Decide)
 }
 
-fn answer_without_flags(call: &Call, route: Route) -> ApiResult<Response> {
-    let version = Version { with_configuration: true, ..Version::of(route, call) };
-    let text = Envelope::new(version, call).answer_without_flags().map_err(|e| ApiError::internal(&e))?;
+fn respond_without_flags(call: &Call, route: Route) -> ApiResult<Response> {
+    let version = ResponseVersion { with_configuration: true, ..ResponseVersion::of(route, call) };
+    let text =
+        ResponseEnvelope::new(version, call).encode_without_flags().map_err(|e| ApiError::internal(&e))?;
     deliver(&call.headers, text, "no-store")
 }
 
-async fn answer(flags: &Flags, call: &Call, route: Route) -> ApiResult<Response> {
-    let envelope = Envelope::new(Version::of(route, call), call);
-    let fields = body::fields(call)?;
+async fn respond(flags: &Flags, call: &Call, route: Route) -> ApiResult<Response> {
+    let envelope = ResponseEnvelope::new(ResponseVersion::of(route, call), call);
+    let fields = body::parse_fields(call)?;
     let token = token(&fields, call)?;
     let request = EvaluationRequest::parse(fields);
     let needs = |project: &CompiledProject| {
         let request = request.as_ref().ok().filter(|request| !request.disable_flags);
         request.is_some_and(|request| needs_events(call, project, request, SelectionOptions::default()))
     };
-    let opened = open(flags, &token, needs).await?;
+    let authenticated = open_project(flags, &token, needs).await?;
     let request = request?;
-    let failed = |error: serde_json::Error| ApiError::internal(&error);
+    let encoding_error = |error: serde_json::Error| ApiError::internal(&error);
     let text = if request.disable_flags {
-        envelope.answer_without_flags().map_err(failed)?
-    } else if opened.project.settings.feature_flag_quota_exhausted {
-        envelope.over_quota().map_err(failed)?
+        envelope.encode_without_flags().map_err(encoding_error)?
+    } else if authenticated.project.settings.feature_flag_quota_exhausted {
+        envelope.encode_over_quota().map_err(encoding_error)?
     } else {
         let write = move |project: &CompiledProject, evaluations: &Evaluations<'_>| {
-            envelope.answer(&project.records, evaluations)
+            envelope.encode(&project.records, evaluations)
         };
-        evaluated(flags, call, opened, request, SelectionOptions::default(), write).await?.map_err(failed)?
+        evaluate_selected(flags, call, authenticated, request, SelectionOptions::default(), write)
+            .await?
+            .map_err(encoding_error)?
     };
     deliver(&call.headers, text, "no-store")
 }
 
-/// What a request asks for besides what [`EvaluationRequest`] says.
+/// Selection options that are not part of [`EvaluationRequest`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SelectionOptions {
-    /// Whether inactive flags are wanted too.
+    /// Whether to include inactive flags.
     pub with_inactive: bool,
 }
 
-/// Which flags a request asks for.
+/// What a call says about its sender, which decides what flags it may see.
 struct CallerContext {
     runtime: Runtime,
     only_surveys: bool,
@@ -121,7 +124,7 @@ impl CallerContext {
     }
 }
 
-/// Whether events of the project will be looked at: stored properties of the person or of a group are needed.
+/// Whether the evaluation needs stored properties of the person or of a group, and so reads events of the project.
 pub fn needs_events(
     call: &Call,
     project: &CompiledProject,
@@ -136,16 +139,16 @@ pub fn needs_events(
     lookups.person || !lookups.groups.is_empty()
 }
 
-/// Evaluates the flags that a request asks for, and has `write` make the answer of them.
-pub async fn evaluated<T: Send + 'static>(
+/// Evaluates the selected flags and passes the evaluations to `write`, which encodes the response.
+pub async fn evaluate_selected<T: Send + 'static>(
     flags: &Flags,
     call: &Call,
-    opened: OpenedProject,
+    authenticated: AuthenticatedProject,
     request: EvaluationRequest,
     options: SelectionOptions,
     write: impl FnOnce(&CompiledProject, &Evaluations<'_>) -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let OpenedProject { project, hot } = opened;
+    let AuthenticatedProject { project, hot } = authenticated;
     let caller = CallerContext::of(call, &request);
     let plan = project.evaluator.select(&caller.selection(&request, options));
     let facts = SubjectFacts::of(&project, &request);
@@ -153,11 +156,11 @@ pub async fn evaluated<T: Send + 'static>(
     let facts = if lookups.is_empty() && !stores_override(&project, &request) {
         facts
     } else {
-        look_up(flags, &project, &request, &lookups, facts, hot, call.now).await
+        load_stored_facts(flags, &project, &request, &lookups, facts, hot, call.now).await
     };
-    if plan.len() <= FLAGS_AT_ONCE && call.bytes().len() <= BYTES_AT_ONCE {
+    if plan.len() <= INLINE_FLAGS_MAX && call.bytes().len() <= INLINE_BODY_BYTES_MAX {
         let is_slow = Cell::new(false);
-        let evaluations = facts.evaluate(&plan, &request, caller.now, SlowSearches::Noted(&is_slow));
+        let evaluations = facts.evaluate(&plan, &request, caller.now, SlowSearches::Detect(&is_slow));
         if !is_slow.get() {
             return Ok(write(&project, &evaluations));
         }
@@ -165,16 +168,16 @@ pub async fn evaluated<T: Send + 'static>(
     drop(plan);
     let cancellation = CancellationToken::default();
     let _cancel_on_drop = cancellation.cancel_on_drop();
-    let evaluated = tokio::task::spawn_blocking(move || {
+    let result = tokio::task::spawn_blocking(move || {
         let plan = project.evaluator.select(&caller.selection(&request, options));
         let slow = SlowSearches::UntilCancelled(&cancellation);
         write(&project, &facts.evaluate(&plan, &request, caller.now, slow))
     });
-    let evaluated = tokio::time::timeout(TIME, evaluated).await.map_err(|_| ApiError::busy(1))?;
-    evaluated.map_err(|e| ApiError::internal(&e))
+    let result = tokio::time::timeout(REQUEST_TIMEOUT, result).await.map_err(|_| ApiError::busy(1))?;
+    result.map_err(|e| ApiError::internal(&e))
 }
 
-/// The project token: of the body, the query string, or the header.
+/// The project token in the body, the query string, or the `Authorization` header.
 fn token(fields: &Fields, call: &Call) -> ApiResult<String> {
     for name in ["token", "api_key", "$token"] {
         match fields.get(name) {
@@ -182,7 +185,7 @@ fn token(fields: &Fields, call: &Call) -> ApiResult<String> {
             Some(Value::String(token)) if token.is_empty() => {}
             Some(Value::String(token)) => return Ok(token.clone()),
             Some(_) => {
-                let detail = format!("{name} must be a text.");
+                let detail = format!("{name} must be a string.");
                 return Err(ApiError::invalid("invalid_input", detail, Some(name)));
             }
         }
@@ -192,30 +195,30 @@ fn token(fields: &Fields, call: &Call) -> ApiResult<String> {
     token.or_else(|| call.bearer()).ok_or_else(ApiError::not_authenticated)
 }
 
-/// `GET /array/{token}/config`.
+/// `GET /array/{token}/config`: the configuration as JSON.
 pub async fn config(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    let token = known_token(&flags, &call).await?;
-    Ok(cached(json(ProjectConfiguration::of(token)), None))
+    let token = require_known_token(&flags, &call).await?;
+    Ok(cacheable(json(ProjectConfiguration::of(token)), None))
 }
 
-/// `GET /array/{token}/config.js`.
+/// `GET /array/{token}/config.js`: the configuration as a script.
 pub async fn config_script(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    let token = known_token(&flags, &call).await?;
+    let token = require_known_token(&flags, &call).await?;
     let script = ProjectConfiguration::of(token).script();
-    Ok(cached(script.into_response(), Some("application/javascript; charset=utf-8")))
+    Ok(cacheable(script.into_response(), Some("application/javascript; charset=utf-8")))
 }
 
-/// The token of the path; 404 when no project has it.
-async fn known_token<'a>(flags: &Flags, call: &'a Call) -> ApiResult<&'a str> {
+/// The token in the path; 404 when no project has it.
+async fn require_known_token<'a>(flags: &Flags, call: &'a Call) -> ApiResult<&'a str> {
     let token = call.param("token");
-    let project = flags.app.tokens.project_within(&flags.app.store, token, CONFIGURATION_AGE).await;
-    match project.map_err(unavailable)? {
+    let project = flags.app.tokens.project_within(&flags.app.store, token, CONFIGURATION_CACHE_TTL).await;
+    match project.map_err(store_unavailable)? {
         Some(_) => Ok(token),
         None => Err(ApiError::not_found()),
     }
 }
 
-fn cached(mut response: Response, content_type: Option<&'static str>) -> Response {
+fn cacheable(mut response: Response, content_type: Option<&'static str>) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
     if let Some(content_type) = content_type {
@@ -224,21 +227,21 @@ fn cached(mut response: Response, content_type: Option<&'static str>) -> Respons
     response
 }
 
-/// `GET /api/surveys`: none are kept.
+/// `GET /api/surveys`: always empty.
 pub async fn surveys(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    check_token(&flags, &call).await?;
+    require_token(&flags, &call).await?;
     Ok(json(object!({"surveys": []})))
 }
 
-/// `GET /api/early_access_features`: none are kept.
+/// `GET /api/early_access_features`: always empty.
 pub async fn early_access_features(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    check_token(&flags, &call).await?;
+    require_token(&flags, &call).await?;
     Ok(json(object!({"earlyAccessFeatures": []})))
 }
 
-async fn check_token(flags: &Flags, call: &Call) -> ApiResult<()> {
+async fn require_token(flags: &Flags, call: &Call) -> ApiResult<()> {
     let token = call.query_value("token").filter(|token| !token.is_empty());
     let token = token.ok_or_else(ApiError::not_authenticated)?;
     let project = flags.app.tokens.project(&flags.app.store, token).await;
-    project.map_err(unavailable)?.map(|_| ()).ok_or_else(ApiError::bad_token)
+    project.map_err(store_unavailable)?.map(|_| ()).ok_or_else(ApiError::bad_token)
 }

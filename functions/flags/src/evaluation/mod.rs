@@ -1,14 +1,14 @@
-//! Flags evaluated for one person, for callers with nothing but a project token: `/flags`, `/decide`, OpenFeature's remote
-//! protocol, and what posthog-js loads beside.
+//! Flag evaluation for SDKs, authenticated with a project token: `/flags`, `/decide`, the OpenFeature Remote Evaluation
+//! Protocol (OFREP), and the other endpoints that posthog-js calls.
 //!
-//! The way of a request: [`body`] decodes it → [`project`] finds the project of its token, and the flags compiled for the
-//! version that it has → [`request`] validates it → [`subject`] looks up what the request does not say of the person, and
-//! only that → the engine evaluates → [`answer`] with [`records`], or [`ofrep`], writes the answer.
+//! Request flow: [`body`] decodes the body → [`project`] finds the project of the token and its compiled flags at the
+//! current version → [`request`] validates the request → [`subject`] loads what the flags need and the request does not
+//! contain → the engine evaluates → [`response`] with [`records`], or [`ofrep`], encodes the response.
 //!
-//! Must stay true: nothing is written but overrides of experience continuity; stored properties, names, conditions and
-//! encrypted payloads never leave; what could not be looked up is reported as failed and never as off.
+//! Must stay true: nothing is written except overrides of experience continuity; stored properties, names, conditions
+//! and encrypted payloads are never returned; a flag whose data could not be loaded is reported as failed, never as
+//! off.
 
-mod answer;
 mod body;
 mod configuration;
 mod handlers;
@@ -16,11 +16,12 @@ mod ofrep;
 mod project;
 mod records;
 mod request;
+mod response;
+mod response_version;
 mod subject;
-mod version;
 
 pub use handlers::{
     config, config_script, decide, early_access_features, evaluate, no_decision, no_flags, surveys,
 };
 pub use ofrep::{evaluate_all, evaluate_one};
-pub use project::CompiledProjects;
+pub use project::CompiledProjectCache;

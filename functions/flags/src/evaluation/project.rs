@@ -1,7 +1,8 @@
-//! The project of a token, with its flags compiled for the version that it has.
+//! Resolves a project token to the project with its flags compiled at its current version.
 //!
 //! Must stay true: flags are compiled once per version and shared by all requests of the process; within
-//! [`TOKENS_REMEMBERED`] of the last look at version and token nothing is read, so an edit shows everywhere by then.
+//! [`TOKENS_REMEMBERED`] after the last check of version and token nothing is read, so an edit is visible everywhere
+//! after that time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,32 +21,32 @@ use pennon_eventstore::Hot;
 
 use super::records::RecordTemplates;
 use crate::Flags;
-use crate::persons::cohorts::{self, Cohorts};
-use crate::persons::require_readable;
-use crate::store::{Version, early, flags_of, kib, load};
+use crate::persons::check_records_size;
+use crate::persons::cohorts::{self, LoadedCohorts};
+use crate::store::{ProjectVersion, load_flags, load_rows, prefetch_rows, total_kib};
 
-/// Bytes of compiled flags that a process keeps, by a rough measure.
+/// Approximate bytes of cached compiled flags.
 const BYTES_MAX: usize = 64 << 20;
 
-/// A project with its flags and cohorts, compiled.
+/// A project with its compiled flags and cohorts.
 #[derive(Debug)]
 pub struct CompiledProject {
     /// The project's settings.
     pub settings: Project,
-    /// Its flags.
+    /// The compiled flags.
     pub evaluator: Evaluator,
-    /// What is the same in all answers with them.
+    /// The constant parts of all responses.
     pub records: RecordTemplates,
-    /// The cohorts that they name.
-    pub cohorts: Arc<Cohorts>,
-    /// The active flags whose value follows a person through a login.
+    /// The cohorts that the flags name.
+    pub cohorts: Arc<LoadedCohorts>,
+    /// The active flags with experience continuity: a person keeps the value across a login.
     pub continuous_flags: BTreeSet<i64>,
-    /// Number of the version that flags and cohorts are not older than.
+    /// Version number that flags and cohorts are at least as new as.
     number: i64,
 }
 
 impl CompiledProject {
-    /// Names of the group types with their indexes.
+    /// Group type names with their indexes.
     pub fn group_types(&self) -> impl Iterator<Item = (u32, &String)> {
         (0..).zip(&self.settings.group_types).filter(|(_, name)| !name.is_empty())
     }
@@ -53,137 +54,144 @@ impl CompiledProject {
 
 /// The compiled projects of a process. Clones share them.
 #[derive(Debug, Clone)]
-pub struct CompiledProjects(Arc<Shared>);
+pub struct CompiledProjectCache(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    projects: Mutex<ByteLimitedCache<ProjectId, Compiled>>,
-    /// Held by the request that compiles: others wait for what it makes.
+    projects: Mutex<ByteLimitedCache<ProjectId, CacheEntry>>,
+    /// Held while a project is compiled: other requests wait for the result (single-flight).
     compiling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Clone)]
-struct Compiled {
+struct CacheEntry {
     project: Arc<CompiledProject>,
-    /// When its version was last seen to be the current one; none where it has to be looked up.
-    seen: Option<MonotonicInstant>,
+    /// When its version was last confirmed as current; `None` when it has to be checked.
+    checked_at: Option<MonotonicInstant>,
 }
 
-impl Default for CompiledProjects {
+impl Default for CompiledProjectCache {
     fn default() -> Self {
         let projects = Mutex::new(ByteLimitedCache::new(BYTES_MAX));
         Self(Arc::new(Shared { projects, compiling: tokio::sync::Mutex::default() }))
     }
 }
 
-impl CompiledProjects {
-    fn get(&self, project: ProjectId) -> Option<Compiled> {
+impl CompiledProjectCache {
+    fn get(&self, project: ProjectId) -> Option<CacheEntry> {
         self.lock().get(&project).cloned()
     }
 
-    /// The project, if its version was looked at a moment ago.
-    fn current(&self, project: ProjectId) -> Option<Arc<CompiledProject>> {
-        let known = self.get(project)?;
-        known.seen.filter(|seen| seen.is_younger_than(TOKENS_REMEMBERED)).map(|_| known.project)
+    /// The project, if its version was confirmed within [`TOKENS_REMEMBERED`].
+    fn get_recent(&self, project: ProjectId) -> Option<Arc<CompiledProject>> {
+        let cached = self.get(project)?;
+        cached
+            .checked_at
+            .filter(|checked_at| checked_at.is_younger_than(TOKENS_REMEMBERED))
+            .map(|_| cached.project)
     }
 
-    /// The project, if it is of this version, which was read just now.
-    fn of_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
+    /// The project, if it has this version, which was just read.
+    fn get_at_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
         let mut projects = self.lock();
-        let known = projects.get_mut(&project).filter(|known| known.project.number == number)?;
-        known.seen = Some(MonotonicInstant::now());
-        Some(known.project.clone())
+        let cached = projects.get_mut(&project).filter(|cached| cached.project.number == number)?;
+        cached.checked_at = Some(MonotonicInstant::now());
+        Some(cached.project.clone())
     }
 
-    fn keep(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
-        let entry = Compiled { project: compiled.clone(), seen: Some(MonotonicInstant::now()) };
+    fn put(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
+        let entry = CacheEntry { project: compiled.clone(), checked_at: Some(MonotonicInstant::now()) };
         self.lock().insert(compiled.settings.id, entry, bytes);
     }
 
-    /// Has the next request look at the version of a project, which this process has just changed.
-    pub fn look_again(&self, project: ProjectId) {
-        if let Some(known) = self.lock().get_mut(&project) {
-            known.seen = None;
+    /// Makes the next request check the version of a project that this process has just changed.
+    pub fn invalidate(&self, project: ProjectId) {
+        if let Some(cached) = self.lock().get_mut(&project) {
+            cached.checked_at = None;
         }
     }
 
-    /// Forgets everything, as a new process would.
+    /// Clears the cache, as in a new process.
     pub fn clear(&self) {
         *self.lock() = ByteLimitedCache::new(BYTES_MAX);
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, Compiled>> {
+    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, CacheEntry>> {
         self.0.projects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A project that a request may ask about.
-pub struct OpenedProject {
+/// A project whose token was accepted.
+pub struct AuthenticatedProject {
     /// The project.
     pub project: Arc<CompiledProject>,
-    /// Events that wait for compaction, where they were read along.
+    /// Events that are not compacted yet, if they were read in parallel.
     pub hot: Option<Hot>,
 }
 
-/// The project of `token`; 401 when there is none. `needs_events` says whether a request will want the waiting events of a
-/// project: they are then read beside its version.
-pub async fn open(
+/// The project of `token`; 401 when there is none. `needs_events` decides whether a request needs the events that are
+/// not compacted yet, which are then read in parallel with the version.
+pub async fn open_project(
     flags: &Flags,
     token: &str,
     needs_events: impl Fn(&CompiledProject) -> bool,
-) -> ApiResult<OpenedProject> {
+) -> ApiResult<AuthenticatedProject> {
     let tokens = &flags.app.tokens;
-    let known = tokens.remembered(token, TOKENS_REMEMBERED).and_then(|id| flags.compiled.current(id));
-    if let Some(project) = known {
+    let cached = tokens.remembered(token, TOKENS_REMEMBERED).and_then(|id| flags.compiled.get_recent(id));
+    if let Some(project) = cached {
         request_metrics::record(|metrics| metrics.set_project(project.settings.id));
-        return Ok(OpenedProject { project, hot: None });
+        return Ok(AuthenticatedProject { project, hot: None });
     }
-    // Where the token led to the last time; the token's row proves it.
+    // The project that the token had last time; the token's item confirms it.
     let guess = tokens.guess(token);
-    let early = async {
-        let wanted = guess.and_then(|id| flags.compiled.get(id)).filter(|known| needs_events(&known.project));
-        match wanted {
-            Some(known) => flags.events.hot_if_few(known.project.settings.id).await.ok().flatten(),
+    let prefetch_events = async {
+        let cached =
+            guess.and_then(|id| flags.compiled.get(id)).filter(|cached| needs_events(&cached.project));
+        match cached {
+            Some(cached) => flags.events.hot_if_few(cached.project.settings.id).await.ok().flatten(),
             None => None,
         }
     };
     let version = |id| vec![keys::project_version(id)];
-    let (found, hot) = tokio::join!(tokens.project_and(&flags.app.store, token, version), early);
-    let (id, items) = found.map_err(unavailable)?.ok_or_else(ApiError::bad_token)?;
+    let (found, hot) = tokio::join!(tokens.project_and(&flags.app.store, token, version), prefetch_events);
+    let (id, items) = found.map_err(store_unavailable)?.ok_or_else(ApiError::bad_token)?;
     request_metrics::record(|metrics| metrics.set_project(id));
     let hot = hot.filter(|_| guess == Some(id));
-    let version = items.first().map(|item| Version::of(item.as_ref()));
-    let known = version.and_then(|version| flags.compiled.of_version(id, version.number));
-    let project = match known {
+    let version = items.first().map(|item| ProjectVersion::from_item(item.as_ref()));
+    let cached = version.and_then(|version| flags.compiled.get_at_version(id, version.number));
+    let project = match cached {
         Some(project) => project,
         None => compile(flags, id).await?,
     };
-    Ok(OpenedProject { project, hot })
+    Ok(AuthenticatedProject { project, hot })
 }
 
-/// Compiles the flags of a project, unless another request just has.
+/// Compiles the flags of a project, unless another request just did.
 async fn compile(flags: &Flags, id: ProjectId) -> ApiResult<Arc<CompiledProject>> {
     let _compiling = flags.compiled.0.compiling.lock().await;
     let records = &flags.app.store.records;
-    let wanted = [keys::project_version(id), keys::project(id)];
-    let (items, early) = tokio::join!(records.batch_get(&wanted), early(flags, id));
-    let mut items = items.map_err(unavailable)?.into_iter();
-    let version = Version::of(items.next().flatten().as_ref());
-    if let Some(known) = flags.compiled.of_version(id, version.number) {
-        return Ok(known);
+    let keys_to_read = [keys::project_version(id), keys::project(id)];
+    let (items, prefetched) = tokio::join!(records.batch_get(&keys_to_read), prefetch_rows(flags, id));
+    let mut items = items.map_err(store_unavailable)?.into_iter();
+    let version = ProjectVersion::from_item(items.next().flatten().as_ref());
+    if let Some(cached) = flags.compiled.get_at_version(id, version.number) {
+        return Ok(cached);
     }
     let settings =
-        items.next().flatten().as_ref().map(Item::body::<Project>).transpose().map_err(unavailable)?;
+        items.next().flatten().as_ref().map(Item::body::<Project>).transpose().map_err(store_unavailable)?;
     let settings = settings.ok_or_else(ApiError::bad_token)?;
     let zone: Tz = settings.timezone.parse().map_err(|error| ApiError::internal(&error))?;
-    let rows = load(flags, id, version, early.map_err(unavailable)?).await.map_err(unavailable)?;
-    require_readable(rows.all())?;
-    let wanted: Vec<(i64, u64)> = rows.all().iter().map(|row| (row.id, row.item_version)).collect();
-    let named = rows.all().iter().flat_map(|row| row.cohort_ids.iter().copied()).collect();
-    let cohorts = cohorts::at_version(flags, id, rows.version, named);
-    let (stored, cohorts) = tokio::try_join!(flags_of(flags, id, &wanted), cohorts).map_err(unavailable)?;
-    let (number, bytes) = (rows.not_older_than(version), kib(rows.all()) * 1024 * 5);
-    // Thousands of flags take a while, in which other requests of this process go on.
+    let rows = load_rows(flags, id, version, prefetched.map_err(store_unavailable)?)
+        .await
+        .map_err(store_unavailable)?;
+    check_records_size(rows.all())?;
+    let flag_ids: Vec<(i64, u64)> = rows.all().iter().map(|row| (row.id, row.item_version)).collect();
+    let cohort_ids = rows.all().iter().flat_map(|row| row.cohort_ids.iter().copied()).collect();
+    let cohorts = cohorts::load_at_version(flags, id, rows.version, cohort_ids);
+    let (stored, cohorts) =
+        tokio::try_join!(load_flags(flags, id, &flag_ids), cohorts).map_err(store_unavailable)?;
+    let (number, bytes) = (rows.min_version(version), total_kib(rows.all()) * 1024 * 5);
+    // Compiling thousands of flags would block other requests of this process.
     let compiled = tokio::task::spawn_blocking(move || {
         let all = stored.iter().map(|stored| &stored.flag);
         let evaluator = Evaluator::new(all, cohorts.by_id.values().cloned(), zone);
@@ -192,16 +200,16 @@ async fn compile(flags: &Flags, id: ProjectId) -> ApiResult<Arc<CompiledProject>
         Arc::new(CompiledProject { settings, evaluator, records, cohorts, continuous_flags, number })
     });
     let compiled = compiled.await.map_err(|e| ApiError::internal(&e))?;
-    flags.compiled.keep(&compiled, bytes + 1000);
+    flags.compiled.put(&compiled, bytes + 1000);
     Ok(compiled)
 }
 
-/// The answer where the store does not: 503, which SDKs try again.
-pub fn unavailable(error: StoreError) -> ApiError {
+/// The response when the store fails: 503, which SDKs retry.
+pub fn store_unavailable(error: StoreError) -> ApiError {
     match error {
         StoreError::Corrupt(_) => error.into(),
         error => {
-            tracing::warn!(cause = %error, "the store does not answer");
+            tracing::warn!(cause = %error, "the record store does not respond");
             ApiError::busy(1)
         }
     }

@@ -1,11 +1,11 @@
-//! Flags as records of an answer, in JSON text.
+//! Encodes flags as records of a response, as JSON text.
 //!
-//! A project's flags are named in every answer, and most of a record is the same in all of them. What depends on the flag
-//! alone is JSON text from the compilation of the project on, a reason is written once for each answer, and the rest are
-//! copies. With a serializer, writing was 40 % of the CPU time of a request (1,000 flags, 252 KB, 0.9 ms); now it is less
-//! than a tenth of 0.25 ms.
+//! A response contains all flags of a project, and most of a record is the same in every response. The parts that
+//! depend on the flag alone are encoded when the project is compiled, a reason is encoded once per response, and the
+//! rest are copies. With a serializer, encoding took 40 % of the CPU time of a request (1,000 flags, 252 KB, 0.9 ms);
+//! now it takes less than a tenth of 0.25 ms.
 //!
-//! Must stay true: a record has the fields of the contract and no others; a flag's name is for its owners.
+//! Must stay true: a record has exactly the fields of the contract; a flag's name is never included.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 /// Bytes of a record besides its template, with a short reason and no payload.
 const OUTCOME_BYTES: usize = 200;
-/// Most reasons that are kept while an answer is written: those of almost all flags of a project.
+/// Most encoded reasons that are cached per response: enough for almost all flags of a project.
 const REASONS_KEPT: usize = 32;
 
-/// What the records of a project's flags have in common in all answers.
+/// The constant parts of the records of a project's flags.
 #[derive(Debug, Default)]
 pub struct RecordTemplates {
     text: String,
@@ -29,7 +29,7 @@ pub struct RecordTemplates {
 /// Parts of a record as ranges of the text.
 #[derive(Debug, Clone)]
 struct RecordTemplate {
-    /// From its key to the field that says whether it is on.
+    /// From the key up to the field `enabled`.
     head: Range<usize>,
     /// The metadata up to the payload.
     metadata: Range<usize>,
@@ -57,13 +57,13 @@ impl RecordTemplates {
         start..self.text.len()
     }
 
-    /// About how many bytes the records of that many of the flags have.
+    /// Estimated bytes of the records of that many flags.
     pub fn estimate_bytes(&self, flags: usize) -> usize {
         let of_templates = self.text.len() * flags.min(self.flags.len()) / self.flags.len().max(1);
         of_templates + flags * OUTCOME_BYTES
     }
 
-    /// Appends the records of `flags`, with commas between them. The flags are of the evaluator that the templates were
+    /// Appends the records of `flags`, separated by commas. The flags belong to the evaluator that the templates were
     /// made from.
     pub fn write(
         &self,
@@ -103,12 +103,12 @@ impl RecordTemplates {
     }
 }
 
-/// The reasons of an answer as texts.
+/// Encoded reasons of a response.
 #[derive(Default)]
 struct ReasonTexts(Vec<(Reason, Option<usize>, Vec<u8>)>);
 
 impl ReasonTexts {
-    /// Appends the field of a record.
+    /// Appends the field `reason` of a record.
     fn write(&mut self, evaluation: &Evaluation, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         #[derive(Serialize)]
         struct Fields<'a> {

@@ -1,7 +1,7 @@
-//! What a request asks for and says of the person, validated.
+//! Validates an evaluation request.
 //!
-//! Must stay true: of two spellings of a field the first counts; null is absent; a value of the wrong type is an error that
-//! names the field as it was spelt.
+//! Must stay true: of two spellings of a field the first has precedence; null counts as absent; a value of the wrong
+//! type is an error that names the field as the client spelled it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,46 +10,46 @@ use pennon_core::http::Fields;
 use pennon_engine::flag::json::Object;
 use serde_json::Value;
 
-/// Where a distinct id is cut, in characters, as capture does.
+/// Longest distinct id in characters; longer ones are truncated, as in capture.
 const DISTINCT_ID_CHARS_MAX: usize = 200;
 /// Most characters of any other id.
 const ID_CHARS_MAX: usize = 400;
-/// Most keys of flags that a request names.
+/// Most flag keys in a request.
 const FLAG_KEYS_MAX: usize = 1000;
-/// Most arrays and objects inside each other in the value of a property.
+/// Deepest nesting of arrays and objects in a property value.
 const NESTING_MAX: usize = 64;
 
-/// A request about one person.
+/// An evaluation request for one person.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EvaluationRequest {
-    /// Who.
+    /// The distinct id of the person.
     pub distinct_id: String,
-    /// The id before a login.
+    /// The anonymous distinct id from before a login.
     pub anonymous_id: Option<String>,
-    /// The device.
+    /// The device id.
     pub device_id: Option<String>,
-    /// Keys of groups by names of their types.
+    /// Group keys by group type name.
     pub groups: BTreeMap<String, String>,
-    /// Properties of the person, over the stored ones.
+    /// Person properties; they override the stored ones.
     pub person_properties: Object,
-    /// Properties of the groups, over the stored ones, by names of their types.
+    /// Group properties by group type name; they override the stored ones.
     pub group_properties: BTreeMap<String, Object>,
-    /// The flags that are wanted; none is all.
+    /// The requested flag keys; `None` means all.
     pub flag_keys: Option<BTreeSet<String>>,
-    /// The runtime that the body states.
+    /// The evaluation runtime that the body states.
     pub runtime: Option<String>,
-    /// Whether no flag is wanted.
+    /// Whether the client wants no flags.
     pub disable_flags: bool,
 }
 
 impl EvaluationRequest {
-    /// The request of a body.
+    /// Parses a body.
     pub fn parse(mut fields: Fields) -> ApiResult<Self> {
         let mut request = Self::parse_person(&mut fields)?;
-        request.flag_keys = match take(&mut fields, &["flag_keys", "flag_keys_to_evaluate"]) {
+        request.flag_keys = match take_field(&mut fields, &["flag_keys", "flag_keys_to_evaluate"]) {
             None => None,
             Some((name, keys)) => {
-                let keys: BTreeSet<String> = texts(name, keys)?.into_iter().collect();
+                let keys: BTreeSet<String> = parse_texts(name, keys)?.into_iter().collect();
                 if keys.len() > FLAG_KEYS_MAX {
                     let detail = format!("{name} must not have more than {FLAG_KEYS_MAX} keys.");
                     return Err(invalid(name, detail));
@@ -57,51 +57,52 @@ impl EvaluationRequest {
                 Some(keys)
             }
         };
-        if let Some((name, contexts)) = take(&mut fields, &["evaluation_contexts", "evaluation_environments"])
+        if let Some((name, contexts)) =
+            take_field(&mut fields, &["evaluation_contexts", "evaluation_environments"])
         {
-            texts(name, contexts)?;
+            parse_texts(name, contexts)?;
         }
         request.runtime = take_text(&mut fields, &["evaluation_runtime"])?.map(|(_, runtime)| runtime);
-        request.disable_flags = match take(&mut fields, &["disable_flags"]) {
+        request.disable_flags = match take_field(&mut fields, &["disable_flags"]) {
             None => false,
             Some((_, Value::Bool(disabled))) => disabled,
             Some((name, _)) => return Err(invalid(name, format!("{name} must be true or false."))),
         };
         if !request.disable_flags {
-            request.distinct_id = distinct_id(&mut fields)?;
+            request.distinct_id = parse_distinct_id(&mut fields)?;
         }
         Ok(request)
     }
 
-    /// What the fields say of the person but for its id.
+    /// Parses the fields about the person, except its id.
     fn parse_person(fields: &mut Fields) -> ApiResult<Self> {
-        let person_properties = match take(fields, &["person_properties", "$properties"]) {
+        let person_properties = match take_field(fields, &["person_properties", "$properties"]) {
             None => Object::new(),
-            Some((name, properties)) => properties_of(name, properties)?,
+            Some((name, properties)) => parse_properties(name, properties)?,
         };
-        let groups = match take(fields, &["groups", "$groups"]) {
+        let groups = match take_field(fields, &["groups", "$groups"]) {
             None => BTreeMap::new(),
-            Some((name, groups)) => group_keys(name, groups)?,
+            Some((name, groups)) => parse_group_keys(name, groups)?,
         };
-        let group_properties =
-            take(fields, &["group_properties", "$group_properties"]).map_or(Ok(BTreeMap::new()), by_type)?;
-        let anonymous_id = id_of(fields, ["$anon_distinct_id", "anon_distinct_id"], &person_properties)?;
-        let device_id = id_of(fields, ["$device_id", "device_id"], &person_properties)?;
+        let group_properties = take_field(fields, &["group_properties", "$group_properties"])
+            .map_or(Ok(BTreeMap::new()), parse_group_properties)?;
+        let anonymous_id = parse_id(fields, ["$anon_distinct_id", "anon_distinct_id"], &person_properties)?;
+        let device_id = parse_id(fields, ["$device_id", "device_id"], &person_properties)?;
         Ok(Self { anonymous_id, device_id, groups, person_properties, group_properties, ..Self::default() })
     }
 
-    /// The request of an OpenFeature context but for `targetingKey`, which was taken from it.
+    /// Parses an OpenFeature context, without `targetingKey`, which is passed as `distinct_id`.
     pub fn parse_context(distinct_id: &str, mut context: Fields) -> ApiResult<Self> {
-        let groups = take(&mut context, &["groups"])
-            .map_or(Ok(BTreeMap::new()), |(name, groups)| group_keys(name, groups))?;
-        let group_properties = take(&mut context, &["group_properties", "groupProperties"])
-            .map_or(Ok(BTreeMap::new()), by_type)?;
-        let nothing = Object::new();
-        let anonymous_id = id_of(&mut context, ["$anon_distinct_id"; 2], &nothing)?;
-        let device_id = id_of(&mut context, ["$device_id"; 2], &nothing)?;
-        let person_properties = properties_of("context", Value::Object(context))?;
+        let groups = take_field(&mut context, &["groups"])
+            .map_or(Ok(BTreeMap::new()), |(name, groups)| parse_group_keys(name, groups))?;
+        let group_properties = take_field(&mut context, &["group_properties", "groupProperties"])
+            .map_or(Ok(BTreeMap::new()), parse_group_properties)?;
+        let no_properties = Object::new();
+        let anonymous_id = parse_id(&mut context, ["$anon_distinct_id"; 2], &no_properties)?;
+        let device_id = parse_id(&mut context, ["$device_id"; 2], &no_properties)?;
+        let person_properties = parse_properties("context", Value::Object(context))?;
         Ok(Self {
-            distinct_id: cut(distinct_id),
+            distinct_id: truncate_distinct_id(distinct_id),
             anonymous_id,
             device_id,
             groups,
@@ -116,43 +117,43 @@ fn invalid(name: &str, detail: impl Into<String>) -> ApiError {
     ApiError::invalid("invalid_input", detail, Some(name))
 }
 
-/// The field under the first of its names that is there and not null.
-fn take(fields: &mut Fields, names: &[&'static str]) -> Option<(&'static str, Value)> {
+/// Takes the field under the first of its names that is present and not null.
+fn take_field(fields: &mut Fields, names: &[&'static str]) -> Option<(&'static str, Value)> {
     let found = names.iter().find(|name| fields.get(**name).is_some_and(|value| !value.is_null()))?;
     Some((found, fields.remove(*found)?))
 }
 
 fn take_text(fields: &mut Fields, names: &[&'static str]) -> ApiResult<Option<(&'static str, String)>> {
-    match take(fields, names) {
+    match take_field(fields, names) {
         None => Ok(None),
         Some((name, Value::String(text))) => Ok(Some((name, text))),
-        Some((name, _)) => Err(invalid(name, format!("{name} must be a text."))),
+        Some((name, _)) => Err(invalid(name, format!("{name} must be a string."))),
     }
 }
 
-fn texts(name: &str, list: Value) -> ApiResult<Vec<String>> {
-    let refuse = || invalid(name, format!("{name} must be a list of texts."));
-    let Value::Array(items) = list else { return Err(refuse()) };
-    let text = |item| if let Value::String(text) = item { Ok(text) } else { Err(refuse()) };
+fn parse_texts(name: &str, list: Value) -> ApiResult<Vec<String>> {
+    let invalid_type = || invalid(name, format!("{name} must be a list of strings."));
+    let Value::Array(items) = list else { return Err(invalid_type()) };
+    let text = |item| if let Value::String(text) = item { Ok(text) } else { Err(invalid_type()) };
     items.into_iter().map(text).collect()
 }
 
-fn distinct_id(fields: &mut Fields) -> ApiResult<String> {
-    match take(fields, &["distinct_id", "$distinct_id"]) {
+fn parse_distinct_id(fields: &mut Fields) -> ApiResult<String> {
+    match take_field(fields, &["distinct_id", "$distinct_id"]) {
         None => Err(ApiError::invalid("required", "This field is required.", Some("distinct_id"))),
-        Some((_, Value::String(id))) => Ok(cut(&id)),
-        Some((_, Value::Number(id))) => Ok(cut(&id.to_string())),
-        Some(_) => Err(invalid("distinct_id", "distinct_id must be a text or a number.")),
+        Some((_, Value::String(id))) => Ok(truncate_distinct_id(&id)),
+        Some((_, Value::Number(id))) => Ok(truncate_distinct_id(&id.to_string())),
+        Some(_) => Err(invalid("distinct_id", "distinct_id must be a string or a number.")),
     }
 }
 
-/// A distinct id as it is looked up.
-fn cut(id: &str) -> String {
+/// Truncates a distinct id to the stored length.
+fn truncate_distinct_id(id: &str) -> String {
     id.chars().take(DISTINCT_ID_CHARS_MAX).collect()
 }
 
-/// An id that may stand among the properties of the person too. Empty is none.
-fn id_of(
+/// An id that may also be a person property. Empty counts as absent.
+fn parse_id(
     fields: &mut Fields,
     names: [&'static str; 2],
     person_properties: &Object,
@@ -164,15 +165,15 @@ fn id_of(
 }
 
 fn check_length(name: &str, id: &str) -> ApiResult<()> {
-    // A character takes one byte at least.
+    // A character has at least one byte.
     if id.len() <= ID_CHARS_MAX || id.chars().count() <= ID_CHARS_MAX {
         return Ok(());
     }
     Err(invalid(name, format!("{name} must not have more than {ID_CHARS_MAX} characters.")))
 }
 
-/// Keys of groups: texts and numbers. Anything else, and the empty text, names no group.
-fn group_keys(name: &'static str, groups: Value) -> ApiResult<BTreeMap<String, String>> {
+/// Group keys: strings and numbers. Anything else, and the empty string, names no group.
+fn parse_group_keys(name: &'static str, groups: Value) -> ApiResult<BTreeMap<String, String>> {
     let Value::Object(groups) = groups else {
         return Err(invalid(name, format!("{name} must be an object of keys by group type.")));
     };
@@ -191,21 +192,21 @@ fn group_keys(name: &'static str, groups: Value) -> ApiResult<BTreeMap<String, S
     Ok(keys)
 }
 
-fn by_type((name, properties): (&'static str, Value)) -> ApiResult<BTreeMap<String, Object>> {
-    let refuse = || invalid(name, format!("{name} must be an object of objects by group type."));
-    let Value::Object(types) = properties else { return Err(refuse()) };
-    let mut by_type = BTreeMap::new();
+fn parse_group_properties((name, properties): (&'static str, Value)) -> ApiResult<BTreeMap<String, Object>> {
+    let invalid_type = || invalid(name, format!("{name} must be an object of objects by group type."));
+    let Value::Object(types) = properties else { return Err(invalid_type()) };
+    let mut parse_group_properties = BTreeMap::new();
     for (of, properties) in types {
         match properties {
             Value::Null => {}
-            Value::Object(_) => drop(by_type.insert(of, properties_of(name, properties)?)),
-            _ => return Err(refuse()),
+            Value::Object(_) => drop(parse_group_properties.insert(of, parse_properties(name, properties)?)),
+            _ => return Err(invalid_type()),
         }
     }
-    Ok(by_type)
+    Ok(parse_group_properties)
 }
 
-fn properties_of(name: &str, properties: Value) -> ApiResult<Object> {
+fn parse_properties(name: &str, properties: Value) -> ApiResult<Object> {
     let Value::Object(properties) = properties else {
         return Err(invalid(name, format!("{name} must be an object.")));
     };
@@ -216,7 +217,7 @@ fn properties_of(name: &str, properties: Value) -> ApiResult<Object> {
     Ok(properties)
 }
 
-/// The depth of arrays and objects inside each other. The parser stops at 128, so recursion is bounded.
+/// The depth of nested arrays and objects. The parser stops at 128, so the recursion is bounded.
 fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),

@@ -1,7 +1,7 @@
-//! What is known of the person of a request: what the request says, over what is stored.
+//! The data about the person and the groups of a request: properties in the request override stored ones.
 //!
-//! Must stay true: stored properties, lists and overrides are read only where a flag of the answer needs what the request
-//! does not say, all of them beside each other; what cannot be read is marked as unavailable.
+//! Must stay true: stored properties, cohort lists and overrides are read only when a selected flag needs data that the
+//! request does not contain, all of them in parallel; what cannot be read is marked as unavailable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use super::project::CompiledProject;
 use super::request::EvaluationRequest;
 use crate::Flags;
 
-/// Most groups of a request whose stored properties are looked up.
-const GROUPS_LOOKED_UP_MAX: usize = 5;
+/// Most groups of a request whose stored properties are loaded.
+const LOADED_GROUPS_MAX: usize = 5;
 
-/// What is known of the person of a request.
+/// The data about the person and the groups of a request.
 #[derive(Debug, Default)]
 pub struct SubjectFacts {
     person: Object,
-    /// Keys and properties of the named groups, by index of their type.
+    /// Keys and properties of the groups in the request, by group type index.
     groups: BTreeMap<u32, (String, Object)>,
     static_cohorts: BTreeSet<i64>,
     overrides: BTreeMap<i64, String>,
@@ -36,17 +36,17 @@ pub struct SubjectFacts {
 }
 
 impl SubjectFacts {
-    /// What the request itself says.
+    /// The data in the request itself.
     pub fn of(project: &CompiledProject, request: &EvaluationRequest) -> Self {
         let group = |(index, name): (u32, &String)| {
             let key = request.groups.get(name)?.clone();
             Some((index, (key, request.group_properties.get(name).cloned().unwrap_or_default())))
         };
         let groups = project.group_types().filter_map(group).collect();
-        Self { person: merged(Object::new(), request), groups, ..Self::default() }
+        Self { person: merge_properties(Object::new(), request), groups, ..Self::default() }
     }
 
-    /// The subject that they describe.
+    /// The evaluation subject with this data.
     fn subject<'a>(&'a self, request: &'a EvaluationRequest, now: DateTime<Utc>) -> Subject<'a> {
         let group = |(index, (key, properties)): (&u32, &'a (String, Object))| {
             (*index, GroupSubject { key: key.as_str(), properties })
@@ -61,12 +61,12 @@ impl SubjectFacts {
         .with_groups(self.groups.iter().map(group).collect())
     }
 
-    /// What has to be looked up for the flags of `plan`.
+    /// The data that must be loaded for the flags of `plan`.
     pub fn lookups(&self, plan: &Plan<'_>, request: &EvaluationRequest, now: DateTime<Utc>) -> Lookups {
         plan.lookups(&self.subject(request, now))
     }
 
-    /// The evaluations of the flags of `plan`, in the order of their keys.
+    /// The evaluations of the flags of `plan`, sorted by key.
     pub fn evaluate<'a>(
         &self,
         plan: &Plan<'a>,
@@ -78,26 +78,27 @@ impl SubjectFacts {
     }
 }
 
-/// The properties of a person: the stored ones, the id of the request, and those that the request has.
-fn merged(stored: Object, request: &EvaluationRequest) -> Object {
+/// The person properties: stored ones, overridden by the distinct id and the properties in the request.
+fn merge_properties(stored: Object, request: &EvaluationRequest) -> Object {
     let mut properties = stored;
     properties.insert(DISTINCT_ID.to_owned(), Value::from(request.distinct_id.as_str()));
-    over(&mut properties, &request.person_properties);
+    apply_sent(&mut properties, &request.person_properties);
     properties
 }
 
-fn over(properties: &mut Object, sent: &Object) {
+fn apply_sent(properties: &mut Object, sent: &Object) {
     properties.extend(sent.iter().map(|(name, value)| (name.clone(), value.clone())));
 }
 
-/// Whether the request stores an override: it names the id before a login, and some flags follow a person through one.
+/// Whether the request stores an override: it has the id from before a login, and some flags have experience
+/// continuity.
 pub fn stores_override(project: &CompiledProject, request: &EvaluationRequest) -> bool {
-    let other = request.anonymous_id.as_ref().is_some_and(|id| *id != request.distinct_id);
-    other && !project.continuous_flags.is_empty()
+    let has_other_id = request.anonymous_id.as_ref().is_some_and(|id| *id != request.distinct_id);
+    has_other_id && !project.continuous_flags.is_empty()
 }
 
-/// Adds to the facts what is stored.
-pub async fn look_up(
+/// Adds the stored data to the facts.
+pub async fn load_stored_facts(
     flags: &Flags,
     project: &Arc<CompiledProject>,
     request: &EvaluationRequest,
@@ -111,38 +112,38 @@ pub async fn look_up(
         return facts;
     }
     let (id, distinct_id) = (project.settings.id, request.distinct_id.as_str());
-    let groups = groups_to_look_up(project, &facts, lookups);
+    let groups = groups_to_load(project, &facts, lookups);
     let reader = PersonReader { flags, project, lookups, wants_overrides };
-    let beside = async {
-        let likely = flags.events.likely_ids(id, distinct_id).await?;
-        Ok::<_, EventStoreError>((reader.read(&likely).await, likely))
+    let prefetched = async {
+        let likely_ids = flags.events.likely_ids(id, distinct_id).await?;
+        Ok::<_, EventStoreError>((reader.read(&likely_ids).await, likely_ids))
     };
     let subject = flags.events.subject_parts(id, distinct_id, lookups.person, &groups, hot);
-    let (subject, beside) = tokio::join!(subject, beside);
-    let (subject, beside) = match (subject, beside) {
-        (Ok(subject), Ok(beside)) => (subject, beside),
+    let (subject, prefetched) = tokio::join!(subject, prefetched);
+    let (subject, prefetched) = match (subject, prefetched) {
+        (Ok(subject), Ok(prefetched)) => (subject, prefetched),
         (Err(error), _) | (_, Err(error)) => {
-            tracing::warn!(cause = %error, "the person of an evaluation could not be read");
+            tracing::warn!(cause = %error, "the stored person of an evaluation could not be read");
             facts.unavailable =
                 Unavailable { person: true, groups: true, static_cohorts: true, overrides: wants_overrides };
             return facts;
         }
     };
-    facts.person = merged(subject.person.properties, request);
+    facts.person = merge_properties(subject.person.properties, request);
     for ((of, _), stored) in groups.iter().zip(subject.groups) {
         if let Some((_, properties)) = facts.groups.get_mut(&of.index) {
             let sent = std::mem::replace(properties, stored);
-            over(properties, &sent);
+            apply_sent(properties, &sent);
         }
     }
-    let (mut found, likely) = beside;
+    let (mut records_by_id, likely_ids) = prefetched;
     let ids = subject.person.ids;
-    let others: BTreeSet<Uuid> = ids.difference(&likely).copied().collect();
-    if !others.is_empty() {
-        // Somebody was merged into this person a moment ago, or this process has not met the project's persons yet.
-        found = found.and(reader.read(&others).await);
+    let other_ids: BTreeSet<Uuid> = ids.difference(&likely_ids).copied().collect();
+    if !other_ids.is_empty() {
+        // The person was merged a moment ago, or this process has not loaded the project's persons yet.
+        records_by_id = records_by_id.merge(reader.read(&other_ids).await);
     }
-    match found.static_cohorts {
+    match records_by_id.static_cohorts {
         Ok(cohorts) => facts.static_cohorts = cohorts,
         Err(error) => {
             tracing::warn!(cause = %error, "the static cohorts of an evaluation could not be read");
@@ -150,7 +151,7 @@ pub async fn look_up(
         }
     }
     if wants_overrides {
-        match overrides(flags, project, request, found.overrides, now).await {
+        match load_overrides(flags, project, request, records_by_id.overrides, now).await {
             Ok(overrides) => facts.overrides = overrides,
             Err(error) => {
                 tracing::warn!(cause = %error, "the overrides of an evaluation could not be read or stored");
@@ -161,8 +162,8 @@ pub async fn look_up(
     facts
 }
 
-/// The named groups of which something is needed that the request does not say.
-fn groups_to_look_up(
+/// The groups in the request that need stored properties.
+fn groups_to_load(
     project: &CompiledProject,
     facts: &SubjectFacts,
     lookups: &Lookups,
@@ -171,10 +172,10 @@ fn groups_to_look_up(
         let (key, _) = facts.groups.get(&index)?;
         Some((GroupType { index, name: name.clone() }, key.clone()))
     });
-    named.take(GROUPS_LOOKED_UP_MAX).filter(|(of, _)| lookups.groups.contains(&of.index)).collect()
+    named.take(LOADED_GROUPS_MAX).filter(|(of, _)| lookups.groups.contains(&of.index)).collect()
 }
 
-/// Reads what lies by the ids of a person.
+/// Reads the records stored under the ids of a person.
 struct PersonReader<'a> {
     flags: &'a Flags,
     project: &'a CompiledProject,
@@ -182,19 +183,19 @@ struct PersonReader<'a> {
     wants_overrides: bool,
 }
 
-/// What lies by the ids of a person.
+/// The records stored under the ids of a person.
 struct PersonRecords {
     static_cohorts: Result<BTreeSet<i64>, EventStoreError>,
     overrides: Result<Overrides, EventStoreError>,
 }
 
 impl PersonRecords {
-    fn and(self, more: PersonRecords) -> PersonRecords {
+    fn merge(self, other: PersonRecords) -> PersonRecords {
         let static_cohorts = self.static_cohorts.and_then(|mut cohorts| {
-            cohorts.extend(more.static_cohorts?);
+            cohorts.extend(other.static_cohorts?);
             Ok(cohorts)
         });
-        let overrides = self.overrides.and_then(|overrides| Ok(overrides.and(more.overrides?)));
+        let overrides = self.overrides.and_then(|overrides| Ok(overrides.and(other.overrides?)));
         PersonRecords { static_cohorts, overrides }
     }
 }
@@ -202,7 +203,7 @@ impl PersonRecords {
 impl PersonReader<'_> {
     async fn read(&self, ids: &BTreeSet<Uuid>) -> PersonRecords {
         let (records, id) = (&self.flags.app.store.records, self.project.settings.id);
-        let rosters = self.project.cohorts.rosters_of(&self.lookups.static_cohorts);
+        let rosters = self.project.cohorts.rosters_for(&self.lookups.static_cohorts);
         let overrides = async {
             match self.wants_overrides {
                 true => Ok(Overrides::read(records, id, ids).await?),
@@ -214,24 +215,24 @@ impl PersonReader<'_> {
     }
 }
 
-/// The overrides of the person, the one of this request included where it stores one.
-async fn overrides(
+/// The overrides of the person, including the one that this request stores.
+async fn load_overrides(
     flags: &Flags,
     project: &CompiledProject,
     request: &EvaluationRequest,
-    read: Result<Overrides, EventStoreError>,
+    loaded: Result<Overrides, EventStoreError>,
     now: DateTime<Utc>,
 ) -> Result<BTreeMap<i64, String>, EventStoreError> {
     let (records, id, now) = (&flags.app.store.records, project.settings.id, now.timestamp_micros());
-    let read = read?;
-    if let Err(error) = read.extend_life(records, now).await {
-        tracing::warn!(cause = %error, "the life of an override could not be extended");
+    let loaded = loaded?;
+    if let Err(error) = loaded.extend_life(records, now).await {
+        tracing::warn!(cause = %error, "the time to live of an override could not be extended");
     }
     match request.anonymous_id.as_deref().filter(|_| stores_override(project, request)) {
         Some(anonymous) => {
             let own = derived(id, &request.distinct_id);
-            Ok(read.store(records, id, own, (&project.continuous_flags, anonymous), now).await?)
+            Ok(loaded.store(records, id, own, (&project.continuous_flags, anonymous), now).await?)
         }
-        None => Ok(read.by_flag()?),
+        None => Ok(loaded.by_flag()?),
     }
 }

@@ -1,4 +1,4 @@
-//! `GET P/feature_flags/activity/` and `GET P/feature_flags/{id}/activity/`: who changed what, newest first.
+//! `GET P/feature_flags/activity/` and `GET P/feature_flags/{id}/activity/`: the activity log, newest entry first.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,14 +7,14 @@ use pennon_core::app::App;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 
-use crate::store::{SCOPE, flag_at};
+use crate::store::{SCOPE, flag_record_key};
 
-/// The log of all flags, those that are gone included.
+/// The log of all flags, deleted ones included.
 pub async fn all_activity(State(app): State<App>, call: Call) -> ApiResult<Response> {
     scope_log(&app, &call, SCOPE).await
 }
 
-/// The log of one flag, which may be deleted.
+/// The log of one flag, also when it is deleted.
 pub async fn activity(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    item_log(&app, &call, SCOPE, flag_at, |_| Ok(true)).await
+    item_log(&app, &call, SCOPE, flag_record_key, |_| Ok(true)).await
 }

@@ -1,4 +1,4 @@
-//! `POST P/feature_flags/user_blast_radius/`: how many persons or groups a condition reaches.
+//! `POST P/feature_flags/user_blast_radius/`: how many persons or groups match a release condition.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -6,84 +6,88 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::keys;
-use pennon_engine::flag::blast::{Actors, Blast, Conditions};
+use pennon_engine::flag::blast_radius::{Actors, BlastRadius, Conditions};
 use pennon_eventstore::GroupType;
 use serde_json::json as object;
 
 use crate::Flags;
-use crate::persons::all::{Question, TIME, criteria, property_keys, through};
-use crate::persons::{cohorts, refused, zone};
-use crate::store::Version;
-use pennon_role_access::refused as refused_field;
+use crate::persons::scan::{
+    PersonScanRequest, REQUEST_TIMEOUT, cohort_criteria, property_keys, scan_persons_with_cohorts,
+};
+use crate::persons::{cohorts, event_store_error, timezone};
+use crate::store::ProjectVersion;
+use pennon_role_access::validation_error;
 
-/// How many are reached, and of how many.
-struct Radius {
+/// Matching persons or groups, and the total.
+struct ReachCounts {
     affected: u64,
     total: u64,
 }
 
-/// Counts.
+/// Counts the matching persons or groups.
 pub async fn user_blast_radius(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
     let version = |project| [keys::project_version(project)];
-    let (access, [version]) = flags.app.project(&call, crate::READ, version).await?;
+    let (access, [version]) = flags.app.project(&call, crate::READ_SCOPE, version).await?;
     let body = call.fields()?;
-    let conditions = Conditions::parse(&body).map_err(refused_field)?;
+    let conditions = Conditions::parse(&body).map_err(validation_error)?;
     let project = access.project.id;
-    let version = Version::of(version.as_ref());
-    let cohorts = cohorts::at_version(&flags, project, version, conditions.cohort_ids()).await?;
-    let blast = conditions.compile(cohorts.by_id.values().cloned(), zone(&access)?, call.now);
-    let radius = match blast.actors() {
-        Actors::Groups(index) => of_groups(&flags, &access, index, blast, &conditions).await?,
-        Actors::Persons if blast.reaches_all() => {
-            let total = flags.events.count_people(project).await.map_err(refused)?;
-            Radius { affected: total, total }
+    let version = ProjectVersion::from_item(version.as_ref());
+    let cohorts = cohorts::load_at_version(&flags, project, version, conditions.cohort_ids()).await?;
+    let blast_radius = conditions.compile(cohorts.by_id.values().cloned(), timezone(&access)?, call.now);
+    let counts = match blast_radius.actors() {
+        Actors::Groups(index) => count_groups(&flags, &access, index, blast_radius, &conditions).await?,
+        Actors::Persons if blast_radius.matches_all() => {
+            let total = flags.events.count_people(project).await.map_err(event_store_error)?;
+            ReachCounts { affected: total, total }
         }
         Actors::Persons => {
-            let filters = conditions.properties().chain(criteria(cohorts.by_id.values()));
-            let rosters = cohorts.rosters_of(blast.static_cohorts());
-            let question = Question { project, keys: property_keys(filters), rosters };
-            let cancellation = blast.cancellation();
-            through(&flags, question, cancellation, move |everybody| {
-                let (mut affected, total) = (0, everybody.count());
-                let in_time = everybody.each(|person| {
-                    affected += u64::from(blast.matches_person(person.properties, person.static_cohorts));
+            let filters = conditions.properties().chain(cohort_criteria(cohorts.by_id.values()));
+            let rosters = cohorts.rosters_for(blast_radius.static_cohorts());
+            let request = PersonScanRequest { project, keys: property_keys(filters), rosters };
+            let cancellation = blast_radius.cancellation();
+            scan_persons_with_cohorts(&flags, request, cancellation, move |scan| {
+                let (mut affected, total) = (0, scan.count());
+                let is_complete = scan.for_each(|person| {
+                    affected +=
+                        u64::from(blast_radius.matches_person(person.properties, person.static_cohorts));
                 });
-                in_time.then_some(Radius { affected, total })
+                is_complete.then_some(ReachCounts { affected, total })
             })
             .await?
         }
     };
-    let Radius { affected, total } = radius;
+    let ReachCounts { affected, total } = counts;
     Ok(json(object!({
         "users_affected": affected, "total_users": total, "affected": affected, "total": total,
     })))
 }
 
-async fn of_groups(
+async fn count_groups(
     flags: &Flags,
     access: &Access,
     index: u32,
-    blast: Blast,
+    blast_radius: BlastRadius,
     conditions: &Conditions,
-) -> ApiResult<Radius> {
+) -> ApiResult<ReachCounts> {
     let names = &access.project.group_types;
     let Some(name) = usize::try_from(index).ok().and_then(|index| names.get(index)) else {
-        return Ok(Radius { affected: 0, total: 0 });
+        return Ok(ReachCounts { affected: 0, total: 0 });
     };
-    let of = GroupType { index, name: name.clone() };
+    let group_type = GroupType { index, name: name.clone() };
     let keys = property_keys(conditions.properties());
-    let groups = flags.events.groups_of(access.project.id, &of, &keys).await.map_err(refused)?;
-    let cancellation = blast.cancellation();
+    let groups =
+        flags.events.groups_of(access.project.id, &group_type, &keys).await.map_err(event_store_error)?;
+    let cancellation = blast_radius.cancellation();
     let _cancel_on_drop = cancellation.cancel_on_drop();
     let counted = tokio::task::spawn_blocking(move || {
         let total = groups.len() as u64;
         let reached = |group: &&pennon_eventstore::Group| {
-            blast.reaches_all() || blast.matches_group(&group.key, &group.properties)
+            blast_radius.matches_all() || blast_radius.matches_group(&group.key, &group.properties)
         };
         let groups = groups.iter().take_while(|_| !cancellation.is_cancelled());
-        Radius { affected: groups.filter(reached).count() as u64, total }
+        ReachCounts { affected: groups.filter(reached).count() as u64, total }
     });
-    // What was cancelled is dropped here, and its count is never sent.
-    let counted = tokio::time::timeout(TIME, counted).await.map_err(|_| ApiError::busy(1))?;
+    // On cancellation the incomplete count is dropped here and never sent.
+    let counted = tokio::time::timeout(REQUEST_TIMEOUT, counted).await.map_err(|_| ApiError::busy(1))?;
     counted.map_err(|e| ApiError::internal(&e))
 }

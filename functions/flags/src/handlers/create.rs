@@ -1,4 +1,4 @@
-//! `POST P/feature_flags/`: a new flag.
+//! `POST P/feature_flags/`: creates a flag.
 
 use super::retrieve::retrieve;
 use axum::extract::State;
@@ -10,157 +10,167 @@ use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
-use pennon_engine::flag::mentions::{self, Mentions};
-use pennon_engine::flag::{CallTimes, Flag, FlagInput, Surroundings, Write, is_possible_key};
+use pennon_engine::flag::body_references::{self, BodyReferences};
+use pennon_engine::flag::{CallTimes, Flag, FlagInput, ValidationContext, WriteKind, is_possible_key};
 
-use super::TRIES;
+use super::MAX_ATTEMPTS;
 use crate::Flags;
-use crate::definitions::measured;
-use crate::mentioned::{Mentioned, Sought, look_up};
-use crate::store::{Outcome, Stored, Version, prepared};
-use crate::usage::Reserved;
+use crate::local_evaluation::check_feed_size;
+use crate::referenced_records::{ReferenceIds, ResolvedReferences, resolve_references};
+use crate::store::{FlagWriteOutcome, ProjectVersion, StoredFlag, flag_template};
+use crate::usage_dashboard::ReservedDashboardIds;
 use crate::user::user_ref;
-use pennon_role_access::payloads::concealed;
-use pennon_role_access::refused;
-use pennon_role_access::viewer::{Owned, Viewers};
+use pennon_role_access::payloads::encrypt_payloads;
+use pennon_role_access::permissions::{FlagOwnership, FlagPermissions};
+use pennon_role_access::validation_error;
 
 /// Creates a flag. Deleted flags that had its key stay as they are.
 pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
-    let shown = |call| retrieve(State(state.clone()), call);
-    create_idempotently(&state.app, call, |call| make(state.clone(), call), shown).await
+    let retrieve_again = |call| retrieve(State(state.clone()), call);
+    create_idempotently(&state.app, call, |call| create_flag(state.clone(), call), retrieve_again).await
 }
 
-async fn make(state: Flags, call: Call) -> ApiResult<Response> {
+async fn create_flag(state: Flags, call: Call) -> ApiResult<Response> {
     let app = &state.app;
-    let sent = call.credential().and_then(|_| call.fields().ok());
-    let mentions = sent.as_ref().map_or_else(Mentions::default, |body| mentions::of_body(body, None));
-    let plan = Plan { sought: Sought::of(&mentions), mentions };
-    let (access, items) = app.project_with(&call, crate::WRITE, |project| plan.keys(project)).await?;
+    let early_body = call.credential().and_then(|_| call.fields().ok());
+    let mentioned =
+        early_body.as_ref().map_or_else(BodyReferences::default, |body| body_references::collect(body, None));
+    let plan = ReadPlan { reference_ids: ReferenceIds::of(&mentioned), mentioned };
+    let (access, items) = app.project_with(&call, crate::WRITE_SCOPE, |project| plan.keys(project)).await?;
     let project = access.project.id;
-    let mut seen = Some(plan.around(&items)?);
-    let body = match sent {
+    let mut prefetched = Some(plan.decode(&items)?);
+    let body = match early_body {
         Some(body) => body,
         None => call.fields()?,
     };
     let restored = call.restored.clone();
     let mut id = restored.as_ref().and_then(|it| i64::try_from(it.id).ok());
-    let mut reserved: Option<Reserved> = None;
-    let mut needs_measure = false;
-    for _ in 0..TRIES {
-        let around = match seen.take() {
-            Some(around) => around,
-            None => plan.read(app, project).await?,
+    let mut reserved: Option<ReservedDashboardIds> = None;
+    let mut needs_size_check = false;
+    for _ in 0..MAX_ATTEMPTS {
+        let inputs = match prefetched.take() {
+            Some(inputs) => inputs,
+            None => plan.fetch(app, project).await?,
         };
-        let (input, mentioned) = judge(&state, project, &body, &plan, around).await?;
+        let (input, resolved) = validate(&state, project, &body, &plan, inputs).await?;
         let id = match id {
             Some(id) => id,
             None => *id.insert(app.store.records.increment(&keys::counter(Counter::Flag), 1).await?),
         };
         let user = access.caller.user();
         let at = access.write_time(call.now);
-        let mut flag = Flag::create(id, &input, at, &user_ref(user)).map_err(refused)?;
+        let mut flag = Flag::create(id, &input, at, &user_ref(user)).map_err(validation_error)?;
         if let Some(restored) = &restored {
             flag.usage_dashboard = restored.usage_dashboard;
-            // What is switched on where it was before is not switched on anew.
+            // A restored flag that was enabled before is not enabled anew.
             flag.performed_rollback = input.performed_rollback.flatten();
         }
         let records = &app.store.records;
         if input.should_create_usage_dashboard && reserved.is_none() {
-            reserved = Some(Reserved::reserve(records).await?);
+            reserved = Some(ReservedDashboardIds::reserve(records).await?);
         }
-        let (flag, mut beside) = match &reserved {
-            Some(reserved) => reserved.make(project, &flag, user, at)?,
+        let (flag, mut extra_writes) = match &reserved {
+            Some(reserved) => reserved.build(project, &flag, user, at)?,
             None => (flag, Vec::new()),
         };
-        beside.extend(idempotency_write(&call, id)?);
-        // Whoever makes a flag may edit it, and its cohorts were looked up: no wait here.
-        let viewers = Viewers::rights(app, &access, std::iter::once(Owned::from(&flag))).await?;
-        let record = concealed(&app.payload_keys, project, &flag, None)?;
-        let mut rests = mentioned.rests(project, flag.id);
-        rests.room = mentioned.room(&flag);
-        if needs_measure || rests.room.is_too_much() {
-            let changed = Stored { flag: record.clone().into_owned(), version: 1 };
+        extra_writes.extend(idempotency_write(&call, id)?);
+        // The creator may edit the flag, and its cohorts are loaded: no round trip here.
+        let permissions =
+            FlagPermissions::load(app, &access, std::iter::once(FlagOwnership::from(&flag))).await?;
+        let record = encrypt_payloads(&app.payload_keys, project, &flag, None)?;
+        let mut preconditions = resolved.preconditions(project, flag.id);
+        preconditions.feed_growth = resolved.feed_growth(&flag);
+        if needs_size_check || preconditions.feed_growth.exceeds_limit() {
+            let changed = StoredFlag { flag: record.clone().into_owned(), version: 1 };
             let types = &access.project.group_types;
-            rests.room = measured(&state, project, types, None, &changed, rests.room).await?;
+            preconditions.feed_growth =
+                check_feed_size(&state, project, types, None, &changed, preconditions.feed_growth).await?;
         }
-        let written = crate::store::create(records, project, &record, user, rests, beside).await?;
-        if written == Outcome::Done {
-            state.compiled.look_again(project);
-            let viewer = viewers.viewer(&flag);
-            let text =
-                prepared(&state, project, &Stored { flag, version: 1 }, &mentioned.references.cohort_names());
-            return Ok(json_text(StatusCode::CREATED, text.text(viewer, call.now, &CallTimes::none())));
+        let outcome =
+            crate::store::create(records, project, &record, user, preconditions, extra_writes).await?;
+        if outcome == FlagWriteOutcome::Written {
+            state.compiled.invalidate(project);
+            let viewer = permissions.viewer(&flag);
+            let template = flag_template(
+                &state,
+                project,
+                &StoredFlag { flag, version: 1 },
+                &resolved.references.cohort_names(),
+            );
+            return Ok(json_text(StatusCode::CREATED, template.render(viewer, call.now, &CallTimes::none())));
         }
-        needs_measure = written == Outcome::Version;
+        needs_size_check = outcome == FlagWriteOutcome::VersionConflict;
     }
     Err(ApiError::busy(1))
 }
 
-/// What a create reads before it judges.
-struct Plan {
-    mentions: Mentions,
-    sought: Sought,
+/// The reads of a create, planned from the request body.
+struct ReadPlan {
+    mentioned: BodyReferences,
+    reference_ids: ReferenceIds,
 }
 
-/// What it found.
-struct Around {
-    /// The live flag that has the key.
-    holder: Option<i64>,
-    version: Version,
-    mentioned: Mentioned,
+/// The result of those reads.
+struct CreateInputs {
+    /// Id of the live flag that holds the key.
+    key_holder: Option<i64>,
+    version: ProjectVersion,
+    references: ResolvedReferences,
 }
 
-impl Plan {
-    /// The key that the flag is to have, where a flag may have it.
+impl ReadPlan {
+    /// The requested key, if it is a valid flag key.
     fn key(&self) -> Option<&String> {
-        self.mentions.key.as_ref().filter(|key| is_possible_key(key))
+        self.mentioned.key.as_ref().filter(|key| is_possible_key(key))
     }
 
-    /// The row of the key, the project's version where flags are mentioned, and what is mentioned.
+    /// Table keys of the claim on the key, of the project's version when the body refers to flags, and of the
+    /// referenced records.
     fn keys(&self, project: ProjectId) -> Vec<Key> {
-        let claim = self.key().map(|key| keys::flag_key_live(project, key));
-        let version = self.sought.has_flags().then(|| keys::project_version(project));
-        claim.into_iter().chain(version).chain(self.sought.keys(project)).collect()
+        let key_claim = self.key().map(|key| keys::flag_key_live(project, key));
+        let version = self.reference_ids.has_flags().then(|| keys::project_version(project));
+        key_claim.into_iter().chain(version).chain(self.reference_ids.keys(project)).collect()
     }
 
-    /// What came back from the keys.
-    fn around(&self, items: &[Option<Item>]) -> ApiResult<Around> {
+    /// Decodes the items that were read for the keys.
+    fn decode(&self, items: &[Option<Item>]) -> ApiResult<CreateInputs> {
         let mut items = items.iter();
-        let claim = self.key().and_then(|_| items.next()).and_then(Option::as_ref);
-        let version = if self.sought.has_flags() { items.next().and_then(Option::as_ref) } else { None };
-        Ok(Around {
-            holder: claim.map(|claim| claim.count),
-            version: Version::of(version),
-            mentioned: Mentioned::read(&self.sought, items.as_slice())?,
+        let key_claim = self.key().and_then(|_| items.next()).and_then(Option::as_ref);
+        let version =
+            if self.reference_ids.has_flags() { items.next().and_then(Option::as_ref) } else { None };
+        Ok(CreateInputs {
+            key_holder: key_claim.map(|key_claim| key_claim.count),
+            version: ProjectVersion::from_item(version),
+            references: ResolvedReferences::from_items(&self.reference_ids, items.as_slice())?,
         })
     }
 
-    async fn read(&self, app: &App, project: ProjectId) -> ApiResult<Around> {
+    async fn fetch(&self, app: &App, project: ProjectId) -> ApiResult<CreateInputs> {
         let keys = self.keys(project);
         match keys.is_empty() {
-            true => self.around(&[]),
-            false => self.around(&app.store.records.batch_get(&keys).await?),
+            true => self.decode(&[]),
+            false => self.decode(&app.store.records.batch_get(&keys).await?),
         }
     }
 }
 
-/// The body as input, and what it refers to.
-async fn judge(
+/// Validates the body and loads the records that it refers to.
+async fn validate(
     state: &Flags,
     project: ProjectId,
     body: &Fields,
-    plan: &Plan,
-    around: Around,
-) -> ApiResult<(FlagInput, Mentioned)> {
-    let Around { holder, version, mentioned } = around;
-    let found = look_up(state, project, version, &plan.mentions, mentioned).await?;
-    let around = Surroundings {
+    plan: &ReadPlan,
+    inputs: CreateInputs,
+) -> ApiResult<(FlagInput, ResolvedReferences)> {
+    let CreateInputs { key_holder, version, references } = inputs;
+    let resolved = resolve_references(state, project, version, &plan.mentioned, references).await?;
+    let context = ValidationContext {
         stored: None,
-        key_holder: holder,
-        references: &found.references,
-        dashboards: &found.dashboards,
+        key_holder,
+        references: &resolved.references,
+        dashboards: &resolved.dashboards,
         linked_to_early_access: false,
     };
-    let input = FlagInput::parse(body, Write::Create, &around).map_err(refused)?;
-    Ok((input, found))
+    let input = FlagInput::parse(body, WriteKind::Create, &context).map_err(validation_error)?;
+    Ok((input, resolved))
 }

@@ -1,4 +1,4 @@
-//! `GET P/feature_flags/evaluation_reasons/`: the values of all flags for a person, and why.
+//! `GET P/feature_flags/evaluation_reasons/`: the values of all flags for a person, with the reason of each.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,36 @@ use pennon_engine::flag::evaluate::Evaluation;
 use serde_json::{Map, Value, json as object};
 
 use crate::Flags;
-use crate::persons::one::{Opened, flag_of, groups_parameter, open, values};
+use crate::persons::flag_values::{
+    AuthorizedProject, authorize, evaluate_flags, flag_of, parse_groups_parameter,
+};
 
-/// Shows the flags by key.
+/// Returns the values and reasons by flag key.
 pub async fn evaluation_reasons(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    let opened = open(&flags, &call).await?;
-    let distinct_id = distinct_id(&call, &opened)?;
-    let groups = groups_parameter(&call)?;
-    let wanted = wanted_keys(&call);
-    let values = values(&flags, &call, opened, &distinct_id, &groups).await?;
-    let mut shown = Map::new();
+    let authorized = authorize(&flags, &call).await?;
+    let distinct_id = distinct_id(&call, &authorized)?;
+    let groups = parse_groups_parameter(&call)?;
+    let requested = requested_keys(&call);
+    let values = evaluate_flags(&flags, &call, authorized, &distinct_id, &groups).await?;
+    let mut by_key = Map::new();
     for value in &values {
         let key = &flag_of(value).key;
-        if wanted.is_empty() || wanted.contains(key.as_str()) {
-            shown.insert(key.clone(), reasons(&value.1));
+        if requested.is_empty() || requested.contains(key.as_str()) {
+            by_key.insert(key.clone(), reasons(&value.1));
         }
     }
-    deliver(&call.headers, Value::Object(shown).to_string().into_bytes()).ok_or_else(|| {
+    deliver(&call.headers, Value::Object(by_key).to_string().into_bytes()).ok_or_else(|| {
         let detail = format!(
-            "The answer is larger than the {GATEWAY_BYTES_MAX} bytes that it can have. Ask for some of the flags with \
-             flag_keys."
+            "The response is larger than {GATEWAY_BYTES_MAX} bytes. Select fewer flags with flag_keys."
         );
         ApiError::invalid("invalid_input", detail, None)
     })
 }
 
-/// The id of the request, or of the owner of the key.
-fn distinct_id(call: &Call, opened: &Opened) -> ApiResult<String> {
+/// The distinct id in the query, or that of the user who owns the API key.
+fn distinct_id(call: &Call, authorized: &AuthorizedProject) -> ApiResult<String> {
     match call.query_value("distinct_id") {
-        None => Ok(opened.access.caller.user().distinct_id.clone()),
+        None => Ok(authorized.access.caller.user().distinct_id.clone()),
         Some(id) if id.trim().is_empty() => {
             Err(ApiError::invalid("blank", "This field may not be blank.", Some("distinct_id")))
         }
@@ -46,8 +47,8 @@ fn distinct_id(call: &Call, opened: &Opened) -> ApiResult<String> {
     }
 }
 
-/// The keys that the caller limits the answer to; none is no limit.
-fn wanted_keys(call: &Call) -> BTreeSet<&str> {
+/// The keys that the response is limited to; empty means no limit.
+fn requested_keys(call: &Call) -> BTreeSet<&str> {
     let lists = call.query().iter().filter(|(name, _)| name == "flag_keys" || name == "flag_keys[]");
     let keys = lists.flat_map(|(_, list)| list.split(','));
     keys.map(str::trim).filter(|key| !key.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! `GET P/feature_flags/`: a page of the flags that are not deleted.
+//! `GET P/feature_flags/`: a page of the live flags.
 
 use std::collections::HashSet;
 
@@ -12,67 +12,73 @@ use pennon_engine::flag::listing::FlagQuery;
 use pennon_engine::flag::{CallTimes, FlagRow};
 
 use crate::Flags;
-use crate::calls::with_calls;
-use crate::store::{RECORDS_KIB_MAX, Rows, Shown, Version, early, load, shown};
-use pennon_role_access::refused;
-use pennon_role_access::viewer::{Owned, Viewers};
+use crate::call_times::authorize_with_call_times;
+use crate::store::{
+    FlagRows, ListedFlag, ProjectVersion, RECORDS_KIB_MAX, load_rows, load_templates, prefetch_rows,
+};
+use pennon_role_access::permissions::{FlagOwnership, FlagPermissions};
+use pennon_role_access::validation_error;
 
-/// How often a page is read of which flags are deleted meanwhile, or pass a key on. Clients take a page that is short for the
-/// last one, and two flags of one key are never there.
-const TRIES: u32 = 5;
+/// How many times a page is read when flags on it are deleted or hand over a key meanwhile. Clients treat a short page
+/// as the last one, and two flags must never have the same key.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// Lists flags. Filters and order work on the summary rows; only the page's records are read in full.
+/// Lists flags. Filters and order use the summary rows; only the records of the page are read in full.
 pub async fn list(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
-    let (access, mut rows, calls) = access_and_rows(&state, &call).await?;
-    let query = FlagQuery::parse(call.query()).map_err(refused)?;
-    for _ in 1..TRIES {
-        if let Some(reply) = answer(&state, &call, &access, &query, (&rows, &calls)).await? {
+    let (access, mut rows, calls) = authorize_and_load_rows(&state, &call).await?;
+    let query = FlagQuery::parse(call.query()).map_err(validation_error)?;
+    for _ in 1..MAX_ATTEMPTS {
+        if let Some(reply) = list_page(&state, &call, &access, &query, (&rows, &calls)).await? {
             return Ok(reply);
         }
         let project = access.project.id;
         let version = state.app.store.records.get(&keys::project_version(project)).await?;
-        rows = load(&state, project, Version::of(version.as_ref()), None).await?;
+        rows = load_rows(&state, project, ProjectVersion::from_item(version.as_ref()), None).await?;
     }
-    let last = answer(&state, &call, &access, &query, (&rows, &calls)).await?;
+    let last = list_page(&state, &call, &access, &query, (&rows, &calls)).await?;
     last.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// The page of what `query` selects from `rows`; none when flags of it were deleted since the rows were read, or one has a
-/// key that another one had when that was read.
-async fn answer(
+/// The page of the flags that `query` selects from `rows`. `None` when flags on it were deleted after the rows were
+/// read, or when two flags have the same key because a key changed hands; the caller retries then.
+async fn list_page(
     state: &Flags,
     call: &Call,
     access: &Access,
     query: &FlagQuery,
-    (rows, calls): (&Rows, &CallTimes),
+    (rows, calls): (&FlagRows, &CallTimes),
 ) -> ApiResult<Option<Response>> {
     let selected = query.select(rows.all(), call.now, calls);
     let page = Page::of(call);
-    let wanted: &[&FlagRow] = page.slice(&selected);
-    // Of a page that nobody could take, only as much is read as tells how much somebody could.
-    let fits = fitting(wanted);
+    let page_rows: &[&FlagRow] = page.slice(&selected);
+    // Of a page that is too large for a response, only as many records are read as are needed to report how many fit.
+    let fits = count_fitting(page_rows);
     let (project, number) = (access.project.id, rows.version.number);
-    let (shown, viewers) = tokio::try_join!(
-        shown(state, project, number, &wanted[..fits]),
-        Viewers::rights(&state.app, access, wanted[..fits].iter().map(|row| Owned::from(*row))),
+    let (listed, permissions) = tokio::try_join!(
+        load_templates(state, project, number, &page_rows[..fits]),
+        FlagPermissions::load(
+            &state.app,
+            access,
+            page_rows[..fits].iter().map(|row| FlagOwnership::from(*row))
+        ),
     )?;
-    let mut keys = HashSet::with_capacity(shown.len());
-    if shown.len() < fits || !shown.iter().all(|flag| keys.insert(flag.key.as_str())) {
+    let mut keys = HashSet::with_capacity(listed.len());
+    if listed.len() < fits || !listed.iter().all(|flag| keys.insert(flag.key.as_str())) {
         return Ok(None);
     }
-    let text = |flag: &Shown| {
-        let owned = Owned { id: flag.id, creator: flag.creator };
-        flag.prepared.text(viewers.viewer(owned), call.now, calls)
+    let render = |flag: &ListedFlag| {
+        let owned = FlagOwnership { id: flag.id, creator_id: flag.creator_id };
+        flag.template.render(permissions.viewer(owned), call.now, calls)
     };
-    let results: Vec<String> = shown.iter().map(text).collect();
-    if fits < wanted.len() {
+    let results: Vec<String> = listed.iter().map(render).collect();
+    if fits < page_rows.len() {
         return Err(page.refusal(call, selected.len(), &results));
     }
     page.reply(call, selected.len(), &results).map(Some)
 }
 
-/// How many of the first rows have records that one answer could hold, generously.
-fn fitting(rows: &[&FlagRow]) -> usize {
+/// How many of the first rows have records that fit one response, with a generous margin.
+fn count_fitting(rows: &[&FlagRow]) -> usize {
     let mut kib = 0;
     rows.iter()
         .take_while(|row| {
@@ -82,22 +88,23 @@ fn fitting(rows: &[&FlagRow]) -> usize {
         .count()
 }
 
-/// The project, the summary rows of its flags, and when they were last called.
+/// Authorizes the request and loads the summary rows of the project and the call times.
 ///
-/// Where the path names the project by its number, the rows are read beside the key and not after it, which saves a
-/// wait; nothing of them is shown unless the key opens the project.
-async fn access_and_rows(state: &Flags, call: &Call) -> ApiResult<(Access, Rows, CallTimes)> {
-    let named = call.id("project_id").filter(|_| call.credential().is_some());
-    let early = async {
-        match named {
-            Some(project) => early(state, project).await,
+/// When the path has the numeric project id, the rows are read in parallel with the API key, which saves a round trip;
+/// they are not used unless the key has access to the project.
+async fn authorize_and_load_rows(state: &Flags, call: &Call) -> ApiResult<(Access, FlagRows, CallTimes)> {
+    let path_project = call.id("project_id").filter(|_| call.credential().is_some());
+    let prefetch = async {
+        match path_project {
+            Some(project) => prefetch_rows(state, project).await,
             None => Ok(None),
         }
     };
     let version = |project| [keys::project_version(project)];
-    let access = with_calls(state, call, state.app.project(call, crate::READ, version));
-    let (access, early) = tokio::join!(access, early);
+    let access = authorize_with_call_times(state, call, state.app.project(call, crate::READ_SCOPE, version));
+    let (access, prefetched) = tokio::join!(access, prefetch);
     let (access, [version], calls) = access?;
-    let rows = load(state, access.project.id, Version::of(version.as_ref()), early?).await?;
+    let rows =
+        load_rows(state, access.project.id, ProjectVersion::from_item(version.as_ref()), prefetched?).await?;
     Ok((access, rows, calls))
 }

@@ -1,13 +1,13 @@
-//! One file per action.
+//! The handlers of the flag API: one file per endpoint.
 
 mod activity;
 mod blast_radius;
 mod create;
 mod dashboard;
-mod definitions;
 mod destroy;
 mod evaluation_reasons;
 mod list;
+mod local_evaluation;
 mod my_flags;
 mod remote_config;
 mod retrieve;
@@ -19,10 +19,10 @@ pub use activity::{activity, all_activity};
 pub use blast_radius::user_blast_radius;
 pub use create::create;
 pub use dashboard::{dashboard, enrich_usage_dashboard};
-pub use definitions::{definitions, local_evaluation};
 pub use destroy::destroy;
 pub use evaluation_reasons::evaluation_reasons;
 pub use list::list;
+pub use local_evaluation::{flag_definitions, local_evaluation};
 pub use my_flags::my_flags;
 pub use remote_config::remote_config;
 pub use retrieve::retrieve;
@@ -32,14 +32,14 @@ pub use update::{replace, update};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_engine::flag::Flag;
-use pennon_role_access::viewer::Viewers;
+use pennon_role_access::permissions::FlagPermissions;
 
-/// How often a lost race is judged again before the caller is told to come back.
-const TRIES: u32 = 12;
+/// How many times a write is attempted (1 + 11 retries) before the caller gets 503.
+const MAX_ATTEMPTS: u32 = 12;
 
 /// 403 unless the caller may edit `flag`.
-fn require_edit(viewers: &Viewers, flag: &Flag) -> ApiResult<()> {
-    if viewers.can_edit(flag) {
+fn require_edit(permissions: &FlagPermissions, flag: &Flag) -> ApiResult<()> {
+    if permissions.can_edit(flag) {
         return Ok(());
     }
     Err(ApiError::forbidden("You don't have edit permissions for this feature flag."))

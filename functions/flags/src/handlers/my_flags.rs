@@ -1,4 +1,4 @@
-//! `GET P/feature_flags/my_flags/`: all flags with their values for the owner of the key.
+//! `GET P/feature_flags/my_flags/`: all flags with their values for the user who owns the API key.
 
 use std::cmp::Reverse;
 
@@ -11,24 +11,24 @@ use pennon_engine::flag::definitions::Definitions;
 use pennon_role_access::payloads;
 
 use crate::Flags;
-use crate::persons::one::{Values, flag_of, groups_parameter, open, values};
+use crate::persons::flag_values::{FlagValues, authorize, evaluate_flags, flag_of, parse_groups_parameter};
 
-/// Largest text of an answer that is made at all.
+/// Largest response that is built, in bytes before compression.
 const TEXT_BYTES_MAX: usize = 32_000_000;
 
-/// Shows the flags, newest first.
+/// Returns the flags, newest first.
 pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    let opened = open(&flags, &call).await?;
-    let groups = groups_parameter(&call)?;
-    let project = opened.access.project.id;
-    let distinct_id = opened.access.caller.user().distinct_id.clone();
-    let values = values(&flags, &call, opened, &distinct_id, &groups).await?;
+    let authorized = authorize(&flags, &call).await?;
+    let groups = parse_groups_parameter(&call)?;
+    let project = authorized.access.project.id;
+    let distinct_id = authorized.access.caller.user().distinct_id.clone();
+    let values = evaluate_flags(&flags, &call, authorized, &distinct_id, &groups).await?;
     let keys = flags.app.payload_keys.clone();
     let headers = call.headers.clone();
-    let shown = tokio::task::spawn_blocking(move || {
-        shown(&keys, project, values).and_then(|text| deliver(&headers, text.into_bytes()))
+    let response = tokio::task::spawn_blocking(move || {
+        flags_json(&keys, project, values).and_then(|text| deliver(&headers, text.into_bytes()))
     });
-    shown.await.map_err(|e| ApiError::internal(&e))?.ok_or_else(|| {
+    response.await.map_err(|e| ApiError::internal(&e))?.ok_or_else(|| {
         let detail = format!(
             "The project's flags are larger than an answer can be: at most {GATEWAY_BYTES_MAX} bytes, compressed for \
              callers who send the header Accept-Encoding: gzip, and {TEXT_BYTES_MAX} as text."
@@ -37,8 +37,8 @@ pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Respo
     })
 }
 
-/// The answer; none when it is too large.
-fn shown(keys: &PayloadKeys, project: u64, mut values: Values) -> Option<String> {
+/// The response body; `None` when it is too large.
+fn flags_json(keys: &PayloadKeys, project: u64, mut values: FlagValues) -> Option<String> {
     values.sort_by_key(|value| Reverse((flag_of(value).created_at, flag_of(value).id)));
     let definitions = Definitions::new(project, values.iter().map(flag_of));
     let mut text = "[".to_owned();
@@ -47,7 +47,7 @@ fn shown(keys: &PayloadKeys, project: u64, mut values: Values) -> Option<String>
             text.push(',');
         }
         let mut left = TEXT_BYTES_MAX.saturating_sub(text.len());
-        let flag = payloads::shown(keys, project, flag_of(value));
+        let flag = payloads::masked(keys, project, flag_of(value));
         let minimal = serde_json::to_string(&definitions.minimal(&flag, &mut left).ok()?).ok()?;
         let value = serde_json::to_string(&value.1.value).ok()?;
         text.push_str(&format!("{{\"feature_flag\":{minimal},\"value\":{value}}}"));

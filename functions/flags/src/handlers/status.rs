@@ -1,4 +1,4 @@
-//! `GET P/feature_flags/{id}/status/`: whether a flag is in use, and why it is thought so.
+//! `GET P/feature_flags/{id}/status/`: whether a flag is active or stale, with the reason.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,25 +9,25 @@ use pennon_engine::flag::Flag;
 use serde_json::{Value, json as object};
 
 use crate::Flags;
-use crate::calls::with_calls;
-use crate::store::flag_at;
+use crate::call_times::authorize_with_call_times;
+use crate::store::flag_record_key;
 
-/// Judges a flag's use.
+/// Returns the status of a flag.
 pub async fn status(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
-    let wanted = |project| id.map(|id| flag_at(project, id)).into_iter().collect();
-    let access = state.app.project_with(&call, crate::READ, wanted);
-    let (_, items, calls) = with_calls(&state, &call, access).await?;
+    let keys_to_read = |project| id.map(|id| flag_record_key(project, id)).into_iter().collect();
+    let access = state.app.project_with(&call, crate::READ_SCOPE, keys_to_read);
+    let (_, items, calls) = authorize_with_call_times(&state, &call, access).await?;
     let Some(item) = items.into_iter().flatten().next() else {
-        return Ok((StatusCode::NOT_FOUND, axum::Json(unknown())).into_response());
+        return Ok((StatusCode::NOT_FOUND, axum::Json(not_found_body())).into_response());
     };
     let mut flag: Flag = item.body()?;
     flag.last_called_at = flag.latest_call(&calls);
     Ok(json(flag.status_response(call.now)))
 }
 
-/// The body for a flag that is not there: clients read it as a status, or as an error.
-fn unknown() -> Value {
+/// The body for an unknown flag: clients read it as a status or as an error.
+fn not_found_body() -> Value {
     object!({
         "status": "unknown",
         "reason": "No such flag",

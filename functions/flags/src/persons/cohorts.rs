@@ -1,7 +1,7 @@
-//! The cohorts that flags and conditions name: their criteria, and the lists of static ones.
+//! Loads the cohorts that flags and conditions name: their criteria, and the member lists of static cohorts.
 //!
-//! Must stay true: remembered cohorts are used only for the version of the project that they were read under, which
-//! every change of a cohort raises.
+//! Must stay true: cached cohorts are used only for the project version at which they were read; every change of a
+//! cohort raises that version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,24 +13,24 @@ use pennon_eventstore::members::Roster;
 use serde_json::Value;
 
 use crate::Flags;
-use crate::store::{ByteLimitedCache, Version, number};
+use crate::store::{ByteLimitedCache, ProjectVersion, record_id};
 
-/// Bytes of cohorts that a process remembers, by a rough measure.
+/// Approximate bytes of cached cohorts.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Cohorts, with all that their criteria name in turn.
+/// Cohorts and, transitively, the cohorts that their criteria name.
 #[derive(Debug, Default)]
-pub struct Cohorts {
-    /// Those that are there, by id; deleted ones too.
+pub struct LoadedCohorts {
+    /// The existing cohorts by id, deleted ones included.
     pub by_id: BTreeMap<i64, Cohort>,
-    /// The lists of the static ones.
+    /// Member lists of the static ones.
     pub rosters: BTreeMap<i64, Roster>,
-    asked: BTreeSet<i64>,
+    requested: BTreeSet<i64>,
     bytes: usize,
 }
 
-impl Cohorts {
-    fn take(&mut self, project: ProjectId, item: &Item) -> Result<(), StoreError> {
+impl LoadedCohorts {
+    fn add_item(&mut self, project: ProjectId, item: &Item) -> Result<(), StoreError> {
         let record: Value = item.body()?;
         let Some(cohort) = Cohort::read(&record) else { return Ok(()) };
         if cohort.is_static && !cohort.deleted {
@@ -41,88 +41,93 @@ impl Cohorts {
         Ok(())
     }
 
-    /// The lists of these cohorts.
-    pub fn rosters_of(&self, ids: &BTreeSet<i64>) -> BTreeMap<i64, Roster> {
-        let found = ids.iter().filter_map(|id| Some((*id, self.rosters.get(id)?.clone())));
-        found.collect()
+    /// Member lists of these cohorts.
+    pub fn rosters_for(&self, ids: &BTreeSet<i64>) -> BTreeMap<i64, Roster> {
+        let rosters = ids.iter().filter_map(|id| Some((*id, self.rosters.get(id)?.clone())));
+        rosters.collect()
     }
 }
 
-/// The cohorts that a process remembers.
+/// The cohort cache of a process.
 #[derive(Debug, Clone)]
-pub struct CohortMemory(Arc<Mutex<Remembered>>);
+pub struct CohortCache(Arc<Mutex<CacheEntries>>);
 
-/// For each project the number of the version that they were read under, and the cohorts.
-type Remembered = ByteLimitedCache<ProjectId, (i64, Arc<Cohorts>)>;
+/// Per project: the version number at which the cohorts were read, and the cohorts.
+type CacheEntries = ByteLimitedCache<ProjectId, (i64, Arc<LoadedCohorts>)>;
 
-impl Default for CohortMemory {
-    fn default() -> CohortMemory {
-        CohortMemory(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
+impl Default for CohortCache {
+    fn default() -> CohortCache {
+        CohortCache(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
     }
 }
 
-impl CohortMemory {
-    fn get(&self, project: ProjectId, number: i64, named: &BTreeSet<i64>) -> Option<Arc<Cohorts>> {
-        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (under, cohorts) = memory.get(&project)?;
-        (*under == number && named.is_subset(&cohorts.asked)).then(|| cohorts.clone())
+impl CohortCache {
+    fn get(&self, project: ProjectId, number: i64, named: &BTreeSet<i64>) -> Option<Arc<LoadedCohorts>> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cached_version, cohorts) = cache.get(&project)?;
+        (*cached_version == number && named.is_subset(&cohorts.requested)).then(|| cohorts.clone())
     }
 
-    fn keep(&self, project: ProjectId, number: i64, cohorts: &Arc<Cohorts>) {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.insert(project, (number, cohorts.clone()), cohorts.bytes);
+    fn put(&self, project: ProjectId, number: i64, cohorts: &Arc<LoadedCohorts>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(project, (number, cohorts.clone()), cohorts.bytes);
     }
 }
 
-/// The cohorts `named`, of a project whose version was read before. No round trip when they are remembered; else one,
-/// as a rule.
-pub async fn at_version(
+/// Loads the cohorts `named` at a version that was read before. No round trip when they are cached; otherwise usually
+/// one.
+pub async fn load_at_version(
     flags: &Flags,
     project: ProjectId,
-    version: Version,
+    version: ProjectVersion,
     named: BTreeSet<i64>,
-) -> Result<Arc<Cohorts>, StoreError> {
+) -> Result<Arc<LoadedCohorts>, StoreError> {
     if named.is_empty() {
         return Ok(Arc::default());
     }
-    if let Some(known) = flags.cohorts.get(project, version.number, &named) {
-        return Ok(known);
+    if let Some(cached) = flags.cohorts.get(project, version.number, &named) {
+        return Ok(cached);
     }
     let cohorts = Arc::new(load(flags, project, named).await?);
-    flags.cohorts.keep(project, version.number, &cohorts);
+    flags.cohorts.put(project, version.number, &cohorts);
     Ok(cohorts)
 }
 
-/// The cohorts `named` and all that they refer to.
+/// Loads the cohorts `named` and, transitively, those that they refer to.
 ///
-/// One wait, as a rule: beside the named ones a page of all cohorts is read, which has those that they refer to.
-pub async fn load(flags: &Flags, project: ProjectId, named: BTreeSet<i64>) -> Result<Cohorts, StoreError> {
-    let mut found = Cohorts::default();
+/// Usually one round trip: a page of all cohorts is read in parallel with the named ones, and contains those that they
+/// refer to.
+pub async fn load(
+    flags: &Flags,
+    project: ProjectId,
+    named: BTreeSet<i64>,
+) -> Result<LoadedCohorts, StoreError> {
+    let mut loaded = LoadedCohorts::default();
     if named.is_empty() {
-        return Ok(found);
+        return Ok(loaded);
     }
     let records = &flags.app.store.records;
     let all = Query::partition(keys::records_pk(project, Kind::Cohort));
-    let keys = |ids: &BTreeSet<i64>| -> Vec<_> {
-        ids.iter().map(|id| keys::record(project, Kind::Cohort, number(*id))).collect()
+    let record_keys = |ids: &BTreeSet<i64>| -> Vec<_> {
+        ids.iter().map(|id| keys::record(project, Kind::Cohort, record_id(*id))).collect()
     };
-    let first = keys(&named);
-    let (items, page) = tokio::try_join!(records.batch_get(&first), records.page(&all, None))?;
+    let named_keys = record_keys(&named);
+    let (items, page) = tokio::try_join!(records.batch_get(&named_keys), records.page(&all, None))?;
     for item in items.iter().flatten().chain(&page.items) {
-        found.take(project, item)?;
+        loaded.add_item(project, item)?;
     }
-    found.asked = named;
+    loaded.requested = named;
     while page.next.is_some() {
-        let mentioned = found.by_id.values().flat_map(Cohort::named);
+        let mentioned = loaded.by_id.values().flat_map(Cohort::named);
         let missing: BTreeSet<i64> =
-            mentioned.filter(|id| !found.by_id.contains_key(id) && !found.asked.contains(id)).collect();
+            mentioned.filter(|id| !loaded.by_id.contains_key(id) && !loaded.requested.contains(id)).collect();
         if missing.is_empty() {
             break;
         }
-        for item in records.batch_get(&keys(&missing)).await?.iter().flatten() {
-            found.take(project, item)?;
+        for item in records.batch_get(&record_keys(&missing)).await?.iter().flatten() {
+            loaded.add_item(project, item)?;
         }
-        found.asked.extend(missing);
+        loaded.requested.extend(missing);
     }
-    Ok(found)
+    Ok(loaded)
 }

@@ -1,68 +1,69 @@
-//! Which live flags depend on others: what is asked before a flag is switched off or deleted.
+//! The live flags that depend on other flags. They are checked before a flag is disabled or deleted.
 //!
-//! Must stay true: the rows are proven like the summary rows, by the sum beside the project's version, so they are read
-//! beside it; a write whose judgement rests on them demands that the sum is still the same.
+//! Must stay true: like the summary rows, they are verified with the checksum in the project's version, so they may be
+//! read in parallel with it; a write whose validation depends on them checks that the checksum is unchanged.
 
 use futures::future::try_join;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Page, Query, StoreError, Table};
 use pennon_engine::flag::FlagRow;
 
-use super::Version;
-use super::rows::read;
+use super::ProjectVersion;
+use super::rows::decode_row;
 
-/// How often the rows are read together with the version before the caller is told to come back.
-const TRIES: u32 = 8;
+/// How many times rows and version are read before the caller gets 503.
+const MAX_ATTEMPTS: u32 = 8;
 
 /// The live flags of a project that depend on others.
 #[derive(Debug)]
-pub struct Dependents {
+pub struct DependentFlags {
     /// Their rows.
     pub rows: Vec<FlagRow>,
-    /// What their stamps add up to, and the project's version said so.
-    pub sum: i64,
+    /// The checksum of the rows, verified against the project's version.
+    pub checksum: i64,
 }
 
-/// The start of the rows, read before it is known whether the key opens the project: at most 1 MB.
-pub async fn first_dependents(records: &Table, project: ProjectId) -> Result<Page, StoreError> {
-    records.page(&partition(project), None).await
+/// Prefetches the first page of the rows (at most 1 MB), before authorization is known.
+pub async fn prefetch_dependents(records: &Table, project: ProjectId) -> Result<Page, StoreError> {
+    records.page(&dependents_query(project), None).await
 }
 
-/// All of the rows. `version` was read a moment ago, and `first` beside it.
-pub async fn dependents(
+/// Loads all rows. `version` was just read, and `prefetched` in parallel with it.
+pub async fn load_dependents(
     records: &Table,
     project: ProjectId,
-    version: Version,
-    first: Option<Page>,
-) -> Result<Dependents, StoreError> {
-    let mut sum = version.sums.edges;
-    let mut items = match first {
-        Some(page) => rest(records, project, page).await?,
-        None => records.query(partition(project)).await?,
+    version: ProjectVersion,
+    prefetched: Option<Page>,
+) -> Result<DependentFlags, StoreError> {
+    let mut checksum = version.sums.edges;
+    let mut items = match prefetched {
+        Some(page) => finish_prefetch(records, project, page).await?,
+        None => records.query(dependents_query(project)).await?,
     };
-    for _ in 0..TRIES {
-        let rows = items.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        if rows.iter().map(FlagRow::stamp).sum::<i64>() == sum {
-            return Ok(Dependents { rows, sum });
+    for _ in 0..MAX_ATTEMPTS {
+        let rows = items.iter().map(decode_row).collect::<Result<Vec<_>, _>>()?;
+        if rows.iter().map(FlagRow::checksum).sum::<i64>() == checksum {
+            return Ok(DependentFlags { rows, checksum });
         }
-        // Something was written between the version and the rows.
-        let row = keys::project_version(project);
-        let (item, again) = try_join(records.get(&row), records.query(partition(project))).await?;
-        (sum, items) = (Version::of(item.as_ref()).sums.edges, again);
+        // A concurrent write happened between reading the version and the rows.
+        let version_key = keys::project_version(project);
+        let (item, reread) =
+            try_join(records.get(&version_key), records.query(dependents_query(project))).await?;
+        (checksum, items) = (ProjectVersion::from_item(item.as_ref()).sums.edges, reread);
     }
     Err(StoreError::Conflict)
 }
 
-async fn rest(records: &Table, project: ProjectId, page: Page) -> Result<Vec<Item>, StoreError> {
+async fn finish_prefetch(records: &Table, project: ProjectId, page: Page) -> Result<Vec<Item>, StoreError> {
     let Page { mut items, mut next } = page;
     while next.is_some() {
-        let page = records.page(&partition(project), next).await?;
+        let page = records.page(&dependents_query(project), next).await?;
         items.extend(page.items);
         next = page.next;
     }
     Ok(items)
 }
 
-fn partition(project: ProjectId) -> Query {
+fn dependents_query(project: ProjectId) -> Query {
     Query::partition(keys::dependents_pk(project))
 }

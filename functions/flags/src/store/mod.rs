@@ -1,25 +1,26 @@
-//! Flags in the table: which rows a flag has, and the transactions that change them.
+//! Flags in DynamoDB: the items of a flag and the transactions that change them.
 //!
 //! Must stay true: a flag's record, its summary row, the claim on its key, its activity entry and the project's version
-//! change together; a key has one `LIVE` row at most, so two live flags of a project never share one; a writer names the
-//! item version it read, and where other flags bear on its judgement, the project's version too.
+//! change in one transaction; a key has at most one `LIVE` row, so two live flags of a project never share a key; every
+//! write checks the item version that it read, and the project's version too when the validation depends on other flags
+//! (optimistic concurrency).
 
+mod cache;
+mod cohort_names;
 mod dependents;
-mod memory;
-mod names;
-mod room;
+mod feed_size;
+mod flag_templates;
 mod rows;
-mod shown;
 
-pub use dependents::{dependents, first_dependents};
-pub use memory::{ByteLimitedCache, Memory};
-pub use names::names;
-pub use room::{Room, added, of_cohorts};
+pub use cache::{ByteLimitedCache, FlagCache};
+pub use cohort_names::load_cohort_names;
+pub use dependents::{load_dependents, prefetch_dependents};
+pub use feed_size::{Room, cohort_feed_bytes, max_growth};
+pub use flag_templates::{ListedFlag, flag_template, load_templates};
 pub use rows::{
-    Early, RECORDS_KIB_MAX, Rows, Version, early, flags_of, kib, load, proven, read as read_row, record,
-    remembered,
+    FlagRows, PrefetchedRows, ProjectVersion, RECORDS_KIB_MAX, cached_rows, decode_flag, decode_row,
+    load_flags, load_rows, load_verified_rows, prefetch_rows, total_kib,
 };
-pub use shown::{Shown, prepared, shown};
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -32,114 +33,117 @@ use pennon_core::store::{
 use pennon_engine::flag::{Flag, FlagRow, changes};
 use serde_json::json;
 
-/// The activity log's word for flags.
+/// The scope of flags in the activity log.
 pub const SCOPE: &str = "FeatureFlag";
 
-/// A flag as read, with the version that a writer has to name.
+/// A flag with the item version for optimistic concurrency.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct StoredFlag {
     /// The flag.
     pub flag: Flag,
     /// The version of its item.
     pub version: u64,
 }
 
-impl Stored {
-    /// The flag in `item`.
-    pub fn read(item: &Item) -> Result<Stored, StoreError> {
-        Ok(Stored { flag: item.body()?, version: item.version })
+impl StoredFlag {
+    /// Decodes the flag in `item`.
+    pub fn from_item(item: &Item) -> Result<StoredFlag, StoreError> {
+        Ok(StoredFlag { flag: item.body()?, version: item.version })
     }
 }
 
-/// Where the record of flag `id` lies.
-pub fn flag_at(project: ProjectId, id: u64) -> Key {
+/// Table key of the record of flag `id`.
+pub fn flag_record_key(project: ProjectId, id: u64) -> Key {
     keys::record(project, Kind::Flag, id)
 }
 
-/// What a write leaves behind.
+/// Result of a conditional write.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was written.
-    Done,
-    /// Somebody was faster: read again and judge again.
-    Lost,
-    /// The project's version was not as demanded: somebody was faster, or the feed has no room by what is known of it.
-    Version,
+pub enum FlagWriteOutcome {
+    /// The write was committed.
+    Written,
+    /// A condition failed because of a concurrent write: re-read, re-validate and retry.
+    Conflict,
+    /// The condition on the project's version failed: a concurrent write, or the recorded feed size leaves no room for
+    /// the flag. Retry with a measured feed size.
+    VersionConflict,
 }
 
-/// What other records a judgement rests on: what has to be true of them when the flag is written.
+/// The conditions on other records that the validation of a write depends on.
 #[derive(Debug, Default)]
-pub struct Rests {
-    /// What of the project's version has to be as it was seen.
-    pub when: Precondition,
-    /// Conditions on single rows.
-    pub conditions: Vec<Write>,
-    /// What the flag takes of the feed's room.
-    pub room: Room,
+pub struct FlagPreconditions {
+    /// Conditions on the project's version.
+    pub version: Precondition,
+    /// Conditions on single items.
+    pub checks: Vec<Write>,
+    /// Growth of the definitions feed.
+    pub feed_growth: Room,
 }
 
-/// Stores a new flag and what is written `beside` it, which is at most twenty writes. Deleted flags that had its key stay
-/// as they are.
+/// Stores a new flag with at most 20 `extra_writes`. Deleted flags that had the same key are not changed.
 pub async fn create(
     records: &Table,
     project: ProjectId,
     flag: &Flag,
     user: &User,
-    rests: Rests,
-    beside: Vec<Write>,
-) -> Result<Outcome, StoreError> {
-    let mut writes = change(project, None, flag, rests.when, rests.room)?;
-    writes.extend(rests.conditions);
-    writes.extend(activity(project, None, flag, user, flag.updated_at)?);
-    writes.extend(beside);
-    send_change(records, writes).await
+    preconditions: FlagPreconditions,
+    extra_writes: Vec<Write>,
+) -> Result<FlagWriteOutcome, StoreError> {
+    let mut writes = change(project, None, flag, preconditions.version, preconditions.feed_growth)?;
+    writes.extend(preconditions.checks);
+    writes.extend(activity_writes(project, None, flag, user, flag.updated_at)?);
+    writes.extend(extra_writes);
+    transact_change(records, writes).await
 }
 
-/// The writes that put `after` in the place of `before`: record, summary row, what it depends on, claim on its key, and
-/// the project's version. The record is the first, the version the second. They leave no activity entry.
+/// The writes that replace `before` with `after`: record, summary row, dependency row, claim on the key, and the
+/// project's version. The record is the first write and the version the second. There is no activity entry.
 pub fn change(
     project: ProjectId,
-    before: Option<&Stored>,
+    before: Option<&StoredFlag>,
     after: &Flag,
     when: Precondition,
-    room: Room,
+    feed_growth: Room,
 ) -> Result<Vec<Write>, StoreError> {
-    let id = number(after.id);
+    let id = record_id(after.id);
     let version = before.map_or(0, |before| before.version) + 1;
     let guard = before.map_or(Guard::Absent, |before| Guard::Version(before.version));
-    let record = Item::new(flag_at(project, id), after)?.with_version(version);
-    let old = before.filter(|old| !old.flag.deleted).map(|old| FlagRow::from(&old.flag).at(old.version));
-    let new = (!after.deleted).then(|| FlagRow::from(after).at(version).sized(record.text.len()));
-    let sum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::stamp);
-    let (old_edge, new_edge) = (edge(old.as_ref()), edge(new.as_ref()));
+    let record = Item::new(flag_record_key(project, id), after)?.with_version(version);
+    let old =
+        before.filter(|old| !old.flag.deleted).map(|old| FlagRow::from(&old.flag).with_version(old.version));
+    let new =
+        (!after.deleted).then(|| FlagRow::from(after).with_version(version).with_size(record.text.len()));
+    let checksum = |row: Option<&FlagRow>| row.map_or(0, FlagRow::checksum);
+    let (old_dependency, new_dependency) = (dependency_row(old.as_ref()), dependency_row(new.as_ref()));
     let by = RowChecksums {
-        rows: sum(new.as_ref()) - sum(old.as_ref()),
-        edges: sum(new_edge.as_ref()) - sum(old_edge.as_ref()),
+        rows: checksum(new.as_ref()) - checksum(old.as_ref()),
+        edges: checksum(new_dependency.as_ref()) - checksum(old_dependency.as_ref()),
         last: after.id,
         used: 0,
     };
     let mut raise = VersionBump { by, when, used: None };
-    room.take(&mut raise, before.map(|before| &before.flag), after, record.text.len());
+    feed_growth.apply_to(&mut raise, before.map(|before| &before.flag), after, record.text.len());
     let version = Write::BumpVersion(keys::project_version(project), raise);
     let mut writes = vec![Write::Put(record, guard), version];
-    writes.extend(in_place_of(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
-    writes.extend(in_place_of(keys::dependent(project, id), old_edge.as_ref(), new_edge.as_ref())?);
-    let (had, has) = (before.and_then(|before| claim(project, &before.flag)), claim(project, after));
-    if had != has {
-        writes.extend(had.map(|had| Write::Delete(had, Guard::Present)));
-        let taken = has.map(|has| Item { count: after.id, ..Item::empty(has) });
-        writes.extend(taken.map(|row| Write::Put(row, Guard::Absent)));
+    writes.extend(row_write(keys::flag_row(project, id), old.as_ref(), new.as_ref())?);
+    writes.extend(row_write(keys::dependent(project, id), old_dependency.as_ref(), new_dependency.as_ref())?);
+    let (old_claim, new_claim) =
+        (before.and_then(|before| key_claim(project, &before.flag)), key_claim(project, after));
+    if old_claim != new_claim {
+        writes.extend(old_claim.map(|key| Write::Delete(key, Guard::Present)));
+        let claim = new_claim.map(|key| Item { count: after.id, ..Item::empty(key) });
+        writes.extend(claim.map(|row| Write::Put(row, Guard::Absent)));
     }
     Ok(writes)
 }
 
-/// The row of a flag that depends on others.
-fn edge(row: Option<&FlagRow>) -> Option<FlagRow> {
-    row.filter(|row| !row.depends_on.is_empty()).map(FlagRow::of_dependent)
+/// The dependency row; none for a flag without dependencies.
+fn dependency_row(row: Option<&FlagRow>) -> Option<FlagRow> {
+    row.filter(|row| !row.depends_on.is_empty()).map(FlagRow::to_dependency_row)
 }
 
-/// The write that makes `new` of what was `old` at `key`; none when neither is there.
-fn in_place_of(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result<Option<Write>, StoreError> {
+/// The write that replaces `old` with `new` at `key`; none when both are absent.
+fn row_write(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result<Option<Write>, StoreError> {
     Ok(match (old, new) {
         (_, Some(row)) => Some(Write::Put(Item::new(key, row)?.with_version(row.item_version), Guard::None)),
         (Some(_), None) => Some(Write::Delete(key, Guard::None)),
@@ -147,37 +151,37 @@ fn in_place_of(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result
     })
 }
 
-/// Stores `after` over `before`. `beside` is as for [`create`].
+/// Stores `after` in place of `before`. `extra_writes` as in [`create`].
 pub async fn update(
     records: &Table,
     project: ProjectId,
-    before: &Stored,
+    before: &StoredFlag,
     after: &Flag,
     user: &User,
-    rests: Rests,
-    beside: Vec<Write>,
-) -> Result<Outcome, StoreError> {
-    let mut writes = change(project, Some(before), after, rests.when, rests.room)?;
-    writes.extend(rests.conditions);
-    writes.extend(activity(project, Some(&before.flag), after, user, after.updated_at)?);
-    writes.extend(beside);
-    send_change(records, writes).await
+    preconditions: FlagPreconditions,
+    extra_writes: Vec<Write>,
+) -> Result<FlagWriteOutcome, StoreError> {
+    let mut writes = change(project, Some(before), after, preconditions.version, preconditions.feed_growth)?;
+    writes.extend(preconditions.checks);
+    writes.extend(activity_writes(project, Some(&before.flag), after, user, after.updated_at)?);
+    writes.extend(extra_writes);
+    transact_change(records, writes).await
 }
 
-/// Sends what begins with the writes of [`change`].
-async fn send_change(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
+/// Commits writes that start with those of [`change`].
+async fn transact_change(records: &Table, writes: Vec<Write>) -> Result<FlagWriteOutcome, StoreError> {
     match records.transact(writes).await {
-        Err(StoreError::Condition { index: 1 }) => Ok(Outcome::Version),
-        other => outcome(other),
+        Err(StoreError::Condition { index: 1 }) => Ok(FlagWriteOutcome::VersionConflict),
+        other => write_outcome(other),
     }
 }
 
-/// The row by which a flag holds its key; a deleted flag holds none.
-fn claim(project: ProjectId, flag: &Flag) -> Option<Key> {
+/// The key of the item that claims the flag key; a deleted flag has no claim.
+fn key_claim(project: ProjectId, flag: &Flag) -> Option<Key> {
     (!flag.deleted).then(|| keys::flag_key_live(project, &flag.key))
 }
 
-fn activity(
+fn activity_writes(
     project: ProjectId,
     before: Option<&Flag>,
     after: &Flag,
@@ -188,24 +192,24 @@ fn activity(
     let detail =
         json!({"changes": changes, "trigger": null, "type": null, "name": after.key, "short_id": null});
     let kind = changes::kind(before, after);
-    let entry = Entry { scope: SCOPE, item: number(after.id), activity: kind.as_str(), user, at, detail };
+    let entry = Entry { scope: SCOPE, item: record_id(after.id), activity: kind.as_str(), user, at, detail };
     entry.writes(project, ids::new_uuid())
 }
 
-/// Sends the writes of one change.
-pub async fn send(records: &Table, writes: Vec<Write>) -> Result<Outcome, StoreError> {
-    outcome(records.transact(writes).await)
+/// Commits the writes of one change.
+pub async fn transact(records: &Table, writes: Vec<Write>) -> Result<FlagWriteOutcome, StoreError> {
+    write_outcome(records.transact(writes).await)
 }
 
-fn outcome(sent: Result<(), StoreError>) -> Result<Outcome, StoreError> {
-    match sent {
-        Ok(()) => Ok(Outcome::Done),
-        Err(StoreError::Condition { .. }) => Ok(Outcome::Lost),
+fn write_outcome(result: Result<(), StoreError>) -> Result<FlagWriteOutcome, StoreError> {
+    match result {
+        Ok(()) => Ok(FlagWriteOutcome::Written),
+        Err(StoreError::Condition { .. }) => Ok(FlagWriteOutcome::Conflict),
         Err(other) => Err(other),
     }
 }
 
-/// A flag's number as the table's keys have it. Numbers come from a counter that starts at one.
-pub fn number(id: i64) -> u64 {
+/// A record id as the table keys have it. Ids come from a counter that starts at 1.
+pub fn record_id(id: i64) -> u64 {
     id.unsigned_abs()
 }

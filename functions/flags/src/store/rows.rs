@@ -1,8 +1,9 @@
-//! The summary rows of a project's flags: reading them all in one wait, and knowing that they are those of a version.
+//! The summary rows of a project's flags: reading all of them in one round trip, and verifying that they belong to one
+//! version.
 //!
-//! Must stay true: rows are *proven* to be the state of a version when their stamps add up to the sum that stands beside
-//! the version's number; so they may be read beside the version and not after it, and only proven rows are remembered.
-//! Rows that could not be proven are still right for an answer: each was read after the request began.
+//! Must stay true: rows are *verified* as the state of a version when the sum of their checksums equals the checksum
+//! stored with the version number; so they may be read in parallel with the version, and only verified rows are cached.
+//! Unverified rows are still correct for a response: each was read after the request started.
 
 use std::sync::Arc;
 
@@ -11,72 +12,75 @@ use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table};
 use pennon_engine::flag::FlagRow;
 
-use super::{Stored, flag_at, number};
+use super::{StoredFlag, flag_record_key, record_id};
 use crate::Flags;
 
-/// How often rows are read together with the version before they are taken as they are.
-const TRIES: u32 = 3;
+/// How many times rows and version are read before unverified rows are used.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// Most KiB of records that are read for one request. Decoded they take several times as much memory; the template's
-/// `MemorySize` has room for that beside what a process remembers.
+/// Most KiB of records that one request reads. Decoded they take several times as much memory; `MemorySize` in the
+/// template covers that in addition to the caches.
 pub const RECORDS_KIB_MAX: usize = 48 * 1024;
 
-/// How many KiB the records of the flags of `rows` have at most.
-pub fn kib<'a>(rows: impl IntoIterator<Item = &'a FlagRow>) -> usize {
-    // What a row says is rounded down.
-    rows.into_iter().fold(0, |sum: usize, row| sum.saturating_add(row.kib).saturating_add(1))
+/// Upper bound of the record sizes of `rows` in KiB.
+pub fn total_kib<'a>(rows: impl IntoIterator<Item = &'a FlagRow>) -> usize {
+    // The size in a row is rounded down.
+    rows.into_iter().fold(0, |total: usize, row| total.saturating_add(row.kib).saturating_add(1))
 }
 
-/// The version of a project's flags: each write of a flag, cohort or group type raises its number.
+/// The version of a project's flags: each write of a flag, cohort or group type increments its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Version {
-    /// How many writes there were.
+pub struct ProjectVersion {
+    /// The number of writes.
     pub number: i64,
-    /// What the rows of that number add up to.
+    /// Checksums of the rows at that number.
     pub sums: RowChecksums,
 }
 
-impl Version {
-    /// The version in its row.
-    pub fn of(item: Option<&Item>) -> Version {
-        item.map_or_else(Version::default, |item| Version { number: item.count, sums: item.sums })
+impl ProjectVersion {
+    /// Decodes the version item; an absent item is version 0.
+    pub fn from_item(item: Option<&Item>) -> ProjectVersion {
+        item.map_or_else(ProjectVersion::default, |item| ProjectVersion {
+            number: item.count,
+            sums: item.sums,
+        })
     }
 }
 
 /// The summary rows of a project's live flags.
 #[derive(Debug, Clone)]
-pub struct Rows {
-    /// The version that they were read with.
-    pub version: Version,
-    /// Whether they are exactly that version's.
-    pub proven: bool,
-    /// By id.
+pub struct FlagRows {
+    /// The version that was read with them.
+    pub version: ProjectVersion,
+    /// Whether the checksum proves that they are exactly the rows of that version.
+    pub is_verified: bool,
+    /// Sorted by id.
     all: Arc<Vec<FlagRow>>,
 }
 
-impl Rows {
-    fn new(version: Version, mut all: Vec<FlagRow>) -> Rows {
+impl FlagRows {
+    fn new(version: ProjectVersion, mut all: Vec<FlagRow>) -> FlagRows {
         all.sort_unstable_by_key(|row| row.id);
-        Rows { version, proven: sum(&all) == version.sums.rows, all: Arc::new(all) }
+        FlagRows { version, is_verified: checksum(&all) == version.sums.rows, all: Arc::new(all) }
     }
 
-    /// The number of a version that the rows are not older than, `before` being the version that was read before they
-    /// were. Rows that are not proven were read *beside* their version, so that each may be older than it.
-    pub fn not_older_than(&self, before: Version) -> i64 {
-        if self.proven { self.version.number } else { before.number }
+    /// A version number that the rows are at least as new as. `before` is the version that was read before the rows.
+    /// Unverified rows were read in parallel with their version, so each may be older than it.
+    pub fn min_version(&self, before: ProjectVersion) -> i64 {
+        if self.is_verified { self.version.number } else { before.number }
     }
 
-    /// All of them, by id.
+    /// All rows, sorted by id.
     pub fn all(&self) -> &[FlagRow] {
         &self.all
     }
 
     /// The row of flag `id`.
-    pub fn find(&self, id: i64) -> Option<&FlagRow> {
+    pub fn get(&self, id: i64) -> Option<&FlagRow> {
         self.all.binary_search_by_key(&id, |row| row.id).ok().map(|at| &self.all[at])
     }
 
-    /// About how much memory they take.
+    /// Approximate memory size.
     pub(super) fn bytes(&self) -> usize {
         let texts = |row: &FlagRow| row.key.len() + row.name.len() + row.tags.len() * 40;
         let ids = |row: &FlagRow| (row.depends_on.len() + row.cohort_ids.len()) * 8;
@@ -84,114 +88,122 @@ impl Rows {
     }
 }
 
-fn sum(rows: &[FlagRow]) -> i64 {
-    rows.iter().fold(0, |sum, row| sum.wrapping_add(row.stamp()))
+fn checksum(rows: &[FlagRow]) -> i64 {
+    rows.iter().fold(0, |sum, row| sum.wrapping_add(row.checksum()))
 }
 
-/// The first page of each shard, read before it is known whether the key opens the project.
+/// The first page of each shard, prefetched before authorization is known.
 #[derive(Debug)]
-pub struct Early {
+pub struct PrefetchedRows {
     project: ProjectId,
     shards: Vec<Page>,
 }
 
-/// The start of the rows of `project`, unless this process remembers some: at most 1 MB a shard.
-pub async fn early(flags: &Flags, project: ProjectId) -> Result<Option<Early>, StoreError> {
-    if flags.memory.rows(project).is_some() {
+/// Prefetches the first page of each shard (at most 1 MB each); nothing when rows of `project` are cached.
+pub async fn prefetch_rows(flags: &Flags, project: ProjectId) -> Result<Option<PrefetchedRows>, StoreError> {
+    if flags.memory.get_rows(project).is_some() {
         return Ok(None);
     }
     let records = &flags.app.store.records;
     let shards = (0..FLAG_ROW_SHARDS).map(|shard| async move {
         records.page(&Query::partition(keys::flag_rows_pk(project, shard)), None).await
     });
-    Ok(Some(Early { project, shards: try_join_all(shards).await? }))
+    Ok(Some(PrefetchedRows { project, shards: try_join_all(shards).await? }))
 }
 
-/// The rows of `project`, whose version was read a moment ago. `early` is the start of them, where it was read beside
-/// the version.
+/// Loads the rows of `project`, whose version was just read. `prefetched` is the start of them, when it was read in
+/// parallel with the version.
 ///
-/// No round trip when they are remembered and unchanged, or `early` is all of them; else one, as a rule.
-pub async fn load(
+/// No round trip when the rows are cached and unchanged, or fully prefetched; otherwise usually one.
+pub async fn load_rows(
     flags: &Flags,
     project: ProjectId,
-    version: Version,
-    early: Option<Early>,
-) -> Result<Rows, StoreError> {
+    version: ProjectVersion,
+    prefetched: Option<PrefetchedRows>,
+) -> Result<FlagRows, StoreError> {
     let records = &flags.app.store.records;
-    if let Some(rows) = remembered(flags, project, version) {
+    if let Some(rows) = cached_rows(flags, project, version) {
         return Ok(rows);
     }
-    if let Some(known) = flags.memory.rows(project)
-        && let Some(rows) = one_change(flags, project, &known, version).await?
+    if let Some(cached) = flags.memory.get_rows(project)
+        && let Some(rows) = apply_single_change(flags, project, &cached, version).await?
     {
-        flags.memory.keep_rows(project, &rows);
-        flags.memory.carry_names(project, known.version.number, version.number);
+        flags.memory.put_rows(project, &rows);
+        flags.memory.carry_cohort_names(project, cached.version.number, version.number);
         return Ok(rows);
     }
-    let first = match early.filter(|early| early.project == project) {
-        Some(early) => rest(records, project, early).await?,
-        None => all(records, project).await?,
+    let list = match prefetched.filter(|prefetched| prefetched.project == project) {
+        Some(prefetched) => finish_prefetch(records, project, prefetched).await?,
+        None => query_all_rows(records, project).await?,
     };
-    let mut rows = Rows::new(version, first);
-    for _ in 1..TRIES {
-        if rows.proven {
+    let mut rows = FlagRows::new(version, list);
+    for _ in 1..MAX_ATTEMPTS {
+        if rows.is_verified {
             break;
         }
-        // Something was written between the version and the rows.
-        let row = keys::project_version(project);
-        let (item, list) = try_join(records.get(&row), all(records, project)).await?;
-        rows = Rows::new(Version::of(item.as_ref()), list);
+        // A concurrent write happened between reading the version and the rows.
+        let version_key = keys::project_version(project);
+        let (item, list) = try_join(records.get(&version_key), query_all_rows(records, project)).await?;
+        rows = FlagRows::new(ProjectVersion::from_item(item.as_ref()), list);
     }
-    if rows.proven {
-        flags.memory.keep_rows(project, &rows);
+    if rows.is_verified {
+        flags.memory.put_rows(project, &rows);
     }
     Ok(rows)
 }
 
-/// The rows of `version`, as far as this process remembers them.
-pub fn remembered(flags: &Flags, project: ProjectId, version: Version) -> Option<Rows> {
-    let known = flags.memory.rows(project)?;
-    (known.version.sums.rows == version.sums.rows).then_some(Rows { version, ..known })
+/// The cached rows of `version`.
+pub fn cached_rows(flags: &Flags, project: ProjectId, version: ProjectVersion) -> Option<FlagRows> {
+    let cached = flags.memory.get_rows(project)?;
+    (cached.version.sums.rows == version.sums.rows).then_some(FlagRows { version, ..cached })
 }
 
-/// As [`load`], for a writer's judgement: rows that are proven, or none for now.
-pub async fn proven(flags: &Flags, project: ProjectId, version: Version) -> Result<Rows, StoreError> {
-    let rows = load(flags, project, version, None).await?;
-    if rows.proven { Ok(rows) } else { Err(StoreError::Conflict) }
-}
-
-/// The rows of `version` when it is one write after `known`: only the flag that the write changed is read.
-async fn one_change(
+/// As [`load_rows`], for validating a write: verified rows, or a conflict error.
+pub async fn load_verified_rows(
     flags: &Flags,
     project: ProjectId,
-    known: &Rows,
-    version: Version,
-) -> Result<Option<Rows>, StoreError> {
+    version: ProjectVersion,
+) -> Result<FlagRows, StoreError> {
+    let rows = load_rows(flags, project, version, None).await?;
+    if rows.is_verified { Ok(rows) } else { Err(StoreError::Conflict) }
+}
+
+/// The rows of `version` when it is exactly one write after `cached`: only the changed flag is read.
+async fn apply_single_change(
+    flags: &Flags,
+    project: ProjectId,
+    cached: &FlagRows,
+    version: ProjectVersion,
+) -> Result<Option<FlagRows>, StoreError> {
     let id = version.sums.last;
-    if known.version.number + 1 != version.number || id <= 0 {
+    if cached.version.number + 1 != version.number || id <= 0 {
         return Ok(None);
     }
-    let item = flags.app.store.records.get(&flag_at(project, number(id))).await?;
-    let mut list: Vec<FlagRow> = known.all.iter().filter(|row| row.id != id).cloned().collect();
+    let item = flags.app.store.records.get(&flag_record_key(project, record_id(id))).await?;
+    let mut list: Vec<FlagRow> = cached.all.iter().filter(|row| row.id != id).cloned().collect();
     if let Some(item) = &item {
-        let stored = record(flags, project, item)?;
+        let stored = decode_flag(flags, project, item)?;
         if !stored.flag.deleted {
-            list.push(FlagRow::from(&stored.flag).at(stored.version).sized(item.text.len()));
+            list.push(FlagRow::from(&stored.flag).with_version(stored.version).with_size(item.text.len()));
         }
     }
-    Ok(Some(Rows::new(version, list)).filter(|rows| rows.proven))
+    Ok(Some(FlagRows::new(version, list)).filter(|rows| rows.is_verified))
 }
 
-/// All rows, each shard's pages one after the other, the shards beside each other.
-async fn all(records: &Table, project: ProjectId) -> Result<Vec<FlagRow>, StoreError> {
+/// Queries all rows: the pages of a shard in sequence, the shards in parallel.
+async fn query_all_rows(records: &Table, project: ProjectId) -> Result<Vec<FlagRow>, StoreError> {
     let shards =
         (0..FLAG_ROW_SHARDS).map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
-    try_join_all(shards).await?.iter().flatten().map(read).collect()
+    try_join_all(shards).await?.iter().flatten().map(decode_row).collect()
 }
 
-/// What `early` started, to its end.
-async fn rest(records: &Table, project: ProjectId, early: Early) -> Result<Vec<FlagRow>, StoreError> {
-    let shards = (0..).zip(early.shards).map(|(shard, page)| async move {
+/// Reads the remaining pages of the prefetched shards.
+async fn finish_prefetch(
+    records: &Table,
+    project: ProjectId,
+    prefetched: PrefetchedRows,
+) -> Result<Vec<FlagRow>, StoreError> {
+    let shards = (0..).zip(prefetched.shards).map(|(shard, page)| async move {
         let query = Query::partition(keys::flag_rows_pk(project, shard));
         let Page { mut items, mut next } = page;
         while next.is_some() {
@@ -199,65 +211,65 @@ async fn rest(records: &Table, project: ProjectId, early: Early) -> Result<Vec<F
             items.extend(page.items);
             next = page.next;
         }
-        items.iter().map(read).collect::<Result<Vec<_>, _>>()
+        items.iter().map(decode_row).collect::<Result<Vec<_>, _>>()
     });
     Ok(try_join_all(shards).await?.into_iter().flatten().collect())
 }
 
-/// The row in `item`.
-pub fn read(item: &Item) -> Result<FlagRow, StoreError> {
-    Ok(item.body::<FlagRow>()?.at(item.version))
+/// Decodes the row in `item`.
+pub fn decode_row(item: &Item) -> Result<FlagRow, StoreError> {
+    Ok(item.body::<FlagRow>()?.with_version(item.version))
 }
 
-/// The record in `item`, decoded or remembered.
-pub fn record(flags: &Flags, project: ProjectId, item: &Item) -> Result<Arc<Stored>, StoreError> {
+/// Decodes the record in `item`, or takes it from the cache.
+pub fn decode_flag(flags: &Flags, project: ProjectId, item: &Item) -> Result<Arc<StoredFlag>, StoreError> {
     let id = item.key.sk.parse::<i64>().ok();
-    if let Some(known) = id.and_then(|id| flags.memory.flag(project, id, item.version)) {
-        return Ok(known);
+    if let Some(cached) = id.and_then(|id| flags.memory.get_flag(project, id, item.version)) {
+        return Ok(cached);
     }
-    let stored = Arc::new(Stored::read(item)?);
-    flags.memory.keep_flag(project, &stored, item.text.len());
+    let stored = Arc::new(StoredFlag::from_item(item)?);
+    flags.memory.put_flag(project, &stored, item.text.len());
     Ok(stored)
 }
 
-/// The records of flags, in the order of `wanted`: pairs of id and version as rows have them. One round trip at most,
-/// none when all are remembered.
+/// Loads the records of flags in the order of `ids`: pairs of id and item version from their rows. At most one round
+/// trip, none when all are cached.
 ///
-/// A flag that was changed since its row was read comes as it is now; one that was deleted since is left out.
-pub async fn flags_of(
+/// A flag that changed after its row was read is returned in its current state; one that was deleted is left out.
+pub async fn load_flags(
     flags: &Flags,
     project: ProjectId,
-    wanted: &[(i64, u64)],
-) -> Result<Vec<Arc<Stored>>, StoreError> {
-    let mut found: Vec<Option<Arc<Stored>>> =
-        wanted.iter().map(|(id, version)| flags.memory.flag(project, *id, *version)).collect();
-    let missing: Vec<usize> = (0..wanted.len()).filter(|at| found[*at].is_none()).collect();
-    let keys: Vec<_> = missing.iter().map(|at| flag_at(project, number(wanted[*at].0))).collect();
+    ids: &[(i64, u64)],
+) -> Result<Vec<Arc<StoredFlag>>, StoreError> {
+    let mut loaded: Vec<Option<Arc<StoredFlag>>> =
+        ids.iter().map(|(id, version)| flags.memory.get_flag(project, *id, *version)).collect();
+    let missing: Vec<usize> = (0..ids.len()).filter(|at| loaded[*at].is_none()).collect();
+    let keys: Vec<_> = missing.iter().map(|at| flag_record_key(project, record_id(ids[*at].0))).collect();
     if !keys.is_empty() {
         let items = flags.app.store.records.batch_get(&keys).await?;
         for (at, item) in missing.into_iter().zip(items) {
             let Some(item) = item else { continue };
-            found[at] = Some(record(flags, project, &item)?);
+            loaded[at] = Some(decode_flag(flags, project, &item)?);
         }
     }
-    Ok(found.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())
+    Ok(loaded.into_iter().flatten().filter(|stored| !stored.flag.deleted).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn version(number: i64, rows: i64) -> Version {
-        Version { number, sums: RowChecksums { rows, ..RowChecksums::default() } }
+    fn version(number: i64, rows: i64) -> ProjectVersion {
+        ProjectVersion { number, sums: RowChecksums { rows, ..RowChecksums::default() } }
     }
 
     #[test]
-    fn rows_that_are_not_proven_are_not_taken_for_those_of_the_version_read_beside_them() {
+    fn unverified_rows_do_not_count_as_the_version_read_with_them() {
         let before = version(4, 0);
-        let proven = Rows::new(version(7, 0), Vec::new());
-        assert_eq!((proven.proven, proven.not_older_than(before)), (true, 7));
-        // A flag was created after the rows were read and before the version was.
-        let mixed = Rows::new(version(7, 99), Vec::new());
-        assert_eq!((mixed.proven, mixed.not_older_than(before)), (false, 4));
+        let is_verified = FlagRows::new(version(7, 0), Vec::new());
+        assert_eq!((is_verified.is_verified, is_verified.min_version(before)), (true, 7));
+        // A flag was created after the rows were read and before the version was read.
+        let unverified = FlagRows::new(version(7, 99), Vec::new());
+        assert_eq!((unverified.is_verified, unverified.min_version(before)), (false, 4));
     }
 }

@@ -1,8 +1,8 @@
-//! When applications last called flags: SDKs send an event `$feature_flag_called` for each call, and a flag's
-//! `last_called_at` is the time of the latest.
+//! The last call of each flag: SDKs send an event `$feature_flag_called` per evaluation that the application asked for,
+//! and a flag's `last_called_at` is the time of the latest one.
 //!
-//! Must stay true: a stored time only moves forward, so that the same events may be counted any number of times and in any
-//! order; the number of flags with a stored time is bounded; a time in the future is stored as now.
+//! Must stay true: a stored time only increases, so the same events may be counted any number of times and in any order
+//! (idempotent); the number of flags with a stored time is bounded; a time in the future is stored as now.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Flag;
 
-/// The event that an SDK sends for each call of a flag.
+/// The event that SDKs send for each call of a flag.
 pub const CALL_EVENT: &str = "$feature_flag_called";
-/// The property of a call that has the key of the flag.
+/// The event property with the flag key.
 pub const CALLED_KEY: &str = "$feature_flag";
 
-/// Most flags of a project whose latest call is stored: all of them fit into one item of the table. Beyond that the flags
-/// that were called longest ago are dropped.
+/// Most flags of a project whose latest call is stored; all of them fit one DynamoDB item. Beyond that the least
+/// recently called flags are dropped.
 pub const FLAGS_MAX: usize = 30_000;
 
-/// The latest call of each flag key, in microseconds since the epoch, as events have it.
+/// The latest call of each flag key, in microseconds since the epoch, as events state it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallsByKey(HashMap<Box<str>, i64>);
 
@@ -60,18 +60,18 @@ impl CallsByKey {
     }
 }
 
-/// The latest call of each flag of a project by its id, in microseconds since the epoch: what is stored.
+/// The stored form: the latest call of each flag id of a project, in microseconds since the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCalls {
     latest: BTreeMap<i64, i64>,
-    /// The newest batch of captured events whose calls are counted, and with it all older ones; names of batches sort by
-    /// their arrival. Batches stay readable for a while after that.
+    /// The newest batch of captured events whose calls are counted; all older ones are counted too, because batch names
+    /// sort by arrival. Batches stay readable for a while after that.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     counted_to: String,
 }
 
 impl StoredCalls {
-    /// Moves the latest call of `flag` forward to `at`, or to `now` where that is earlier. False where it was no later.
+    /// Raises the latest call of `flag` to `at`, or to `now` if that is earlier. Returns false if it was not later.
     pub fn advance(&mut self, flag: i64, at: i64, now: i64) -> bool {
         let at = at.min(now);
         if self.latest.get(&flag).is_some_and(|latest| *latest >= at) {
@@ -81,7 +81,7 @@ impl StoredCalls {
         true
     }
 
-    /// Notes that the batches up to `batch` are counted. False where they were already.
+    /// Marks the batches up to `batch` as counted. Returns false if they were already.
     pub fn count_to(&mut self, batch: &str) -> bool {
         let is_later = batch > self.counted_to.as_str();
         if is_later {
@@ -95,7 +95,7 @@ impl StoredCalls {
         batch <= self.counted_to.as_str()
     }
 
-    /// Drops the flags that were called longest ago, down to `most`.
+    /// Drops the least recently called flags, down to `most`.
     pub fn truncate(&mut self, most: usize) {
         let surplus = self.latest.len().saturating_sub(most);
         if surplus > 0 {
@@ -114,39 +114,39 @@ impl StoredCalls {
     }
 }
 
-/// What is known of a project's calls: what is stored by flag, and events that are not counted there yet, by key.
+/// The calls of a project: the stored ones by flag id, and those in events that are not counted yet, by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownCalls {
-    /// What is stored.
+    /// The stored calls.
     pub stored: StoredCalls,
-    /// The events that wait to be counted.
+    /// The calls in events that are not counted yet.
     pub waiting: CallsByKey,
 }
 
-/// The calls that are known when a request is answered.
+/// The known calls while a request is handled.
 #[derive(Debug, Clone)]
 pub struct CallTimes {
     known: Arc<KnownCalls>,
-    /// A flag whose latest call the request itself has stored.
+    /// A flag whose latest call was stored by the request itself.
     advanced: Option<(i64, i64)>,
     now: i64,
 }
 
-/// Which flag, and what its own record says.
+/// A flag, with the call time in its own record.
 #[derive(Debug, Clone, Copy)]
 pub struct CalledFlag<'a> {
     /// Its id.
     pub id: i64,
     /// Its key.
     pub key: &'a str,
-    /// Whether it is deleted: events then name another flag of that key, or none.
+    /// Whether it is deleted: events then belong to another flag with that key, or to none.
     pub deleted: bool,
-    /// The time in its record, which callers may set.
+    /// The time in its record, which clients may set.
     pub recorded: Option<DateTime<Utc>>,
 }
 
 impl CallTimes {
-    /// The calls that are known at `now`.
+    /// The known calls at `now`.
     pub fn new(known: Arc<KnownCalls>, now: DateTime<Utc>) -> CallTimes {
         CallTimes { known, advanced: None, now: now.timestamp_micros() }
     }
@@ -156,20 +156,20 @@ impl CallTimes {
         CallTimes { known: Arc::default(), advanced: None, now: i64::MAX }
     }
 
-    /// When `flag` was last called: the latest of its record, of what is stored and of waiting events.
+    /// The latest call of `flag`: from its record, the stored calls, or events that are not counted yet.
     pub fn last_called_at(&self, flag: CalledFlag<'_>) -> Option<DateTime<Utc>> {
         let waiting = if flag.deleted { None } else { self.known.waiting.get(flag.key) };
         let called = self.stored(flag.id).max(waiting.map(|at| at.min(self.now)));
         called.and_then(DateTime::from_timestamp_micros).max(flag.recorded)
     }
 
-    /// The latest waiting call of `key`, where it is later than what is stored of `flag`.
-    pub fn waiting_of(&self, flag: i64, key: &str) -> Option<i64> {
+    /// The latest call of `key` that is not counted yet, if it is later than the stored call of `flag`.
+    pub fn pending_call(&self, flag: i64, key: &str) -> Option<i64> {
         let at = self.known.waiting.get(key)?.min(self.now);
         self.stored(flag).is_none_or(|stored| stored < at).then_some(at)
     }
 
-    /// Notes that the request has stored a call of `flag`.
+    /// Records that the request has stored a call of `flag`.
     pub fn advance(&mut self, flag: i64, at: i64) {
         self.advanced = Some((flag, at));
     }
@@ -181,7 +181,7 @@ impl CallTimes {
 }
 
 impl Flag {
-    /// When it was last called, as far as its record and `calls` say.
+    /// The time of the last call, from its record and `calls`.
     pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
         let (deleted, recorded) = (self.deleted, self.last_called_at);
         calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(shown(&times, 3, "b", false, None), None);
         assert_eq!(shown(&times, 3, "b", false, Some(5)), Some(5));
         assert_eq!(shown(&times, 3, "ahead", false, None), Some(NOW), "a time in the future");
-        assert_eq!((times.waiting_of(1, "a"), times.waiting_of(2, "a")), (Some(300), None));
-        assert_eq!(times.waiting_of(3, "ahead"), Some(NOW));
+        assert_eq!((times.pending_call(1, "a"), times.pending_call(2, "a")), (Some(300), None));
+        assert_eq!(times.pending_call(3, "ahead"), Some(NOW));
         times.advance(3, 600);
         assert_eq!(
             (shown(&times, 3, "b", false, None), shown(&times, 4, "b", false, None)),

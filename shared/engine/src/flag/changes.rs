@@ -1,13 +1,13 @@
-//! What the activity log says about a write: its kind and the fields that it changed.
+//! Activity log entries of a write: its kind and the fields that it changed.
 //!
-//! Must stay true: stored values are compared, not displayed ones; every update has an entry, because every update
-//! changes the version; no entry shows a payload of a flag whose payloads are, or were, secret.
+//! Must stay true: stored values are compared, not rendered ones; every update has an entry, because every update
+//! changes the version; no entry contains a payload of a flag whose payloads are, or were, encrypted.
 
 use serde_json::{Value, json};
 
 use super::{Flag, json, payloads};
 
-/// What a write did, in the activity log's word.
+/// The kind of a write in the activity log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A new flag.
@@ -16,12 +16,12 @@ pub enum Kind {
     Updated,
     /// Soft deletion.
     Deleted,
-    /// The end of a soft deletion.
+    /// A restore after a soft deletion.
     Restored,
 }
 
 impl Kind {
-    /// The word in the log.
+    /// The value in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -42,7 +42,7 @@ pub fn kind(before: Option<&Flag>, after: &Flag) -> Kind {
     }
 }
 
-/// The changes of an update as the log has them: `{type, action, field, before, after}`, in the log's order of fields.
+/// The changes of an update: `{type, action, field, before, after}`, in the log's order of fields.
 pub fn between(before: &Flag, after: &Flag) -> Vec<Value> {
     let mut changes: Vec<Value> = logged(before)
         .into_iter()
@@ -53,13 +53,13 @@ pub fn between(before: &Flag, after: &Flag) -> Vec<Value> {
         changes.iter_mut().for_each(mask);
     }
     if before.tags != after.tags {
-        // Lists of linked records are always "changed", an empty one included.
+        // Lists of linked records are always "changed", even when empty.
         changes.push(entry("changed", "tags", json!(before.tags), json!(after.tags)));
     }
     changes
 }
 
-/// Puts the mask in place of payloads.
+/// Masks payloads.
 fn mask(change: &mut Value) {
     if change["field"] == "filters" {
         for side in ["before", "after"] {
@@ -82,7 +82,7 @@ fn entry(action: &str, field: &str, before: Value, after: Value) -> Value {
     json!({"type": "FeatureFlag", "action": action, "field": field, "before": before, "after": after})
 }
 
-/// The logged plain fields of a flag, in the log's order.
+/// The logged scalar fields of a flag, in the log's order.
 fn logged(flag: &Flag) -> [(&'static str, Value); 14] {
     [
         ("key", json!(flag.key)),

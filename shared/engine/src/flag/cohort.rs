@@ -1,7 +1,7 @@
-//! A cohort as evaluation and definitions need it: who belongs to it, by criteria or by a list of members.
+//! A cohort as flag evaluation and definitions need it: criteria, or a static list of members.
 //!
-//! Must stay true: reading never fails on criteria of a wrong shape, they read as none; a cohort without criteria has no
-//! members.
+//! Must stay true: parsing never fails on criteria of a wrong shape; they count as absent. A cohort without criteria
+//! has no members.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub struct Cohort {
     pub id: i64,
     /// Its name.
     pub name: String,
-    /// Whether it is a list of members; its criteria then mean nothing.
+    /// Whether it is a list of members; its criteria are ignored then.
     pub is_static: bool,
     /// Soft deletion.
     pub deleted: bool,
@@ -25,13 +25,13 @@ pub struct Cohort {
 }
 
 impl Cohort {
-    /// Reads a stored record: `id, name, is_static, deleted, filters`, or the older `groups` instead of `filters`.
+    /// Parses a stored record: `id, name, is_static, deleted, filters`, or the older `groups` instead of `filters`.
     pub fn read(stored: &Value) -> Option<Self> {
         let flag = |key: &str| stored.get(key).and_then(Value::as_bool).unwrap_or(false);
         let filters = match stored.get("filters") {
             Some(filters) if has_criteria(filters) => filters.clone(),
             filters => match stored.get("groups").and_then(Value::as_array) {
-                Some(groups) if !groups.is_empty() => json!({"properties": of_groups(groups)}),
+                Some(groups) if !groups.is_empty() => json!({"properties": criteria_from_groups(groups)}),
                 _ => filters.cloned().unwrap_or(Value::Null),
             },
         };
@@ -44,13 +44,13 @@ impl Cohort {
         })
     }
 
-    /// The group of criteria; none for a static cohort, and for one without criteria.
+    /// The root group of criteria; `None` for a static cohort, and for one without criteria.
     pub fn criteria(&self) -> Option<&Object> {
         let criteria = self.filters.get("properties").and_then(Value::as_object);
         criteria.filter(|criteria| !self.is_static && criteria.contains_key("values"))
     }
 
-    /// The ids of the cohorts that the criteria name.
+    /// The ids of the cohorts that the criteria refer to.
     pub fn named(&self) -> BTreeSet<i64> {
         self.criteria().map(named_cohorts).unwrap_or_default()
     }
@@ -60,15 +60,15 @@ fn has_criteria(filters: &Value) -> bool {
     filters.get("properties").is_some_and(|criteria| criteria.get("values").is_some())
 }
 
-/// The older form is a list of which one entry has to hold, each a list of properties that all have to hold. An entry
-/// on events is something that no flag can ask for; it stays as a criterion of that kind.
-fn of_groups(groups: &[Value]) -> Value {
+/// Converts the older form: a list of alternatives, each a list of properties that must all match. Flags cannot
+/// evaluate an entry on events; it stays as a behavioral criterion.
+fn criteria_from_groups(groups: &[Value]) -> Value {
     let values = groups.iter().map(|group| {
         let values = match group.get("properties") {
             Some(Value::Array(properties)) => properties.clone(),
             Some(Value::Object(properties)) => match properties.get("values").and_then(Value::as_array) {
                 Some(_) => return Value::Object(properties.clone()),
-                None => properties.iter().map(|(key, value)| of_old_style(key, value)).collect(),
+                None => properties.iter().map(|(key, value)| criterion_from_short_form(key, value)).collect(),
             },
             _ => {
                 let event = group.get("event_id").or_else(|| group.get("action_id"));
@@ -81,7 +81,7 @@ fn of_groups(groups: &[Value]) -> Value {
 }
 
 /// `"age__gt": 3` and `"age": 3`.
-fn of_old_style(key: &str, value: &Value) -> Value {
+fn criterion_from_short_form(key: &str, value: &Value) -> Value {
     match key.rsplit_once("__") {
         Some((name, operator)) if !name.is_empty() && !operator.is_empty() => {
             json!({"key": name, "type": "person", "value": value, "operator": operator})

@@ -1,7 +1,7 @@
-//! Overlapping edits: an update made from an older version than the stored one, on a field that has changed since.
+//! Detects edit conflicts: an update based on an older version than the stored one, on a field that was changed since.
 //!
-//! Must stay true: an older version alone is no conflict; only a field that the client changed, and somebody else
-//! changed to something different, is one.
+//! Must stay true: an older version alone is no conflict; there is one only when the client and another user changed
+//! the same field to different values.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use super::{
     timestamp,
 };
 
-/// The detail of the 409 answer, if the update in `body` (judged as `input`) overlaps with what is stored.
-pub fn overlap(body: &Object, input: &FlagInput, stored: &Flag) -> Option<String> {
-    let known = input.version?;
+/// The detail of the 409 response, if the update in `body` (parsed as `input`) conflicts with the stored flag.
+pub fn detect(body: &Object, input: &FlagInput, stored: &Flag) -> Option<String> {
+    let base_version = input.version?;
     let original = body.get("original_flag")?.as_object().filter(|original| !original.is_empty())?;
-    if known == stored.version {
+    if base_version == stored.version {
         return None;
     }
-    let current: BTreeMap<&str, Value> = shown(stored).into_iter().collect();
+    let current: BTreeMap<&str, Value> = stored_fields(stored).into_iter().collect();
     let differs = |(field, sent): (&'static str, Value)| {
         let (Some(original), Some(current)) = (original.get(field), current.get(field)) else { return false };
-        let original = comparable(field, original);
+        let original = without_cohort_names(field, original);
         !json::same(&sent, &original) && !json::same(current, &original) && !json::same(&sent, current)
     };
-    if !sent(input).into_iter().any(differs) {
+    if !sent_fields(input).into_iter().any(differs) {
         return None;
     }
     let email =
         stored.last_modified_by.as_ref().map(|user| user.email.as_str()).filter(|email| !email.is_empty());
-    let who = email.unwrap_or("another user");
+    let editor = email.unwrap_or("another user");
     Some(format!(
-        "The feature flag was updated by {who} since you started editing it. Please refresh and try again."
+        "The feature flag was updated by {editor} since you started editing it. Please refresh and try again."
     ))
 }
 
-/// A value of the client's original in the form in which it is compared: without what reads add.
-fn comparable(field: &str, value: &Value) -> Value {
+/// A value of the client's original in comparable form: without the cohort names that reads add.
+fn without_cohort_names(field: &str, value: &Value) -> Value {
     match value {
         Value::Object(object) if field == "filters" => {
             let mut plain = object.clone();
@@ -49,9 +49,9 @@ fn comparable(field: &str, value: &Value) -> Value {
     }
 }
 
-/// The fields of a stored flag that a client can write, as reads show them.
-fn shown(flag: &Flag) -> [(&'static str, Value); 18] {
-    let filters = if flag.filters.is_empty() { filters::default_shown() } else { flag.filters.clone() };
+/// The writable fields of the stored flag, as reads render them.
+fn stored_fields(flag: &Flag) -> [(&'static str, Value); 18] {
+    let filters = if flag.filters.is_empty() { filters::default_filters() } else { flag.filters.clone() };
     [
         ("name", json!(flag.name)),
         ("key", json!(flag.key)),
@@ -74,8 +74,8 @@ fn shown(flag: &Flag) -> [(&'static str, Value); 18] {
     ]
 }
 
-/// The fields that a body sent, as reads would show them.
-fn sent(input: &FlagInput) -> Vec<(&'static str, Value)> {
+/// The fields in the body, as reads would render them.
+fn sent_fields(input: &FlagInput) -> Vec<(&'static str, Value)> {
     let fields = [
         ("name", input.name.as_ref().map(|value| json!(value))),
         ("key", input.key.as_ref().map(|value| json!(value))),

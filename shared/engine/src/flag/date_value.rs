@@ -1,11 +1,11 @@
 //! Values of the date operators of flag properties.
 //!
-//! Must stay true: what [`parse`] reads here is exactly what an evaluation understands, so a value that was accepted on
-//! write never turns out to be unreadable.
+//! Must stay true: [`parse`] accepts exactly what evaluation understands, so a value that was accepted on write can
+//! always be evaluated.
 
 use chrono::NaiveDateTime;
 
-use super::timestamp::{self, Written};
+use super::timestamp::{self, ParsedTimestamp};
 
 /// The unit of a relative date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,30 +25,30 @@ pub enum Unit {
 /// A date that a property is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DateValue {
-    /// So many units before the moment of evaluation.
+    /// This many units before the time of evaluation.
     Before(u32, Unit),
     /// A date and time with its offset from UTC.
-    At(Written),
+    At(ParsedTimestamp),
     /// A date and time in the project's time zone.
     Local(NaiveDateTime),
 }
 
 /// Largest count of a relative date.
-const MAX_COUNT: u32 = 9_999;
+const RELATIVE_COUNT_MAX: u32 = 9_999;
 
-/// Reads `-6h`, `7d`, a date, or a date and time. The sign of a relative date has no meaning.
+/// Parses `-6h`, `7d`, a date, or a date and time. The sign of a relative date is ignored.
 pub fn parse(text: &str) -> Option<DateValue> {
-    if let Some(relative) = relative(text) {
+    if let Some(relative) = parse_relative(text) {
         return Some(relative);
     }
-    let written = timestamp::read(text)?;
-    Some(match written.offset {
-        Some(_) => DateValue::At(written),
-        None => DateValue::Local(written.local),
+    let parsed = timestamp::parse_local(text)?;
+    Some(match parsed.offset {
+        Some(_) => DateValue::At(parsed),
+        None => DateValue::Local(parsed.local),
     })
 }
 
-fn relative(text: &str) -> Option<DateValue> {
+fn parse_relative(text: &str) -> Option<DateValue> {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (last, unit) = text.char_indices().last()?;
     let unit = match unit {
@@ -64,7 +64,7 @@ fn relative(text: &str) -> Option<DateValue> {
         return None;
     }
     let count: u32 = count.parse().ok()?;
-    (count <= MAX_COUNT).then_some(DateValue::Before(count, unit))
+    (count <= RELATIVE_COUNT_MAX).then_some(DateValue::Before(count, unit))
 }
 
 #[cfg(test)]

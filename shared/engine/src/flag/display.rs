@@ -1,7 +1,7 @@
-//! A flag as an answer shows it.
+//! Renders a flag as JSON for responses.
 //!
-//! Must stay true: the fields come in the order of the contract's example; nothing shown here is stored back (names of
-//! cohorts, computed fields); an integral percentage has no `.0`.
+//! Must stay true: the fields are in the order of the contract's example; cohort names and computed fields, which are
+//! only added here, are never stored; an integral percentage has no `.0`.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,7 +15,7 @@ use super::{
     fields, filter_view as view, filters,
     json::Object,
     references,
-    status::{Reason, Usage},
+    status::{FlagUsage, Reason},
     timestamp,
 };
 
@@ -23,26 +23,26 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLevel {
-    /// Everything: its creator, and administrators of the organisation.
+    /// Everything: the creator, and administrators of the organization.
     Manager,
     /// Edit it.
     Editor,
-    /// See it.
+    /// View it.
     Viewer,
 }
 
-/// The caller for whom a flag is shown.
+/// The caller for whom a flag is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Viewer {
-    /// Whether he may edit the flag.
+    /// Whether the caller may edit the flag.
     pub can_edit: bool,
-    /// His right in one word.
+    /// The access level of the caller.
     pub level: AccessLevel,
 }
 
 /// The fields before `can_edit`.
 #[derive(Serialize)]
-struct Head<'a> {
+struct FieldsBeforeCanEdit<'a> {
     id: i64,
     name: &'a str,
     key: &'a str,
@@ -59,7 +59,7 @@ struct Head<'a> {
     is_simple_flag: bool,
     rollout_percentage: Value,
     ensure_experience_continuity: Option<bool>,
-    /// Experiments, surveys and early access features are no records of this product: always empty lists.
+    /// This product has no records of experiments, surveys and early access features: always empty lists.
     experiment_set: [i64; 0],
     surveys: [Value; 0],
     features: [Value; 0],
@@ -69,9 +69,9 @@ struct Head<'a> {
 
 /// The fields between `can_edit` and `user_access_level`.
 #[derive(Serialize)]
-struct Middle<'a> {
+struct FieldsBeforeAccessLevel<'a> {
     tags: &'a [String],
-    /// Two names of one thing that is never written.
+    /// Two names for a field that is never written.
     evaluation_tags: [String; 0],
     evaluation_contexts: [String; 0],
     usage_dashboard: Option<i64>,
@@ -81,7 +81,7 @@ struct Middle<'a> {
 
 /// The fields between `user_access_level` and `status`.
 #[derive(Serialize)]
-struct Late<'a> {
+struct FieldsBeforeStatus<'a> {
     creation_context: Option<&'a str>,
     is_remote_configuration: Option<bool>,
     has_encrypted_payloads: Option<bool>,
@@ -89,31 +89,31 @@ struct Late<'a> {
 
 /// The fields between `status` and `last_called_at`.
 #[derive(Serialize)]
-struct Tail<'a> {
+struct FieldsBeforeLastCalled<'a> {
     evaluation_runtime: Option<&'a str>,
     bucketing_identifier: Option<&'a str>,
 }
 
-/// The text of a flag's record for every caller at any time: what depends on them is put between its pieces. Made once
-/// for a version of the flag and the names of its cohorts.
+/// A flag rendered except for the fields that depend on the caller and on the time, which are inserted between its
+/// parts. It is valid for one version of the flag and one set of cohort names.
 #[derive(Debug, Clone)]
-pub struct Prepared {
-    head: String,
-    middle: String,
-    late: String,
-    tail: String,
+pub struct FlagTemplate {
+    before_can_edit: String,
+    before_access_level: String,
+    before_status: String,
+    before_last_called: String,
     id: i64,
     key: String,
-    usage: Usage,
-    /// The cohorts that it names, and the names that are in the text.
+    usage: FlagUsage,
+    /// The cohorts that it refers to, and the names in the text.
     cohorts: Vec<(i64, Option<String>)>,
 }
 
-impl Prepared {
-    /// The text of `flag`. `cohort_names` has the live cohorts that it names.
+impl FlagTemplate {
+    /// Renders `flag`. `cohort_names` has the live cohorts that it refers to.
     pub fn new(flag: &Flag, cohort_names: &BTreeMap<i64, String>) -> Self {
-        let filters = flag.shown_filters(cohort_names);
-        let head = Head {
+        let filters = flag.filters_with_cohort_names(cohort_names);
+        let before_can_edit = FieldsBeforeCanEdit {
             id: flag.id,
             name: &flag.name,
             key: &flag.key,
@@ -134,7 +134,7 @@ impl Prepared {
             rollback_conditions: &flag.rollback_conditions,
             performed_rollback: flag.performed_rollback,
         };
-        let middle = Middle {
+        let before_access_level = FieldsBeforeAccessLevel {
             tags: &flag.tags,
             evaluation_tags: [],
             evaluation_contexts: [],
@@ -142,21 +142,21 @@ impl Prepared {
             analytics_dashboards: &flag.analytics_dashboards,
             has_enriched_analytics: flag.has_enriched_analytics,
         };
-        let late = Late {
+        let before_status = FieldsBeforeStatus {
             creation_context: flag.creation_context.as_deref(),
             is_remote_configuration: flag.is_remote_configuration,
             has_encrypted_payloads: flag.has_encrypted_payloads,
         };
-        let tail = Tail {
+        let before_last_called = FieldsBeforeLastCalled {
             evaluation_runtime: flag.evaluation_runtime.as_deref(),
             bucketing_identifier: flag.bucketing_identifier.as_deref(),
         };
         let name = |id: i64| (id, cohort_names.get(&id).cloned());
         Self {
-            head: fields_of(&head),
-            middle: fields_of(&middle),
-            late: fields_of(&late),
-            tail: fields_of(&tail),
+            before_can_edit: json_fields(&before_can_edit),
+            before_access_level: json_fields(&before_access_level),
+            before_status: json_fields(&before_status),
+            before_last_called: json_fields(&before_last_called),
             id: flag.id,
             key: flag.key.clone(),
             usage: flag.usage(),
@@ -164,32 +164,37 @@ impl Prepared {
         }
     }
 
-    /// Whether the text has these names.
-    pub fn has_names(&self, cohort_names: &BTreeMap<i64, String>) -> bool {
+    /// Whether the text contains these cohort names.
+    pub fn has_cohort_names(&self, cohort_names: &BTreeMap<i64, String>) -> bool {
         self.cohorts.iter().all(|(id, name)| cohort_names.get(id) == name.as_ref())
     }
 
-    /// The names of the cohorts in it.
+    /// The cohort names in it.
     pub fn cohort_names(&self) -> BTreeMap<i64, String> {
         self.cohorts.iter().filter_map(|(id, name)| Some((*id, name.clone()?))).collect()
     }
 
-    /// Whether it names cohorts at all.
+    /// Whether it refers to cohorts.
     pub fn names_cohorts(&self) -> bool {
         !self.cohorts.is_empty()
     }
 
-    /// About how long a text is.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
-        self.head.len() + self.middle.len() + self.late.len() + self.tail.len() + self.key.len() + 200
+        self.before_can_edit.len()
+            + self.before_access_level.len()
+            + self.before_status.len()
+            + self.before_last_called.len()
+            + self.key.len()
+            + 200
     }
 
-    /// The record as `viewer` sees it at an instant, with the calls that are known then.
-    pub fn text(&self, viewer: Viewer, now: DateTime<Utc>, calls: &CallTimes) -> String {
-        let Usage { deleted, last_called_at: recorded, .. } = self.usage;
+    /// Renders the record for `viewer` at an instant, given the known calls.
+    pub fn render(&self, viewer: Viewer, now: DateTime<Utc>, calls: &CallTimes) -> String {
+        let FlagUsage { deleted, last_called_at: recorded, .. } = self.usage;
         let last_called_at =
             calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded });
-        let usage = Usage { last_called_at, ..self.usage };
+        let usage = FlagUsage { last_called_at, ..self.usage };
         let last_called_at = json!(last_called_at.map(timestamp::format)).to_string();
         let level = match viewer.level {
             AccessLevel::Manager => "manager",
@@ -199,19 +204,19 @@ impl Prepared {
         let can_edit = if viewer.can_edit { "true" } else { "false" };
         let pieces = [
             "{",
-            &self.head,
+            &self.before_can_edit,
             ",\"can_edit\":",
             can_edit,
             ",",
-            &self.middle,
+            &self.before_access_level,
             ",\"user_access_level\":\"",
             level,
             "\",",
-            &self.late,
+            &self.before_status,
             ",\"status\":\"",
-            Reason::of(usage, now).status().in_records(),
+            Reason::of(usage, now).status().record_value(),
             "\",",
-            &self.tail,
+            &self.before_last_called,
             ",\"last_called_at\":",
             &last_called_at,
             "}",
@@ -220,8 +225,8 @@ impl Prepared {
     }
 }
 
-/// The fields of an object's text, without its braces.
-fn fields_of(part: &impl Serialize) -> String {
+/// The fields of an object as JSON text, without the braces.
+fn json_fields(part: &impl Serialize) -> String {
     // Every part is JSON already, so this cannot fail.
     let mut text = serde_json::to_string(part).unwrap_or_default();
     text.pop();
@@ -232,50 +237,50 @@ fn fields_of(part: &impl Serialize) -> String {
 }
 
 impl Flag {
-    /// The full record as an answer shows it to `viewer`. `cohort_names` has the live cohorts that the flag names.
+    /// The full record for `viewer`. `cohort_names` has the live cohorts that the flag refers to.
     pub fn response(
         &self,
         viewer: Viewer,
         cohort_names: &BTreeMap<i64, String>,
         now: DateTime<Utc>,
     ) -> Value {
-        let text = Prepared::new(self, cohort_names).text(viewer, now, &CallTimes::none());
-        // It is JSON, being made of JSON; null would be the honest answer if it were not.
+        let text = FlagTemplate::new(self, cohort_names).render(viewer, now, &CallTimes::none());
+        // It is valid JSON by construction.
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// The filters as reads show them: the default when none were ever sent, and names at properties of type `cohort`
-    /// (null for a cohort that is gone).
-    pub fn shown_filters(&self, cohort_names: &BTreeMap<i64, String>) -> Cow<'_, Object> {
+    /// The filters for responses: the default when none were ever sent, and with names in properties of type `cohort`
+    /// (null for a deleted cohort).
+    pub fn filters_with_cohort_names(&self, cohort_names: &BTreeMap<i64, String>) -> Cow<'_, Object> {
         if self.filters.is_empty() {
-            return Cow::Owned(filters::default_shown());
+            return Cow::Owned(filters::default_filters());
         }
         if !self.names_cohorts() {
             return Cow::Borrowed(&self.filters);
         }
-        let mut shown = self.filters.clone();
-        filters::for_each_property_mut(&mut shown, |property| {
+        let mut with_names = self.filters.clone();
+        filters::for_each_property_mut(&mut with_names, |property| {
             if property.get("type").is_some_and(|kind| kind == "cohort") {
                 let name =
                     property.get("value").and_then(fields::as_integer).and_then(|id| cohort_names.get(&id));
                 property.insert(filters::COHORT_NAME.to_owned(), name.cloned().into());
             }
         });
-        Cow::Owned(shown)
+        Cow::Owned(with_names)
     }
 
-    /// Whether a property has the type `cohort`, to which reads add a name.
+    /// Whether a property has the type `cohort`, to which responses add a name.
     fn names_cohorts(&self) -> bool {
         let mut properties = view::all_conditions(&self.filters).flat_map(view::properties);
         properties.any(|property| property.get("type").is_some_and(|kind| kind == "cohort"))
     }
 
-    /// The ids of the cohorts whose names [`Flag::response`] wants.
+    /// The ids of the cohorts whose names [`Flag::response`] needs.
     pub fn cohort_ids(&self) -> Vec<i64> {
         references::cohort_ids(&self.filters)
     }
 
-    /// Whether one percentage says it all: exactly one condition, without properties, on persons.
+    /// Whether a single percentage describes the flag: exactly one condition, without properties, on persons.
     pub fn is_simple(&self) -> bool {
         self.single_condition().is_some()
     }
@@ -288,7 +293,7 @@ impl Flag {
 
     fn single_condition(&self) -> Option<Value> {
         if self.filters.is_empty() {
-            return view::groups(&filters::default_shown()).first().cloned();
+            return view::groups(&filters::default_filters()).first().cloned();
         }
         let on_persons = self.filters.get("aggregation_group_type_index").is_none_or(Value::is_null);
         match view::groups(&self.filters) {

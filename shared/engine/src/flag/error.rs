@@ -1,21 +1,22 @@
-//! One refused field: the content of a 400 answer of type `validation_error`.
+//! A validation error of one field: the content of a 400 response of type `validation_error`.
 //!
-//! Must stay true: `code` is a word of the HTTP contract and never `invalid`; `detail` is bounded whatever was sent.
+//! Must stay true: `code` is defined in the HTTP contract and never `invalid`; `detail` is bounded whatever was sent.
 
 use thiserror::Error;
 
-/// Longest detail in characters; values quoted inside are cut, so that an answer never echoes a whole body.
+/// Longest detail in characters; quoted values are truncated, so that a response never echoes a whole body.
 const DETAIL_CHARS: usize = 4_096;
 
-/// A body, field or query parameter that breaks a rule. Rendered as `{type: "validation_error", code, detail, attr}`.
+/// A violated rule about a body, field or query parameter. Rendered as `{type: "validation_error", code, detail,
+/// attr}`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{detail}")]
 pub struct FieldError {
     /// The machine-readable reason, such as `required` or `invalid_input`.
     pub code: &'static str,
-    /// The reason in words, for people.
+    /// The message.
     pub detail: String,
-    /// The field that broke the rule; none when the rule is about several fields.
+    /// The invalid field; `None` when the rule is about several fields.
     pub attr: Option<String>,
 }
 
@@ -35,17 +36,17 @@ impl FieldError {
         Self { code: "invalid_input", detail: bounded(detail.into()), attr: None }
     }
 
-    /// A required field that the body lacks.
+    /// A required field that is missing.
     pub fn required(attr: &str) -> Self {
         Self::new(attr, "required", "This field is required.")
     }
 
-    /// The key of another live flag of the project.
+    /// The key belongs to another live flag of the project.
     pub fn key_taken() -> Self {
         Self::new("key", "unique", "There is already a feature flag with this key.")
     }
 
-    /// The key of the live flag `id`, for a deleted flag that should get it.
+    /// The key belongs to the live flag `id`; for a restore.
     pub fn key_held_by(id: i64) -> Self {
         let detail = format!(
             "There is already a feature flag with this key (ID: {id}). To restore this flag, send another `key` in \
@@ -54,7 +55,7 @@ impl FieldError {
         Self::new("key", "unique", detail)
     }
 
-    /// A null where the field has to have a value.
+    /// A null in a field that is not nullable.
     pub fn null(attr: &str) -> Self {
         Self::new(attr, "null", "This field may not be null.")
     }

@@ -1,7 +1,7 @@
-//! Parsers of single body fields, with the error texts that every endpoint shares.
+//! Parsers of single body fields, with the error messages that all endpoints share.
 //!
-//! Must stay true: a parser accepts both the JSON form of a value and its text (bodies of HTML forms hold texts only);
-//! absent, null and present are three different things, told apart by [`Field`].
+//! Must stay true: a parser accepts the JSON form of a value and its string form (bodies of HTML forms contain only
+//! strings); absent, null and present are distinct, see [`Field`].
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{FieldError, json::Object, limits, python, timestamp};
 
-/// A field of a body: its name, and its value when the body has one.
+/// A field of a body: its name, and its value if present.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
     name: &'a str,
@@ -19,7 +19,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The field `name` with the value found, which may be from anywhere.
+    /// The field `name` with a value from anywhere.
     pub fn new(name: &'a str, value: Option<&'a Value>) -> Self {
         Self { name, value }
     }
@@ -29,7 +29,7 @@ impl<'a> Field<'a> {
         Self::new(name, body.get(name))
     }
 
-    /// A field that must be present and not null.
+    /// Parses a field that must be present and not null.
     pub fn required<T>(
         self,
         parse: impl FnOnce(&str, &Value) -> Result<T, FieldError>,
@@ -37,7 +37,7 @@ impl<'a> Field<'a> {
         self.sent(parse)?.ok_or_else(|| FieldError::required(self.name))
     }
 
-    /// A field that may be absent (none), but not null.
+    /// Parses an optional field that must not be null; absent is `None`.
     pub fn sent<T>(
         self,
         parse: impl FnOnce(&str, &Value) -> Result<T, FieldError>,
@@ -49,7 +49,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A field that may be absent (none) or null (some none).
+    /// Parses an optional nullable field: absent is `None`, null is `Some(None)`.
     pub fn nullable<T>(
         self,
         parse: impl FnOnce(&str, &Value) -> Result<T, FieldError>,
@@ -61,18 +61,18 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What a text field accepts beside being a text.
+/// The rules of a string field.
 #[derive(Debug, Clone, Copy)]
 pub struct TextRule {
-    /// Longest text in characters.
+    /// Longest value in characters.
     pub max_chars: usize,
-    /// Whether an empty text (or one of spaces only) is accepted.
+    /// Whether an empty or blank value is accepted.
     pub blank: bool,
-    /// Whether surrounding white space is cut off.
+    /// Whether surrounding white space is removed.
     pub trim: bool,
 }
 
-/// A text. Numbers become their text; booleans, lists and objects are refused.
+/// Parses a string. Numbers are converted; booleans, lists and objects are refused.
 pub fn string(name: &str, value: &Value, rule: TextRule) -> Result<String, FieldError> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -90,7 +90,7 @@ pub fn string(name: &str, value: &Value, rule: TextRule) -> Result<String, Field
     Ok(text)
 }
 
-/// A boolean: `true`, 1, and the texts `true t yes y on 1` in any case, and their opposites.
+/// Parses a boolean: `true`, 1, and the strings `true t yes y on 1` in any case, and their opposites.
 pub fn boolean(name: &str, value: &Value) -> Result<bool, FieldError> {
     let word = match value {
         Value::Bool(boolean) => return Ok(*boolean),
@@ -106,7 +106,7 @@ pub fn boolean(name: &str, value: &Value) -> Result<bool, FieldError> {
     }
 }
 
-/// An integer of 64 bits, as a number without a fraction or as digits in a text.
+/// Parses a 64-bit integer, as a number without a fraction or as digits in a string.
 pub fn integer(name: &str, value: &Value, minimum: Option<i64>) -> Result<i64, FieldError> {
     let integer =
         as_integer(value).ok_or_else(|| FieldError::invalid(name, "A valid integer is required."))?;
@@ -135,14 +135,14 @@ pub fn as_integer(value: &Value) -> Option<i64> {
     }
 }
 
-/// A float without a fraction, as far as floats count exactly.
+/// A float without a fraction, in the range where floats are exact.
 fn whole(float: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     // The cast is exact in this range.
     (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i64)
 }
 
-/// One of a few words.
+/// Parses one of a fixed set of strings.
 pub fn choice(name: &str, value: &Value, choices: &[&'static str]) -> Result<&'static str, FieldError> {
     let text = python::text(value);
     match choices.iter().find(|choice| **choice == text) {
@@ -151,7 +151,7 @@ pub fn choice(name: &str, value: &Value, choices: &[&'static str]) -> Result<&'s
     }
 }
 
-/// The refusal of a word that is not among the choices.
+/// The error for a value that is not among the choices.
 pub fn invalid_choice(name: &str, word: &str) -> FieldError {
     FieldError::new(name, "invalid_choice", format!("\"{word}\" is not a valid choice."))
 }
@@ -172,8 +172,8 @@ pub fn list<'a>(name: &str, value: &'a Value) -> Result<&'a [Value], FieldError>
     })
 }
 
-/// A set of tags: trimmed, lower-case, each once, empty ones dropped, sorted. `owner` is who has them, for the refusal of
-/// too many.
+/// Parses tags: trimmed, lower case, without duplicates and empty ones, sorted. `owner` is the subject of the error for
+/// too many tags.
 pub fn tags(name: &str, value: &Value, owner: &str) -> Result<Vec<String>, FieldError> {
     let mut tags = BTreeSet::new();
     for tag in list(name, value)? {
@@ -194,12 +194,12 @@ pub fn tags(name: &str, value: &Value, owner: &str) -> Result<Vec<String>, Field
     Ok(tags.into_iter().collect())
 }
 
-/// The key of a record that has integer keys, as a number or digits. Whether it exists is asked elsewhere.
+/// Parses an integer id, as a number or digits. Existence is checked elsewhere.
 pub fn integer_key(name: &str, value: &Value) -> Result<i64, FieldError> {
     as_integer(value).ok_or_else(|| incorrect_type(name, value))
 }
 
-/// The key of a record that has UUID keys. Whether it exists is asked elsewhere.
+/// Parses a UUID. Existence is checked elsewhere.
 pub fn uuid_key(name: &str, value: &Value) -> Result<Uuid, FieldError> {
     if !matches!(value, Value::String(_) | Value::Number(_)) {
         return Err(incorrect_type(name, value));
@@ -214,12 +214,12 @@ fn incorrect_type(name: &str, value: &Value) -> FieldError {
     FieldError::new(name, "incorrect_type", format!("Incorrect type. Expected pk value, received {got}."))
 }
 
-/// The refusal of a key of which no record exists.
+/// The error for an id without a record.
 pub fn does_not_exist(name: &str, key: impl std::fmt::Display) -> FieldError {
     FieldError::new(name, "does_not_exist", format!("Invalid pk \"{key}\" - object does not exist."))
 }
 
-/// A timestamp; without an offset it is in UTC.
+/// Parses a timestamp; without an offset it is in UTC.
 pub fn datetime(name: &str, value: &Value) -> Result<DateTime<Utc>, FieldError> {
     value.as_str().and_then(timestamp::parse).ok_or_else(|| {
         let detail = "Datetime has wrong format. Use one of these formats instead: \

@@ -1,13 +1,13 @@
-//! Reading stored `filters`: conditions, properties, variants.
+//! Accessors for stored `filters`: conditions, properties, variants.
 //!
-//! Must stay true: nothing here fails. Filters may be an import or older than a rule, so a part of the wrong shape reads
-//! as absent.
+//! Must stay true: nothing here fails. Filters may be imported or older than a rule, so a part of the wrong shape
+//! counts as absent.
 
 use serde_json::Value;
 
 use super::json::Object;
 
-/// The places in `filters` that hold conditions.
+/// The fields of `filters` that contain conditions.
 pub const CONDITION_LISTS: [&str; 3] = ["groups", "super_groups", "holdout_groups"];
 
 /// The conditions of a flag: the entries of `groups`.
@@ -20,12 +20,12 @@ pub fn super_groups(filters: &Object) -> &[Value] {
     items(filters.get("super_groups"))
 }
 
-/// The conditions of holding out.
+/// The holdout conditions.
 pub fn holdout_groups(filters: &Object) -> &[Value] {
     items(filters.get("holdout_groups"))
 }
 
-/// All conditions, those of super groups and holdouts included.
+/// All conditions, including super groups and holdouts.
 pub fn all_conditions(filters: &Object) -> impl Iterator<Item = &Value> {
     CONDITION_LISTS.into_iter().flat_map(|list| items(filters.get(list)))
 }
@@ -50,7 +50,7 @@ pub fn variants(filters: &Object) -> &[Value] {
     items(filters.get("multivariate").and_then(|multivariate| multivariate.get("variants")))
 }
 
-/// The group type that a flag is evaluated by; none for a flag on persons.
+/// The group type index of a flag on groups; `None` for a flag on persons.
 pub fn aggregation_index(filters: &Object) -> Option<i64> {
     filters.get("aggregation_group_type_index").and_then(Value::as_i64)
 }
@@ -60,17 +60,17 @@ pub fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// The operator of a property; `exact` when none is stated.
+/// The operator of a property; default `exact`.
 pub fn operator(property: &Value) -> &str {
     text(property, "operator").unwrap_or("exact")
 }
 
-/// The `rollout_percentage` of a condition or variant; none when absent or null.
+/// The `rollout_percentage` of a condition or variant; `None` when absent or null.
 pub fn rollout(value: &Value) -> Option<f64> {
     value.get("rollout_percentage").and_then(Value::as_f64)
 }
 
-/// The variant that a condition names. An empty text names none.
+/// The variant that a condition assigns. An empty string assigns none.
 pub fn condition_variant(condition: &Value) -> Option<&str> {
     text(condition, "variant").filter(|variant| !variant.is_empty())
 }

@@ -1,45 +1,45 @@
-//! `filters` of a body: all rules in the order of the contract, and the form in which they are stored.
+//! Validates `filters` of a body: all rules in the order of the contract, and the conversion to the stored form.
 //!
-//! Must stay true: what is stored is what was sent, but for payload objects (stored as text) and `cohort_name` (an
-//! addition of reads, dropped). Numbers keep the form that they were sent in.
+//! Must stay true: filters are stored as sent, except for payload objects (stored as text) and `cohort_name` (added by
+//! reads, dropped). Numbers keep their form.
 
 use serde_json::{Value, json};
 
 use super::{
-    FieldError, References, Write,
-    dependencies::{self, Own},
+    FieldError, References, WriteKind,
+    dependencies::{self, FlagIdentity},
     fields, filter_view as view,
     json::Object,
     payloads, properties, shape,
 };
 
-/// The key that reads add to properties of type `cohort`.
+/// The field that reads add to properties of type `cohort`.
 pub const COHORT_NAME: &str = "cohort_name";
 
-/// What the rules of filters need to know of the flag being written.
+/// The data about the flag being written that the rules need.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Create or update.
-    pub write: Write,
+    pub write: WriteKind,
     /// The flag being written, for rules about dependencies.
-    pub own: Own<'a>,
+    pub own: FlagIdentity<'a>,
     /// The records that the filters refer to.
     pub references: &'a References,
     /// Whether an early access feature uses the flag.
     pub linked_to_early_access: bool,
-    /// The stored filters whose payloads may stand behind masks: those of a flag with encrypted payloads.
+    /// The stored filters whose payloads may be sent masked: those of a flag with encrypted payloads.
     pub masked: Option<&'a Object>,
 }
 
-/// Judges the `filters` of a body. None when they are to be left as stored, because an update sent no `groups`.
+/// Validates the `filters` of a body. `None` when the stored ones stay, because an update sent no `groups`.
 pub fn parse(value: Option<&Value>, context: &Context<'_>) -> Result<Option<Object>, FieldError> {
     let Some(value) = value else { return Ok(None) };
     if value.is_null() {
         return Err(FieldError::null("filters"));
     }
     let sent = fields::object("filters", value)?;
-    if context.write == Write::Create {
-        has_condition(sent)?;
+    if context.write == WriteKind::Create {
+        require_condition(sent)?;
     } else if !sent.contains_key("groups") {
         return Ok(None);
     }
@@ -48,14 +48,14 @@ pub fn parse(value: Option<&Value>, context: &Context<'_>) -> Result<Option<Obje
     if let Some(stored) = context.masked {
         payloads::keep_masked(&mut filters, stored);
     }
-    check(&filters, context)?;
+    check_rules(&filters, context)?;
     payloads::store_objects_as_text(&mut filters);
     drop_cohort_names(&mut filters);
     Ok(Some(filters))
 }
 
-/// A create has to name a condition.
-fn has_condition(filters: &Object) -> Result<(), FieldError> {
+/// A create requires a condition.
+fn require_condition(filters: &Object) -> Result<(), FieldError> {
     match filters.get("groups") {
         None | Some(Value::Null) => {}
         Some(Value::Array(groups)) if groups.is_empty() => {}
@@ -65,7 +65,7 @@ fn has_condition(filters: &Object) -> Result<(), FieldError> {
     Err(FieldError::invalid("filters", detail))
 }
 
-fn check(filters: &Object, context: &Context<'_>) -> Result<(), FieldError> {
+fn check_rules(filters: &Object, context: &Context<'_>) -> Result<(), FieldError> {
     shape::check(filters)?;
     properties::check_form(filters)?;
     properties::check_person_types(filters)?;
@@ -82,8 +82,8 @@ fn check(filters: &Object, context: &Context<'_>) -> Result<(), FieldError> {
     payloads::check(filters)
 }
 
-/// Filters as a read shows them when nothing was ever sent: one condition that admits everybody.
-pub fn default_shown() -> Object {
+/// The filters of a flag without stored filters: one condition that matches everyone.
+pub fn default_filters() -> Object {
     let mut shown = Object::new();
     shown.insert("groups".to_owned(), json!([{"properties": [], "rollout_percentage": null}]));
     shown
@@ -105,7 +105,7 @@ pub fn for_each_property_of(filters: &mut Object, list: &str, change: &mut impl 
     }
 }
 
-/// Removes the names that a read added to properties of type `cohort`.
+/// Removes the names that reads add to properties of type `cohort`.
 pub fn drop_cohort_names(filters: &mut Object) {
     for_each_property_mut(filters, |property| {
         if property.get("type").is_some_and(|kind| kind == "cohort") {

@@ -1,25 +1,27 @@
-//! The hash that decides who is in a rollout and who gets which variant.
+//! The hash that decides rollouts and variants.
 //!
-//! Must stay true: equal to what every SDK computes for the same key and id, bit for bit; published vectors are tests.
+//! Must stay true: bit for bit equal to what every SDK computes for the same key and id; published test vectors are
+//! checked.
 
 use sha1::digest::generic_array::GenericArray;
 
 /// The largest value of 15 hexadecimal digits.
 const LONGEST: f64 = 0xFFF_FFFF_FFFF_FFFF_u64 as f64;
 
-/// What hashed ids of holdouts begin with.
+/// Prefix of hashed ids of holdouts.
 pub const HOLDOUT_PREFIX: &str = "holdout-";
 
-/// The salt of the hash that chooses a variant; the hash of a rollout has none.
+/// Salt of the hash that chooses a variant; the hash of a rollout has none.
 pub const VARIANT_SALT: &str = "variant";
 
-/// Bytes of a block of SHA-1, and how many of the last one are left to the text by its length in bits.
+/// SHA-1 block size, and the offset of the length field in the last block.
 const BLOCK_BYTES: usize = 64;
 const LENGTH_AT: usize = BLOCK_BYTES - size_of::<u64>();
-/// The state that SHA-1 starts with.
+/// The initial state of SHA-1.
 const INITIAL_STATE: [u32; 5] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476, 0xC3D2_E1F0];
 
-/// A number from 0 to 1: the first 15 hexadecimal digits of SHA-1 of `prefix + id + salt`, over the largest such value.
+/// A number from 0 to 1: the first 15 hexadecimal digits of SHA-1 of `prefix + id + salt`, divided by the largest such
+/// value.
 pub fn hash(prefix: &str, id: &str, salt: &str) -> f64 {
     (sha1_start([prefix, id, salt]) >> 4) as f64 / LONGEST
 }
@@ -64,7 +66,7 @@ pub fn flag_prefix(key: &str) -> String {
     format!("{key}.")
 }
 
-/// Whether an id is inside the rollout of a condition. No percentage admits everybody.
+/// Whether an id is inside the rollout of a condition. Without a percentage every id is.
 pub fn in_rollout(key: &str, id: &str, rollout_percentage: Option<f64>) -> bool {
     match rollout_percentage {
         Some(percentage) if percentage < 100.0 => hash(&flag_prefix(key), id, "") <= percentage / 100.0,
@@ -77,7 +79,8 @@ pub fn in_holdout(id: &str, rollout_percentage: f64) -> bool {
     hash(HOLDOUT_PREFIX, id, "") <= rollout_percentage / 100.0
 }
 
-/// The variant of an id: half-open ranges in list order, of the widths given (percentages). None when all are passed.
+/// The variant of an id: half-open ranges in list order, of the given widths (percentages). `None` when the id is
+/// beyond all ranges.
 pub fn variant<'a>(
     key: &str,
     id: &str,
@@ -87,7 +90,7 @@ pub fn variant<'a>(
     range(hash(&flag_prefix(key), id, VARIANT_SALT), widths).and_then(|place| names.get(place).copied())
 }
 
-/// The place of the half-open range that a hash falls into; `widths` are percentages, range after range from 0.
+/// The index of the half-open range that contains a hash; `widths` are percentages, starting at 0.
 pub fn range(hashed: f64, widths: impl IntoIterator<Item = f64>) -> Option<usize> {
     let mut low = 0.0;
     for (place, percentage) in widths.into_iter().enumerate() {

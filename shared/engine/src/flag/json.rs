@@ -1,13 +1,13 @@
-//! Small questions about JSON values: equality as people mean it, emptiness, nesting.
+//! Helpers for JSON values: semantic equality, emptiness, nesting depth, encoded size.
 //!
-//! Must stay true: 50 and 50.0 are the same value, the order of an object's keys has no meaning.
+//! Must stay true: 50 and 50.0 are equal; the order of an object's keys is irrelevant.
 
 use serde_json::{Map, Value};
 
 /// A JSON object; keys keep the order in which they were sent.
 pub type Object = Map<String, Value>;
 
-/// Equality of two values: numbers by value, objects without regard to the order of keys.
+/// Whether two values are equal: numbers by value, objects regardless of key order.
 pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(a), Value::Number(b)) => {
@@ -24,7 +24,8 @@ pub fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whether a value counts as absent in the activity log: null and anything empty, but not false and not 0.
+/// Whether a value counts as empty in the activity log: null, and empty strings, lists and objects, but not false and
+/// not 0.
 pub fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -35,7 +36,7 @@ pub fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Levels of lists and objects: 0 for a scalar, 1 for `[]`, 2 for `[[]]`.
+/// Nesting depth: 0 for a scalar, 1 for `[]`, 2 for `[[]]`.
 pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -44,7 +45,7 @@ pub fn depth(value: &Value) -> usize {
     }
 }
 
-/// Length of the compact JSON text in bytes, counted without building it.
+/// Bytes of the compact JSON text, counted without building it.
 pub fn text_bytes(value: &Value) -> usize {
     struct Counter(usize);
     impl std::io::Write for Counter {
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn false_and_zero_are_something() {
+    fn false_and_zero_are_not_empty() {
         for nothing in [json!(null), json!(""), json!([]), json!({})] {
             assert!(is_nothing(&nothing));
         }

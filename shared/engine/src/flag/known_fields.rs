@@ -1,7 +1,7 @@
-//! The fields of a flag's body by name.
+//! The names of fields in the body of a flag, for the spelling check.
 
-/// Fields that a write takes.
-pub const TAKEN: [&str; 20] = [
+/// Fields that a create or update writes.
+pub const WRITABLE_FIELDS: [&str; 20] = [
     "name",
     "key",
     "filters",
@@ -24,8 +24,8 @@ pub const TAKEN: [&str; 20] = [
     "_should_create_usage_dashboard",
 ];
 
-/// Other fields that the API knows, in a flag or beside it; a write ignores them.
-pub const KNOWN: [&str; 37] = [
+/// Other fields of the API, in flags or elsewhere, that a write accepts and ignores.
+pub const IGNORED_FIELDS: [&str; 37] = [
     "id",
     "uuid",
     "created_by",

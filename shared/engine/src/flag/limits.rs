@@ -1,7 +1,7 @@
-//! Every cap on what one flag may hold, in one place.
+//! All limits on the content of one flag.
 //!
-//! Must stay true: a flag within these caps fits the store (256 KiB of filters beside the other capped fields stay below
-//! the 400 KB of a table item) and can be evaluated in bounded time.
+//! Must stay true: a flag within these limits fits the store (256 KiB of filters plus the other limited fields stay
+//! below the 400 KB of a DynamoDB item) and can be evaluated in bounded time.
 
 /// Characters of a flag's key.
 pub const KEY_CHARS: usize = 400;
@@ -9,7 +9,7 @@ pub const KEY_CHARS: usize = 400;
 pub const NAME_CHARS: usize = 10_000;
 /// Bytes of `filters` as compact JSON text.
 pub const FILTERS_BYTES: usize = 256 * 1024;
-/// Levels of lists and objects inside `filters` and `rollback_conditions`.
+/// Nesting depth of `filters` and `rollback_conditions`.
 pub const NESTING: usize = 32;
 /// Conditions (entries of `groups`) of a flag.
 pub const CONDITIONS: usize = 1_000;
@@ -21,17 +21,17 @@ pub const VARIANTS: usize = 200;
 pub const VALUES: usize = 1_000;
 /// Bytes of one regular expression.
 pub const PATTERN_BYTES: usize = 4_096;
-/// Regular expressions of one flag; compiling them is the costliest part of judging a body.
+/// Regular expressions of one flag; compiling them is the most expensive part of validating a body.
 pub const PATTERNS: usize = 100;
-/// Bytes that one compiled regular expression may take: room for 80 Unicode letters, and some 20 ms to compile.
+/// Bytes of one compiled regular expression: enough for 80 Unicode letters, and about 20 ms to compile.
 pub const COMPILED_PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes that the compiled regular expressions of one project, and matching them, may take in an evaluation: room for
-/// some 5,000 ordinary ones.
+/// Bytes of the compiled regular expressions of one project, including matching, in an evaluation: enough for about
+/// 5,000 ordinary ones.
 pub const ALL_PATTERNS_BYTES: usize = 256 * 1024 * 1024;
-/// Bytes that may be tried in vain to compile the regular expressions of one flag or cohort, once at the smallest size and
-/// once at larger ones; some 5 ms each MiB.
+/// Bytes that may be spent on failed compilations of the regular expressions of one flag or cohort, once at the
+/// smallest size and once at larger ones; about 5 ms per MiB.
 pub const FAILED_PATTERNS_BYTES: usize = 8 * 1024 * 1024;
-/// The same for all of one project in an evaluation: a second or so.
+/// The same for all patterns of one project in an evaluation: about one second.
 pub const ALL_FAILED_PATTERNS_BYTES: usize = 256 * 1024 * 1024;
 /// Flags, and likewise cohorts, that one flag may refer to.
 pub const REFERENCES: usize = 200;

@@ -1,6 +1,7 @@
-//! The list of flags: its query parameters, which flags they let through, and the order.
+//! The flag list: query parameters, filters and order.
 //!
-//! Must stay true: filters combine with AND; the order is total (ties go by id), so pages neither repeat nor skip.
+//! Must stay true: filters combine with AND; the order is total (ties are broken by id), so pages neither repeat nor
+//! skip flags.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::{CallTimes, FieldError, FlagRow, fields, limits};
 
-/// Which flags a list shows, by their state.
+/// The filter by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Active,
@@ -18,17 +19,17 @@ enum State {
     Stale,
 }
 
-/// Which flags a list shows, by what they are.
+/// The filter by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Boolean,
     Multivariant,
-    /// Linked to an experiment; there are none in this product.
+    /// Linked to an experiment; this product has none.
     Experiment,
     RemoteConfig,
 }
 
-/// What a list is ordered by.
+/// The sort field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SortField {
     Id,
@@ -41,7 +42,7 @@ enum SortField {
     LastCalledAt,
 }
 
-/// The query of a list of flags.
+/// The parsed query of a flag list.
 #[derive(Debug, Clone)]
 pub struct FlagQuery {
     state: Option<State>,
@@ -59,28 +60,28 @@ pub struct FlagQuery {
 }
 
 impl FlagQuery {
-    /// Reads the query parameters; of a repeated one the last counts, unknown ones are ignored.
+    /// Parses the query parameters; of a repeated parameter the last one counts, unknown ones are ignored.
     pub fn parse(parameters: &[(String, String)]) -> Result<Self, FieldError> {
         let last = |name: &str| {
-            parameters.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+            parameters.iter().rev().find(|(parameter, _)| parameter == name).map(|(_, value)| value.as_str())
         };
-        let (order, descending) = order(last("order").unwrap_or_default())?;
+        let (order, descending) = parse_order(last("order").unwrap_or_default())?;
         Ok(Self {
-            state: last("active").map(state),
-            created_by_id: last("created_by_id").map(created_by_id).transpose()?,
-            search: search(last("search").unwrap_or_default())?,
+            state: last("active").map(parse_state),
+            created_by_id: last("created_by_id").map(parse_created_by_id).transpose()?,
+            search: parse_search(last("search").unwrap_or_default())?,
             key: last("key").map(str::to_lowercase),
-            kind: last("type").and_then(kind),
+            kind: last("type").and_then(parse_kind),
             evaluation_runtime: last("evaluation_runtime").map(str::to_owned),
-            tags: last("tags").map(texts).unwrap_or_default(),
-            excluded_tags: last("excluded_tags").map(texts).unwrap_or_default(),
-            excluded_keys: last("excluded_properties").map(texts).unwrap_or_default(),
+            tags: last("tags").map(parse_texts).unwrap_or_default(),
+            excluded_tags: last("excluded_tags").map(parse_texts).unwrap_or_default(),
+            excluded_keys: last("excluded_properties").map(parse_texts).unwrap_or_default(),
             order,
             descending,
         })
     }
 
-    /// Whether the list shows this flag at an instant, with the calls that are known then. Deleted flags are never shown.
+    /// Whether the list contains this flag at an instant, given the known calls. Deleted flags are never listed.
     pub fn matches(&self, row: &FlagRow, now: DateTime<Utc>, calls: &CallTimes) -> bool {
         !row.deleted
             && self.state.is_none_or(|state| match state {
@@ -116,7 +117,7 @@ impl FlagQuery {
             SortField::UpdatedAt => left.updated_at.cmp(&right.updated_at),
             SortField::Active => left.active.cmp(&right.active),
             SortField::Version => left.version.cmp(&right.version),
-            // A flag that was never called comes after all others, as the database of the original orders nulls.
+            // A flag that was never called sorts last, as nulls do in the original product's database.
             SortField::LastCalledAt => {
                 let [left, right] = [left, right].map(|row| row.latest_call(calls));
                 (left.is_none(), left).cmp(&(right.is_none(), right))
@@ -126,7 +127,7 @@ impl FlagQuery {
         if self.descending { order.reverse() } else { order }
     }
 
-    /// The flags that the list shows, in its order.
+    /// The flags of the list, in its order.
     pub fn select<'a>(
         &self,
         rows: impl IntoIterator<Item = &'a FlagRow>,
@@ -139,7 +140,7 @@ impl FlagQuery {
     }
 }
 
-fn state(value: &str) -> State {
+fn parse_state(value: &str) -> State {
     if value == "STALE" {
         State::Stale
     } else if value.eq_ignore_ascii_case("true") {
@@ -149,7 +150,7 @@ fn state(value: &str) -> State {
     }
 }
 
-fn kind(value: &str) -> Option<Kind> {
+fn parse_kind(value: &str) -> Option<Kind> {
     match value {
         "boolean" => Some(Kind::Boolean),
         "multivariant" => Some(Kind::Multivariant),
@@ -159,12 +160,12 @@ fn kind(value: &str) -> Option<Kind> {
     }
 }
 
-fn created_by_id(value: &str) -> Result<i64, FieldError> {
+fn parse_created_by_id(value: &str) -> Result<i64, FieldError> {
     value.trim().parse().map_err(|_| FieldError::invalid("created_by_id", "A valid integer is required."))
 }
 
-/// A case-insensitive search in which a space stands for any run of separators, or none.
-fn search(text: &str) -> Result<Option<Regex>, FieldError> {
+/// A case-insensitive search in which a space matches any run of separators, or none.
+fn parse_search(text: &str) -> Result<Option<Regex>, FieldError> {
     const SEPARATORS: &str = r"[\s_-]*";
     if text.is_empty() {
         return Ok(None);
@@ -178,13 +179,13 @@ fn search(text: &str) -> Result<Option<Regex>, FieldError> {
     pattern.map(Some).map_err(|_| FieldError::invalid("search", "This text cannot be searched for."))
 }
 
-/// The texts of a JSON list; empty when it is not one.
-fn texts(value: &str) -> BTreeSet<String> {
+/// The strings of a JSON list; empty when it is not one.
+fn parse_texts(value: &str) -> BTreeSet<String> {
     let list: Vec<Value> = serde_json::from_str(value).unwrap_or_default();
     list.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-fn order(value: &str) -> Result<(SortField, bool), FieldError> {
+fn parse_order(value: &str) -> Result<(SortField, bool), FieldError> {
     let (name, descending) = match value.strip_prefix('-') {
         Some(name) => (name, true),
         None => (value, false),

@@ -1,16 +1,18 @@
-//! The rules of feature flags: what may be written, what a record looks like, who may edit it, how lists are filtered.
+//! Feature flag rules: validation of writes, the record, edit permissions, list filters, evaluation.
 //!
-//! Must stay true: everything here is a pure function. The caller looks up what a body mentions ([`mentions`]), hands the
-//! answers over ([`References`], [`Surroundings`]) and stores what comes back; the time and the ids are arguments.
+//! Must stay true: everything here is a pure function. The caller loads the records that a body refers to
+//! ([`body_references`]), passes them in ([`References`], [`ValidationContext`]) and stores the result; the time and
+//! new ids are arguments.
 //!
-//! The way of a write: [`mentions::of_body`] → look-ups → [`FlagInput::parse`] → [`Flag::create`] or [`Flag::apply`] →
-//! [`transition::check`] → [`conflict::overlap`] → store the flag, its [`FlagRow`] and an activity entry made of
-//! [`changes::kind`] and [`changes::between`].
+//! Write path: [`body_references::collect`] → load the references → [`FlagInput::parse`] → [`Flag::create`] or
+//! [`Flag::apply`] → [`transition::check`] → [`conflict::detect`] → store the flag, its [`FlagRow`] and an activity
+//! entry from [`changes::kind`] and [`changes::between`].
 //!
-//! What a stored flag is worth: [`evaluate`] gives its value for a person or a group, [`definitions`] the document from
-//! which clients find out the same themselves, [`blast`] whom a condition reaches.
+//! Read path: [`evaluate`] computes a flag's value for a person or a group, [`definitions`] the document for local
+//! evaluation in SDKs, [`blast_radius`] which persons or groups a condition matches.
 
-pub mod blast;
+pub mod blast_radius;
+pub mod body_references;
 pub mod calls;
 pub mod changes;
 pub mod cohort;
@@ -19,7 +21,7 @@ pub mod date_value;
 pub mod definitions;
 pub mod dependencies;
 pub mod display;
-pub mod edit_right;
+pub mod edit_permission;
 pub mod error;
 pub mod evaluate;
 pub mod fields;
@@ -31,7 +33,6 @@ pub mod json;
 mod known_fields;
 pub mod limits;
 pub mod listing;
-pub mod mentions;
 pub mod pattern;
 pub mod payloads;
 pub mod properties;
@@ -51,9 +52,9 @@ mod robustness;
 mod testing;
 
 pub use calls::CallTimes;
-pub use display::{AccessLevel, Prepared, Viewer};
+pub use display::{AccessLevel, FlagTemplate, Viewer};
 pub use error::FieldError;
-pub use input::{FlagInput, Surroundings, Write, is_possible_key};
+pub use input::{FlagInput, ValidationContext, WriteKind, is_possible_key};
 pub use record::{Flag, UserRef};
 pub use references::{CohortReference, FlagReference, References};
 pub use row::{FlagRow, stamp};

@@ -1,13 +1,13 @@
 //! Regular expressions in property values.
 //!
-//! Must stay true: compiling and matching take bounded memory and linear time, whatever the pattern. Look-around and
-//! back-references do not exist here, so a pattern that has them does not compile.
+//! Must stay true: compiling and matching take bounded memory and linear time for any pattern. Look-around and
+//! back-references are not supported, so patterns that use them do not compile.
 
 use regex::{Regex, RegexBuilder};
 
 use super::limits;
 
-/// Compiles a pattern; none when it is not one or is too large.
+/// Compiles a pattern; `None` when it is invalid or too large.
 pub fn compile(pattern: &str) -> Option<Regex> {
     if pattern.len() > limits::PATTERN_BYTES {
         return None;

@@ -1,7 +1,7 @@
-//! The rules about single properties of conditions: types, operators, values, cohorts.
+//! Validates single properties of conditions: types, operators, values, cohorts.
 //!
-//! Must stay true: they run on filters of the right shape (see `shape`), and a value that passes is one that an
-//! evaluation understands.
+//! Must stay true: they run on filters of the right shape (see `shape`), and evaluation understands every value that
+//! passes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{
     references,
 };
 
-/// Every operator that a flag's property may have.
+/// All operators of flag properties.
 const OPERATORS: [&str; 35] = [
     "exact",
     "is_not",
@@ -51,13 +51,13 @@ const OPERATORS: [&str; 35] = [
     "semver_wildcard",
 ];
 
-/// Operators whose value has to be a text.
+/// Operators whose value must be a string.
 const TEXT_OPERATORS: [&str; 8] =
     ["regex", "not_regex", "icontains", "not_icontains", "gt", "gte", "lt", "lte"];
 
 const PATTERN_OPERATORS: [&str; 2] = ["regex", "not_regex"];
 
-/// Checks that each property has a key and a known operator, and the caps on regular expressions.
+/// Checks that each property has a key and a known operator, and the limits on regular expressions.
 pub fn check_form(filters: &Object) -> Result<(), FieldError> {
     for_each(filters, |i, j, property| {
         let is_flag = view::text(property, "type") == Some("flag");
@@ -67,7 +67,7 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
             _ => false,
         };
         let detail = || format!("groups[{i}].properties[{j}].key: a property key is required");
-        if has_key { Ok(()) } else { Err(refused(detail())) }
+        if has_key { Ok(()) } else { Err(invalid_filters(detail())) }
     })?;
     for_each(filters, |i, j, property| {
         let known = match property.get("operator") {
@@ -77,7 +77,7 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
         };
         let detail =
             || format!("groups[{i}].properties[{j}].operator: unsupported operator for feature flags");
-        if known { Ok(()) } else { Err(refused(detail())) }
+        if known { Ok(()) } else { Err(invalid_filters(detail())) }
     })?;
     check_pattern_caps(filters)
 }
@@ -96,11 +96,11 @@ fn check_pattern_caps(filters: &Object) -> Result<(), FieldError> {
         if text.len() > most {
             let detail =
                 format!("groups[{i}].properties[{j}].value: a pattern must not be longer than {most} bytes");
-            return Err(refused(detail));
+            return Err(invalid_filters(detail));
         }
         let most = limits::PATTERNS;
         if patterns > most {
-            return Err(refused(format!(
+            return Err(invalid_filters(format!(
                 "A feature flag must not have more than {most} regular expressions"
             )));
         }
@@ -112,7 +112,7 @@ fn pattern_of(property: &Value) -> Option<&str> {
     PATTERN_OPERATORS.contains(&view::operator(property)).then(|| view::text(property, "value"))?
 }
 
-/// Checks that every regular expression compiles, which only a create demands.
+/// Checks that every regular expression compiles; only required on create.
 pub fn check_patterns(filters: &Object) -> Result<(), FieldError> {
     let mut patterns = view::group_properties(filters).filter_map(pattern_of);
     if patterns.all(|text| pattern::compile(text).is_some()) {
@@ -127,7 +127,9 @@ pub fn check_person_types(filters: &Object) -> Result<(), FieldError> {
     if view::aggregation_index(filters).is_some() || view::group_properties(filters).all(allowed) {
         return Ok(());
     }
-    Err(refused("Filters are not valid (can only use person, cohort, and flag properties)".to_owned()))
+    Err(invalid_filters(
+        "Filters are not valid (can only use person, cohort, and flag properties)".to_owned(),
+    ))
 }
 
 /// Checks that a flag on groups has only properties of its own group type.
@@ -140,7 +142,7 @@ pub fn check_group_types(filters: &Object) -> Result<(), FieldError> {
     if view::group_properties(filters).all(of_group) {
         return Ok(());
     }
-    Err(refused("Filters are not valid (can only use group properties)".to_owned()))
+    Err(invalid_filters("Filters are not valid (can only use group properties)".to_owned()))
 }
 
 /// Checks the operator of properties on other flags.
@@ -149,7 +151,7 @@ pub fn check_flag_operators(filters: &Object) -> Result<(), FieldError> {
     if flags.all(|p| view::operator(p) == "flag_evaluates_to") {
         return Ok(());
     }
-    Err(refused("Flag properties must use the 'flag_evaluates_to' operator".to_owned()))
+    Err(invalid_filters("Flag properties must use the 'flag_evaluates_to' operator".to_owned()))
 }
 
 /// Checks the number of other records that the flag refers to.
@@ -158,18 +160,22 @@ pub fn check_reference_caps(filters: &Object) -> Result<(), FieldError> {
     let counts =
         [("flags", references::flag_ids(filters).len()), ("cohorts", references::cohort_ids(filters).len())];
     match counts.iter().find(|(_, count)| *count > most) {
-        Some((what, _)) => Err(refused(format!("A feature flag must not refer to more than {most} {what}"))),
+        Some((what, _)) => {
+            Err(invalid_filters(format!("A feature flag must not refer to more than {most} {what}")))
+        }
         None => Ok(()),
     }
 }
 
-/// Checks conditions one after another: first the variant that a condition names, then each property's value.
+/// Checks conditions one by one: first the variant of the condition, then each property's value.
 pub fn check_values(filters: &Object, found: &References) -> Result<(), FieldError> {
     let variants: BTreeSet<&str> =
         view::variants(filters).iter().filter_map(|v| view::text(v, "key")).collect();
     for condition in view::groups(filters) {
         if view::condition_variant(condition).is_some_and(|variant| !variants.contains(variant)) {
-            return Err(refused("Filters are not valid (variant override does not exist)".to_owned()));
+            return Err(invalid_filters(
+                "Filters are not valid (variant override does not exist)".to_owned(),
+            ));
         }
         for property in view::properties(condition) {
             check_list_length(property)?;
@@ -190,7 +196,9 @@ pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
     }
     let key = python::text(property.get("key").unwrap_or(&Value::Null));
     let most = limits::VALUES;
-    Err(refused(format!("Property group expressions of type {key} cannot contain more than {most} values.")))
+    Err(invalid_filters(format!(
+        "Property group expressions of type {key} cannot contain more than {most} values."
+    )))
 }
 
 fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> {
@@ -202,7 +210,7 @@ fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> 
         FieldError::new("filters", "cohort_does_not_exist", format!("Cohort with id {value} does not exist"))
     };
     let id = references::cohort_id(property).filter(|id| found.cohort(*id).is_some()).ok_or_else(unknown)?;
-    match behavioural(id, found) {
+    match find_behavioral(id, found) {
         Some(name) => {
             let detail = format!("Cohort '{name}' with filters on events cannot be used in feature flags.");
             Err(FieldError::new("filters", "behavioral_cohort_found", detail))
@@ -211,8 +219,8 @@ fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> 
     }
 }
 
-/// The name of the first cohort with a criterion on events, among this one and those that it names at any depth.
-fn behavioural(id: i64, found: &References) -> Option<&str> {
+/// The name of the first cohort with a criterion on events, among this one and its transitive references.
+fn find_behavioral(id: i64, found: &References) -> Option<&str> {
     let mut seen = BTreeSet::new();
     let mut pending = vec![id];
     while let Some(id) = pending.pop() {
@@ -270,6 +278,6 @@ fn for_each(
     Ok(())
 }
 
-fn refused(detail: String) -> FieldError {
+fn invalid_filters(detail: String) -> FieldError {
     FieldError::invalid("filters", detail)
 }

@@ -1,11 +1,11 @@
-//! JSON values printed the way Python prints them, which is how values and type names appear in error details.
+//! Formats JSON values as Python does, because values and type names appear that way in error details.
 //!
-//! Must stay true: [`repr`] of any JSON value equals what Python's `repr` gives for the value that its JSON decoder
-//! makes of it; [`text`] differs for a bare string only, which stays unquoted.
+//! Must stay true: [`repr`] of any JSON value equals Python's `repr` of the decoded value; [`text`] differs only for a
+//! bare string, which stays unquoted.
 
 use serde_json::{Number, Value};
 
-/// Python's name of the type of a decoded JSON value.
+/// Python's type name of a decoded JSON value.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -18,7 +18,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The value as `str()` prints it: a string as it is, anything else as in [`repr`].
+/// Formats as `str()`: a string as it is, anything else as in [`repr`].
 pub fn text(value: &Value) -> String {
     match value {
         Value::String(string) => string.clone(),
@@ -26,7 +26,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// The value as `repr()` prints it: quoted strings, `True`, `False`, `None`, lists and dictionaries with `, ` and `: `.
+/// Formats as `repr()`: quoted strings, `True`, `False`, `None`, lists and dictionaries with `, ` and `: `.
 pub fn repr(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -53,7 +53,7 @@ fn number_repr(number: &Number) -> String {
     }
 }
 
-/// Shortest digits that read back as the same float; an exponent below 1e-4 and from 1e16 on.
+/// The shortest digits that parse back to the same float; with an exponent below 1e-4 and from 1e16 on.
 fn float_repr(float: f64) -> String {
     let scientific = format!("{float:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

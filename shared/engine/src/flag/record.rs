@@ -1,7 +1,7 @@
-//! The stored record of a flag, and how a judged body makes or changes one.
+//! The stored record of a flag, and how a validated body creates or changes it.
 //!
-//! Must stay true: a write changes only fields that were sent, raises the version by one, and never needs to be judged
-//! again. Instants are whole microseconds.
+//! Must stay true: a write changes only fields that were sent, raises the version by one, and needs no further
+//! validation. Instants are whole microseconds.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{FieldError, FlagInput, filters, json::Object, timestamp};
 
-/// A user as records show him: a snapshot of the moment of the write.
+/// A snapshot of a user at the time of the write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "plain data of the contract's user object, in its order")]
 pub struct UserRef {
@@ -32,9 +32,9 @@ pub struct UserRef {
 /// A flag as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flag {
-    /// Unique over the installation, never given twice.
+    /// Unique in the installation, never reused.
     pub id: i64,
-    /// The name that code asks for; unique among the live flags of a project.
+    /// The identifier in application code; unique among the live flags of a project.
     pub key: String,
     /// A description.
     #[serde(default)]
@@ -45,12 +45,12 @@ pub struct Flag {
     /// Soft deletion.
     #[serde(default)]
     pub deleted: bool,
-    /// Switched on.
+    /// Whether it is enabled.
     pub active: bool,
-    /// Who made it.
+    /// The user who created it.
     #[serde(default)]
     pub created_by: Option<UserRef>,
-    /// When it was made, or what the client said so.
+    /// When it was created, or the time that the client sent.
     #[serde(with = "timestamp")]
     pub created_at: DateTime<Utc>,
     /// When it was last written.
@@ -58,22 +58,22 @@ pub struct Flag {
     pub updated_at: DateTime<Utc>,
     /// 1 after the create, one more after each update.
     pub version: i64,
-    /// Who wrote it last.
+    /// The user who wrote it last.
     #[serde(default)]
     pub last_modified_by: Option<UserRef>,
-    /// Keep a person's value across a login.
+    /// Experience continuity: a person keeps the value across a login.
     #[serde(default)]
     pub ensure_experience_continuity: Option<bool>,
-    /// Free-form, kept for clients.
+    /// Free-form; stored for clients and not evaluated.
     #[serde(default)]
     pub rollback_conditions: Value,
-    /// Kept for clients; false after a write that switched the flag on.
+    /// Stored for clients; false after a write that enabled the flag.
     #[serde(default)]
     pub performed_rollback: Option<bool>,
-    /// Sorted, lower-case, each once.
+    /// Sorted, lower case, without duplicates.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The dashboard generated for the flag.
+    /// The generated usage dashboard.
     #[serde(default)]
     pub usage_dashboard: Option<i64>,
     /// Dashboards linked by clients, in order of linking.
@@ -82,28 +82,28 @@ pub struct Flag {
     /// Whether the application sends enriched analytics for it.
     #[serde(default)]
     pub has_enriched_analytics: Option<bool>,
-    /// Which part of a product made it.
+    /// The part of the product that created it.
     #[serde(default)]
     pub creation_context: Option<String>,
-    /// Whether its payload is all that matters.
+    /// Whether it is a remote configuration: only its payload matters.
     #[serde(default)]
     pub is_remote_configuration: Option<bool>,
-    /// Whether its payload is secret.
+    /// Whether its payloads are encrypted.
     #[serde(default)]
     pub has_encrypted_payloads: Option<bool>,
     /// Where it may be evaluated: `server`, `client` or `all`.
     #[serde(default)]
     pub evaluation_runtime: Option<String>,
-    /// What is hashed: `distinct_id` or `device_id`.
+    /// The identifier that is hashed: `distinct_id` or `device_id`.
     #[serde(default)]
     pub bucketing_identifier: Option<String>,
-    /// When an application last asked for it.
+    /// When an application last called it.
     #[serde(default, with = "timestamp::nullable")]
     pub last_called_at: Option<DateTime<Utc>>,
 }
 
 impl Flag {
-    /// A new flag. The only error is an input without a key, which no judged create has.
+    /// Creates a flag. The only error is a missing key, which a validated create always has.
     pub fn create(
         id: i64,
         input: &FlagInput,
@@ -138,75 +138,79 @@ impl Flag {
             bucketing_identifier: Some("distinct_id".to_owned()),
             last_called_at: None,
         };
-        flag.take(input);
+        flag.apply_input(input);
         Ok(flag)
     }
 
-    /// The flag after an update by `user`; it gets a new version even when no field was sent.
+    /// Returns the flag after an update by `user`; the version is raised even when no field was sent.
     pub fn apply(&self, input: &FlagInput, now: DateTime<Utc>, user: &UserRef) -> Self {
         let mut flag = self.clone();
-        flag.take(input);
+        flag.apply_input(input);
         flag.version = self.version.saturating_add(1);
         flag.updated_at = timestamp::truncate(now);
         flag.last_modified_by = Some(user.clone());
         if flag.key != self.key {
-            flag.rename_enrolment();
+            flag.rename_enrollment_property();
         }
         flag
     }
 
-    fn take(&mut self, input: &FlagInput) {
-        set(&mut self.name, &input.name);
-        set(&mut self.key, &input.key);
-        set(&mut self.filters, &input.filters);
-        set(&mut self.deleted, &input.deleted);
-        set(&mut self.active, &input.active);
-        set(&mut self.created_at, &input.created_at);
-        set(&mut self.ensure_experience_continuity, &input.ensure_experience_continuity);
-        set(&mut self.rollback_conditions, &input.rollback_conditions);
-        set(&mut self.performed_rollback, &input.performed_rollback);
-        set(&mut self.tags, &input.tags);
+    fn apply_input(&mut self, input: &FlagInput) {
+        set_if_sent(&mut self.name, &input.name);
+        set_if_sent(&mut self.key, &input.key);
+        set_if_sent(&mut self.filters, &input.filters);
+        set_if_sent(&mut self.deleted, &input.deleted);
+        set_if_sent(&mut self.active, &input.active);
+        set_if_sent(&mut self.created_at, &input.created_at);
+        set_if_sent(&mut self.ensure_experience_continuity, &input.ensure_experience_continuity);
+        set_if_sent(&mut self.rollback_conditions, &input.rollback_conditions);
+        set_if_sent(&mut self.performed_rollback, &input.performed_rollback);
+        set_if_sent(&mut self.tags, &input.tags);
         for id in input.analytics_dashboards.iter().flatten() {
             if !self.analytics_dashboards.contains(id) {
                 self.analytics_dashboards.push(*id);
             }
         }
-        set(&mut self.has_enriched_analytics, &input.has_enriched_analytics);
-        set_text(&mut self.creation_context, input.creation_context);
-        set(&mut self.is_remote_configuration, &input.is_remote_configuration);
-        set(&mut self.has_encrypted_payloads, &input.has_encrypted_payloads);
-        set_text(&mut self.evaluation_runtime, input.evaluation_runtime);
-        set_text(&mut self.bucketing_identifier, input.bucketing_identifier);
-        set(&mut self.last_called_at, &input.last_called_at);
+        set_if_sent(&mut self.has_enriched_analytics, &input.has_enriched_analytics);
+        set_choice(&mut self.creation_context, input.creation_context);
+        set_if_sent(&mut self.is_remote_configuration, &input.is_remote_configuration);
+        set_if_sent(&mut self.has_encrypted_payloads, &input.has_encrypted_payloads);
+        set_choice(&mut self.evaluation_runtime, input.evaluation_runtime);
+        set_choice(&mut self.bucketing_identifier, input.bucketing_identifier);
+        set_if_sent(&mut self.last_called_at, &input.last_called_at);
         if input.active == Some(true) {
             self.performed_rollback = Some(false);
         }
     }
 
-    /// Whether its payloads are secret.
+    /// Whether its payloads are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.has_encrypted_payloads == Some(true)
     }
 
-    /// The properties by which people enrol in the flag carry its key.
-    fn rename_enrolment(&mut self) {
-        const ENROLMENT: &str = "$feature_enrollment/";
-        let renamed = Value::String(format!("{ENROLMENT}{}", self.key));
+    /// Renames the enrollment property of early access, which contains the flag key.
+    fn rename_enrollment_property(&mut self) {
+        const ENROLLMENT_PREFIX: &str = "$feature_enrollment/";
+        let renamed = Value::String(format!("{ENROLLMENT_PREFIX}{}", self.key));
         filters::for_each_property_of(&mut self.filters, "super_groups", &mut |property| {
-            if property.get("key").and_then(Value::as_str).is_some_and(|key| key.starts_with(ENROLMENT)) {
+            if property
+                .get("key")
+                .and_then(Value::as_str)
+                .is_some_and(|key| key.starts_with(ENROLLMENT_PREFIX))
+            {
                 property.insert("key".to_owned(), renamed.clone());
             }
         });
     }
 }
 
-fn set<T: Clone>(field: &mut T, sent: &Option<T>) {
+fn set_if_sent<T: Clone>(field: &mut T, sent: &Option<T>) {
     if let Some(sent) = sent {
         field.clone_from(sent);
     }
 }
 
-fn set_text(field: &mut Option<String>, sent: Option<Option<&'static str>>) {
+fn set_choice(field: &mut Option<String>, sent: Option<Option<&'static str>>) {
     if let Some(sent) = sent {
         *field = sent.map(str::to_owned);
     }

@@ -1,7 +1,7 @@
-//! What other records a flag refers to: flags that it depends on and cohorts.
+//! The records that a flag refers to: the flags that it depends on, and cohorts.
 //!
-//! Must stay true: an id maps to nothing when it was looked up and does not exist (or is deleted, or belongs to another
-//! project); an id that is not in the maps was never looked up and is judged the same way.
+//! Must stay true: an id maps to `None` when it was looked up and does not exist (or is deleted, or belongs to another
+//! project); an id without an entry was never looked up and is treated the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use super::{FlagRow, cohort::Cohort, fields, filter_view as view, json::Object};
 pub struct FlagReference {
     /// Its key.
     pub key: String,
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub active: bool,
-    /// The ids of the flags that it depends on itself.
+    /// The ids of the flags that it depends on directly.
     pub depends_on: Vec<i64>,
 }
 
@@ -31,14 +31,14 @@ impl From<&FlagRow> for FlagReference {
 pub struct CohortReference {
     /// Its name.
     pub name: String,
-    /// Whether one of its own criteria is about events (a behavioural one).
+    /// Whether it has a criterion on events (a behavioral cohort).
     pub has_event_criterion: bool,
     /// The ids of the cohorts that its criteria name.
     pub cohorts: Vec<i64>,
 }
 
 impl From<&Cohort> for CohortReference {
-    /// A static cohort is a list of members: it has no criteria, whatever its filters say.
+    /// A static cohort is a list of members: its filters are ignored.
     fn from(cohort: &Cohort) -> Self {
         let mut reference =
             Self { name: cohort.name.clone(), has_event_criterion: false, cohorts: Vec::new() };
@@ -50,7 +50,7 @@ impl From<&Cohort> for CohortReference {
 }
 
 impl CohortReference {
-    /// Visits groups and criteria without recursion on the stack of the program.
+    /// Visits groups and criteria iteratively, so that deep nesting cannot overflow the stack.
     fn walk(&mut self, criteria: &Value) {
         let mut pending = vec![criteria];
         while let Some(criterion) = pending.pop() {
@@ -65,12 +65,12 @@ impl CohortReference {
     }
 }
 
-/// The records that a flag refers to, directly and through others, as far as they were looked up.
+/// The records that a flag refers to, directly and transitively, as far as they were loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
-    /// Flags by id; nothing for an id of no live flag of the project.
+    /// Flags by id; `None` for an id without a live flag in the project.
     pub flags: BTreeMap<i64, Option<FlagReference>>,
-    /// Cohorts by id; nothing for an id of no live cohort of the project.
+    /// Cohorts by id; `None` for an id without a live cohort in the project.
     pub cohorts: BTreeMap<i64, Option<CohortReference>>,
 }
 
@@ -85,14 +85,14 @@ impl References {
         self.cohorts.get(&id)?.as_ref()
     }
 
-    /// The names of the cohorts, as reads of a flag show them.
+    /// The names of the live cohorts, for rendering a flag.
     pub fn cohort_names(&self) -> BTreeMap<i64, String> {
         let live = self.cohorts.iter().filter_map(|(id, cohort)| Some((*id, cohort.as_ref()?)));
         live.map(|(id, cohort)| (id, cohort.name.clone())).collect()
     }
 }
 
-/// The id of the flag that a property of type `flag` names. None when its key is not an integer.
+/// The id of the flag in a property of type `flag`. `None` when its key is not an integer.
 pub fn flag_id(property: &Value) -> Option<i64> {
     match property.get("key")? {
         Value::String(text) => text.trim().parse().ok(),
@@ -101,41 +101,42 @@ pub fn flag_id(property: &Value) -> Option<i64> {
     }
 }
 
-/// Whether a property or a criterion names a cohort, by any of the words for its type.
+/// Whether a property or a criterion refers to a cohort; several type names mean a cohort.
 pub fn is_cohort(property: &Value) -> bool {
     let kind = view::text(property, "type");
     matches!(kind, Some("cohort" | "static-cohort" | "dynamic-cohort" | "precalculated-cohort"))
 }
 
-/// The id of the cohort that a property of type `cohort` names. None when its value is not an integer.
+/// The id of the cohort in a property of type `cohort`. `None` when its value is not an integer.
 pub fn cohort_id(property: &Value) -> Option<i64> {
     property.get("value").and_then(fields::as_integer)
 }
 
-/// The properties that name flags on which the value of a flag depends: those of `groups`, and of the one early access
-/// condition that is looked at.
+/// The properties that make a flag depend on other flags: those of `groups`, and of the first early access condition
+/// (the only one that is evaluated).
 pub fn flag_properties(filters: &Object) -> impl Iterator<Item = &Value> {
     let conditions = view::groups(filters).iter().chain(view::super_groups(filters).first());
     conditions.flat_map(view::properties).filter(|property| view::text(property, "type") == Some("flag"))
 }
 
-/// The flags that filters depend on, in order of appearance, each once; None for a property that names no id.
-pub fn needed_flags(filters: &Object) -> Vec<Option<i64>> {
-    distinct(flag_properties(filters).map(flag_id))
+/// The ids of the flags that filters depend on, in order of appearance, without duplicates; `None` for a property
+/// without a valid id.
+pub fn dependency_ids(filters: &Object) -> Vec<Option<i64>> {
+    unique(flag_properties(filters).map(flag_id))
 }
 
-/// The ids of the flags that filters depend on, in order of appearance, each once.
+/// The ids of the flags that filters depend on, in order of appearance, without duplicates.
 pub fn flag_ids(filters: &Object) -> Vec<i64> {
-    needed_flags(filters).into_iter().flatten().collect()
+    dependency_ids(filters).into_iter().flatten().collect()
 }
 
-/// The ids of the cohorts that filters name anywhere, in order of appearance, each once.
+/// The ids of all cohorts in filters, in order of appearance, without duplicates.
 pub fn cohort_ids(filters: &Object) -> Vec<i64> {
     let properties = view::all_conditions(filters).flat_map(view::properties);
-    distinct(properties.filter(|property| is_cohort(property)).filter_map(cohort_id))
+    unique(properties.filter(|property| is_cohort(property)).filter_map(cohort_id))
 }
 
-fn distinct<T: Ord + Copy>(ids: impl Iterator<Item = T>) -> Vec<T> {
+fn unique<T: Ord + Copy>(ids: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = BTreeSet::new();
     ids.filter(|id| seen.insert(*id)).collect()
 }
@@ -182,7 +183,7 @@ mod tests {
             ]}],
             "super_groups": [
                 {"properties": [{"key": "id", "type": "static-cohort", "value": 5}, {"key": "9", "type": "flag"}]},
-                // Only the first one is looked at.
+                // Only the first one is evaluated.
                 {"properties": [{"key": "10", "type": "flag"}]},
             ],
             "holdout_groups": [{"properties": [{"key": "id", "type": "dynamic-cohort", "value": 6}]}],
@@ -190,6 +191,6 @@ mod tests {
         let Some(filters) = filters.as_object() else { unreachable!() };
         assert_eq!(flag_ids(filters), [7, 8, 9]);
         assert_eq!(cohort_ids(filters), [3, 5, 6]);
-        assert_eq!(needed_flags(filters), [Some(7), Some(8), None, Some(9)]);
+        assert_eq!(dependency_ids(filters), [Some(7), Some(8), None, Some(9)]);
     }
 }

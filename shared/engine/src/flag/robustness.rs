@@ -1,6 +1,8 @@
-//! Any JSON in any field has an answer, and whatever is accepted can be stored, shown, judged and compared.
+//! Property tests of writes: any JSON in any field is handled, and an accepted body can be stored, rendered, validated
+//! and compared.
 //!
-//! Must stay true: no body makes the rules panic, and an accepted body read back and sent again is accepted again.
+//! Must stay true: no body makes validation panic, and an accepted body that is read back and sent again is accepted
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AccessLevel, Flag, FlagInput, FlagReference, FlagRow, References, Surroundings, Viewer, Write, changes,
-    conflict, json::Object, mentions, testing,
+    AccessLevel, Flag, FlagInput, FlagReference, FlagRow, References, ValidationContext, Viewer, WriteKind,
+    body_references, changes, conflict, json::Object, testing,
 };
 
-/// Words that mean something somewhere, so that random bodies reach deep rules.
+/// Words with a meaning in some field, so that random bodies reach deep rules.
 const WORDS: [&str; 40] = [
     "groups",
     "properties",
@@ -66,7 +68,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         (0..101_i64).prop_map(Value::from),
-        // Floats of few digits: reading others back may be off by the last bit, which is the JSON reader's affair.
+        // Floats with few digits: parsing others back may be off by the last bit, which is a matter of the JSON parser.
         any::<i16>().prop_map(|eighths| Value::from(f64::from(eighths) / 8.0)),
         word().prop_map(Value::from),
     ];
@@ -111,8 +113,8 @@ fn around<'a>(
     references: &'a References,
     dashboards: &'a BTreeSet<i64>,
     stored: Option<&'a Flag>,
-) -> Surroundings<'a> {
-    Surroundings { stored, key_holder: None, references, dashboards, linked_to_early_access: false }
+) -> ValidationContext<'a> {
+    ValidationContext { stored, key_holder: None, references, dashboards, linked_to_early_access: false }
 }
 
 proptest! {
@@ -121,8 +123,8 @@ proptest! {
         let dependency = FlagReference { key: "other".to_owned(), active: true, depends_on: vec![8] };
         let references = References { flags: [(7, Some(dependency))].into(), ..References::default() };
         let dashboards = BTreeSet::new();
-        mentions::of_body(&body, None);
-        let Ok(input) = FlagInput::parse(&body, Write::Create, &around(&references, &dashboards, None)) else {
+        body_references::collect(&body, None);
+        let Ok(input) = FlagInput::parse(&body, WriteKind::Create, &around(&references, &dashboards, None)) else {
             return Ok(());
         };
         let Ok(flag) = Flag::create(1, &input, testing::now(), &testing::user()) else { return Ok(()) };
@@ -134,16 +136,16 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Flag>(&text).ok(), Some(flag.clone()));
         prop_assert_eq!(FlagRow::from(&flag).id, 1);
 
-        // What was shown can be sent back, and changes nothing that is logged but the version.
+        // A rendered flag can be sent back, and changes nothing in the log except the version.
         let sent_back = if flag.filters.is_empty() { json!({"key": shown["key"]}) } else { shown.clone() };
         let sent_back = testing::object(sent_back);
-        let again = FlagInput::parse(&sent_back, Write::Update, &around(&references, &dashboards, Some(&flag)));
+        let again = FlagInput::parse(&sent_back, WriteKind::Update, &around(&references, &dashboards, Some(&flag)));
         let again = again.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let updated = flag.apply(&again, testing::now(), &testing::user());
         let fields: Vec<Value> = changes::between(&flag, &updated).iter().map(|c| c["field"].clone()).collect();
         let quiet = fields.iter().all(|field| field == "version" || field == "performed_rollback");
         prop_assert!(quiet, "{:?}", fields);
-        conflict::overlap(&body, &again, &updated);
+        conflict::detect(&body, &again, &updated);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The summary of a flag that lists, dependency checks and look-ups work on, so that they need not read full records.
+//! The summary row of a flag, which lists, dependency checks and look-ups use instead of full records.
 //!
-//! Must stay true: a row is a function of its flag and is written with it; whatever a list filters, orders or searches
-//! by is in it.
+//! Must stay true: a row is a function of its flag and is written together with it; it contains everything that a list
+//! filters, orders or searches by.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,17 +10,17 @@ use super::{
     Flag,
     calls::{CallTimes, CalledFlag},
     filter_view as view, references,
-    status::{self, Reason, Status, Usage},
+    status::{self, FlagUsage, Reason, Status},
 };
 
-/// The summary of a flag. Thousands of them are read for one list, so the stored form has short names and leaves out
-/// what most flags have in common.
+/// The summary of a flag. One list reads thousands of rows, so the stored form has short names and omits default
+/// values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlagRow {
     /// As in the flag.
     #[serde(rename = "i")]
     pub id: i64,
-    /// The version of the stored record that this is the summary of. The store keeps it beside the row.
+    /// Item version of the record that this row summarizes. The store keeps it outside of the row's JSON.
     #[serde(skip)]
     pub item_version: u64,
     /// As in the flag.
@@ -29,11 +29,11 @@ pub struct FlagRow {
     /// As in the flag.
     #[serde(rename = "n", default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// As in the flag; lists leave deleted flags out.
+    /// As in the flag; lists leave out deleted flags.
     #[serde(rename = "d", default, skip_serializing_if = "is_false")]
     pub deleted: bool,
     /// As in the flag.
-    #[serde(rename = "a", default = "yes", skip_serializing_if = "is_true")]
+    #[serde(rename = "a", default = "default_true", skip_serializing_if = "is_true")]
     pub active: bool,
     /// As in the flag.
     #[serde(rename = "c", with = "micros")]
@@ -42,18 +42,18 @@ pub struct FlagRow {
     #[serde(rename = "u", with = "micros")]
     pub updated_at: DateTime<Utc>,
     /// As in the flag.
-    #[serde(rename = "v", default = "one", skip_serializing_if = "is_one")]
+    #[serde(rename = "v", default = "default_version", skip_serializing_if = "is_one")]
     pub version: i64,
-    /// The id of its creator.
+    /// User id of its creator.
     #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
     pub created_by_id: Option<i64>,
     /// As in the flag.
     #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// As in the flag.
-    #[serde(rename = "r", default = "runtime", skip_serializing_if = "is_runtime")]
+    #[serde(rename = "r", default = "default_runtime", skip_serializing_if = "is_runtime")]
     pub evaluation_runtime: Option<String>,
-    /// As in the flag, null being false.
+    /// As in the flag; null is stored as false.
     #[serde(rename = "g", default, skip_serializing_if = "is_false")]
     pub is_remote_configuration: bool,
     /// The number of its variants.
@@ -62,10 +62,10 @@ pub struct FlagRow {
     /// As in the flag.
     #[serde(rename = "l", default, with = "micros::nullable", skip_serializing_if = "Option::is_none")]
     pub last_called_at: Option<DateTime<Utc>>,
-    /// Whether everybody gets the same value.
+    /// Whether all persons get the same value.
     #[serde(rename = "f", default, skip_serializing_if = "is_false")]
     pub fully_rolled_out: bool,
-    /// Whether its filters are just an empty list of conditions, which the list of stale flags leaves out.
+    /// Whether its filters are only an empty list of conditions; the list of stale flags leaves such flags out.
     #[serde(rename = "e", default, skip_serializing_if = "is_false")]
     pub only_empty_groups: bool,
     /// The ids of the flags that it depends on.
@@ -74,7 +74,7 @@ pub struct FlagRow {
     /// The ids of the cohorts that it names.
     #[serde(rename = "h", default, skip_serializing_if = "Vec::is_empty")]
     pub cohort_ids: Vec<i64>,
-    /// How long the text of the record is, in KiB; so that a list knows what it would read.
+    /// Size of the record's text in KiB, so that a list knows how much it would read.
     #[serde(rename = "z", default, skip_serializing_if = "is_zero")]
     pub kib: usize,
 }
@@ -108,40 +108,40 @@ impl From<&Flag> for FlagRow {
 }
 
 impl FlagRow {
-    /// The same row, of the record with this version.
+    /// Sets the item version of the record.
     #[must_use]
-    pub fn at(mut self, item_version: u64) -> Self {
+    pub fn with_version(mut self, item_version: u64) -> Self {
         self.item_version = item_version;
         self
     }
 
-    /// The same row, of a record whose text has so many bytes.
+    /// Sets the size of the record's text in bytes.
     #[must_use]
-    pub fn sized(mut self, bytes: usize) -> Self {
+    pub fn with_size(mut self, bytes: usize) -> Self {
         self.kib = bytes / 1024;
         self
     }
 
-    /// The row's part of the sum by which rows are proven to be those of a version.
-    pub fn stamp(&self) -> i64 {
+    /// The row's contribution to the checksum that verifies the rows of a version.
+    pub fn checksum(&self) -> i64 {
         stamp(self.id, self.item_version)
     }
 
-    /// What of the row tells which flags stand against a change of another one.
+    /// The fields that are needed to find the flags that depend on another one.
     #[must_use]
-    pub fn of_dependent(&self) -> Self {
+    pub fn to_dependency_row(&self) -> Self {
         Self { name: String::new(), tags: Vec::new(), cohort_ids: Vec::new(), ..self.clone() }
     }
 
-    /// When it was last called, as far as its record and `calls` say.
+    /// The time of the last call, from its record and `calls`.
     pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
         let (deleted, recorded) = (self.deleted, self.last_called_at);
         calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
     }
 
-    /// The status of the flag at an instant, with the calls that are known then.
+    /// The status of the flag at an instant, given the known calls.
     pub fn status(&self, now: DateTime<Utc>, calls: &CallTimes) -> Status {
-        let usage = Usage {
+        let usage = FlagUsage {
             deleted: self.deleted,
             active: self.active,
             created_at: self.created_at,
@@ -151,20 +151,20 @@ impl FlagRow {
         Reason::of(usage, now).status()
     }
 
-    /// Whether the list of stale flags shows the flag.
+    /// Whether the list of stale flags contains the flag.
     pub fn is_listed_as_stale(&self, now: DateTime<Utc>, calls: &CallTimes) -> bool {
         self.status(now, calls) == Status::Stale && !self.only_empty_groups
     }
 }
 
-/// 44 bits that follow from a flag and the version of its record: sums of half a million of them stay below 2^63, and two
-/// different sets of rows have the same sum by chance only.
+/// A 44-bit checksum of a flag and the version of its record: sums of half a million of them stay below 2^63, and two
+/// different sets of rows have the same sum only by chance.
 pub fn stamp(id: i64, item_version: u64) -> i64 {
     let mixed = mix(mix(id.unsigned_abs()).wrapping_add(item_version));
     i64::try_from(mixed >> 20).unwrap_or(0)
 }
 
-/// The finalizer of SplitMix64, which spreads every bit of its input over all bits of its output.
+/// The finalizer of SplitMix64, which spreads every input bit over all output bits.
 fn mix(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -172,16 +172,16 @@ fn mix(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn one() -> i64 {
+fn default_version() -> i64 {
     1
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the default of an optional field")]
-fn runtime() -> Option<String> {
+fn default_runtime() -> Option<String> {
     Some("all".to_owned())
 }
 
@@ -224,7 +224,7 @@ mod micros {
         DateTime::from_timestamp_micros(micros).ok_or_else(|| D::Error::custom("an instant out of range"))
     }
 
-    /// The same, or null.
+    /// The same for optional instants.
     pub mod nullable {
         use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
 
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_row_is_short_and_comes_back_as_it_was() {
+    fn a_row_of_defaults_is_short_and_round_trips() {
         let flag = testing::flag();
         let row = FlagRow::from(&flag);
         let text = serde_json::to_string(&row).unwrap_or_default();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_row_comes_back() {
+    fn every_field_of_a_row_round_trips() {
         let mut flag = testing::flag();
         flag.name = "a name".to_owned();
         flag.active = false;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_differ_by_flag_and_version_and_leave_room_for_half_a_million() {
+    fn checksums_differ_by_flag_and_version_and_half_a_million_do_not_overflow() {
         let stamps: std::collections::BTreeSet<i64> =
             (1..=100).flat_map(|id| (1..=100).map(move |version| stamp(id, version))).collect();
         assert_eq!(stamps.len(), 10_000);

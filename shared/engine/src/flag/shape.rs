@@ -1,16 +1,16 @@
-//! The shape of `filters`: types and ranges of conditions and variants, and the caps on their number.
+//! Validates the shape of `filters`: types and ranges of conditions and variants, and limits on their number.
 //!
-//! Must stay true: filters that pass have conditions that are objects with lists of objects as properties, and variants
-//! with a text key and a percentage; later rules rely on it. Rules run one after another, each over all conditions.
+//! Must stay true: in filters that pass, conditions are objects with lists of objects as properties, and variants have
+//! a string key and a percentage; later rules rely on it. Rules run in order, each over all conditions.
 
 use serde_json::Value;
 
 use super::{FieldError, filter_view as view, json, json::Object, limits, python};
 
-/// A rule about one condition, whose path in the filters is given for the error.
+/// A rule about one condition; the path is for the error.
 type Rule = fn(&str, &Value) -> Result<(), FieldError>;
 
-/// Checks everything here, in the order of the contract's table.
+/// Runs all checks, in the order of the contract's table.
 pub fn check(filters: &Object) -> Result<(), FieldError> {
     aggregation_index(filters)?;
     conditions(filters)?;
@@ -18,13 +18,16 @@ pub fn check(filters: &Object) -> Result<(), FieldError> {
     other_conditions(filters)
 }
 
-/// Checks the size and the nesting, before anything looks inside.
+/// Checks size and nesting, before anything reads the content.
 pub fn check_size(filters: &Value) -> Result<(), FieldError> {
     if json::depth(filters) > limits::NESTING {
-        return Err(refused(format!("filters must not be nested deeper than {} levels", limits::NESTING)));
+        return Err(invalid_filters(format!(
+            "filters must not be nested deeper than {} levels",
+            limits::NESTING
+        )));
     }
     if json::text_bytes(filters) > limits::FILTERS_BYTES {
-        return Err(refused(format!(
+        return Err(invalid_filters(format!(
             "filters must not be larger than {} KiB as JSON",
             limits::FILTERS_BYTES / 1024
         )));
@@ -78,7 +81,7 @@ fn rollout_in_range(path: &str, value: &Value) -> Result<(), FieldError> {
     match view::rollout(value) {
         Some(percentage) if !(0.0..=100.0).contains(&percentage) => {
             let got = python::text(value.get("rollout_percentage").unwrap_or(&Value::Null));
-            Err(refused(format!("{path}.rollout_percentage must be between 0 and 100, got {got}")))
+            Err(invalid_filters(format!("{path}.rollout_percentage must be between 0 and 100, got {got}")))
         }
         _ => Ok(()),
     }
@@ -105,17 +108,18 @@ fn multivariate(filters: &Object) -> Result<(), FieldError> {
         Some(other) => return Err(wrong_type("multivariate", "a dictionary or null", other)),
     };
     let Some(Value::Array(variants)) = multivariate.get("variants") else {
-        return Err(refused("multivariate.variants must be a list".to_owned()));
+        return Err(invalid_filters("multivariate.variants must be a list".to_owned()));
     };
     at_most(variants.len(), limits::VARIANTS, "multivariate.variants")?;
     for (i, variant) in variants.iter().enumerate() {
         if view::text(variant, "key").is_none() {
-            return Err(refused(format!("multivariate.variants[{i}].key must be a string")));
+            return Err(invalid_filters(format!("multivariate.variants[{i}].key must be a string")));
         }
     }
     for (i, variant) in variants.iter().enumerate() {
         let path = format!("multivariate.variants[{i}]");
-        let wrong = |got| Err(refused(format!("{path}.rollout_percentage must be a number, got {got}")));
+        let wrong =
+            |got| Err(invalid_filters(format!("{path}.rollout_percentage must be a number, got {got}")));
         match variant.get("rollout_percentage") {
             Some(Value::Number(_)) => rollout_in_range(&path, variant)?,
             None | Some(Value::Null) => return wrong("null"),
@@ -125,7 +129,7 @@ fn multivariate(filters: &Object) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Super groups and holdouts are stored as they come; only what would make every later reader stumble is refused.
+/// Super groups and holdouts are stored as sent; only shapes that later readers cannot handle are refused.
 fn other_conditions(filters: &Object) -> Result<(), FieldError> {
     for name in ["super_groups", "holdout_groups"] {
         match filters.get(name) {
@@ -156,21 +160,21 @@ pub fn check_variant_sum(filters: &Object) -> Result<(), FieldError> {
         return Ok(());
     }
     let detail = "Invalid variant definitions: Variant rollout percentages must sum to 100.";
-    Err(refused(detail.to_owned()))
+    Err(invalid_filters(detail.to_owned()))
 }
 
 fn at_most(count: usize, most: usize, what: &str) -> Result<(), FieldError> {
     if count <= most {
         Ok(())
     } else {
-        Err(refused(format!("{what} must not have more than {most} entries")))
+        Err(invalid_filters(format!("{what} must not have more than {most} entries")))
     }
 }
 
 fn wrong_type(what: &str, expected: &str, got: &Value) -> FieldError {
-    refused(format!("{what} must be {expected}, got {}", python::type_name(got)))
+    invalid_filters(format!("{what} must be {expected}, got {}", python::type_name(got)))
 }
 
-fn refused(detail: String) -> FieldError {
+fn invalid_filters(detail: String) -> FieldError {
     FieldError::invalid("filters", detail)
 }

@@ -1,7 +1,7 @@
-//! Whether a flag is in use: active, stale or deleted. One rule for the record's `status`, the status endpoint and the
-//! list filter.
+//! The usage status of a flag: active, stale or deleted. One rule for the record field `status`, the status endpoint
+//! and the list filter.
 //!
-//! Must stay true: all three say the same of a flag at an instant (the list leaves out one shape more, see
+//! Must stay true: all three agree about a flag at an instant (except that the list leaves out one more case, see
 //! [`super::FlagRow`]).
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 
 use super::{Flag, display, filter_view as view, json::Object};
 
-/// Days without a call, or since the creation of a flag that was never called, after which it may be stale.
+/// Days without a call, or since creation for a flag that was never called, after which it may be stale.
 const STALE_DAYS: i64 = 30;
 
-/// The three words for a flag's use.
+/// The usage status of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// In use, or too young to tell.
+    /// In use, or too new to decide.
     Active,
-    /// Not called any more, or long fully rolled out.
+    /// Not called for a while, or fully rolled out for long.
     Stale,
     /// Soft-deleted.
     Deleted,
 }
 
 impl Status {
-    /// The word in records.
-    pub fn in_records(self) -> &'static str {
+    /// The value of the field `status` in records.
+    pub fn record_value(self) -> &'static str {
         match self {
             Self::Active => "ACTIVE",
             Self::Stale => "STALE",
@@ -33,8 +33,8 @@ impl Status {
         }
     }
 
-    /// The word in the answer of the status endpoint.
-    pub fn in_status_endpoint(self) -> &'static str {
+    /// The value in the response of the status endpoint.
+    pub fn endpoint_value(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Stale => "stale",
@@ -43,7 +43,7 @@ impl Status {
     }
 }
 
-/// The one value that a fully rolled out flag gives everybody.
+/// The single value of a fully rolled out flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FullRollout {
     /// `true`, of a boolean flag.
@@ -52,7 +52,7 @@ pub enum FullRollout {
     Variant(String),
 }
 
-/// Whether everybody gets the same value, as far as the filters alone tell.
+/// The value that all persons get, if the filters alone determine it.
 pub fn full_rollout(filters: &Object) -> Option<FullRollout> {
     let groups = view::groups(filters);
     let is_full = |group: &&Value| view::rollout(group) == Some(100.0) && view::properties(group).is_empty();
@@ -63,52 +63,52 @@ pub fn full_rollout(filters: &Object) -> Option<FullRollout> {
     }
     full.peek()?;
     let named = full.find_map(view::condition_variant);
-    let whole = || variants.iter().find(|variant| view::rollout(variant) == Some(100.0));
-    let variant = named.or_else(|| view::text(whole()?, "key"))?;
+    let full_variant = || variants.iter().find(|variant| view::rollout(variant) == Some(100.0));
+    let variant = named.or_else(|| view::text(full_variant()?, "key"))?;
     Some(FullRollout::Variant(variant.to_owned()))
 }
 
-/// What the status of a flag depends on.
+/// The facts that the status depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Usage {
+pub struct FlagUsage {
     /// Soft-deleted.
     pub deleted: bool,
-    /// Switched on.
+    /// Whether it is enabled.
     pub active: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// When an application last asked for it.
+    /// When an application last called it.
     pub last_called_at: Option<DateTime<Utc>>,
     /// Whether [`full_rollout`] names a value.
     pub fully_rolled_out: bool,
 }
 
-/// Why a flag has its status. The first that applies, in this order.
+/// Why a flag has its status: the first reason that applies, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Soft-deleted.
     Deleted,
-    /// Switched off, so its use is not judged.
-    SwitchedOff,
-    /// Last called so many whole days ago, too long.
+    /// Disabled, so staleness is not evaluated.
+    Disabled,
+    /// Last called this many whole days ago, which is too long.
     NotCalled(i64),
-    /// Last called so many whole days ago.
+    /// Last called this many whole days ago.
     Called(i64),
-    /// Never called, old, and everybody gets the same.
+    /// Never called, old, and all persons get the same value.
     RolledOut,
-    /// Nothing speaks against it.
+    /// None of the above.
     NoData,
 }
 
 impl Reason {
-    /// Judges a flag's use at an instant.
-    pub fn of(usage: Usage, now: DateTime<Utc>) -> Self {
+    /// Computes the reason at an instant.
+    pub fn of(usage: FlagUsage, now: DateTime<Utc>) -> Self {
         let limit = TimeDelta::days(STALE_DAYS);
         if usage.deleted {
             return Self::Deleted;
         }
         if !usage.active {
-            return Self::SwitchedOff;
+            return Self::Disabled;
         }
         match usage.last_called_at {
             Some(called) if now - called > limit => Self::NotCalled((now - called).num_days()),
@@ -118,19 +118,19 @@ impl Reason {
         }
     }
 
-    /// The status that follows.
+    /// The status for this reason.
     pub fn status(self) -> Status {
         match self {
             Self::Deleted => Status::Deleted,
             Self::NotCalled(_) | Self::RolledOut => Status::Stale,
-            Self::SwitchedOff | Self::Called(_) | Self::NoData => Status::Active,
+            Self::Disabled | Self::Called(_) | Self::NoData => Status::Active,
         }
     }
 
-    fn words(self, rollout: Option<&FullRollout>) -> String {
+    fn message(self, rollout: Option<&FullRollout>) -> String {
         match self {
             Self::Deleted => "The flag is soft-deleted".to_owned(),
-            Self::SwitchedOff => "The flag is switched off, staleness is not judged".to_owned(),
+            Self::Disabled => "The flag is switched off, staleness is not judged".to_owned(),
             Self::NotCalled(days) => format!("Not called for {days} days"),
             Self::Called(0) => "Last called today".to_owned(),
             Self::Called(1) => "Last called 1 day ago".to_owned(),
@@ -145,9 +145,9 @@ impl Reason {
 }
 
 impl Flag {
-    /// The facts that the flag's status follows from.
-    pub fn usage(&self) -> Usage {
-        Usage {
+    /// The facts that the flag's status depends on.
+    pub fn usage(&self) -> FlagUsage {
+        FlagUsage {
             deleted: self.deleted,
             active: self.active,
             created_at: self.created_at,
@@ -161,8 +161,8 @@ impl Flag {
         let rollout = full_rollout(&self.filters);
         let reason = Reason::of(self.usage(), now);
         json!({
-            "status": reason.status().in_status_endpoint(),
-            "reason": reason.words(rollout.as_ref()),
+            "status": reason.status().endpoint_value(),
+            "reason": reason.message(rollout.as_ref()),
             "reason_states_rollout": reason == Reason::RolledOut,
             "rollout": {
                 "effectively_full_rollout": rollout.is_some(),

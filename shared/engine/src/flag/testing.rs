@@ -1,4 +1,4 @@
-//! Records that the tests of this module start from.
+//! Fixtures of the tests of this module.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{FieldError, Flag, FlagInput, References, Surroundings, UserRef, Write, json::Object, timestamp};
+use super::{
+    FieldError, Flag, FlagInput, References, UserRef, ValidationContext, WriteKind, json::Object, timestamp,
+};
 
 /// The instant at which tests run.
 pub fn now() -> DateTime<Utc> {
@@ -28,14 +30,14 @@ pub fn user() -> UserRef {
     }
 }
 
-/// Judges a body with nothing around it but `references`.
-pub fn judge_with(
+/// Parses a body with no stored data around it except `references`.
+pub fn parse_input_with(
     body: Value,
     stored: Option<&Flag>,
     references: &References,
 ) -> Result<FlagInput, FieldError> {
-    let write = if stored.is_some() { Write::Update } else { Write::Create };
-    let around = Surroundings {
+    let write = if stored.is_some() { WriteKind::Update } else { WriteKind::Create };
+    let around = ValidationContext {
         stored,
         key_holder: None,
         references,
@@ -45,18 +47,18 @@ pub fn judge_with(
     FlagInput::parse(&object(body), write, &around)
 }
 
-pub fn judge(body: Value, stored: Option<&Flag>) -> Result<FlagInput, FieldError> {
-    judge_with(body, stored, &References::default())
+pub fn parse_input(body: Value, stored: Option<&Flag>) -> Result<FlagInput, FieldError> {
+    parse_input_with(body, stored, &References::default())
 }
 
 /// The flag that a body creates.
 pub fn created(body: Value) -> Flag {
-    Flag::create(12, &judge(body, None).unwrap(), now(), &user()).unwrap()
+    Flag::create(12, &parse_input(body, None).unwrap(), now(), &user()).unwrap()
 }
 
 /// The flag after an update.
 pub fn updated(flag: &Flag, body: Value) -> Flag {
-    flag.apply(&judge(body, Some(flag)).unwrap(), now(), &user())
+    flag.apply(&parse_input(body, Some(flag)).unwrap(), now(), &user())
 }
 
 pub fn flag() -> Flag {

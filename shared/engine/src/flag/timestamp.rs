@@ -1,23 +1,23 @@
-//! Timestamps as they travel: ISO 8601 text in, UTC text with `Z` out.
+//! Timestamps in requests and responses: ISO 8601 in, UTC with `Z` out.
 //!
-//! Must stay true: what is written reads back as the same instant; instants have microseconds and years 1 to 9999, so
-//! texts in the written form sort like the instants.
+//! Must stay true: a formatted instant parses back to the same instant; instants have microseconds and years 1 to 9999,
+//! so formatted texts sort like the instants.
 
 use chrono::{DateTime, Datelike, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, Timelike, Utc};
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// A date and time as written, with the offset from UTC when the text has one.
+/// A parsed date and time, with the offset from UTC if the text has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// The date and time on the wall; midnight when the text is a date only. Microseconds at most.
+pub struct ParsedTimestamp {
+    /// The local date and time; midnight when the text is only a date. At most microseconds.
     pub local: NaiveDateTime,
     /// The offset that the text states.
     pub offset: Option<FixedOffset>,
 }
 
-impl Written {
-    /// The instant meant, where a text without offset is in UTC. None outside of the years 1 to 9999.
-    pub fn in_utc(self) -> Option<DateTime<Utc>> {
+impl ParsedTimestamp {
+    /// The instant; without an offset the text is in UTC. `None` outside of the years 1 to 9999.
+    pub fn to_utc(self) -> Option<DateTime<Utc>> {
         let offset = match self.offset {
             Some(offset) => offset,
             None => FixedOffset::east_opt(0)?,
@@ -27,43 +27,43 @@ impl Written {
     }
 }
 
-/// The text form: `2021-08-25T22:09:14.252000Z`, and without a fraction when it is exactly zero.
+/// Formats an instant: `2021-08-25T22:09:14.252000Z`, without a fraction when it is zero.
 pub fn format(instant: DateTime<Utc>) -> String {
     let pattern =
         if instant.nanosecond() / 1_000 == 0 { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%.6fZ" };
     instant.format(pattern).to_string()
 }
 
-/// The instant cut to whole microseconds, which is what is stored and shown.
+/// Truncates to whole microseconds, the precision that is stored and returned.
 pub fn truncate(instant: DateTime<Utc>) -> DateTime<Utc> {
     let nanos = instant.nanosecond() / 1_000 * 1_000;
     instant.with_nanosecond(nanos).unwrap_or(instant)
 }
 
-/// Reads a timestamp with or without offset; without one it is in UTC.
+/// Parses a timestamp; without an offset it is in UTC.
 pub fn parse(text: &str) -> Option<DateTime<Utc>> {
-    read(text)?.in_utc()
+    parse_local(text)?.to_utc()
 }
 
-/// Reads `YYYY-MM-DD`, then optionally `T` or a space and `HH:MM[:SS[.fraction]]`, then optionally an offset.
-pub fn read(text: &str) -> Option<Written> {
+/// Parses `YYYY-MM-DD`, then optionally `T` or a space and `HH:MM[:SS[.fraction]]`, then optionally an offset.
+pub fn parse_local(text: &str) -> Option<ParsedTimestamp> {
     let text = text.trim();
     let (date, rest) = (text.get(..10)?, text.get(10..)?);
-    let date = read_date(date)?;
+    let date = parse_date(date)?;
     if rest.is_empty() {
-        return Some(Written { local: date.and_time(NaiveTime::MIN), offset: None });
+        return Some(ParsedTimestamp { local: date.and_time(NaiveTime::MIN), offset: None });
     }
     let rest = rest.strip_prefix(['T', 't', ' '])?;
     let end = rest.find(['Z', 'z', '+', '-', ' ']).unwrap_or(rest.len());
-    let time = read_time(&rest[..end])?;
+    let time = parse_time(&rest[..end])?;
     let offset = match rest[end..].trim_start() {
         "" => None,
-        offset => Some(read_offset(offset)?),
+        offset => Some(parse_offset(offset)?),
     };
-    Some(Written { local: date.and_time(time), offset })
+    Some(ParsedTimestamp { local: date.and_time(time), offset })
 }
 
-fn read_date(text: &str) -> Option<NaiveDate> {
+fn parse_date(text: &str) -> Option<NaiveDate> {
     let mut parts = text.split('-');
     let year = digits(parts.next()?, 4)?;
     let month = digits(parts.next()?, 2)?;
@@ -74,7 +74,7 @@ fn read_date(text: &str) -> Option<NaiveDate> {
     NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)
 }
 
-fn read_time(text: &str) -> Option<NaiveTime> {
+fn parse_time(text: &str) -> Option<NaiveTime> {
     let mut parts = text.split(':');
     let hour = digits(parts.next()?, 2)?;
     let minute = digits(parts.next()?, 2)?;
@@ -82,7 +82,7 @@ fn read_time(text: &str) -> Option<NaiveTime> {
         None => (0, 0),
         Some(seconds) => match seconds.split_once(['.', ',']) {
             None => (digits(seconds, 2)?, 0),
-            Some((seconds, fraction)) => (digits(seconds, 2)?, read_micros(fraction)?),
+            Some((seconds, fraction)) => (digits(seconds, 2)?, parse_micros(fraction)?),
         },
     };
     if parts.next().is_some() {
@@ -92,14 +92,14 @@ fn read_time(text: &str) -> Option<NaiveTime> {
 }
 
 /// The first six digits of a fraction of a second; finer ones are dropped.
-fn read_micros(fraction: &str) -> Option<u32> {
+fn parse_micros(fraction: &str) -> Option<u32> {
     if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     format!("{fraction:0<6}").get(..6)?.parse().ok()
 }
 
-fn read_offset(text: &str) -> Option<FixedOffset> {
+fn parse_offset(text: &str) -> Option<FixedOffset> {
     if text.eq_ignore_ascii_case("z") {
         return FixedOffset::east_opt(0);
     }

@@ -1,7 +1,6 @@
-//! The dashboard that is generated to show a flag's use: its words, and the questions of its insights.
+//! The generated usage dashboard of a flag: names, descriptions and insight queries.
 //!
-//! Must stay true: what is generated for a key is a pure function of the key, so that it can be told later whether people
-//! have changed it since.
+//! Must stay true: the generated content is a pure function of the key, so that later edits by users can be detected.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -9,12 +8,12 @@ use serde_json::{Value, json};
 use super::calls::{CALL_EVENT, CALLED_KEY};
 use super::{Flag, timestamp};
 
-/// Days that the dashboard and its insights look back.
-const LOOK_BACK: &str = "-30d";
+/// Time range of the dashboard and its insights.
+const LOOKBACK: &str = "-30d";
 
-/// An insight to be generated.
+/// A generated insight.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct UsageInsight {
     /// Its name.
     pub name: &'static str,
     /// Its description.
@@ -35,28 +34,28 @@ pub fn dashboard_description(key: &str) -> String {
 
 /// The filters of the dashboard.
 pub fn dashboard_filters() -> Value {
-    json!({"date_from": LOOK_BACK})
+    json!({"date_from": LOOKBACK})
 }
 
-/// How often the flag `key` was asked for, and by how many people, by its answers.
-pub fn called(key: &str) -> [Question; 2] {
-    let question = |name, description, math, display| {
+/// The insights about calls of the flag `key`: total and unique users, by value.
+pub fn called_insights(key: &str) -> [UsageInsight; 2] {
+    let insight = |name, description, math, display| {
         let series = json!([{
             "kind": "EventsNode", "event": CALL_EVENT, "name": CALL_EVENT, "math": math,
         }]);
         let mut query = trends(&series, CALLED_KEY, key, display);
         query["source"]["breakdownFilter"] =
             json!({"breakdown": "$feature_flag_response", "breakdown_type": "event"});
-        Question { name, description: Some(description), query }
+        UsageInsight { name, description: Some(description), query }
     };
     [
-        question(
+        insight(
             "Feature Flag Called Total Volume",
             format!("Shows the number of total calls made on feature flag with key: {key}"),
             "total",
             "ActionsLineGraph",
         ),
-        question(
+        insight(
             "Feature Flag calls made by unique users per variant",
             format!("Shows the number of unique user calls made on feature flag per variant with key: {key}"),
             "dau",
@@ -65,45 +64,50 @@ pub fn called(key: &str) -> [Question; 2] {
     ]
 }
 
-/// How often people saw and used the feature behind the flag `key`, for applications that say so.
-pub fn enriched(key: &str) -> [Question; 2] {
-    let question = |name, event, label: &str| {
+/// The insights about views and interactions with the feature behind the flag `key`, for applications that send
+/// enriched analytics.
+pub fn enriched_insights(key: &str) -> [UsageInsight; 2] {
+    let insight = |name, event, label: &str| {
         let one = |math, what| json!({"kind": "EventsNode", "event": event, "name": format!("{label} - {what}"), "math": math});
         let series = json!([one("total", "Total"), one("dau", "Unique users")]);
-        Question { name, description: None, query: trends(&series, "feature_flag", key, "ActionsLineGraph") }
+        UsageInsight {
+            name,
+            description: None,
+            query: trends(&series, "feature_flag", key, "ActionsLineGraph"),
+        }
     };
     [
-        question("Feature Interaction Total Volume", "$feature_interaction", "Feature Interaction"),
-        question("Feature Viewed Total Volume", "$feature_view", "Feature View"),
+        insight("Feature Interaction Total Volume", "$feature_interaction", "Feature Interaction"),
+        insight("Feature Viewed Total Volume", "$feature_view", "Feature View"),
     ]
 }
 
 fn trends(series: &Value, property: &str, key: &str, display: &str) -> Value {
-    let leaf = json!({"key": property, "type": "event", "value": key, "operator": "exact"});
+    let filter = json!({"key": property, "type": "event", "value": key, "operator": "exact"});
     json!({
         "kind": "InsightVizNode",
         "source": {
             "kind": "TrendsQuery",
             "series": series,
             "interval": "day",
-            "dateRange": {"date_from": LOOK_BACK, "explicitDate": false},
-            "properties": {"type": "AND", "values": [{"type": "AND", "values": [leaf]}]},
+            "dateRange": {"date_from": LOOKBACK, "explicitDate": false},
+            "properties": {"type": "AND", "values": [{"type": "AND", "values": [filter]}]},
             "trendsFilter": {"display": display},
             "filterTestAccounts": false,
         },
     })
 }
 
-/// Description and query of an insight of [`called`] after its flag changed from the key `old` to `new`; none when
-/// people have changed its name, its description or the key that it looks for.
-pub fn after_rename(
+/// Description and query of an insight of [`called_insights`] after the flag key changed from `old` to `new`; `None`
+/// when users have changed its name, its description or the key in its query.
+pub fn renamed_insight(
     name: Option<&str>,
     description: Option<&str>,
     query: Option<&Value>,
     old: &str,
     new: &str,
 ) -> Option<(String, Value)> {
-    let generated = called(old).into_iter().zip(called(new));
+    let generated = called_insights(old).into_iter().zip(called_insights(new));
     let (before, after) = generated.into_iter().find(|(before, _)| Some(before.name) == name)?;
     if before.description.as_deref() != description {
         return None;
@@ -111,16 +115,16 @@ pub fn after_rename(
     let mut query = query?.clone();
     let groups = query.pointer_mut("/source/properties/values")?.as_array_mut()?;
     let [group] = groups.as_mut_slice() else { return None };
-    let [leaf] = group.get_mut("values")?.as_array_mut()?.as_mut_slice() else { return None };
-    if leaf.get("key")? != CALLED_KEY || leaf.get("value")? != old {
+    let [filter] = group.get_mut("values")?.as_array_mut()?.as_mut_slice() else { return None };
+    if filter.get("key")? != CALLED_KEY || filter.get("value")? != old {
         return None;
     }
-    leaf["value"] = json!(new);
+    filter["value"] = json!(new);
     Some((after.description?, query))
 }
 
 impl Flag {
-    /// The flag with this usage dashboard. That is not counted as an update of the flag by somebody.
+    /// The flag with this usage dashboard. This does not count as an update by a user.
     #[must_use]
     pub fn with_usage_dashboard(&self, id: i64, now: DateTime<Utc>) -> Self {
         Self { usage_dashboard: Some(id), updated_at: timestamp::truncate(now), ..self.clone() }
@@ -134,42 +138,42 @@ mod tests {
     use crate::query::validate_node;
 
     #[test]
-    fn generated_queries_are_ones_that_an_insight_may_hold() {
-        for question in called("a").into_iter().chain(enriched("a")) {
-            validate_node(&question.query).unwrap();
+    fn generated_queries_are_valid_insight_queries() {
+        for insight in called_insights("a").into_iter().chain(enriched_insights("a")) {
+            validate_node(&insight.query).unwrap();
             assert_eq!(
-                question.query.pointer("/source/properties/values/0/values/0/value"),
+                insight.query.pointer("/source/properties/values/0/values/0/value"),
                 Some(&json!("a"))
             );
         }
     }
 
     #[test]
-    fn only_what_is_still_as_generated_follows_a_rename() {
-        let [question, _] = called("old");
-        let follow = |name: &str, description: &str, query: &Value| {
-            after_rename(Some(name), Some(description), Some(query), "old", "new")
+    fn only_unedited_insights_follow_a_rename() {
+        let [insight, _] = called_insights("old");
+        let rename = |name: &str, description: &str, query: &Value| {
+            renamed_insight(Some(name), Some(description), Some(query), "old", "new")
         };
-        let description = question.description.clone().unwrap();
-        let [expected, _] = called("new");
-        let followed = follow(question.name, &description, &question.query);
-        assert_eq!(followed, Some((expected.description.unwrap(), expected.query)));
-        // What people changed elsewhere in the query stays as they have it.
-        let mut weekly = question.query.clone();
+        let description = insight.description.clone().unwrap();
+        let [expected, _] = called_insights("new");
+        let renamed = rename(insight.name, &description, &insight.query);
+        assert_eq!(renamed, Some((expected.description.unwrap(), expected.query)));
+        // Other edits by users in the query are kept.
+        let mut weekly = insight.query.clone();
         weekly["source"]["interval"] = json!("week");
-        assert_eq!(follow(question.name, &description, &weekly).unwrap().1["source"]["interval"], "week");
+        assert_eq!(rename(insight.name, &description, &weekly).unwrap().1["source"]["interval"], "week");
 
-        assert_eq!(follow("Mine", &description, &question.query), None);
-        assert_eq!(follow(question.name, "mine", &question.query), None);
-        let mut other = question.query.clone();
+        assert_eq!(rename("Mine", &description, &insight.query), None);
+        assert_eq!(rename(insight.name, "mine", &insight.query), None);
+        let mut other = insight.query.clone();
         other["source"]["properties"]["values"][0]["values"][0]["value"] = json!("other");
-        assert_eq!(follow(question.name, &description, &other), None);
-        let mut more = question.query.clone();
+        assert_eq!(rename(insight.name, &description, &other), None);
+        let mut more = insight.query.clone();
         more["source"]["properties"]["values"][0]["values"].as_array_mut().unwrap().push(json!({"key": "x"}));
-        assert_eq!(follow(question.name, &description, &more), None);
-        assert_eq!(follow(question.name, &description, &json!({"kind": "HogQLQuery"})), None);
-        assert_eq!(after_rename(None, None, None, "old", "new"), None);
-        let [interaction, _] = enriched("old");
-        assert_eq!(follow(interaction.name, &description, &interaction.query), None);
+        assert_eq!(rename(insight.name, &description, &more), None);
+        assert_eq!(rename(insight.name, &description, &json!({"kind": "HogQLQuery"})), None);
+        assert_eq!(renamed_insight(None, None, None, "old", "new"), None);
+        let [interaction, _] = enriched_insights("old");
+        assert_eq!(rename(interaction.name, &description, &interaction.query), None);
     }
 }

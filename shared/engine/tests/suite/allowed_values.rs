@@ -1,6 +1,6 @@
 //! The refusal of a word that is not allowed lists the words that are.
 
-use pennon_engine::flag::blast::Conditions;
+use pennon_engine::flag::blast_radius::Conditions;
 use pennon_engine::{CalcError, Query};
 use serde_json::{Value, json};
 

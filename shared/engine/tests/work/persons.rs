@@ -6,7 +6,7 @@ use std::rc::Rc;
 use chrono_tz::Tz;
 use pennon_engine::filter::PersonFilter;
 use pennon_engine::flag::Flag;
-use pennon_engine::flag::blast::Conditions;
+use pennon_engine::flag::blast_radius::Conditions;
 use pennon_engine::flag::evaluate::{Evaluator, Subject};
 use pennon_engine::{CalcError, CancellationToken};
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! When two edits overlap and when not.
 
-use super::super::testing::{created, judge, object, updated};
+use super::super::testing::{created, object, parse_input, updated};
 use super::*;
 
 /// A flag named `a` at version 1, since renamed to `b` at version 2.
@@ -9,8 +9,8 @@ fn stored() -> Flag {
 }
 
 fn overlaps(body: Value, stored: &Flag) -> Option<String> {
-    let Ok(input) = judge(body.clone(), Some(stored)) else { unreachable!() };
-    overlap(&object(body), &input, stored)
+    let Ok(input) = parse_input(body.clone(), Some(stored)) else { unreachable!() };
+    detect(&object(body), &input, stored)
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn overlapping_changes_conflict() {
 }
 
 #[test]
-fn what_is_no_conflict() {
+fn updates_without_a_conflict() {
     let stored = stored();
     let original = json!({"name": "a", "active": true, "version": 1});
     for body in [
@@ -37,7 +37,7 @@ fn what_is_no_conflict() {
         json!({"name": "c", "version": 1, "original_flag": {}}),
         json!({"name": "c", "version": 1, "original_flag": null}),
         json!({"name": "c", "version": 2, "original_flag": original}),
-        // Unchanged by the client, changed to the same, a field that nobody else changed, a field unknown before.
+        // Unchanged by the client, changed to the same, a field that no other user changed, a field unknown before.
         json!({"name": "a", "version": 1, "original_flag": original}),
         json!({"name": "b", "version": 1, "original_flag": original}),
         json!({"active": false, "version": 1, "original_flag": original}),
@@ -48,7 +48,7 @@ fn what_is_no_conflict() {
 }
 
 #[test]
-fn filters_are_compared_as_shown() {
+fn filters_are_compared_as_rendered() {
     let filters = |rollout: Value| json!({"groups": [{"properties": [], "rollout_percentage": rollout}]});
     let first = created(json!({"key": "k"}));
     let body = |sent: Value, original: Value| json!({"filters": sent, "version": 1, "original_flag": {"filters": original}});

@@ -1,7 +1,7 @@
-//! The criteria of the cohorts that flags name, as clients evaluate them.
+//! The criteria of the cohorts that flags refer to, for clients.
 //!
-//! Must stay true: a cohort that clients could not evaluate as the service does is absent, and they ask instead of
-//! guessing: static ones, deleted ones, ones without criteria, and ones that lead back to themselves.
+//! Must stay true: a cohort that clients could not evaluate as the server does is left out, and they request the flags
+//! from the server instead: static ones, deleted ones, ones without criteria, and ones on a cycle.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::filters::clean_property;
 use crate::flag::{
     Flag,
     cohort::Cohort,
-    evaluate::{cohorts, order},
+    evaluate::{cohorts, topological_order},
     json::Object,
     references,
 };
 
-/// The criteria of every cohort used, by id as text, ascending.
-pub fn used(flags: &[&Flag], known: &BTreeMap<i64, Cohort>) -> Object {
-    let dynamic: BTreeMap<i64, Object> = known
+/// The criteria of every referenced cohort, by id as text, ascending.
+pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Object {
+    let dynamic: BTreeMap<i64, Object> = all_cohorts
         .values()
         .filter(|cohort| !cohort.deleted)
-        .filter_map(|cohort| Some((cohort.id, cleaned(cohort.criteria()?)?)))
+        .filter_map(|cohort| Some((cohort.id, normalized_criteria(cohort.criteria()?)?)))
         .collect();
     let numbers: BTreeMap<i64, usize> =
         dynamic.keys().enumerate().map(|(number, id)| (*id, number)).collect();
@@ -32,26 +32,26 @@ pub fn used(flags: &[&Flag], known: &BTreeMap<i64, Cohort>) -> Object {
             named.iter().filter_map(|id| numbers.get(id).copied()).collect()
         })
         .collect();
-    let circular = order::order(&edges).circular;
+    let is_cyclic = topological_order::topological_order(&edges).is_cyclic;
     let named = flags.iter().flat_map(|flag| references::cohort_ids(&flag.filters));
     let named = named.filter_map(|id| numbers.get(&id).copied());
-    let reachable = order::reachable(named, |number| edges[number].as_slice());
-    let mut sent = Object::new();
+    let reachable = topological_order::reachable(named, |number| edges[number].as_slice());
+    let mut criteria_by_id = Object::new();
     for (number, (id, criteria)) in dynamic.into_iter().enumerate() {
-        if reachable.binary_search(&number).is_ok() && !circular[number] {
-            sent.insert(id.to_string(), Value::Object(criteria));
+        if reachable.binary_search(&number).is_ok() && !is_cyclic[number] {
+            criteria_by_id.insert(id.to_string(), Value::Object(criteria));
         }
     }
-    sent
+    criteria_by_id
 }
 
-/// A group of criteria without null members and without groups that restrict nothing. None: it restricts nothing.
-pub fn cleaned(group: &Object) -> Option<Object> {
+/// A group of criteria without null members and without groups that restrict nothing. `None`: it restricts nothing.
+pub fn normalized_criteria(group: &Object) -> Option<Object> {
     let mut values = Vec::new();
     for value in group.get("values").and_then(Value::as_array).into_iter().flatten() {
         let Value::Object(member) = value else { continue };
         if member.contains_key("values") {
-            values.extend(cleaned(member).map(Value::Object));
+            values.extend(normalized_criteria(member).map(Value::Object));
         } else {
             let mut leaf = member.clone();
             clean_property(&mut leaf);

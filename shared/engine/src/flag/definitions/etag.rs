@@ -1,17 +1,17 @@
-//! Entity tags of documents, and whether a request's `If-None-Match` names one.
+//! ETags of documents, and matching of `If-None-Match`.
 //!
-//! Must stay true: the comparison is the weak one, so `W/` and quotes make no difference.
+//! Must stay true: comparison is weak, so `W/` and quotes are ignored.
 
 use sha1::{Digest, Sha1};
 
-/// The tag of a body: `W/"<16 hexadecimal digits>"`.
+/// The ETag of a body: `W/"<16 hexadecimal digits>"`.
 pub fn etag(body: &str) -> String {
     let digest = Sha1::digest(body);
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("W/\"{hex}\"")
 }
 
-/// Whether a header's value names the tag: a list of tags, quoted or bare, with or without `W/`; or `*` for any.
+/// Whether a header value matches the ETag: a list of tags, quoted or bare, with or without `W/`; or `*` for any.
 pub fn matches(if_none_match: &str, etag: &str) -> bool {
     let wanted = opaque(etag);
     let mut rest = if_none_match;
@@ -38,7 +38,7 @@ pub fn matches(if_none_match: &str, etag: &str) -> bool {
     }
 }
 
-/// What stands between the quotes of a tag.
+/// The tag without `W/` and quotes.
 fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }

@@ -1,7 +1,7 @@
-//! Stored filters made fit for strict decoders, and dependencies named by keys.
+//! Normalizes stored filters for strict decoders, and adds dependency chains by flag key.
 //!
-//! Must stay true: no null stands where a list, an object or a flag is expected, each property has a key and a value;
-//! everything else is as stored, numbers to the digit.
+//! Must stay true: a list, an object or a flag is never null; each property has a key and a value; everything else is
+//! unchanged, including the digits of numbers.
 
 use std::borrow::Cow;
 
@@ -9,32 +9,32 @@ use serde_json::{Value, json};
 
 use super::TooLarge;
 use crate::flag::{
-    evaluate::graph::Graph,
+    evaluate::dependency_graph::DependencyGraph,
     filter_view::{self as view, CONDITION_LISTS},
     filters,
     json::Object,
     references,
 };
 
-/// What a list's text has besides a key: two quotes and a comma.
+/// Bytes of a list element besides the key: two quotes and a comma.
 const QUOTES: usize = 3;
 
-/// Keys of filters whose null is the same as nothing.
+/// Fields of filters in which null means absent.
 const NEVER_NULL: [&str; 5] = ["groups", "super_groups", "holdout_groups", "payloads", "early_exit"];
 
-/// The same of properties.
+/// The same for properties.
 const NEVER_NULL_IN_PROPERTIES: [&str; 4] = ["operator", "type", "negation", "group_type_index"];
 
-/// The filters without names of cohorts and without nulls that a decoder would stumble over. Nearly all are stored like
-/// that already.
-pub fn cleaned(stored: &Object) -> Cow<'_, Object> {
+/// The filters without cohort names and without nulls that strict decoders reject. Nearly all are stored that way
+/// already.
+pub fn normalized(stored: &Object) -> Cow<'_, Object> {
     if stored.is_empty() {
-        return Cow::Owned(filters::default_shown());
+        return Cow::Owned(filters::default_filters());
     }
     if is_clean(stored) { Cow::Borrowed(stored) } else { Cow::Owned(clean(stored.clone())) }
 }
 
-/// Whether [`clean`] has nothing to do.
+/// Whether [`clean`] would change nothing.
 fn is_clean(filters: &Object) -> bool {
     let no_null = |object: &Object, keys: &[&str]| {
         keys.iter().all(|key| object.get(*key).is_none_or(|value| !value.is_null()))
@@ -74,7 +74,7 @@ fn clean(mut cleaned: Object) -> Object {
     cleaned
 }
 
-/// Gives a property a key, a type and a value, and takes away its nulls and the name of its cohort.
+/// Ensures that a property has a key, a type and a value, and removes nulls and the cohort name.
 pub fn clean_property(property: &mut Object) {
     property.shift_remove(filters::COHORT_NAME);
     for key in NEVER_NULL_IN_PROPERTIES {
@@ -94,12 +94,12 @@ fn drop_null(object: &mut Object, key: &str) {
     }
 }
 
-/// Flags are depended on by id; clients know them by key, and want to know in which order to evaluate them. Chains may
-/// be much larger than what is stored, so they take from the bytes that are left.
-pub fn name_dependencies(
+/// Adds the dependency chain of each flag property: clients know flags by key, and need the evaluation order. Chains
+/// may be much larger than the stored data, so they reduce the remaining bytes.
+pub fn add_dependency_chains(
     filters: &mut Cow<'_, Object>,
-    graph: &Graph<'_>,
-    left: &mut usize,
+    graph: &DependencyGraph<'_>,
+    bytes_left: &mut usize,
 ) -> Result<(), TooLarge> {
     let is_dependency = |property: &Value| view::text(property, "type") == Some("flag");
     if !view::all_conditions(filters).flat_map(view::properties).any(is_dependency) {
@@ -116,8 +116,8 @@ pub fn name_dependencies(
         let numbers = number.map(|number| graph.chain(number)).unwrap_or_default();
         let keys: Vec<&str> = numbers.iter().filter_map(key_of).collect();
         let bytes = keys.iter().map(|key| key.len() + QUOTES).sum();
-        match left.checked_sub(bytes) {
-            Some(rest) => *left = rest,
+        match bytes_left.checked_sub(bytes) {
+            Some(rest) => *bytes_left = rest,
             None => fits = false,
         }
         if fits {
@@ -136,7 +136,7 @@ mod tests {
     use crate::flag::testing;
 
     #[test]
-    fn filters_are_called_clean_exactly_when_cleaning_changes_nothing() {
+    fn is_clean_exactly_when_cleaning_changes_nothing() {
         let with = |property: Value| json!({"groups": [{"properties": [property]}], "payloads": {}});
         let fine = json!({"key": "a", "type": "person", "value": null});
         let without = |key: &str| {

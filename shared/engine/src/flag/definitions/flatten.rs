@@ -1,7 +1,7 @@
-//! A lone cohort condition spelled out as conditions on properties, for clients that know no cohorts.
+//! Flattens a condition on a single cohort into property conditions, for clients without support for cohorts.
 //!
-//! Must stay true: the conditions that come out let through exactly whom the cohort condition let through, each with its
-//! rollout percentage. Where that cannot be had, the flag stays as it is.
+//! Must stay true: the resulting conditions match exactly the persons of the cohort condition, each with its rollout
+//! percentage. Where that is impossible, the flag is unchanged.
 
 use std::{
     borrow::Cow,
@@ -19,9 +19,9 @@ use crate::flag::{
     references::{self, is_cohort},
 };
 
-/// Replaces the cohort conditions of a flag that names exactly one cohort, of person properties only.
-pub fn flatten(filters: &mut Cow<'_, Object>, known: &BTreeMap<i64, Cohort>) {
-    let Some(spelled_out) = spelled_out(filters, known) else { return };
+/// Replaces the cohort conditions of a flag that refers to exactly one cohort, with person properties only.
+pub fn flatten(filters: &mut Cow<'_, Object>, all_cohorts: &BTreeMap<i64, Cohort>) {
+    let Some(flattened) = flattened(filters, all_cohorts) else { return };
     let Some(Value::Array(conditions)) = filters.to_mut().get_mut("groups") else { return };
     let (mut kept, mut expanded) = (Vec::new(), Vec::new());
     for condition in conditions.drain(..) {
@@ -31,7 +31,7 @@ pub fn flatten(filters: &mut Cow<'_, Object>, known: &BTreeMap<i64, Cohort>) {
         }
         let rollout = condition.get("rollout_percentage").unwrap_or(&Value::Null);
         expanded.extend(
-            spelled_out
+            flattened
                 .iter()
                 .map(|properties| json!({"properties": properties, "rollout_percentage": rollout})),
         );
@@ -40,8 +40,8 @@ pub fn flatten(filters: &mut Cow<'_, Object>, known: &BTreeMap<i64, Cohort>) {
     *conditions = kept;
 }
 
-/// The lists of properties of which one has to hold. None: the flag stays as it is.
-fn spelled_out(filters: &Object, known: &BTreeMap<i64, Cohort>) -> Option<Vec<Vec<Value>>> {
+/// Alternative lists of properties, one of which has to match. `None`: the flag is unchanged.
+fn flattened(filters: &Object, all_cohorts: &BTreeMap<i64, Cohort>) -> Option<Vec<Vec<Value>>> {
     let conditions = view::groups(filters);
     let (mut ids, mut uses) = (BTreeSet::new(), 0);
     for property in view::all_conditions(filters).flat_map(view::properties).filter(|p| is_cohort(p)) {
@@ -68,17 +68,19 @@ fn spelled_out(filters: &Object, known: &BTreeMap<i64, Cohort>) -> Option<Vec<Ve
         conditions.into_iter().flatten().flat_map(view::properties).any(is_cohort)
     });
     let (Some(id), 1, false) = (ids.first(), ids.len(), elsewhere) else { return None };
-    let cohort = known.get(id).filter(|cohort| !cohort.deleted)?;
-    let alternatives = alternatives(&unwrapped(Value::Object(cohorts::cleaned(cohort.criteria()?)?)))?;
+    let cohort = all_cohorts.get(id).filter(|cohort| !cohort.deleted)?;
+    let alternatives = alternatives(&unwrap_single_groups(Value::Object(cohorts::normalized_criteria(
+        cohort.criteria()?,
+    )?)))?;
     let total = conditions.len().checked_add(alternatives.len().checked_mul(uses)?)?;
     (total <= limits::CONDITIONS).then_some(alternatives)
 }
 
-/// Groups of a single member are their member.
-fn unwrapped(criterion: Value) -> Value {
+/// Replaces groups of a single member with the member.
+fn unwrap_single_groups(criterion: Value) -> Value {
     let Value::Object(mut group) = criterion else { return criterion };
     let Some(Value::Array(values)) = group.get_mut("values") else { return Value::Object(group) };
-    let mut members: Vec<Value> = values.drain(..).map(unwrapped).collect();
+    let mut members: Vec<Value> = values.drain(..).map(unwrap_single_groups).collect();
     if members.len() == 1 {
         return members.remove(0);
     }
@@ -88,13 +90,13 @@ fn unwrapped(criterion: Value) -> Value {
 
 fn alternatives(criteria: &Value) -> Option<Vec<Vec<Value>>> {
     match members(criteria) {
-        None => Some(vec![vec![plain(criteria)?]]),
-        Some((Kind::All, values)) => Some(vec![all_plain(values)?]),
+        None => Some(vec![vec![person_property(criteria)?]]),
+        Some((Kind::All, values)) => Some(vec![all_person_properties(values)?]),
         Some((Kind::Any, values)) => values
             .iter()
             .map(|value| match members(value) {
-                None => Some(vec![plain(value)?]),
-                Some((Kind::All, values)) => all_plain(values),
+                None => Some(vec![person_property(value)?]),
+                Some((Kind::All, values)) => all_person_properties(values),
                 Some((Kind::Any, _)) => None,
             })
             .collect(),
@@ -107,29 +109,29 @@ enum Kind {
     Any,
 }
 
-/// The members of a group; None for a property.
+/// The members of a group; `None` for a property.
 fn members(criterion: &Value) -> Option<(Kind, &[Value])> {
     let values = criterion.get("values")?.as_array()?;
     let kind = if view::text(criterion, "type") == Some("OR") { Kind::Any } else { Kind::All };
     Some((kind, values))
 }
 
-fn all_plain(values: &[Value]) -> Option<Vec<Value>> {
-    values.iter().map(|value| if members(value).is_some() { None } else { plain(value) }).collect()
+fn all_person_properties(values: &[Value]) -> Option<Vec<Value>> {
+    values.iter().map(|value| if members(value).is_some() { None } else { person_property(value) }).collect()
 }
 
-/// A property on persons, reduced to what a condition needs. None for anything else, and for a negated one.
-fn plain(property: &Value) -> Option<Value> {
+/// A person property, reduced to the fields that a condition needs. `None` for anything else, and for a negated one.
+fn person_property(property: &Value) -> Option<Value> {
     if view::text(property, "type") != Some("person") || is_negated(property) {
         return None;
     }
-    let mut plain = Object::new();
+    let mut person_property = Object::new();
     for field in ["key", "type", "value", "operator"] {
         if let Some(value) = property.get(field) {
-            plain.insert(field.to_owned(), value.clone());
+            person_property.insert(field.to_owned(), value.clone());
         }
     }
-    Some(Value::Object(plain))
+    Some(Value::Object(person_property))
 }
 
 fn is_negated(property: &Value) -> bool {

@@ -1,8 +1,9 @@
-//! The definitions that clients evaluate flags from: the document, its entity tag, and a flag in its short form.
+//! Local evaluation: the document with the flag definitions that clients evaluate, its ETag, and the minimal form of a
+//! flag.
 //!
-//! Must stay true: a strict decoder reads the document, so no null stands for a list, an object or a flag; numbers have
-//! the form in which they were sent; the document is a function of its arguments, so its tag changes exactly when it
-//! does; whoever evaluates it gets what [`super::evaluate`] says.
+//! Must stay true: strict decoders read the document, so a list, an object or a flag is never null; numbers keep the
+//! form in which they were sent; the document is a function of its arguments, so its ETag changes exactly when it does;
+//! a client that evaluates it gets the results of [`super::evaluate`].
 
 mod cohorts;
 mod etag;
@@ -16,30 +17,30 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::etag::{etag, matches};
-use super::{Flag, cohort::Cohort, evaluate::graph::Graph, json::Object};
+use super::{Flag, cohort::Cohort, evaluate::dependency_graph::DependencyGraph, json::Object};
 
-/// What happens to cohorts in conditions.
+/// The representation of cohorts in conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CohortForm {
-    /// Conditions name them, and the document has their criteria.
+    /// Conditions refer to cohorts, and the document contains their criteria.
     Sent,
-    /// Conditions that a lone cohort makes up are spelled out as conditions on properties.
+    /// A condition that consists of a single cohort is replaced with property conditions.
     Flattened,
 }
 
-/// The document would be larger than the caller can send.
+/// The document exceeds the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the flag definitions are too large")]
 pub struct TooLarge;
 
-/// The flags of a project, ready to be shown in their short form.
+/// The flags of a project, for encoding in minimal form.
 #[derive(Debug)]
 pub struct Definitions<'a> {
     project: u64,
-    graph: Graph<'a>,
+    graph: DependencyGraph<'a>,
 }
 
-/// A flag in its short form, without the account of who did what when.
+/// A flag in minimal form, without creator, timestamps and other metadata.
 #[derive(Debug, Serialize)]
 pub struct MinimalFlag<'a> {
     id: i64,
@@ -61,24 +62,24 @@ pub struct MinimalFlag<'a> {
 }
 
 impl<'a> Definitions<'a> {
-    /// The flags of a project that are not deleted.
+    /// The live flags of a project.
     pub fn new(project: u64, flags: impl IntoIterator<Item = &'a Flag>) -> Self {
-        Self { project, graph: Graph::new(flags) }
+        Self { project, graph: DependencyGraph::new(flags) }
     }
 
-    /// A flag in its short form, its payloads as they are given. Its dependency chains, which may be longer than all that is stored, take from the
-    /// bytes that are `left` for the whole answer.
-    pub fn minimal<'b>(&self, flag: &'b Flag, left: &mut usize) -> Result<MinimalFlag<'b>, TooLarge> {
-        self.with_filters(flag, filters::cleaned(&flag.filters), left)
+    /// A flag in minimal form, with its payloads as given. Dependency chains, which may be larger than all stored data,
+    /// reduce `bytes_left`, the remaining size of the whole response.
+    pub fn minimal<'b>(&self, flag: &'b Flag, bytes_left: &mut usize) -> Result<MinimalFlag<'b>, TooLarge> {
+        self.with_filters(flag, filters::normalized(&flag.filters), bytes_left)
     }
 
     fn with_filters<'b>(
         &self,
         flag: &'b Flag,
         mut filters: Cow<'b, Object>,
-        left: &mut usize,
+        bytes_left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
-        filters::name_dependencies(&mut filters, &self.graph, left)?;
+        filters::add_dependency_chains(&mut filters, &self.graph, bytes_left)?;
         Ok(MinimalFlag {
             id: flag.id,
             team_id: self.project,
@@ -97,31 +98,31 @@ impl<'a> Definitions<'a> {
         })
     }
 
-    /// The whole document as JSON text of at most `most` bytes. `cohorts` are those of the project, or as many of them
-    /// as the flags name at any depth; `group_types` are names in the order of their indexes.
+    /// The document as JSON of at most `bytes_max` bytes. `cohorts` are those of the project, or at least the ones that
+    /// the flags refer to transitively; `group_types` are names in the order of their indexes.
     pub fn document(
         &self,
         cohorts: &BTreeMap<i64, Cohort>,
         group_types: &[String],
         form: CohortForm,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<String, TooLarge> {
         let mut flags: Vec<&Flag> = self.graph.nodes.iter().map(|node| node.flag).collect();
         flags.retain(|flag| flag.has_encrypted_payloads != Some(true));
         flags.sort_by(|left, right| (&left.key, left.id).cmp(&(&right.key, right.id)));
 
         let mut text = b"{\"flags\":[".to_vec();
-        for (place, flag) in flags.iter().enumerate() {
-            if place > 0 {
+        for (index, flag) in flags.iter().enumerate() {
+            if index > 0 {
                 text.push(b',');
             }
-            let mut filters = filters::cleaned(&flag.filters);
+            let mut filters = filters::normalized(&flag.filters);
             if form == CohortForm::Flattened {
                 flatten::flatten(&mut filters, cohorts);
             }
-            let mut left = most.saturating_sub(text.len());
-            push(&mut text, &self.with_filters(flag, filters, &mut left)?);
-            if text.len() > most {
+            let mut bytes_left = bytes_max.saturating_sub(text.len());
+            append_json(&mut text, &self.with_filters(flag, filters, &mut bytes_left)?);
+            if text.len() > bytes_max {
                 return Err(TooLarge);
             }
         }
@@ -132,17 +133,17 @@ impl<'a> Definitions<'a> {
             .map(|(index, name)| (index.to_string(), json!(name)))
             .collect();
         let sent = match form {
-            CohortForm::Sent => cohorts::used(&flags, cohorts),
+            CohortForm::Sent => cohorts::referenced(&flags, cohorts),
             CohortForm::Flattened => Object::new(),
         };
         text.extend_from_slice(b"],\"group_type_mapping\":");
-        push(&mut text, &mapping);
+        append_json(&mut text, &mapping);
         text.extend_from_slice(b",\"cohorts\":");
-        push(&mut text, &sent);
+        append_json(&mut text, &sent);
         text.push(b'}');
-        // JSON is written as UTF-8, so nothing is lost here.
+        // JSON is written as UTF-8, so this cannot fail.
         let text = String::from_utf8(text).unwrap_or_default();
-        if text.len() > most { Err(TooLarge) } else { Ok(text) }
+        if text.len() > bytes_max { Err(TooLarge) } else { Ok(text) }
     }
 }
 
@@ -154,9 +155,9 @@ impl MinimalFlag<'_> {
     }
 }
 
-/// Appends JSON text.
-fn push(text: &mut Vec<u8>, value: &impl Serialize) {
-    // Every part is JSON already, and memory takes what is written, so this cannot fail.
+/// Appends JSON.
+fn append_json(text: &mut Vec<u8>, value: &impl Serialize) {
+    // Every part is JSON already, and writing to memory cannot fail.
     let _ = serde_json::to_writer(text, value);
 }
 

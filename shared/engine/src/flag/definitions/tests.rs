@@ -104,7 +104,7 @@ fn shown(filters: Value) -> String {
 }
 
 #[test]
-fn nulls_that_decoders_stumble_over_are_left_out() {
+fn nulls_that_strict_decoders_reject_are_left_out() {
     let filters = json!({
         "groups": [
             {"properties": null, "rollout_percentage": null, "variant": null},
@@ -158,7 +158,7 @@ fn needs(id: impl ToString) -> Value {
 }
 
 #[test]
-fn dependencies_are_named_by_key_with_their_chain() {
+fn dependencies_have_chains_of_keys() {
     let both = json!([
         {"key": "2", "type": "flag", "value": true, "operator": "flag_evaluates_to"},
         {"key": "3", "type": "flag", "value": "v", "operator": "flag_evaluates_to"},
@@ -195,7 +195,7 @@ fn dependencies_are_named_by_key_with_their_chain() {
     assert_eq!(of("two", 0), (json!("four"), json!(["four"])));
     assert_eq!(of("of-one", 0), (json!("one"), json!(["four", "two", "three", "one"])));
     assert_eq!(of("of-secret", 0), (json!("secret"), json!(["secret"])));
-    // A circle or a missing flag, at any depth.
+    // A cycle or a missing flag, at any depth.
     assert_eq!(of("of-missing", 0), (json!("404"), json!([])));
     assert_eq!(of("of-of-missing", 0), (json!("of-missing"), json!([])));
     assert_eq!(of("left", 0), (json!("right"), json!([])));

@@ -20,10 +20,10 @@ fn on(keys: &[&str]) -> Object {
     testing::object(json!({"groups": [{"properties": properties}]}))
 }
 
-const A: Own<'_> = Own { id: Some(1), key: "a" };
+const A: FlagIdentity<'_> = FlagIdentity { id: Some(1), key: "a" };
 
 #[track_caller]
-fn refuses(filters: &Object, own: Own<'_>, found: &References, detail: &str) {
+fn refuses(filters: &Object, own: FlagIdentity<'_>, found: &References, detail: &str) {
     assert_eq!(check(filters, own, found), Err(FieldError::invalid("filters", detail)));
 }
 
@@ -57,7 +57,7 @@ fn a_dependency_does_not_lead_back() {
     refuses(&on(&["2"]), A, &flags, "Circular dependency detected: a → b → a");
     let flags = found(&[(2, "b", true, &[3]), (3, "c", true, &[1]), (4, "d", true, &[])]);
     refuses(&on(&["4", "2"]), A, &flags, "Circular dependency detected: a → b → c → a");
-    let created = Own { id: None, key: "new" };
+    let created = FlagIdentity { id: None, key: "new" };
     assert_eq!(check(&on(&["2"]), created, &flags), Ok(()));
     let elsewhere = found(&[(2, "b", true, &[3]), (3, "c", true, &[2])]);
     assert_eq!(check(&on(&["2"]), A, &elsewhere), Ok(()));
@@ -92,13 +92,16 @@ fn dependents_are_live_active_and_ordered_by_key() {
         row(6, "other", true, false, &[2]),
     ];
     let dependents = dependents_of(1, &rows);
-    assert_eq!(named(&dependents), "b (ID: 3), z (ID: 2)");
+    assert_eq!(format_flags(&dependents), "b (ID: 3), z (ID: 2)");
 }
 
 #[test]
 fn five_are_named_and_the_rest_counted() {
-    let related = |id| Related { key: format!("k{id}"), id };
-    let seven: Vec<Related> = (1..=7).map(related).collect();
-    assert_eq!(named(&seven), "k1 (ID: 1), k2 (ID: 2), k3 (ID: 3), k4 (ID: 4), k5 (ID: 5), and 2 more");
-    assert_eq!(named(&seven[..5]), "k1 (ID: 1), k2 (ID: 2), k3 (ID: 3), k4 (ID: 4), k5 (ID: 5)");
+    let related = |id| RelatedFlag { key: format!("k{id}"), id };
+    let seven: Vec<RelatedFlag> = (1..=7).map(related).collect();
+    assert_eq!(
+        format_flags(&seven),
+        "k1 (ID: 1), k2 (ID: 2), k3 (ID: 3), k4 (ID: 4), k5 (ID: 5), and 2 more"
+    );
+    assert_eq!(format_flags(&seven[..5]), "k1 (ID: 1), k2 (ID: 2), k3 (ID: 3), k4 (ID: 4), k5 (ID: 5)");
 }

@@ -1,8 +1,8 @@
-//! The shown record against the contract's example, and the computed fields.
+//! The rendered record compared with the contract's example, and the computed fields.
 
 use serde_json::json;
 
-use super::super::testing::{created, flag, judge_with, now, object, user};
+use super::super::testing::{created, flag, now, object, parse_input_with, user};
 use super::super::{CohortReference, References};
 use super::*;
 
@@ -64,14 +64,14 @@ fn names_of_cohorts_are_added() {
     let references = References { cohorts: [(3, Some(cohort))].into(), ..References::default() };
     let property = |value: Value| json!({"key": "id", "type": "cohort", "value": value});
     let filters = json!({"groups": [{"properties": [property(json!("3"))]}]});
-    let Ok(input) = judge_with(json!({"key": "alpha", "filters": filters}), None, &references) else {
+    let Ok(input) = parse_input_with(json!({"key": "alpha", "filters": filters}), None, &references) else {
         unreachable!()
     };
     let Ok(flag) = Flag::create(1, &input, now(), &user()) else { unreachable!() };
     assert_eq!(flag.cohort_ids(), [3]);
-    let named = Value::Object(flag.shown_filters(&references.cohort_names()).into_owned());
+    let named = Value::Object(flag.filters_with_cohort_names(&references.cohort_names()).into_owned());
     assert_eq!(named["groups"][0]["properties"][0]["cohort_name"], "test_cohort");
-    let gone = Value::Object(flag.shown_filters(&BTreeMap::new()).into_owned());
+    let gone = Value::Object(flag.filters_with_cohort_names(&BTreeMap::new()).into_owned());
     assert_eq!(gone["groups"][0]["properties"][0].get("cohort_name"), Some(&Value::Null));
     assert_eq!(Value::Object(flag.filters), filters);
 }
@@ -96,13 +96,13 @@ fn a_prepared_text_is_reused_only_for_the_same_names() {
     let mut flag = flag();
     flag.filters = object(json!({"groups": [{"properties": [{"type": "cohort", "key": "id", "value": 4}]}]}));
     let (named, unnamed) = (BTreeMap::from([(4, "four".to_owned())]), BTreeMap::new());
-    let prepared = Prepared::new(&flag, &named);
-    assert!(prepared.text(EDITOR, now(), &CallTimes::none()).contains(r#""cohort_name":"four""#));
-    assert!(prepared.has_names(&named) && !prepared.has_names(&unnamed));
+    let template = FlagTemplate::new(&flag, &named);
+    assert!(template.render(EDITOR, now(), &CallTimes::none()).contains(r#""cohort_name":"four""#));
+    assert!(template.has_cohort_names(&named) && !template.has_cohort_names(&unnamed));
     assert!(
-        Prepared::new(&flag, &unnamed)
-            .text(EDITOR, now(), &CallTimes::none())
+        FlagTemplate::new(&flag, &unnamed)
+            .render(EDITOR, now(), &CallTimes::none())
             .contains(r#""cohort_name":null"#)
     );
-    assert!(prepared.bytes() >= prepared.text(EDITOR, now(), &CallTimes::none()).len());
+    assert!(template.bytes() >= template.render(EDITOR, now(), &CallTimes::none()).len());
 }

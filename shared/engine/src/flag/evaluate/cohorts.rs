@@ -1,8 +1,8 @@
-//! Cohorts as trees of criteria, and who belongs to them.
+//! Compiled cohorts: criteria trees, and membership tests.
 //!
-//! Must stay true: a cohort that does not exist, is deleted, has no criteria or leads back to itself has no members; a
-//! criterion that a flag cannot ask for (on events) is never met, negated or not. Cohorts inside cohorts are evaluated
-//! before those that name them, so no depth of them needs a stack.
+//! Must stay true: a cohort that does not exist, is deleted, has no criteria or is on a cycle has no members; a
+//! criterion that flags cannot evaluate (on events) never matches, negated or not. Nested cohorts are evaluated before
+//! those that refer to them, so nesting needs no recursion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,23 @@ use serde_json::Value;
 
 use super::{
     Subject,
-    compile::Compiler,
-    context::{Known, Members},
+    compiler::Compiler,
     leaf::Leaf,
-    needs::Needs,
-    order,
+    required_data::RequiredData,
+    state::{CohortMembership, EvaluationState},
+    topological_order,
 };
 use crate::flag::{cohort::Cohort, json::Object, references};
 
-/// Groups inside groups of one cohort's criteria; deeper ones are never met.
-const DEPTH: usize = 128;
+/// Deepest nesting of groups in criteria; deeper ones never match.
+const NESTING_MAX: usize = 128;
 
-/// What a property of type cohort asks about.
+/// The membership test of a property of type cohort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CohortTest {
-    /// A list of members, by its id.
+    /// A static cohort, by its id.
     Static(i64),
-    /// Criteria, by the index among the compiled cohorts.
+    /// A dynamic cohort, by its index among the compiled cohorts.
     Dynamic(usize),
     /// A cohort without members.
     Empty,
@@ -36,17 +36,17 @@ pub enum CohortTest {
 #[derive(Debug, Default)]
 pub struct Cohorts {
     tests: BTreeMap<i64, CohortTest>,
-    /// The dynamic ones; those that one names come before it.
-    dynamic: Vec<Dynamic>,
+    /// The dynamic cohorts in topological order.
+    dynamic: Vec<DynamicCohort>,
 }
 
 #[derive(Debug)]
-struct Dynamic {
+struct DynamicCohort {
     criteria: Criteria,
-    /// Indexes of the cohorts that the criteria name.
+    /// Indexes of the cohorts that the criteria refer to.
     uses: Vec<usize>,
-    /// What the criteria read.
-    needs: Needs,
+    /// The data that the criteria read.
+    needs: RequiredData,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Cohorts {
                 named.filter_map(|id| numbers.get(&id).copied()).collect()
             })
             .collect();
-        let order = order::order(&edges);
+        let order = topological_order::topological_order(&edges);
 
         let mut compiled = Self::default();
         compiled.tests.extend(live.values().map(|cohort| {
@@ -81,7 +81,7 @@ impl Cohorts {
         }));
         for number in order.nodes {
             let (id, criteria) = with_criteria[number];
-            if !order.circular[number] {
+            if !order.is_cyclic[number] {
                 compiled.add(id, criteria, compiler);
             }
         }
@@ -89,21 +89,21 @@ impl Cohorts {
     }
 
     fn add(&mut self, id: i64, criteria: &Object, compiler: &Compiler) {
-        compiler.patterns.next_asker();
+        compiler.patterns.start_owner();
         let Some(criteria) = self.group(criteria, compiler, 0) else { return };
-        let (mut uses, mut needs) = (BTreeSet::new(), Needs::default());
+        let (mut uses, mut needs) = (BTreeSet::new(), RequiredData::default());
         criteria.for_each_leaf(&mut |leaf| {
             leaf.add_cohorts(&mut uses);
             needs.add_leaf(leaf);
         });
         self.tests.insert(id, CohortTest::Dynamic(self.dynamic.len()));
-        self.dynamic.push(Dynamic { criteria, uses: uses.into_iter().collect(), needs });
+        self.dynamic.push(DynamicCohort { criteria, uses: uses.into_iter().collect(), needs });
     }
 
-    /// None for a group without any criterion, which restricts nothing.
+    /// `None` for a group without criteria, which restricts nothing.
     fn group(&self, group: &Object, compiler: &Compiler, depth: usize) -> Option<Criteria> {
         let values = group.get("values").and_then(Value::as_array)?;
-        if depth >= DEPTH {
+        if depth >= NESTING_MAX {
             return Some(Criteria::One { leaf: Leaf::Never, negated: false });
         }
         let members: Vec<Criteria> = values
@@ -127,47 +127,49 @@ impl Cohorts {
     fn leaf(&self, criterion: &Value, compiler: &Compiler) -> Criteria {
         let leaf = Leaf::criterion(criterion, self, compiler);
         let negation = criterion.get("negation").and_then(Value::as_bool).unwrap_or(false);
-        // A property that names a cohort has its negation inside.
+        // The negation of a cohort property is part of the leaf.
         let negated = negation && !matches!(leaf, Leaf::Member { .. });
         Criteria::One { leaf, negated }
     }
 
-    /// What a property that names this cohort asks about.
+    /// The membership test for this cohort id.
     pub fn test(&self, id: Option<i64>) -> CohortTest {
         id.and_then(|id| self.tests.get(&id)).copied().unwrap_or(CohortTest::Empty)
     }
 
-    /// These dynamic cohorts and those that they name at any depth, ascending.
+    /// These dynamic cohorts and their transitive references, ascending.
     pub fn closure(&self, indexes: impl Iterator<Item = usize>) -> Vec<usize> {
-        order::reachable(indexes, |index| self.dynamic[index].uses.as_slice())
+        topological_order::reachable(indexes, |index| self.dynamic[index].uses.as_slice())
     }
 
-    /// What the criteria of a dynamic cohort read themselves, without the cohorts that they name.
-    pub fn needs(&self, index: usize) -> &Needs {
+    /// The data that the criteria of a dynamic cohort read, without the cohorts that they refer to.
+    pub fn needs(&self, index: usize) -> &RequiredData {
         &self.dynamic[index].needs
     }
 
-    /// Which of these dynamic cohorts the subject belongs to. They are closed and ascending (see [`Self::closure`]).
-    pub fn evaluate(&self, closed: &[usize], subject: &Subject<'_>) -> Members {
-        if closed.is_empty() {
-            return Members::default();
+    /// Evaluates which of these dynamic cohorts contain the subject. They are transitively closed and ascending (see
+    /// [`Self::closure`]).
+    pub fn evaluate(&self, cohorts: &[usize], subject: &Subject<'_>) -> CohortMembership {
+        if cohorts.is_empty() {
+            return CohortMembership::default();
         }
-        let members = Members { indexes: closed.to_vec(), answers: Vec::with_capacity(closed.len()) };
-        let mut known = Known { subject, members, flags: &[], evaluations: Vec::new() };
-        for index in closed {
-            let answer = self.dynamic[*index].criteria.holds(&known);
-            known.members.answers.push(answer);
+        let members =
+            CohortMembership { indexes: cohorts.to_vec(), results: Vec::with_capacity(cohorts.len()) };
+        let mut state = EvaluationState { subject, members, flags: &[], evaluations: Vec::new() };
+        for index in cohorts {
+            let result = self.dynamic[*index].criteria.holds(&state);
+            state.members.results.push(result);
         }
-        known.members
+        state.members
     }
 }
 
 impl Criteria {
-    fn holds(&self, known: &Known<'_>) -> bool {
+    fn holds(&self, state: &EvaluationState<'_>) -> bool {
         match self {
-            Self::All(members) => members.iter().all(|member| member.holds(known)),
-            Self::Any(members) => members.iter().any(|member| member.holds(known)),
-            Self::One { leaf, negated } => leaf.holds(known).is_some_and(|holds| holds != *negated),
+            Self::All(members) => members.iter().all(|member| member.holds(state)),
+            Self::Any(members) => members.iter().any(|member| member.holds(state)),
+            Self::One { leaf, negated } => leaf.holds(state).is_some_and(|holds| holds != *negated),
         }
     }
 
@@ -181,7 +183,7 @@ impl Criteria {
     }
 }
 
-/// The ids of the cohorts that a group of criteria names, without recursion.
+/// The ids of the cohorts that a group of criteria refers to; iterative.
 pub fn named_cohorts(group: &Object) -> BTreeSet<i64> {
     let mut ids = BTreeSet::new();
     let mut pending: Vec<&Value> = group.get("values").into_iter().collect();

@@ -1,7 +1,8 @@
-//! A flag compiled: its conditions as tests, the id that is hashed, and the order in which things are decided.
+//! A compiled flag: its conditions as predicates, the id that is hashed, and the order of decisions.
 //!
-//! Must stay true: [`CompiledFlag::evaluate`] decides in the order of the contract's table: disabled, dependencies, group,
-//! early access, holdout, conditions as listed. Where both forms of early access or holdout are stored, the newer decides.
+//! Must stay true: [`CompiledFlag::evaluate`] decides in the order of the contract's table: disabled, dependencies,
+//! group, early access, holdout, conditions as listed. When both forms of early access or holdout are stored, the newer
+//! form decides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,21 +12,22 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Cohorts, Evaluation, FlagValue, OpenFeatureReason, Reason, Subject, compile::Compiler, context::Known,
-    graph::Graph, leaf::Leaf, needs::Needs, selection::FlagRuntime,
+    Cohorts, Evaluation, FlagValue, OpenFeatureReason, Reason, Subject, compiler::Compiler,
+    dependency_graph::DependencyGraph, leaf::Leaf, required_data::RequiredData, selection::FlagRuntime,
+    state::EvaluationState,
 };
 use crate::flag::{Flag, filter_view as view, filters, hash, json::Object};
 
-/// What the property of a person who enrolled in a flag, or declined it, begins with.
+/// Prefix of the person property that records enrollment in a flag.
 pub const ENROLLMENT: &str = "$feature_enrollment/";
 
-/// What the keys of flags begin with that are made for surveys.
+/// Key prefix of flags that were created for surveys.
 const SURVEY_PREFIX: &str = "survey-targeting-";
 
 /// A compiled flag.
 #[derive(Debug)]
 pub struct CompiledFlag {
-    /// Its place among the flags of its evaluator: from 0, without gaps.
+    /// Its index among the flags of its evaluator: from 0, without gaps.
     pub index: usize,
     /// The flag's id.
     pub id: i64,
@@ -33,47 +35,47 @@ pub struct CompiledFlag {
     pub key: Arc<str>,
     /// Its version.
     pub version: i64,
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub active: bool,
-    /// Whether its payload is all that matters.
+    /// Whether it is a remote configuration: only its payload matters.
     pub is_remote_configuration: bool,
     /// Indexes of the flags that it depends on.
     pub(super) flags: Vec<usize>,
     /// Indexes of the dynamic cohorts that it names.
     pub(super) cohorts: Vec<usize>,
-    /// What it reads, its cohorts included.
-    pub(super) needs: Needs,
+    /// The data that it reads, including its cohorts.
+    pub(super) needs: RequiredData,
     pub(super) runtime: FlagRuntime,
-    /// Whether the value follows a person through a login.
+    /// Whether it has experience continuity: a person keeps the value across a login.
     pub(super) is_continuous: bool,
-    /// A flag that it needs does not exist or leads back to it.
+    /// Whether a dependency does not exist or is on a cycle.
     unresolvable: bool,
     prefix: String,
-    by: By,
+    bucket_by: BucketBy,
     early_access: Option<EarlyAccess>,
     holdout: Option<Holdout>,
     conditions: Vec<Condition>,
     variants: Vec<(Arc<str>, f64)>,
     early_exit: bool,
-    /// Texts by variant, or `true`; none of a flag with encrypted payloads.
+    /// Payload texts by variant, or `true`; empty for a flag with encrypted payloads.
     payloads: BTreeMap<String, String>,
 }
 
-/// Whom a flag is evaluated for, and so whose id is hashed.
+/// The entity that a flag is evaluated for, whose id is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum BucketBy {
     Person,
     Device,
     Group(u32),
-    /// A group type that cannot exist.
-    Nobody,
+    /// A group type index that cannot exist.
+    InvalidGroupType,
 }
 
 #[derive(Debug)]
 enum EarlyAccess {
-    /// This property of the person says whether it enrolled.
+    /// Decided by this person property.
     Enrollment(String),
-    /// A person with any of these properties is decided upon here.
+    /// Decides for every person with any of these properties.
     Condition { keys: Vec<String>, leaves: Vec<Leaf> },
 }
 
@@ -96,20 +98,20 @@ impl Condition {
     }
 }
 
-/// The ids that are hashed for a subject. `rollout` is none where a device is needed and the request names none.
+/// The hashed ids of a subject. `rollout` is `None` when a device id is needed and the request has none.
 struct HashedIds<'a> {
     rollout: Option<&'a str>,
     holdout: &'a str,
 }
 
-/// Compiles flags, in the order of their graph.
-pub fn compile_all(graph: &Graph<'_>, cohorts: &Cohorts, compiler: &Compiler) -> Vec<CompiledFlag> {
+/// Compiles flags in the order of their graph.
+pub fn compile_all(graph: &DependencyGraph<'_>, cohorts: &Cohorts, compiler: &Compiler) -> Vec<CompiledFlag> {
     let compiled = graph.nodes.iter().enumerate().map(|(index, node)| {
-        compiler.patterns.next_asker();
+        compiler.patterns.start_owner();
         CompiledFlag {
             index,
             unresolvable: node.unresolvable,
-            flags: node.needs.clone(),
+            flags: node.depends_on.clone(),
             ..CompiledFlag::new(node.flag, graph.numbers(), cohorts, compiler)
         }
     });
@@ -118,13 +120,13 @@ pub fn compile_all(graph: &Graph<'_>, cohorts: &Cohorts, compiler: &Compiler) ->
 
 impl CompiledFlag {
     fn new(flag: &Flag, flags: &BTreeMap<i64, usize>, cohorts: &Cohorts, compiler: &Compiler) -> Self {
-        // Filters that were never sent are the default ones, for everybody.
-        let default = filters::default_shown();
+        // Filters that were never sent count as the default, which matches everyone.
+        let default = filters::default_filters();
         let filters = if flag.filters.is_empty() { &default } else { &flag.filters };
-        let by = by(flag, filters);
-        let own_index = match by {
-            By::Group(index) => Some(index),
-            By::Person | By::Device | By::Nobody => None,
+        let bucket_by = bucket_by(flag, filters);
+        let own_index = match bucket_by {
+            BucketBy::Group(index) => Some(index),
+            BucketBy::Person | BucketBy::Device | BucketBy::InvalidGroupType => None,
         };
         let leaves = |condition: &Value| -> Vec<Leaf> {
             let properties = view::properties(condition).iter();
@@ -145,11 +147,11 @@ impl CompiledFlag {
         let conditions: Vec<Condition> = view::groups(filters).iter().map(condition).collect();
         let early_access = early_access(&flag.key, filters, leaves);
         let holdout = holdout(filters);
-        let is_continuous = by == By::Person && flag.ensure_experience_continuity == Some(true);
+        let is_continuous = bucket_by == BucketBy::Person && flag.ensure_experience_continuity == Some(true);
         let varies =
             holdout.is_some() || !variants.is_empty() || conditions.iter().any(Condition::is_partial);
 
-        let (used, mut needs) = read_by(&conditions, early_access.as_ref());
+        let (used, mut needs) = collect_requirements(&conditions, early_access.as_ref());
         let used: Vec<usize> = used.into_iter().collect();
         cohorts.closure(used.iter().copied()).into_iter().for_each(|cohort| needs.add(cohorts.needs(cohort)));
         needs.overrides = is_continuous && varies;
@@ -167,7 +169,7 @@ impl CompiledFlag {
             is_continuous,
             unresolvable: false,
             prefix: hash::flag_prefix(&flag.key),
-            by,
+            bucket_by,
             early_access,
             holdout,
             conditions,
@@ -182,12 +184,12 @@ impl CompiledFlag {
         !self.variants.is_empty()
     }
 
-    /// Whether it was made for a survey.
-    pub(super) fn is_of_survey(&self) -> bool {
+    /// Whether it was created for a survey.
+    pub(super) fn is_survey_flag(&self) -> bool {
         self.key.starts_with(SURVEY_PREFIX)
     }
 
-    /// The payload that goes with a value, as text.
+    /// The payload for a value, as text.
     pub fn payload(&self, value: &FlagValue) -> Option<&str> {
         let name = match value {
             FlagValue::Off => return None,
@@ -197,7 +199,7 @@ impl CompiledFlag {
         self.payloads.get(name).map(String::as_str)
     }
 
-    /// The reason of an evaluation in OpenFeature's words.
+    /// Maps the reason of an evaluation to OpenFeature.
     pub fn open_feature_reason(&self, evaluation: &Evaluation) -> OpenFeatureReason {
         match evaluation.reason {
             Reason::ConditionMatch => {
@@ -223,21 +225,21 @@ impl CompiledFlag {
         }
     }
 
-    /// The value of the flag; flags and cohorts that it names are known.
-    pub fn evaluate(&self, known: &Known<'_>) -> Evaluation {
+    /// Evaluates the flag; the flags and cohorts that it refers to were evaluated before.
+    pub fn evaluate(&self, state: &EvaluationState<'_>) -> Evaluation {
         if !self.active {
             return Evaluation::off(Reason::Disabled, None);
         }
         if self.unresolvable {
             return Evaluation::off(Reason::MissingDependency, None);
         }
-        let Some(ids) = self.hashed_ids(known.subject) else {
+        let Some(ids) = self.hashed_ids(state.subject) else {
             return Evaluation::off(Reason::NoGroupType, None);
         };
-        if let Some(reason) = self.failure(known) {
+        if let Some(reason) = self.failure(state) {
             return Evaluation::off(reason, None);
         }
-        if let Some(on) = self.early_access(known) {
+        if let Some(on) = self.early_access(state) {
             return Evaluation::new(on.into(), Reason::SuperConditionValue, Some(0));
         }
         if let Some(holdout) = &self.holdout
@@ -248,58 +250,59 @@ impl CompiledFlag {
         }
         match (ids.rollout, self.conditions.len().checked_sub(1)) {
             (None, Some(last)) => Evaluation::off(Reason::OutOfRolloutBound, Some(last)),
-            (id, _) => self.conditions(id.unwrap_or(known.subject.distinct_id), known),
+            (id, _) => self.conditions(id.unwrap_or(state.subject.distinct_id), state),
         }
     }
 
-    /// None: the request names no group of the flag's type.
+    /// `None`: the request has no group of the flag's type.
     fn hashed_ids<'a>(&self, subject: &Subject<'a>) -> Option<HashedIds<'a>> {
         let same = |id| HashedIds { rollout: Some(id), holdout: id };
-        Some(match self.by {
-            By::Nobody => return None,
-            By::Group(index) => same(subject.groups.get(&index)?.key),
-            By::Device => HashedIds {
+        Some(match self.bucket_by {
+            BucketBy::InvalidGroupType => return None,
+            BucketBy::Group(index) => same(subject.groups.get(&index)?.key),
+            BucketBy::Device => HashedIds {
                 rollout: subject.device_id,
                 holdout: subject.device_id.unwrap_or(subject.distinct_id),
             },
-            By::Person if self.is_continuous => {
+            BucketBy::Person if self.is_continuous => {
                 let stored = subject.overrides.and_then(|stored| stored.get(&self.id)).map(|id| &**id);
                 same(stored.or(subject.anonymous_id).unwrap_or(subject.distinct_id))
             }
-            By::Person => same(subject.distinct_id),
+            BucketBy::Person => same(subject.distinct_id),
         })
     }
 
-    /// Why there is no value: something that it needs, or that a flag needs on which it depends, could not be looked up.
-    fn failure(&self, known: &Known<'_>) -> Option<Reason> {
-        let of_others = || {
-            let mut others = self.flags.iter().filter_map(|flag| known.evaluation(*flag));
+    /// Why there is no value: data that it, or transitively a dependency, needs could not be loaded.
+    fn failure(&self, state: &EvaluationState<'_>) -> Option<Reason> {
+        let dependency_failure = || {
+            let mut others = self.flags.iter().filter_map(|flag| state.evaluation(*flag));
             others.find(|other| other.is_failure()).map(|other| other.reason)
         };
-        self.needs.failure(known.subject).or_else(of_others)
+        self.needs.failure(state.subject).or_else(dependency_failure)
     }
 
-    /// Decides for a person that enrolled or declined, or that has any of the early access properties.
-    fn early_access(&self, known: &Known<'_>) -> Option<bool> {
-        let properties = known.subject.properties;
+    /// The early access decision, for a person that enrolled or declined, or that has any of the early access
+    /// properties.
+    fn early_access(&self, state: &EvaluationState<'_>) -> Option<bool> {
+        let properties = state.subject.properties;
         match self.early_access.as_ref()? {
             EarlyAccess::Enrollment(key) => {
                 let value = properties.get(key)?;
                 Some(*value == Value::Bool(true) || value.as_str() == Some("true"))
             }
             EarlyAccess::Condition { keys, leaves } => {
-                let concerned = keys.iter().any(|key| properties.contains_key(key));
-                concerned.then(|| all_hold(leaves, known))
+                let applies = keys.iter().any(|key| properties.contains_key(key));
+                applies.then(|| all_hold(leaves, state))
             }
         }
     }
 
-    fn conditions(&self, id: &str, known: &Known<'_>) -> Evaluation {
-        // The hash is the same for all conditions, and not needed where all are fully rolled out.
+    fn conditions(&self, id: &str, state: &EvaluationState<'_>) -> Evaluation {
+        // The hash is the same for all conditions, and not needed when all are fully rolled out.
         let mut hashed = None;
         let mut closest = (Reason::NoConditionMatch, 0);
         for (index, condition) in self.conditions.iter().enumerate() {
-            if !all_hold(&condition.leaves, known) {
+            if !all_hold(&condition.leaves, state) {
                 if closest.0 == Reason::NoConditionMatch {
                     closest.1 = index;
                 }
@@ -312,7 +315,7 @@ impl CompiledFlag {
                 _ => true,
             };
             if inside {
-                let value = self.matched(condition, id);
+                let value = self.matched_value(condition, id);
                 return Evaluation::new(value, Reason::ConditionMatch, Some(index));
             }
             closest = (Reason::OutOfRolloutBound, index);
@@ -323,7 +326,7 @@ impl CompiledFlag {
         Evaluation::off(closest.0, Some(closest.1))
     }
 
-    fn matched(&self, condition: &Condition, id: &str) -> FlagValue {
+    fn matched_value(&self, condition: &Condition, id: &str) -> FlagValue {
         let variant = condition.variant.or_else(|| {
             let hashed = || hash::hash(&self.prefix, id, hash::VARIANT_SALT);
             let widths = self.variants.iter().map(|(_, percentage)| *percentage);
@@ -334,17 +337,18 @@ impl CompiledFlag {
     }
 }
 
-fn all_hold(leaves: &[Leaf], known: &Known<'_>) -> bool {
-    leaves.iter().all(|leaf| leaf.holds(known) == Some(true))
+fn all_hold(leaves: &[Leaf], state: &EvaluationState<'_>) -> bool {
+    leaves.iter().all(|leaf| leaf.holds(state) == Some(true))
 }
 
-fn by(flag: &Flag, filters: &Object) -> By {
+fn bucket_by(flag: &Flag, filters: &Object) -> BucketBy {
     match filters.get("aggregation_group_type_index").filter(|index| !index.is_null()) {
-        None if flag.bucketing_identifier.as_deref() == Some("device_id") => By::Device,
-        None => By::Person,
-        Some(index) => {
-            index.as_u64().and_then(|index| u32::try_from(index).ok()).map_or(By::Nobody, By::Group)
-        }
+        None if flag.bucketing_identifier.as_deref() == Some("device_id") => BucketBy::Device,
+        None => BucketBy::Person,
+        Some(index) => index
+            .as_u64()
+            .and_then(|index| u32::try_from(index).ok())
+            .map_or(BucketBy::InvalidGroupType, BucketBy::Group),
     }
 }
 
@@ -362,7 +366,7 @@ fn early_access(key: &str, filters: &Object, leaves: impl Fn(&Value) -> Vec<Leaf
     })
 }
 
-/// The holdout: the newer form where it is stored, complete or not, else the older one.
+/// The holdout: the newer form when it is stored, complete or not, otherwise the older one.
 fn holdout(filters: &Object) -> Option<Holdout> {
     if let Some(newer) = filters.get("holdout").filter(|holdout| !holdout.is_null()) {
         let id = match newer.get("id")? {
@@ -379,9 +383,12 @@ fn holdout(filters: &Object) -> Option<Holdout> {
     })
 }
 
-/// The dynamic cohorts that conditions name, and what the conditions read themselves.
-fn read_by(conditions: &[Condition], early_access: Option<&EarlyAccess>) -> (BTreeSet<usize>, Needs) {
-    let (mut cohorts, mut needs) = (BTreeSet::new(), Needs::default());
+/// The dynamic cohorts that conditions refer to, and the data that the conditions read.
+fn collect_requirements(
+    conditions: &[Condition],
+    early_access: Option<&EarlyAccess>,
+) -> (BTreeSet<usize>, RequiredData) {
+    let (mut cohorts, mut needs) = (BTreeSet::new(), RequiredData::default());
     let early: &[Leaf] = match early_access {
         None => &[],
         Some(EarlyAccess::Enrollment(key)) => {
@@ -400,7 +407,7 @@ fn read_by(conditions: &[Condition], early_access: Option<&EarlyAccess>) -> (BTr
     (cohorts, needs)
 }
 
-/// Payloads as texts: a stored text as it is, other JSON as its text. Null is no payload.
+/// Payloads as texts: a stored string as it is, other JSON encoded. Null counts as no payload.
 fn payload_texts(filters: &Object) -> BTreeMap<String, String> {
     let payloads = filters.get("payloads").and_then(Value::as_object).into_iter().flatten();
     let text = |(name, payload): (&String, &Value)| {

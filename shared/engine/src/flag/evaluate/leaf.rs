@@ -1,6 +1,6 @@
-//! The properties of conditions and the criteria of cohorts, compiled into tests of a subject.
+//! Compiled properties of conditions and criteria of cohorts.
 //!
-//! Must stay true: a property of the wrong shape is met by nothing.
+//! Must stay true: a property of the wrong shape never matches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::{
     Cohorts, FlagValue,
     cohorts::CohortTest,
-    compile::Compiler,
-    context::Known,
-    predicate::{Given, Predicate},
+    compiler::Compiler,
+    predicate::{ComparableValue, Predicate},
+    state::EvaluationState,
 };
 use crate::flag::{filter_view as view, references};
 
-/// What a group's own key is called among its properties.
+/// The pseudo-property for a group's own key.
 pub const GROUP_KEY: &str = "$group_key";
 
 /// A compiled property of a condition.
 #[derive(Debug, Clone)]
 pub enum Leaf {
-    /// Nothing meets it.
+    /// Never matches.
     Never,
     /// A property of the person.
     Person { key: String, predicate: Predicate },
@@ -32,12 +32,12 @@ pub enum Leaf {
     /// Membership in a cohort.
     Member { cohort: CohortTest, negated: bool },
     /// The value of another flag.
-    Flag { flag: usize, expected: Expected },
+    Flag { flag: usize, expected: ExpectedFlagValue },
 }
 
-/// What another flag's value has to be.
+/// The expected value of another flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedFlagValue {
     /// On or off.
     On(bool),
     /// On with this variant.
@@ -45,7 +45,8 @@ pub enum Expected {
 }
 
 impl Leaf {
-    /// A property of a flag's condition; `flags` are the indexes of flags by id, `own_index` the flag's group type.
+    /// Compiles a property of a flag's condition; `flags` has the flag indexes by id, `own_index` is the flag's group
+    /// type.
     pub fn property(
         property: &Value,
         flags: &BTreeMap<i64, usize>,
@@ -60,10 +61,10 @@ impl Leaf {
         }
     }
 
-    /// A criterion of a cohort, or a property of a flag's condition on a person or a cohort.
+    /// Compiles a criterion of a cohort, or a property of a flag's condition on a person or a cohort.
     pub fn criterion(property: &Value, cohorts: &Cohorts, compiler: &Compiler) -> Self {
         if references::is_cohort(property) {
-            return Self::member(property, cohorts);
+            return Self::cohort_membership(property, cohorts);
         }
         match view::text(property, "type") {
             Some("person") | None => Self::person(property, compiler).unwrap_or(Self::Never),
@@ -76,7 +77,7 @@ impl Leaf {
         Some(Self::Person { key, predicate: predicate(property, compiler)? })
     }
 
-    /// A property of a group; its type is the one stated, else that of the flag.
+    /// Compiles a property of a group; its type is the stated one, otherwise that of the flag.
     pub fn group(property: &Value, own_index: Option<u32>, compiler: &Compiler) -> Option<Self> {
         let index = match property.get("group_type_index").filter(|index| !index.is_null()) {
             Some(index) => u32::try_from(index.as_u64()?).ok()?,
@@ -89,7 +90,7 @@ impl Leaf {
         })
     }
 
-    fn member(property: &Value, cohorts: &Cohorts) -> Self {
+    fn cohort_membership(property: &Value, cohorts: &Cohorts) -> Self {
         let not_in = match view::operator(property) {
             "in" | "exact" => false,
             "not_in" => true,
@@ -101,42 +102,48 @@ impl Leaf {
 
     fn flag(property: &Value, flags: &BTreeMap<i64, usize>) -> Option<Self> {
         let expected = match property.get("value")? {
-            Value::Bool(on) => Expected::On(*on),
-            Value::String(variant) => Expected::Variant(variant.clone()),
+            Value::Bool(on) => ExpectedFlagValue::On(*on),
+            Value::String(variant) => ExpectedFlagValue::Variant(variant.clone()),
             _ => return None,
         };
         Some(Self::Flag { flag: *flags.get(&references::flag_id(property)?)?, expected })
     }
 
-    /// Whether it is met. None: there is nothing to compare with.
-    pub fn holds(&self, known: &Known<'_>) -> Option<bool> {
-        let subject = known.subject;
+    /// Whether it matches. `None`: the values cannot be compared.
+    pub fn holds(&self, state: &EvaluationState<'_>) -> Option<bool> {
+        let subject = state.subject;
         let (now, slow) = (subject.now, subject.slow_searches);
         match self {
             Self::Never => None,
             Self::Person { key, predicate } => {
-                predicate.holds(subject.properties.get(key).map(Given::from), now, slow)
+                predicate.holds(subject.properties.get(key).map(ComparableValue::from), now, slow)
             }
             Self::Group { index, key, predicate } => {
                 let group = subject.groups.get(index);
-                predicate.holds(group.and_then(|group| group.properties.get(key)).map(Given::from), now, slow)
+                predicate.holds(
+                    group.and_then(|group| group.properties.get(key)).map(ComparableValue::from),
+                    now,
+                    slow,
+                )
             }
-            Self::GroupKey { index, predicate } => {
-                predicate.holds(subject.groups.get(index).map(|group| Given::Text(group.key)), now, slow)
-            }
+            Self::GroupKey { index, predicate } => predicate.holds(
+                subject.groups.get(index).map(|group| ComparableValue::Text(group.key)),
+                now,
+                slow,
+            ),
             Self::Member { cohort, negated } => {
-                let member = match cohort {
+                let is_member = match cohort {
                     CohortTest::Static(id) => subject.static_cohorts.contains(id),
-                    CohortTest::Dynamic(index) => known.members.contains(*index),
+                    CohortTest::Dynamic(index) => state.members.contains(*index),
                     CohortTest::Empty => false,
                 };
-                Some(member != *negated)
+                Some(is_member != *negated)
             }
             Self::Flag { flag, expected } => {
-                let value = known.value(*flag);
+                let value = state.value(*flag);
                 Some(match expected {
-                    Expected::On(on) => value.is_on() == *on,
-                    Expected::Variant(variant) => {
+                    ExpectedFlagValue::On(on) => value.is_on() == *on,
+                    ExpectedFlagValue::Variant(variant) => {
                         matches!(value, FlagValue::Variant(key) if **key == **variant)
                     }
                 })
@@ -144,7 +151,7 @@ impl Leaf {
         }
     }
 
-    /// Adds the dynamic cohort that it asks about.
+    /// Adds the dynamic cohort that it refers to.
     pub fn add_cohorts(&self, dynamic: &mut BTreeSet<usize>) {
         if let Self::Member { cohort: CohortTest::Dynamic(index), .. } = self {
             dynamic.insert(*index);

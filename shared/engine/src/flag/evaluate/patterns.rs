@@ -1,8 +1,8 @@
-//! The regular expressions of a project's flags and cohorts, each compiled once, when it is first asked for.
+//! The regular expressions of a project's flags and cohorts, each compiled once, on first use.
 //!
-//! Must stay true: all of them together take bounded memory; a pattern that does not fit any more counts as one that
-//! does not compile. Compiling in vain takes bounded time and no memory, and what one flag or cohort spends on it leaves
-//! the patterns of others alone.
+//! Must stay true: all patterns together take bounded memory; a pattern beyond the budget counts as invalid. Failed
+//! compilations take bounded time and no memory, and the failures of one flag or cohort do not reduce the budget of
+//! others.
 
 use std::{
     cell::RefCell,
@@ -19,19 +19,19 @@ use super::slow_searches::SlowSearches;
 use crate::flag::limits;
 use crate::regex_bounds::BoundedRegex;
 
-/// A regular expression that is compiled when it is needed.
+/// A lazily compiled regular expression.
 #[derive(Debug)]
 pub struct Pattern {
     text: String,
     compiled: OnceLock<Option<BoundedRegex>>,
-    left: Arc<Left>,
-    /// What is left to each of the flags and cohorts that name it.
-    askers: Mutex<Vec<Arc<Effort>>>,
+    budget: Arc<PatternBudget>,
+    /// The failure budgets of the flags and cohorts that use it.
+    owners: Mutex<Vec<Arc<FailureBudget>>>,
 }
 
 impl Pattern {
-    /// Whether it is found anywhere in the text. None: it does not compile, is too large to search so long a text, or
-    /// would take long where that is not allowed.
+    /// Whether it matches anywhere in the text. `None`: it does not compile, is too large to search a text of this
+    /// length, or would be slow where that is not allowed.
     pub fn is_found_in(&self, text: &str, slow: SlowSearches<'_>) -> Option<bool> {
         let regex = self.compiled(slow)?;
         if regex.is_slow(text.len()) && !slow.may_begin() {
@@ -40,124 +40,127 @@ impl Pattern {
         regex.can_search(text.len()).then(|| regex.is_match(text))
     }
 
-    /// Whether it is a pattern at all.
+    /// Whether it compiles.
     pub fn compiles(&self, slow: SlowSearches<'_>) -> bool {
         self.compiled(slow).is_some()
     }
 
-    /// Compiling takes up to 20 milliseconds.
+    /// Compiling takes up to 20 ms.
     fn compiled(&self, slow: SlowSearches<'_>) -> Option<&BoundedRegex> {
         if self.compiled.get().is_none() && !slow.may_begin() {
             return None;
         }
         let compile = || {
-            let asker = self.asker()?;
-            compile(&self.text, &self.left, &asker)
+            let owner = self.owner()?;
+            compile(&self.text, &self.budget, &owner)
         };
         self.compiled.get_or_init(compile).as_ref()
     }
 
-    /// The asker with the most left: a pattern that several name is not given up because of one of them.
-    fn asker(&self) -> Option<Arc<Effort>> {
-        let askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
-        askers.iter().max_by_key(|asker| asker.larger.load(Ordering::Relaxed)).cloned()
+    /// The owner with the largest remaining budget: a shared pattern does not fail because of one of its owners.
+    fn owner(&self) -> Option<Arc<FailureBudget>> {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.iter().max_by_key(|owner| owner.larger.load(Ordering::Relaxed)).cloned()
     }
 
-    fn is_asked_by(&self, asker: &Arc<Effort>) {
-        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
-        if askers.last().is_none_or(|last| !Arc::ptr_eq(last, asker)) {
-            askers.push(Arc::clone(asker));
+    fn add_owner(&self, owner: &Arc<FailureBudget>) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.last().is_none_or(|last| !Arc::ptr_eq(last, owner)) {
+            owners.push(Arc::clone(owner));
         }
     }
 }
 
-/// Patterns by their texts, with what compiling them may still take.
+/// Patterns by their text, with the remaining compile budget.
 #[derive(Debug)]
 pub struct Patterns {
     by_text: RefCell<HashMap<String, Arc<Pattern>>>,
-    left: Arc<Left>,
-    asker: RefCell<Arc<Effort>>,
+    budget: Arc<PatternBudget>,
+    owner: RefCell<Arc<FailureBudget>>,
 }
 
 impl Default for Patterns {
     fn default() -> Self {
-        let all = Effort::new(limits::ALL_FAILED_PATTERNS_BYTES, limits::ALL_FAILED_PATTERNS_BYTES);
-        Self::new(Left { kept: AtomicUsize::new(limits::ALL_PATTERNS_BYTES), failed: all })
+        let all = FailureBudget::new(limits::ALL_FAILED_PATTERNS_BYTES, limits::ALL_FAILED_PATTERNS_BYTES);
+        Self::new(PatternBudget {
+            compiled_bytes: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
+            failures: all,
+        })
     }
 }
 
 impl Patterns {
-    fn new(left: Left) -> Self {
-        let asker = RefCell::new(Arc::new(Effort::of_one()));
-        Self { by_text: RefCell::default(), left: Arc::new(left), asker }
+    fn new(budget: PatternBudget) -> Self {
+        let owner = RefCell::new(Arc::new(FailureBudget::for_owner()));
+        Self { by_text: RefCell::default(), budget: Arc::new(budget), owner }
     }
 
-    /// The patterns asked for from here on are those of the next flag or cohort.
-    pub fn next_asker(&self) {
-        *self.asker.borrow_mut() = Arc::new(Effort::of_one());
+    /// Starts the next flag or cohort, which owns the patterns requested from here on.
+    pub fn start_owner(&self) {
+        *self.owner.borrow_mut() = Arc::new(FailureBudget::for_owner());
     }
 
-    /// The pattern of a text; the same one for the same text.
+    /// The pattern of a text; the same instance for the same text.
     pub fn get(&self, text: &str) -> Arc<Pattern> {
-        let asker = self.asker.borrow();
+        let owner = self.owner.borrow();
         if let Some(pattern) = self.by_text.borrow().get(text) {
-            pattern.is_asked_by(&asker);
+            pattern.add_owner(&owner);
             return Arc::clone(pattern);
         }
         let pattern = Arc::new(Pattern {
             text: text.to_owned(),
             compiled: OnceLock::new(),
-            left: Arc::clone(&self.left),
-            askers: Mutex::new(vec![Arc::clone(&asker)]),
+            budget: Arc::clone(&self.budget),
+            owners: Mutex::new(vec![Arc::clone(&owner)]),
         });
         self.by_text.borrow_mut().insert(text.to_owned(), Arc::clone(&pattern));
         pattern
     }
 }
 
-/// What the patterns of an evaluation may still take together.
+/// The remaining budget of all patterns of an evaluator.
 #[derive(Debug)]
-struct Left {
-    /// Bytes of patterns that compile.
-    kept: AtomicUsize,
-    /// Effort for those that do not.
-    failed: Effort,
+struct PatternBudget {
+    /// Bytes for patterns that compile.
+    compiled_bytes: AtomicUsize,
+    /// The budget for failed compilations.
+    failures: FailureBudget,
 }
 
-/// What compiling in vain may still cost, measured in the bytes that were tried. A try at the smallest size, which most
-/// patterns fit, has a purse of its own: large failures never spend it.
+/// The remaining budget for failed compilations, in bytes tried. Attempts at the smallest size, which most patterns
+/// fit, have a separate budget that large failures never use up.
 #[derive(Debug)]
-struct Effort {
+struct FailureBudget {
     smallest: AtomicUsize,
     larger: AtomicUsize,
 }
 
-impl Effort {
+impl FailureBudget {
     fn new(smallest: usize, larger: usize) -> Self {
         Self { smallest: AtomicUsize::new(smallest), larger: AtomicUsize::new(larger) }
     }
 
-    /// What one flag or cohort may spend.
-    fn of_one() -> Self {
+    /// The budget of one flag or cohort.
+    fn for_owner() -> Self {
         Self::new(limits::FAILED_PATTERNS_BYTES, limits::FAILED_PATTERNS_BYTES)
     }
 
-    fn purse(&self, size: usize) -> &AtomicUsize {
+    fn remaining_for(&self, size: usize) -> &AtomicUsize {
         if size == SIZES[0].0 { &self.smallest } else { &self.larger }
     }
 
     fn allows(&self, size: usize) -> bool {
-        self.purse(size).load(Ordering::Relaxed) > 0
+        self.remaining_for(size).load(Ordering::Relaxed) > 0
     }
 
     fn spend(&self, size: usize, cost: usize) {
-        let less = |left: usize| Some(left.saturating_sub(cost));
-        // It never fails: there is always a number to write.
-        _ = self.purse(size).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let reduce = |budget: usize| Some(budget.saturating_sub(cost));
+        // It never fails: the closure always returns a number.
+        _ = self.remaining_for(size).fetch_update(Ordering::Relaxed, Ordering::Relaxed, reduce);
     }
 }
 
-/// What a compiled pattern may take, and what matching may take besides; most patterns fit the first.
+/// Size limits of a compiled pattern and of its matching cache; most patterns fit the first.
 const SIZES: [(usize, usize); 4] = [
     (16 * KIB, 32 * KIB),
     (64 * KIB, 128 * KIB),
@@ -165,36 +168,36 @@ const SIZES: [(usize, usize); 4] = [
     (limits::COMPILED_PATTERN_BYTES, 512 * KIB),
 ];
 const KIB: usize = 1024;
-/// What reading one byte of a pattern may cost: `\w` stands for some seven hundred ranges of letters.
-const READING: usize = KIB;
+/// Estimated cost per byte of a pattern: `\w` expands to some 700 ranges of letters.
+const BYTES_PER_PATTERN_BYTE: usize = KIB;
 
-/// Compiles a pattern with the smallest limits that it fits into. One that compiles pays what it keeps, any other one
-/// the effort.
-fn compile(text: &str, left: &Left, asker: &Effort) -> Option<BoundedRegex> {
+/// Compiles a pattern with the smallest size limits that it fits. Success is charged with its size, failure with the
+/// bytes tried.
+fn compile(text: &str, budget: &PatternBudget, owner: &FailureBudget) -> Option<BoundedRegex> {
     if text.len() > limits::PATTERN_BYTES {
         return None;
     }
     let mut tried = Vec::with_capacity(SIZES.len());
     for (size, matching) in SIZES {
-        let keeps = size + matching;
-        let fits = left.kept.load(Ordering::Relaxed) >= keeps;
-        if !fits || ![&left.failed, asker].iter().all(|effort| effort.allows(size)) {
+        let compiled_bytes = size + matching;
+        let fits = budget.compiled_bytes.load(Ordering::Relaxed) >= compiled_bytes;
+        if !fits || ![&budget.failures, owner].iter().all(|failure_budget| failure_budget.allows(size)) {
             break;
         }
         match RegexBuilder::new(text).size_limit(size).dfa_size_limit(matching).build() {
             Ok(compiled) => {
-                let pay = |left: usize| left.checked_sub(keeps);
-                left.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
+                let pay = |budget: usize| budget.checked_sub(compiled_bytes);
+                budget.compiled_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
                 return Some(BoundedRegex::new(compiled, size));
             }
             Err(regex::Error::CompiledTooBig(_)) => tried.push(size),
-            // Found while reading, which takes no longer than reading the filters.
+            // A syntax error, found while parsing, which takes no longer than parsing the filters.
             Err(_) => break,
         }
     }
     for size in tried {
-        let cost = size + text.len() * READING;
-        [&left.failed, asker].iter().for_each(|effort| effort.spend(size, cost));
+        let cost = size + text.len() * BYTES_PER_PATTERN_BYTE;
+        [&budget.failures, owner].iter().for_each(|failure_budget| failure_budget.spend(size, cost));
     }
     None
 }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_no_pattern() {
+    fn invalid_patterns_do_not_compile() {
         let patterns = Patterns::default();
         for text in ["(", "2.3.9{0-9}{1}", r"(a)\1", "(?=a)", "((a{100}){100}){100}"] {
             let pattern = patterns.get(text);
@@ -258,19 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_would_be_slow_is_noted() {
+    fn a_search_that_would_be_slow_is_detected() {
         let patterns = Patterns::default();
         let (pattern, long) = (patterns.get("[ab]*a[ab]{100}c"), "ab".repeat(30 * KIB));
-        let is_met = std::cell::Cell::new(false);
-        let noted = SlowSearches::Noted(&is_met);
+        let is_detected = std::cell::Cell::new(false);
+        let detect = SlowSearches::Detect(&is_detected);
         assert_eq!(
-            (pattern.is_found_in("abc", noted), is_met.take()),
+            (pattern.is_found_in("abc", detect), is_detected.take()),
             (None, true),
             "it is not compiled yet"
         );
         assert!(pattern.compiles(ALL));
-        assert_eq!((pattern.is_found_in("abc", noted), is_met.take()), (Some(false), false));
-        assert_eq!((pattern.is_found_in(&long, noted), is_met.take()), (None, true));
+        assert_eq!((pattern.is_found_in("abc", detect), is_detected.take()), (Some(false), false));
+        assert_eq!((pattern.is_found_in(&long, detect), is_detected.take()), (None, true));
     }
 
     #[test]
@@ -280,18 +283,18 @@ mod tests {
         {
             let patterns = Patterns::default();
             assert!(patterns.get(text).compiles(ALL));
-            let paid = limits::ALL_PATTERNS_BYTES - patterns.left.kept.load(Ordering::Relaxed);
+            let paid = limits::ALL_PATTERNS_BYTES - patterns.budget.compiled_bytes.load(Ordering::Relaxed);
             assert_eq!(paid, 48 * KIB, "{text}");
         }
     }
 
     #[test]
-    fn all_together_have_a_limit() {
+    fn all_patterns_together_have_a_limit() {
         let patterns = Patterns::default();
         let fits = |number: usize| patterns.get(&format!("^{number}$")).compiles(ALL);
         let count = (0..10_000).take_while(|number| fits(*number)).count();
         assert_eq!(count, limits::ALL_PATTERNS_BYTES / (48 * KIB));
-        assert!(patterns.get("^0$").compiles(ALL), "what was compiled stays");
+        assert!(patterns.get("^0$").compiles(ALL), "compiled patterns stay");
     }
 
     const LARGE: &str = r"^\pL{60}$";
@@ -302,16 +305,16 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_do_not_compile_keep_nothing_and_leave_those_of_others_alone() {
+    fn failed_patterns_keep_no_memory_and_do_not_affect_other_owners() {
         let patterns = Patterns::default();
         let failing: Vec<_> = oversize(50).map(|text| patterns.get(&text)).collect();
         let beside = patterns.get("^own$");
         let shared = patterns.get(r"^\pL{61}$");
-        patterns.next_asker();
+        patterns.start_owner();
         let (ordinary, large) = (patterns.get("^pro$"), patterns.get(LARGE));
         assert!(Arc::ptr_eq(&shared, &patterns.get(r"^\pL{61}$")));
         assert!(failing.iter().all(|pattern| !pattern.compiles(ALL)));
-        assert_eq!(patterns.left.kept.load(Ordering::Relaxed), limits::ALL_PATTERNS_BYTES);
+        assert_eq!(patterns.budget.compiled_bytes.load(Ordering::Relaxed), limits::ALL_PATTERNS_BYTES);
         assert_eq!(ordinary.is_found_in("pro", ALL), Some(true));
         assert_eq!(large.is_found_in(&"é".repeat(60), ALL), Some(true));
         assert_eq!(beside.is_found_in("own", ALL), Some(true), "ordinary ones of the same flag too");
@@ -319,22 +322,26 @@ mod tests {
     }
 
     #[test]
-    fn compiling_in_vain_has_a_limit_for_each_flag_and_for_all_together() {
-        let patterns = Patterns::new(Left {
-            kept: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
-            failed: Effort::new(limits::ALL_FAILED_PATTERNS_BYTES, 3 * limits::FAILED_PATTERNS_BYTES / 2),
+    fn failed_compilations_are_limited_per_flag_and_in_total() {
+        let patterns = Patterns::new(PatternBudget {
+            compiled_bytes: AtomicUsize::new(limits::ALL_PATTERNS_BYTES),
+            failures: FailureBudget::new(
+                limits::ALL_FAILED_PATTERNS_BYTES,
+                3 * limits::FAILED_PATTERNS_BYTES / 2,
+            ),
         });
-        let spent =
-            || 3 * limits::FAILED_PATTERNS_BYTES / 2 - patterns.left.failed.larger.load(Ordering::Relaxed);
+        let spent = || {
+            3 * limits::FAILED_PATTERNS_BYTES / 2 - patterns.budget.failures.larger.load(Ordering::Relaxed)
+        };
         // One try may go past the limit.
         let most = limits::FAILED_PATTERNS_BYTES + limits::COMPILED_PATTERN_BYTES + 600 * KIB;
         assert!(oversize(50).all(|text| !patterns.get(&text).compiles(ALL)));
         assert!((limits::FAILED_PATTERNS_BYTES..most).contains(&spent()), "{}", spent());
-        patterns.next_asker();
+        patterns.start_owner();
         assert!(!patterns.get("((a{100}){100}){100}b").compiles(ALL));
-        patterns.next_asker();
+        patterns.start_owner();
         assert!(!patterns.get("((a{100}){100}){100}c").compiles(ALL));
-        patterns.next_asker();
+        patterns.start_owner();
         assert!(!patterns.get(LARGE).compiles(ALL), "nothing is left for any");
         assert!(patterns.get("^pro$").compiles(ALL), "but for ordinary ones");
     }

@@ -1,28 +1,28 @@
-//! A selection of flags with all that they depend on, ready for subjects.
+//! A selection of flags with their dependencies, ready to be evaluated for subjects.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use super::{
     CompiledFlag, Evaluation, Evaluator, Subject,
-    context::Known,
-    needs::{Lookups, Needs},
+    required_data::{Lookups, RequiredData},
+    state::EvaluationState,
 };
 
-/// Flags of an [`Evaluator`], what they depend on included.
+/// Flags of an [`Evaluator`], including their dependencies.
 #[derive(Debug, Clone)]
 pub(super) struct FlagSet {
-    /// Their indexes, ascending, each after those that it depends on.
+    /// Their indexes, ascending (topological order).
     flags: Vec<usize>,
     /// Positions in `flags`, in the order of the flags' keys.
     key_order: Vec<usize>,
-    /// The dynamic cohorts that decide anything, ascending.
+    /// The dynamic cohorts that affect any result, ascending.
     cohorts: Vec<usize>,
-    /// What all of them read, where the set is made for more than one request.
-    merged_needs: Option<Needs>,
+    /// The merged requirements of all flags, when the set is reused by many requests.
+    merged_needs: Option<RequiredData>,
 }
 
 impl FlagSet {
-    /// A set of these flags, which are ascending and closed under dependencies, but for flags that count as off.
+    /// A set of these flags, which are ascending and closed under dependencies, except for flags that count as off.
     pub fn new(evaluator: &Evaluator, flags: Vec<usize>) -> Self {
         let used = flags.iter().flat_map(|flag| evaluator.flags[*flag].cohorts.iter().copied());
         let cohorts = evaluator.cohorts.closure(used);
@@ -31,40 +31,40 @@ impl FlagSet {
         Self { flags, key_order, cohorts, merged_needs: None }
     }
 
-    /// The same, for many requests.
-    pub fn with_merged_needs(self, evaluator: &Evaluator) -> Self {
-        let mut merged = Needs::default();
+    /// Precomputes the merged requirements, for reuse by many requests.
+    pub fn with_merged_requirements(self, evaluator: &Evaluator) -> Self {
+        let mut merged = RequiredData::default();
         self.flags.iter().for_each(|flag| merged.add(&evaluator.flags[*flag].needs));
         Self { merged_needs: Some(merged), ..self }
     }
 }
 
-/// Flags of an [`Evaluator`] with what they depend on.
+/// Flags of an [`Evaluator`] with their dependencies.
 #[derive(Debug)]
 pub struct Plan<'a> {
     evaluator: &'a Evaluator,
     set: Cow<'a, FlagSet>,
-    /// Position of the flag that the plan was made for, if it was made for one.
+    /// Position of the flag that the plan was made for, if any.
     target: Option<usize>,
 }
 
 impl<'a> Plan<'a> {
-    /// A plan of these flags, which are ascending and closed under dependencies, but for flags that count as off.
+    /// A plan of these flags, which are ascending and closed under dependencies, except for flags that count as off.
     pub(super) fn new(evaluator: &'a Evaluator, flags: Vec<usize>) -> Self {
         Self { evaluator, set: Cow::Owned(FlagSet::new(evaluator, flags)), target: None }
     }
 
-    /// A plan of a set that the evaluator keeps.
+    /// A plan of a set that the evaluator caches.
     pub(super) fn of(evaluator: &'a Evaluator, set: &'a FlagSet) -> Self {
         Self { evaluator, set: Cow::Borrowed(set), target: None }
     }
 
-    /// The same, made for this flag.
+    /// Sets the flag that the plan is made for.
     pub(super) fn with_target(self, flag: usize) -> Self {
         Self { target: self.set.flags.binary_search(&flag).ok(), ..self }
     }
 
-    /// How many flags it has.
+    /// The number of flags.
     pub fn len(&self) -> usize {
         self.set.flags.len()
     }
@@ -74,47 +74,47 @@ impl<'a> Plan<'a> {
         self.set.flags.is_empty()
     }
 
-    /// What has to be looked up for a subject, which is what the request says of it.
+    /// The data that must be loaded for a subject that contains only the data of the request.
     pub fn lookups(&self, subject: &Subject<'_>) -> Lookups {
         let mut lookups = Lookups::default();
         self.needs().for_each(|needs| needs.look_up(subject, &mut lookups));
         lookups
     }
 
-    /// The static cohorts whose membership decides anything.
+    /// The static cohorts whose membership affects any result.
     pub fn static_cohorts(&self) -> BTreeSet<i64> {
         self.needs().flat_map(|needs| needs.static_cohorts.iter().copied()).collect()
     }
 
-    /// Whether an override of experience continuity may decide the value of some flag.
+    /// Whether an override of experience continuity may affect any flag.
     pub fn needs_overrides(&self) -> bool {
         self.needs().any(|needs| needs.overrides)
     }
 
-    /// The properties of the person that decide anything.
+    /// The person properties that affect any result.
     pub fn person_properties(&self) -> BTreeSet<String> {
         self.needs().flat_map(|needs| needs.person_properties().iter().cloned()).collect()
     }
 
-    fn needs(&self) -> impl Iterator<Item = &Needs> {
+    fn needs(&self) -> impl Iterator<Item = &RequiredData> {
         let FlagSet { flags, merged_needs, .. } = &*self.set;
         let single = if merged_needs.is_none() { flags.as_slice() } else { &[] };
         merged_needs.iter().chain(single.iter().map(|flag| &self.evaluator.flags[*flag].needs))
     }
 
-    /// The evaluations of all flags for one subject, in the order of their keys.
+    /// Evaluates all flags for one subject; sorted by key.
     pub fn evaluate_all(&self, subject: &Subject<'_>) -> Vec<(&'a CompiledFlag, Evaluation)> {
         let evaluator = self.evaluator;
         let mut evaluations = self.evaluations(subject);
         let in_key_order = self.set.key_order.iter().map(|position| {
             let evaluation = &mut evaluations[*position];
-            let moved = Evaluation::off(evaluation.reason, None);
-            (&evaluator.flags[self.set.flags[*position]], std::mem::replace(evaluation, moved))
+            let placeholder = Evaluation::off(evaluation.reason, None);
+            (&evaluator.flags[self.set.flags[*position]], std::mem::replace(evaluation, placeholder))
         });
         in_key_order.collect()
     }
 
-    /// The evaluation of the flag that the plan was made for.
+    /// Evaluates the flag that the plan was made for.
     pub fn evaluate(&self, subject: &Subject<'_>) -> Option<Evaluation> {
         Some(self.evaluations(subject).swap_remove(self.target?))
     }
@@ -123,11 +123,12 @@ impl<'a> Plan<'a> {
     fn evaluations(&self, subject: &Subject<'_>) -> Vec<Evaluation> {
         let FlagSet { flags, cohorts, .. } = &*self.set;
         let members = self.evaluator.cohorts.evaluate(cohorts, subject);
-        let mut known = Known { subject, members, flags, evaluations: Vec::with_capacity(flags.len()) };
+        let mut state =
+            EvaluationState { subject, members, flags, evaluations: Vec::with_capacity(flags.len()) };
         for flag in flags {
-            let evaluation = self.evaluator.flags[*flag].evaluate(&known);
-            known.evaluations.push(evaluation);
+            let evaluation = self.evaluator.flags[*flag].evaluate(&state);
+            state.evaluations.push(evaluation);
         }
-        known.evaluations
+        state.evaluations
     }
 }

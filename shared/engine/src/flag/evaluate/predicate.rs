@@ -1,7 +1,8 @@
-//! Operators: a property filter compiled into a test of one value.
+//! Operators: a property filter compiled into a predicate on one value.
 //!
-//! Must stay true: a filter value that cannot be compared (an invalid pattern, a text as a number) matches nothing,
-//! neither the operator nor its negation, present or absent; a property value that cannot be compared is a no.
+//! Must stay true: a filter value that cannot be compared (an invalid pattern, a string as a number) matches nothing,
+//! neither with the operator nor with its negation, whether the property is present or absent; a property value that
+//! cannot be compared does not match.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -10,24 +11,24 @@ use chrono_tz::Tz;
 use serde_json::Value;
 
 use super::{
-    compile::Compiler,
-    instant::{Clock, DateBound},
+    compiler::Compiler,
+    date_bound::{Clock, DateBound},
     patterns::Pattern,
     slow_searches::SlowSearches,
 };
 use crate::semver::{Range, Version};
 use crate::text;
 
-/// A property's value.
+/// A property value.
 #[derive(Debug, Clone, Copy)]
-pub enum Given<'a> {
+pub enum ComparableValue<'a> {
     /// A text.
     Text(&'a str),
     /// Anything else.
     Json(&'a Value),
 }
 
-impl<'a> From<&'a Value> for Given<'a> {
+impl<'a> From<&'a Value> for ComparableValue<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text),
@@ -36,8 +37,8 @@ impl<'a> From<&'a Value> for Given<'a> {
     }
 }
 
-impl<'a> Given<'a> {
-    /// The text form: texts as they are, anything else as JSON.
+impl<'a> ComparableValue<'a> {
+    /// The string form: strings as they are, anything else as JSON.
     fn text(self) -> Cow<'a, str> {
         match self {
             Self::Text(text) => Cow::Borrowed(text),
@@ -63,12 +64,12 @@ impl<'a> Given<'a> {
     }
 }
 
-/// How values are compared for equality.
+/// The equality rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Equality {
-    /// As flags do: without regard to case, and booleans by their truth.
+    /// The rule of flags: case-insensitive, and booleans by their truth.
     Loose,
-    /// By their text forms.
+    /// By string form.
     Text,
 }
 
@@ -76,34 +77,34 @@ pub enum Equality {
 #[derive(Debug, Clone)]
 pub struct Predicate {
     test: Test,
-    /// The answer turned round.
+    /// Whether the result is inverted.
     negated: bool,
-    /// The answer for a property that is not there.
-    absent: bool,
+    /// The result for an absent property.
+    matches_absent: bool,
 }
 
 #[derive(Debug, Clone)]
 enum Test {
     Present,
-    Truth(bool),
-    /// One of these texts, in lower case where the flag says so.
+    Boolean(bool),
+    /// Equals one of these strings, in lower case if `lower`.
     Equal {
         texts: HashSet<String>,
         lower: bool,
     },
-    /// Contains one of these, which are in lower ASCII case; and so on.
+    /// Contains one of these, which are in lower ASCII case; likewise below.
     Contains(Vec<String>),
     Starts(Vec<String>),
     Ends(Vec<String>),
     Matches(Vec<Arc<Pattern>>),
-    Number(Order, f64),
+    Number(OrderingOperator, f64),
     Between(f64, f64),
-    Instant(Order, DateBound, Tz),
+    Instant(OrderingOperator, DateBound, Tz),
     Version(Range),
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Order {
+enum OrderingOperator {
     Less,
     LessOrEqual,
     Equal,
@@ -111,7 +112,7 @@ enum Order {
     Greater,
 }
 
-impl Order {
+impl OrderingOperator {
     fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
         match self {
             Self::Less => left < right,
@@ -124,9 +125,9 @@ impl Order {
 }
 
 impl Predicate {
-    /// Compiles an operator and its value. None: they match nothing.
+    /// Compiles an operator and its value. `None`: nothing matches.
     pub fn new(operator: &str, value: Option<&Value>, compiler: &Compiler) -> Option<Self> {
-        // A negation holds where there is nothing to compare.
+        // A negation matches an absent property.
         let (operator, negated) = match operator {
             "is_not" => ("exact", true),
             "is_not_set" => ("is_set", true),
@@ -141,20 +142,21 @@ impl Predicate {
             "is_set" => Test::Present,
             other => Test::new(other, value?, compiler)?,
         };
-        Some(Self { test, negated, absent: negated })
+        Some(Self { test, negated, matches_absent: negated })
     }
 
-    /// Whether a property passes at the instant `now`; None is one that is not there.
+    /// Whether a property matches at the instant `now`. `value` is `None` for an absent property; the result is `None`
+    /// when the filter value cannot be compared.
     pub fn holds(
         &self,
-        given: Option<Given<'_>>,
+        value: Option<ComparableValue<'_>>,
         now: DateTime<Utc>,
         slow: SlowSearches<'_>,
     ) -> Option<bool> {
-        match given {
-            None if self.test.is_comparable(now, slow) => Some(self.absent),
+        match value {
+            None if self.test.is_comparable(now, slow) => Some(self.matches_absent),
             None => None,
-            Some(given) => self.test.holds(given, self.negated, now, slow),
+            Some(value) => self.test.holds(value, self.negated, now, slow),
         }
     }
 }
@@ -165,12 +167,13 @@ impl Test {
             Value::Array(values) => values.as_slice(),
             other => std::slice::from_ref(other),
         };
-        let texts = || values.iter().map(|value| Given::from(value).text());
+        let texts = || values.iter().map(|value| ComparableValue::from(value).text());
         let lower = || texts().map(|text| text.to_ascii_lowercase()).collect();
-        let number = |order| Given::from(value).number().map(|bound| Self::Number(order, bound));
-        let instant = |order| {
+        let number =
+            |comparison| ComparableValue::from(value).number().map(|bound| Self::Number(comparison, bound));
+        let instant = |comparison| {
             let bound = DateBound::parse(value.as_str()?, compiler.zone)?;
-            Some(Self::Instant(order, bound, compiler.zone))
+            Some(Self::Instant(comparison, bound, compiler.zone))
         };
         Some(match operator {
             "exact" => equal(value, values, compiler.equality),
@@ -178,22 +181,26 @@ impl Test {
             "starts_with" => Self::Starts(lower()),
             "ends_with" => Self::Ends(lower()),
             "regex" => Self::Matches(texts().map(|text| compiler.patterns.get(&text)).collect()),
-            "gt" => number(Order::Greater)?,
-            "gte" => number(Order::GreaterOrEqual)?,
-            "lt" => number(Order::Less)?,
-            "lte" => number(Order::LessOrEqual)?,
+            "gt" => number(OrderingOperator::Greater)?,
+            "gte" => number(OrderingOperator::GreaterOrEqual)?,
+            "lt" => number(OrderingOperator::Less)?,
+            "lte" => number(OrderingOperator::LessOrEqual)?,
             "between" => {
                 let [low, high] = value.as_array()?.as_slice() else { return None };
-                let (low, high) = (Given::from(low).number()?, Given::from(high).number()?);
+                let (low, high) =
+                    (ComparableValue::from(low).number()?, ComparableValue::from(high).number()?);
                 if low > high {
                     return None;
                 }
                 Self::Between(low, high)
             }
-            "is_date_before" => instant(Order::Less)?,
-            "is_date_after" => instant(Order::Greater)?,
-            "is_date_exact" => instant(Order::Equal)?,
-            other => Self::Version(Range::parse(other.strip_prefix("semver_")?, &Given::from(value).text())?),
+            "is_date_before" => instant(OrderingOperator::Less)?,
+            "is_date_after" => instant(OrderingOperator::Greater)?,
+            "is_date_exact" => instant(OrderingOperator::Equal)?,
+            other => Self::Version(Range::parse(
+                other.strip_prefix("semver_")?,
+                &ComparableValue::from(value).text(),
+            )?),
         })
     }
 
@@ -205,45 +212,47 @@ impl Test {
         }
     }
 
-    /// None when the filter's value turns out to be nothing to compare with.
+    /// `None` when the filter value cannot be compared.
     fn holds(
         &self,
-        given: Given<'_>,
+        value: ComparableValue<'_>,
         negated: bool,
         now: DateTime<Utc>,
         slow: SlowSearches<'_>,
     ) -> Option<bool> {
         let found = match self {
             Self::Present => true,
-            Self::Truth(truth) => given.is_true() == *truth,
-            Self::Equal { texts, lower: true } => texts.contains(in_lower_case(given.text()).as_ref()),
-            Self::Equal { texts, lower: false } => texts.contains(given.text().as_ref()),
-            Self::Contains(parts) => any_part(given, parts, |text, part| text.contains(part)),
-            Self::Starts(parts) => any_part(given, parts, |text, part| text.starts_with(part)),
-            Self::Ends(parts) => any_part(given, parts, |text, part| text.ends_with(part)),
+            Self::Boolean(truth) => value.is_true() == *truth,
+            Self::Equal { texts, lower: true } => texts.contains(to_lowercase(value.text()).as_ref()),
+            Self::Equal { texts, lower: false } => texts.contains(value.text().as_ref()),
+            Self::Contains(parts) => any_part(value, parts, |text, part| text.contains(part)),
+            Self::Starts(parts) => any_part(value, parts, |text, part| text.starts_with(part)),
+            Self::Ends(parts) => any_part(value, parts, |text, part| text.ends_with(part)),
             Self::Matches(patterns) => {
-                let text = given.text();
+                let text = value.text();
                 let mut found = false;
                 for pattern in patterns {
                     found |= pattern.is_found_in(&text, slow)?;
                 }
                 found
             }
-            // A property that is no number, date or version is a no, also to the negation.
-            Self::Number(order, bound) => {
-                return Some(given.number().is_some_and(|number| order.holds(number, *bound)));
+            // A property that is no number, date or version matches neither the operator nor its negation.
+            Self::Number(comparison, bound) => {
+                return Some(value.number().is_some_and(|number| comparison.holds(number, *bound)));
             }
             Self::Between(low, high) => {
                 let inside = |number| (*low..=*high).contains(&number) != negated;
-                return Some(given.number().is_some_and(inside));
+                return Some(value.number().is_some_and(inside));
             }
-            Self::Instant(order, bound, zone) => {
+            Self::Instant(comparison, bound, zone) => {
                 let clock = Clock { zone: *zone, now };
                 let bound = bound.at(&clock)?;
-                return Some(clock.read_given(given).is_some_and(|instant| order.holds(instant, bound)));
+                return Some(
+                    clock.parse_property(value).is_some_and(|instant| comparison.holds(instant, bound)),
+                );
             }
             Self::Version(range) => {
-                let text = given.text();
+                let text = value.text();
                 return Some(Version::parse(&text).is_some_and(|version| range.contains(&version)));
             }
         };
@@ -251,8 +260,8 @@ impl Test {
     }
 }
 
-fn any_part(given: Given<'_>, parts: &[String], found: fn(&str, &str) -> bool) -> bool {
-    let text = given.text();
+fn any_part(value: ComparableValue<'_>, parts: &[String], found: fn(&str, &str) -> bool) -> bool {
+    let text = value.text();
     let text = if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Owned(text.to_ascii_lowercase())
     } else {
@@ -261,7 +270,7 @@ fn any_part(given: Given<'_>, parts: &[String], found: fn(&str, &str) -> bool) -
     parts.iter().any(|part| found(&text, part))
 }
 
-fn in_lower_case(text: Cow<'_, str>) -> Cow<'_, str> {
+fn to_lowercase(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return text;
     }
@@ -270,17 +279,17 @@ fn in_lower_case(text: Cow<'_, str>) -> Cow<'_, str> {
 
 fn equal(value: &Value, values: &[Value], equality: Equality) -> Test {
     if equality == Equality::Loose && is_boolean(value) {
-        return Test::Truth(values.iter().all(|value| Given::from(value).is_true()));
+        return Test::Boolean(values.iter().all(|value| ComparableValue::from(value).is_true()));
     }
     let lower = equality == Equality::Loose;
-    let text = |value| match Given::from(value).text() {
-        text if lower => in_lower_case(text).into_owned(),
+    let text = |value| match ComparableValue::from(value).text() {
+        text if lower => to_lowercase(text).into_owned(),
         text => text.into_owned(),
     };
     Test::Equal { texts: values.iter().map(text).collect(), lower }
 }
 
-/// A boolean, the text of one, or a list of only such.
+/// A boolean, its string form, or a list of only such.
 fn is_boolean(value: &Value) -> bool {
     match value {
         Value::Bool(_) => true,

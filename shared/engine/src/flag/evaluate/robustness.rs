@@ -1,7 +1,8 @@
-//! Any JSON in any place evaluates to something, and the same something however it is asked.
+//! Property tests of evaluation: any stored JSON evaluates to something, and every way to request it gives the same
+//! result.
 //!
-//! Must stay true: no stored filters, cohorts or properties make an evaluation panic; the order in which flags are given
-//! and asked for does not matter; a larger rollout admits all whom a smaller one admitted.
+//! Must stay true: no stored filters, cohorts or properties make an evaluation panic; the order in which flags are
+//! given and requested does not matter; a larger rollout contains every id of a smaller one.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +12,13 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject, compile::Compiler, instant::Clock,
-    predicate::Given,
+    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject, compiler::Compiler,
+    date_bound::Clock, predicate::ComparableValue,
 };
-use crate::flag::{Flag, blast, definitions, json::Object, testing};
+use crate::flag::{Flag, blast_radius, definitions, json::Object, testing};
 use crate::semver::Version;
 
-/// Words that mean something somewhere, so that random filters reach deep places.
+/// Words with a meaning in some field, so that random filters reach deep rules.
 const WORDS: [&str; 48] = [
     "groups",
     "properties",
@@ -231,10 +232,10 @@ proptest! {
             json!({"condition": {"properties": properties}}),
             json!({"condition": {"properties": properties}, "group_type_index": 0}),
         ] {
-            let Ok(condition) = blast::Conditions::parse(&testing::object(body)) else { continue };
-            let blast = condition.compile([cohort_of(1, json!(null))], Tz::UTC, testing::now());
-            blast.matches_person(&person, &BTreeSet::new());
-            blast.matches_group("org:1", &person);
+            let Ok(condition) = blast_radius::Conditions::parse(&testing::object(body)) else { continue };
+            let radius = condition.compile([cohort_of(1, json!(null))], Tz::UTC, testing::now());
+            radius.matches_person(&person, &BTreeSet::new());
+            radius.matches_group("org:1", &person);
         }
     }
 
@@ -265,9 +266,9 @@ proptest! {
     ) {
         Version::parse(&text);
         let clock = Clock { zone, now: testing::now() };
-        if let Some(instant) = clock.read_given(Given::Text(&text)) {
+        if let Some(instant) = clock.parse_property(ComparableValue::Text(&text)) {
             let text = chrono::DateTime::from_timestamp_micros(instant).unwrap().to_rfc3339();
-            prop_assert_eq!(clock.read(&text), Some(instant));
+            prop_assert_eq!(clock.parse(&text), Some(instant));
         }
         let compiler = Compiler::new(zone);
         for operator in OPERATORS.iter().chain(&["semver_gte", "semver_caret", "is_date_after", "between"]) {
@@ -276,8 +277,8 @@ proptest! {
                     continue;
                 };
                 predicate.holds(None, testing::now(), SlowSearches::Allowed);
-                predicate.holds(Some(Given::Text(&other)), testing::now(), SlowSearches::Allowed);
-                predicate.holds(Some(Given::Text(&text)), testing::now(), SlowSearches::Allowed);
+                predicate.holds(Some(ComparableValue::Text(&other)), testing::now(), SlowSearches::Allowed);
+                predicate.holds(Some(ComparableValue::Text(&text)), testing::now(), SlowSearches::Allowed);
             }
         }
     }
@@ -287,7 +288,7 @@ proptest! {
         let compiler = Compiler::new(Tz::UTC);
         let is = |left: &str, operator: &str, right: &str| {
             let predicate = super::predicate::Predicate::new(operator, Some(&json!(right)), &compiler).unwrap();
-            predicate.holds(Some(Given::Text(left)), testing::now(), SlowSearches::Allowed) == Some(true)
+            predicate.holds(Some(ComparableValue::Text(left)), testing::now(), SlowSearches::Allowed) == Some(true)
         };
         let (a, b, c) = (&texts[0], &texts[1], &texts[2]);
         let outcomes = ["semver_lt", "semver_eq", "semver_gt"].map(|operator| is(a, operator, b));

@@ -1,26 +1,26 @@
-//! Which flags a request is answered with.
+//! Selects the flags of a response.
 //!
-//! Must stay true: a flag of another runtime is never selected, whatever the request names; what is left out here counts as
-//! off where another flag depends on it.
+//! Must stay true: a flag of another runtime is never selected, whatever the request names; a flag that is left out
+//! counts as off for flags that depend on it.
 
 use std::collections::BTreeSet;
 
 use super::compiled_flag::CompiledFlag;
 
-/// What kind of program sent a request.
+/// The kind of program that sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// A browser or a phone.
+    /// A browser or a mobile app.
     Client,
     /// A server.
     Server,
-    /// One that says that it is both: flags of either are shown.
+    /// States to be both: gets flags of either runtime.
     All,
-    /// Not known: no flag of a particular runtime is shown.
+    /// Unknown: gets no flag of a particular runtime.
     Unknown,
 }
 
-/// What a request says of its sender.
+/// What a request states about its sender.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sender<'a> {
     /// Its `User-Agent`.
@@ -38,7 +38,7 @@ const SERVER_SDKS: [&str; 10] =
 const SERVER_LIBRARIES: [&str; 2] = ["python-requests/", "curl/"];
 
 impl Runtime {
-    /// The runtime of a request. A browser or a phone is one, whatever the body says.
+    /// Detects the runtime. The user agent of a browser or mobile app has precedence over the body.
     pub fn of(sender: Sender<'_>) -> Self {
         let agent = sender.user_agent;
         let sdk = agent.strip_prefix("posthog-");
@@ -86,24 +86,24 @@ impl FlagRuntime {
     }
 }
 
-/// Which flags a request asks for.
+/// The flags that a request asks for.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
-    /// Who asks.
+    /// The runtime of the sender.
     pub runtime: Runtime,
-    /// Whether only flags made for surveys are wanted.
+    /// Whether to include only flags created for surveys.
     pub only_surveys: bool,
-    /// Whether inactive flags are wanted too.
+    /// Whether to include inactive flags.
     pub with_inactive: bool,
-    /// The keys of the flags that are wanted, which come with all that they depend on; none is no limit.
+    /// The requested flag keys, which include their dependencies; `None` means all.
     pub keys: Option<BTreeSet<&'a str>>,
 }
 
-/// How many selections there are that name no flags.
+/// The number of selections without flag keys.
 pub(super) const SELECTIONS_WITHOUT_KEYS: usize = 16;
 
 impl Selection<'_> {
-    /// Number of the selection among those that name no flags, below [`SELECTIONS_WITHOUT_KEYS`]; none of one that does.
+    /// The index of a selection without flag keys, below [`SELECTIONS_WITHOUT_KEYS`]; `None` for one with keys.
     pub(super) fn number(&self) -> Option<usize> {
         let runtime = match self.runtime {
             Runtime::Client => 0,
@@ -115,11 +115,11 @@ impl Selection<'_> {
         self.keys.is_none().then_some(runtime * 4 + options)
     }
 
-    /// Whether a flag may be shown at all.
+    /// Whether the sender may see a flag.
     pub(super) fn admits(&self, flag: &CompiledFlag) -> bool {
         (flag.active || self.with_inactive)
             && flag.runtime.is_shown_to(self.runtime)
-            && (!self.only_surveys || flag.is_of_survey())
+            && (!self.only_surveys || flag.is_survey_flag())
     }
 
     pub(super) fn names(&self, flag: &CompiledFlag) -> bool {

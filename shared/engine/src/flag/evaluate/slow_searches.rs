@@ -1,6 +1,7 @@
-//! Whether an evaluation may do what takes milliseconds: compile a regular expression, or search a long text for one.
+//! Whether an evaluation may run operations that take milliseconds: compile a regular expression, or search a long
+//! text.
 //!
-//! Must stay true: an evaluation in which something was not allowed is not used.
+//! Must stay true: the result of an evaluation that skipped such an operation is not used.
 
 use std::cell::Cell;
 
@@ -9,22 +10,22 @@ use crate::work::CancellationToken;
 /// Whether slow searches are allowed.
 #[derive(Debug, Clone, Copy)]
 pub enum SlowSearches<'a> {
-    /// They are.
+    /// Allowed.
     Allowed,
-    /// Until the evaluation is cancelled.
+    /// Allowed until the evaluation is cancelled.
     UntilCancelled(&'a CancellationToken),
-    /// They are not, and it is noted that one was met: the evaluation has to be repeated on a thread that may be busy.
-    Noted(&'a Cell<bool>),
+    /// Not allowed; the cell is set when one was needed, and the evaluation has to be repeated on a blocking thread.
+    Detect(&'a Cell<bool>),
 }
 
 impl SlowSearches<'_> {
-    /// Whether one may begin now.
+    /// Whether a slow operation may start now.
     pub(super) fn may_begin(self) -> bool {
         match self {
             Self::Allowed => true,
             Self::UntilCancelled(cancellation) => !cancellation.is_cancelled(),
-            Self::Noted(is_met) => {
-                is_met.set(true);
+            Self::Detect(is_detected) => {
+                is_detected.set(true);
                 false
             }
         }

@@ -104,7 +104,7 @@ fn rollout_of_one_condition() {
 
 #[test]
 fn filters_without_conditions() {
-    // Never sent: the default condition admits everybody. An empty list of conditions admits nobody.
+    // Never sent: the default condition matches everyone. An empty list of conditions matches no one.
     simple(json!({})).says("user-1", 1, json!(true), MATCH, Some(0));
     simple(json!({"groups": []})).says("user-1", 1, json!(false), NONE, Some(0));
     simple(json!({"payloads": {}})).says("user-1", 1, json!(false), NONE, Some(0));
@@ -167,7 +167,7 @@ fn the_variant_of_a_match() {
 }
 
 #[test]
-fn the_most_telling_reason_wins() {
+fn the_most_specific_reason_wins() {
     let (no, out) = (
         json!({"properties": [person("plan", json!("pro"))], "rollout_percentage": 100}),
         json!({"properties": [], "rollout_percentage": 0}),
@@ -211,7 +211,7 @@ fn all_properties_of_a_condition_have_to_match() {
 }
 
 #[test]
-fn properties_that_cannot_be_judged_do_not_match() {
+fn properties_that_cannot_be_compared_do_not_match() {
     for property in [
         json!({"key": "a", "type": "event", "value": "x", "operator": "is_not"}),
         json!({"key": "a", "type": "person", "operator": "is_not"}),
@@ -279,7 +279,7 @@ fn properties_of_groups() {
 }
 
 #[test]
-fn early_access_decides_for_those_who_enrolled_or_declined() {
+fn early_access_decides_for_persons_who_enrolled_or_declined() {
     let key = "$feature_enrollment/simple-flag";
     let enrolled = json!({"key": key, "type": "person", "value": ["true"], "operator": "exact"});
     let other = person("invited", json!("yes"));

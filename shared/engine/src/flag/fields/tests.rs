@@ -17,7 +17,7 @@ fn refused(code: &'static str, detail: &str) -> (&'static str, String, Option<St
 }
 
 #[test]
-fn absent_null_and_present_are_told_apart() {
+fn absent_null_and_present_are_distinct() {
     let body = json!({"there": true, "nothing": null});
     let body = body.as_object().unwrap();
     assert_eq!(Field::of(body, "gone").sent(boolean).unwrap(), None);

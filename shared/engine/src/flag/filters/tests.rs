@@ -22,20 +22,20 @@ fn references() -> References {
     }
 }
 
-fn context(references: &References, write: Write) -> Context<'_> {
-    let own = Own { id: None, key: "new" };
+fn context(references: &References, write: WriteKind) -> Context<'_> {
+    let own = FlagIdentity { id: None, key: "new" };
     Context { write, own, references, linked_to_early_access: false, masked: None }
 }
 
-fn judge(filters: Value, write: Write) -> Result<Option<Object>, FieldError> {
+fn parse_input(filters: Value, write: WriteKind) -> Result<Option<Object>, FieldError> {
     parse(Some(&filters), &context(&references(), write))
 }
 
 #[track_caller]
 fn refused_with(filters: Value, code: &'static str, detail: &str) {
-    for write in [Write::Create, Write::Update] {
+    for write in [WriteKind::Create, WriteKind::Update] {
         let expected = FieldError::new("filters", code, detail);
-        assert_eq!(judge(filters.clone(), write), Err(expected), "{write:?}");
+        assert_eq!(parse_input(filters.clone(), write), Err(expected), "{write:?}");
     }
 }
 
@@ -46,8 +46,8 @@ fn refused(filters: Value, detail: &str) {
 
 #[track_caller]
 fn accepted(filters: Value) {
-    for write in [Write::Create, Write::Update] {
-        assert_eq!(judge(filters.clone(), write), Ok(filters.as_object().cloned()), "{write:?}");
+    for write in [WriteKind::Create, WriteKind::Update] {
+        assert_eq!(parse_input(filters.clone(), write), Ok(filters.as_object().cloned()), "{write:?}");
     }
 }
 
@@ -69,21 +69,24 @@ fn rule_1_and_2_presence() {
     refused_with(json!(null), "null", "This field may not be null.");
     refused_with(json!([]), "not_a_dict", "Expected a dictionary of items but got type \"list\".");
     refused_with(json!("{}"), "not_a_dict", "Expected a dictionary of items but got type \"str\".");
-    assert_eq!(judge(json!({"payloads": {"true": "1"}, "multivariate": 5}), Write::Update), Ok(None));
-    assert_eq!(parse(None, &context(&references(), Write::Create)), Ok(None));
+    assert_eq!(
+        parse_input(json!({"payloads": {"true": "1"}, "multivariate": 5}), WriteKind::Update),
+        Ok(None)
+    );
+    assert_eq!(parse(None, &context(&references(), WriteKind::Create)), Ok(None));
 }
 
 #[test]
 fn a_create_needs_a_condition_and_an_update_does_not() {
     let detail = "Feature flags must have at least one condition set (group).";
     for filters in [json!({}), json!({"groups": []}), json!({"payloads": {}})] {
-        assert_eq!(judge(filters, Write::Create), Err(FieldError::invalid("filters", detail)));
+        assert_eq!(parse_input(filters, WriteKind::Create), Err(FieldError::invalid("filters", detail)));
     }
     let empty = json!({"groups": []});
-    assert_eq!(judge(empty.clone(), Write::Update), Ok(empty.as_object().cloned()));
+    assert_eq!(parse_input(empty.clone(), WriteKind::Update), Ok(empty.as_object().cloned()));
     // It comes before the other rules.
     let also_wrong = json!({"groups": [], "aggregation_group_type_index": "x"});
-    assert_eq!(judge(also_wrong, Write::Create).unwrap_err().detail, detail);
+    assert_eq!(parse_input(also_wrong, WriteKind::Create).unwrap_err().detail, detail);
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn rules_17_and_18_dependencies() {
 #[test]
 fn rule_19_early_access() {
     let references = references();
-    let linked = Context { linked_to_early_access: true, ..context(&references, Write::Update) };
+    let linked = Context { linked_to_early_access: true, ..context(&references, WriteKind::Update) };
     let filters = json!({"groups": [{}], "aggregation_group_type_index": 0});
     let detail = "Cannot change this flag to a group-based when linked to an Early Access Feature.";
     assert_eq!(parse(Some(&filters), &linked), Err(FieldError::invalid("filters", detail)));
@@ -380,14 +383,14 @@ fn stored_form() {
         "payloads": {"true": "{\"key\":\"value\"}"},
         "custom": [1, {"a": null}],
     });
-    assert_eq!(judge(sent, Write::Create), Ok(stored.as_object().cloned()));
+    assert_eq!(parse_input(sent, WriteKind::Create), Ok(stored.as_object().cloned()));
 }
 
 #[test]
 fn a_mask_keeps_the_stored_payload() {
     let references = references();
     let stored = testing::object(json!({"groups": [{}], "payloads": {"true": "\"secret\""}}));
-    let masked = Context { masked: Some(&stored), ..context(&references, Write::Update) };
+    let masked = Context { masked: Some(&stored), ..context(&references, WriteKind::Update) };
     let sent = json!({"groups": [{}], "payloads": {"true": "********* (encrypted)"}});
     assert_eq!(parse(Some(&sent), &masked).unwrap().unwrap()["payloads"], json!({"true": "\"secret\""}));
     refused(sent, "Payload value is not valid JSON");

@@ -3,13 +3,13 @@
 
 use serde_json::json;
 
-use super::super::testing::{created, judge, object};
+use super::super::testing::{created, object, parse_input};
 use super::*;
 
 #[track_caller]
 fn refused(body: Value, attr: Option<&str>, code: &'static str, detail: &str) {
     let expected = FieldError { code, detail: detail.to_owned(), attr: attr.map(str::to_owned) };
-    assert_eq!(judge(body, None), Err(expected));
+    assert_eq!(parse_input(body, None), Err(expected));
 }
 
 #[test]
@@ -25,9 +25,9 @@ fn keys() {
     for bad in ["foo?bar=baz", "foo/bar", "foo\\bar", "foo.bar", "foo bar", "flaggé", "١"] {
         refused(json!({"key": bad}), key, "invalid_key", detail);
     }
-    let parsed = judge(json!({"key": " Ok_1-x "}), None).unwrap();
+    let parsed = parse_input(json!({"key": " Ok_1-x "}), None).unwrap();
     assert_eq!(parsed.key.as_deref(), Some("Ok_1-x"));
-    assert_eq!(judge(json!({"key": 12}), None).unwrap().key.as_deref(), Some("12"));
+    assert_eq!(parse_input(json!({"key": 12}), None).unwrap().key.as_deref(), Some("12"));
 }
 
 #[test]
@@ -54,16 +54,16 @@ fn keys_that_a_flag_can_have() {
 }
 
 #[test]
-fn a_taken_key_is_told_after_its_length_and_before_its_characters() {
+fn a_duplicate_key_is_reported_after_its_length_and_before_its_characters() {
     let references = References::default();
-    let around = Surroundings {
+    let around = ValidationContext {
         stored: None,
         key_holder: Some(7),
         references: &references,
         dashboards: &BTreeSet::new(),
         linked_to_early_access: false,
     };
-    let code = |body: Value| FlagInput::parse(&object(body), Write::Create, &around).unwrap_err();
+    let code = |body: Value| FlagInput::parse(&object(body), WriteKind::Create, &around).unwrap_err();
     let taken = FieldError::new("key", "unique", "There is already a feature flag with this key.");
     assert_eq!(code(json!({"key": "a b"})), taken);
     assert_eq!(code(json!({"key": "k".repeat(401)})).code, "max_length");
@@ -73,16 +73,16 @@ fn a_taken_key_is_told_after_its_length_and_before_its_characters() {
 #[test]
 fn only_a_replacement_and_a_create_need_the_key() {
     let flag = created(json!({"key": "a"}));
-    assert_eq!(judge(json!({}), Some(&flag)).unwrap(), FlagInput::default());
+    assert_eq!(parse_input(json!({}), Some(&flag)).unwrap(), FlagInput::default());
     let references = References::default();
-    let around = Surroundings {
+    let around = ValidationContext {
         stored: Some(&flag),
         key_holder: None,
         references: &references,
         dashboards: &BTreeSet::new(),
         linked_to_early_access: false,
     };
-    let error = FlagInput::parse(&Object::new(), Write::Replace, &around).unwrap_err();
+    let error = FlagInput::parse(&Object::new(), WriteKind::Replace, &around).unwrap_err();
     assert_eq!(error, FieldError::required("key"));
 }
 
@@ -109,19 +109,19 @@ fn the_first_bad_field_is_reported() {
         ("bucketing_identifier", json!("x")),
         ("last_called_at", json!("x")),
     ];
-    // Sent in reverse, so that the order of the body cannot be what decides.
+    // Sent in reverse, so that the order of the body cannot decide.
     for (first, (attr, _)) in bad.iter().enumerate() {
         let mut body = Object::new();
         for (field, value) in bad[first..].iter().rev() {
             body.insert((*field).to_owned(), value.clone());
         }
         body.entry("key").or_insert(json!("ok"));
-        assert_eq!(judge(Value::Object(body), None).unwrap_err().attr.as_deref(), Some(*attr));
+        assert_eq!(parse_input(Value::Object(body), None).unwrap_err().attr.as_deref(), Some(*attr));
     }
 }
 
 #[test]
-fn texts_of_field_errors() {
+fn messages_of_field_errors() {
     let with = |field: &str, value: Value| json!({"key": "k", field: value});
     refused(with("active", json!("maybe")), Some("active"), "invalid_input", "Must be a valid boolean.");
     refused(with("version", json!("one")), Some("version"), "invalid_input", "A valid integer is required.");
@@ -148,12 +148,12 @@ fn texts_of_field_errors() {
 }
 
 #[test]
-fn values_as_texts_of_a_form() {
+fn values_as_strings_of_a_form() {
     let body = json!({
         "key": "k", "active": "f", "deleted": "0", "version": "50", "ensure_experience_continuity": "on",
         "created_at": "2024-01-01T00:00:00", "evaluation_runtime": "server",
     });
-    let input = judge(body, None).unwrap();
+    let input = parse_input(body, None).unwrap();
     assert_eq!((input.active, input.deleted, input.version), (Some(false), Some(false), Some(50)));
     assert_eq!(input.ensure_experience_continuity, Some(Some(true)));
     assert_eq!(input.created_at.unwrap().timestamp(), 1_704_067_200);
@@ -167,7 +167,7 @@ fn fields_that_may_be_null() {
         "has_encrypted_payloads": null, "evaluation_runtime": null, "bucketing_identifier": null,
         "last_called_at": null,
     });
-    let input = judge(body, None).unwrap();
+    let input = parse_input(body, None).unwrap();
     assert_eq!(input.evaluation_runtime, Some(None));
     assert_eq!(input.rollback_conditions, Some(Value::Null));
     for field in ["name", "deleted", "active", "created_at", "version", "tags", "analytics_dashboards"] {
@@ -176,10 +176,13 @@ fn fields_that_may_be_null() {
 }
 
 #[test]
-fn tags_are_tidied() {
-    let input = judge(json!({"key": "k", "tags": ["web", " Beta", "", "  ", "WEB"]}), None).unwrap();
+fn tags_are_normalized() {
+    let input = parse_input(json!({"key": "k", "tags": ["web", " Beta", "", "  ", "WEB"]}), None).unwrap();
     assert_eq!(input.tags.unwrap(), ["beta", "web"]);
-    assert_eq!(judge(json!({"key": "k", "tags": []}), None).unwrap().tags.unwrap(), Vec::<String>::new());
+    assert_eq!(
+        parse_input(json!({"key": "k", "tags": []}), None).unwrap().tags.unwrap(),
+        Vec::<String>::new()
+    );
     let long = "x".repeat(256);
     let detail = "Ensure this field has no more than 255 characters.";
     refused(json!({"key": "k", "tags": [long]}), Some("tags"), "max_length", detail);
@@ -189,8 +192,8 @@ fn tags_are_tidied() {
 }
 
 #[test]
-fn dashboards_collapse() {
-    let input = judge(json!({"key": "k", "analytics_dashboards": [2, "1", 2]}), None).unwrap();
+fn duplicate_dashboards_are_removed() {
+    let input = parse_input(json!({"key": "k", "analytics_dashboards": [2, "1", 2]}), None).unwrap();
     assert_eq!(input.analytics_dashboards.unwrap(), [2, 1]);
 }
 
@@ -200,12 +203,12 @@ fn encrypted_payloads_need_remote_configuration() {
     refused(json!({"key": "k", "has_encrypted_payloads": true}), None, "invalid_input", detail);
     let both = json!({"key": "k", "has_encrypted_payloads": true, "is_remote_configuration": true});
     let flag = created(both);
-    assert!(judge(json!({"has_encrypted_payloads": true}), Some(&flag)).is_ok());
-    let error = judge(json!({"is_remote_configuration": false}), Some(&flag)).unwrap_err();
+    assert!(parse_input(json!({"has_encrypted_payloads": true}), Some(&flag)).is_ok());
+    let error = parse_input(json!({"is_remote_configuration": false}), Some(&flag)).unwrap_err();
     assert_eq!((error.detail.as_str(), error.attr), (detail, None));
-    // A write about something else is not held up by a stored flag that breaks the rule.
+    // A write of other fields is not refused when the stored flag breaks the rule.
     let odd = Flag { is_remote_configuration: None, ..flag };
-    assert!(judge(json!({"name": "x"}), Some(&odd)).is_ok());
+    assert!(parse_input(json!({"name": "x"}), Some(&odd)).is_ok());
 }
 
 #[test]
@@ -215,11 +218,11 @@ fn bucketing_by_device_excludes_continuity() {
     let both = json!({"key": "k", "bucketing_identifier": "device_id", "ensure_experience_continuity": true});
     refused(both, None, "invalid_input", detail);
     let mut flag = created(json!({"key": "k", "bucketing_identifier": "device_id"}));
-    let error = judge(json!({"ensure_experience_continuity": true}), Some(&flag)).unwrap_err();
+    let error = parse_input(json!({"ensure_experience_continuity": true}), Some(&flag)).unwrap_err();
     assert_eq!((error.detail.as_str(), error.attr), (detail, None));
     // A flag that already is both can still be edited.
     flag.ensure_experience_continuity = Some(true);
-    assert!(judge(json!({"ensure_experience_continuity": true, "name": "x"}), Some(&flag)).is_ok());
+    assert!(parse_input(json!({"ensure_experience_continuity": true, "name": "x"}), Some(&flag)).is_ok());
 }
 
 #[test]
@@ -233,10 +236,10 @@ fn a_pattern_that_does_not_compile_is_refused_on_create_only() {
     refused(json!({"key": "k", "filters": bad}), None, "invalid_input", detail);
     // It is the last check of all.
     let body = json!({"key": "k", "filters": bad, "last_called_at": "x"});
-    assert_eq!(judge(body, None).unwrap_err().attr.as_deref(), Some("last_called_at"));
-    assert!(judge(json!({"key": "k", "filters": filters("2.3.9.{0,9}")}), None).is_ok());
+    assert_eq!(parse_input(body, None).unwrap_err().attr.as_deref(), Some("last_called_at"));
+    assert!(parse_input(json!({"key": "k", "filters": filters("2.3.9.{0,9}")}), None).is_ok());
     let flag = created(json!({"key": "k"}));
-    assert!(judge(json!({"filters": bad}), Some(&flag)).is_ok());
+    assert!(parse_input(json!({"filters": bad}), Some(&flag)).is_ok());
 }
 
 #[test]
@@ -245,5 +248,5 @@ fn read_only_and_unknown_fields_are_ignored() {
         "key": "ro", "id": 123456, "rollout_percentage": 33, "created_by": {"id": 99}, "can_edit": "?",
         "experiment_set": [1], "surveys": {"a": 1}, "status": 1, "nonsense": true, "_create_in_folder": 5,
     });
-    assert_eq!(judge(body, None), judge(json!({"key": "ro"}), None));
+    assert_eq!(parse_input(body, None), parse_input(json!({"key": "ro"}), None));
 }

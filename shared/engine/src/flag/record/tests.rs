@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::super::testing::{created, flag, judge, now, updated, user};
+use super::super::testing::{created, flag, now, parse_input, updated, user};
 use super::*;
 
 #[test]
@@ -11,7 +11,7 @@ fn an_update_changes_only_what_was_sent() {
     let flag = created(json!({"key": "u", "name": "n", "tags": ["a"], "evaluation_runtime": "server"}));
     let other = UserRef { id: 2, email: "member@example.com".to_owned(), ..user() };
     let later = now() + TimeDelta::nanoseconds(1_000_000_789);
-    let Ok(input) = judge(json!({"name": "Updated name"}), Some(&flag)) else { unreachable!() };
+    let Ok(input) = parse_input(json!({"name": "Updated name"}), Some(&flag)) else { unreachable!() };
     let updated = flag.apply(&input, later, &other);
     let expected = Flag {
         name: "Updated name".to_owned(),

@@ -21,7 +21,7 @@ fn says(flag: &Flag, status: &str, reason: &str) {
     let answer = flag.status_response(now());
     assert_eq!((answer["status"].as_str(), answer["reason"].as_str()), (Some(status), Some(reason)));
     assert_eq!(answer["reason_states_rollout"], json!(reason.starts_with("Always")));
-    assert_eq!(FlagRow::from(flag).status(now(), &CallTimes::none()).in_status_endpoint(), status);
+    assert_eq!(FlagRow::from(flag).status(now(), &CallTimes::none()).endpoint_value(), status);
 }
 
 #[test]

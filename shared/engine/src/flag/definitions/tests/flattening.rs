@@ -19,7 +19,7 @@ fn flattened(conditions: Value, cohorts: Vec<Cohort>) -> Value {
     document["flags"][0]["filters"]["groups"].clone()
 }
 
-/// What the condition of a lone cohort with these criteria becomes: lists of properties; none when it stays.
+/// The flattened condition of a single cohort with these criteria: lists of properties; `None` when it is unchanged.
 #[track_caller]
 fn becomes(criteria: Value, expected: Option<Value>) {
     let condition = json!({"properties": [in_cohort(1)], "rollout_percentage": 20});
@@ -112,7 +112,7 @@ fn conditions_that_stay() {
         (with(json!({"operator": "not_in"})), vec![simple()]),
         (with(json!({"negation": true})), vec![simple()]),
         (lone(), vec![cohort(1, any(json!([person("b", "x"), negated])))]),
-        // Not there, not dynamic, nothing in it, something else in it.
+        // Unknown, static, without criteria, with other criteria.
         (lone(), Vec::new()),
         (lone(), vec![Cohort { deleted: true, ..simple() }]),
         (lone(), vec![Cohort { is_static: true, ..simple() }]),

@@ -17,7 +17,8 @@ fn now() -> DateTime<Utc> {
 
 fn holds_in(compiler: &Compiler, operator: &str, value: &Value, given: Option<&Value>) -> bool {
     let predicate = Predicate::new(operator, Some(value), compiler);
-    predicate.and_then(|predicate| predicate.holds(given.map(Given::from), now(), SlowSearches::Allowed))
+    predicate
+        .and_then(|predicate| predicate.holds(given.map(ComparableValue::from), now(), SlowSearches::Allowed))
         == Some(true)
 }
 
@@ -25,7 +26,7 @@ fn holds(operator: &str, value: &Value, given: Option<&Value>) -> bool {
     holds_in(&compiler(Tz::UTC), operator, value, given)
 }
 
-/// Each given value lets the operator pass exactly when it is among `yes`; nothing given passes when `absent` says so.
+/// The operator matches exactly the values in `yes`; an absent property matches if `absent` is true.
 #[track_caller]
 fn passes(operator: &str, value: Value, yes: &[Value], no: &[Value], absent: bool) {
     for (given, expected) in
@@ -130,7 +131,7 @@ fn patterns() {
     regex(json!(r"^1\.[0-9]+$"), &[json!("1.12"), json!(1.5)], &[json!("11.1"), json!("1.x")]);
     regex(json!("b"), &[json!("abc")], &[json!("ABC"), json!(null)]);
     regex(json!(4), &[json!(4), json!("141")], &[json!("5")]);
-    // One that does not compile matches nothing, whichever way it is asked.
+    // One that does not compile matches nothing, negated or not.
     for operator in ["regex", "not_regex"] {
         for value in [json!("("), json!("(?=a)"), json!(["a", "("])] {
             passes(operator, value, &[], &[json!("a"), json!("("), json!("")], false);
@@ -254,8 +255,11 @@ fn months_end_where_the_shorter_one_does() {
     let exact = |now: &str, value: &str, given: &str| {
         let predicate = Predicate::new("is_date_exact", Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
         let given = json!(given);
-        predicate.holds(Some(Given::from(&given)), timestamp::parse(now).unwrap(), SlowSearches::Allowed)
-            == Some(true)
+        predicate.holds(
+            Some(ComparableValue::from(&given)),
+            timestamp::parse(now).unwrap(),
+            SlowSearches::Allowed,
+        ) == Some(true)
     };
     assert!(exact("2022-03-31T10:00:00Z", "1m", "2022-02-28 10:00"));
     assert!(exact("2024-02-29T10:00:00Z", "1y", "2023-02-28 10:00"));
@@ -361,7 +365,7 @@ fn ranges_of_versions() {
 }
 
 #[test]
-fn what_is_no_operator_of_a_property_matches_nothing() {
+fn unknown_operators_match_nothing() {
     for operator in
         ["in", "not_in", "flag_evaluates_to", "not_gt", "is_not_exact", "semver_", "semver_max", "", "Exact"]
     {

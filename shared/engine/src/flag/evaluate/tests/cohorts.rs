@@ -1,4 +1,4 @@
-//! Flags that ask for members of cohorts.
+//! Flags with conditions on cohorts.
 
 use super::*;
 
@@ -124,7 +124,7 @@ fn negated_criteria() {
     ] {
         assert_eq!(world.is_on(properties.clone()), on, "{properties}");
     }
-    // What cannot be judged is not met when it is turned round either.
+    // A criterion that cannot be evaluated does not match when negated either.
     for criterion in [
         json!({"key": "$pageview", "type": "behavioral", "value": "performed_event"}),
         json!({"key": "a", "type": "person", "value": "(", "operator": "regex"}),
@@ -157,7 +157,7 @@ fn cohorts_inside_cohorts() {
 }
 
 #[test]
-fn static_cohorts_that_decide_something() {
+fn static_cohorts_that_affect_a_result() {
     let cohorts =
         vec![listed(1), listed(2), listed(3), dynamic(4, any(json!([member(2, json!("in"), json!(null))])))];
     let ask = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});

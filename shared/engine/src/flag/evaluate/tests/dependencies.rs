@@ -9,7 +9,7 @@ fn needs(id: impl ToString, expected: Value) -> Value {
     json!({"groups": [{"properties": [property]}]})
 }
 
-/// A flag with one variant that everybody gets.
+/// A flag with one variant for everyone.
 fn base() -> Flag {
     let variants = json!([
         {"key": "control", "rollout_percentage": 100}, {"key": "test", "rollout_percentage": 0},
@@ -18,7 +18,7 @@ fn base() -> Flag {
 }
 
 #[test]
-fn what_the_other_flag_has_to_be() {
+fn expected_values_of_the_other_flag() {
     for (expected, on) in [
         (json!(true), true),
         (json!(false), false),
@@ -56,7 +56,7 @@ fn a_flag_that_is_off() {
 }
 
 #[test]
-fn missing_flags_and_circles() {
+fn missing_flags_and_cycles() {
     const MISSING: &str = "missing_dependency";
     let mut deleted = flag(9, "deleted", json!({"groups": [{}]}));
     deleted.deleted = true;

@@ -37,7 +37,7 @@ fn a_holdout_is_of_those_up_to_its_percentage() {
 }
 
 #[test]
-fn a_holdout_that_lacks_a_member_holds_nobody_out() {
+fn an_incomplete_holdout_holds_no_one_out() {
     for holdout in [
         json!(null),
         json!({}),
@@ -56,7 +56,7 @@ fn a_holdout_that_lacks_a_member_holds_nobody_out() {
 }
 
 #[test]
-fn who_enrolled_or_declined_is_decided_upon_by_that() {
+fn enrollment_decides_for_persons_who_enrolled_or_declined() {
     let mut world = simple(json!({
         "groups": [{"rollout_percentage": 0}], "feature_enrollment": true,
         "super_groups": [{"properties": [person("plan", json!("pro"))]}],
@@ -80,7 +80,7 @@ fn who_enrolled_or_declined_is_decided_upon_by_that() {
     world.says("user-1", 1, json!(true), MATCH, Some(0));
 }
 
-/// What a request says of a person besides its id, `user-1`.
+/// The data in a request about a person besides its id, `user-1`.
 #[derive(Default)]
 struct Ids<'a> {
     device: Option<&'a str>,
@@ -110,7 +110,7 @@ fn a_flag_by_device_hashes_the_device() {
     let by_device = Flag { bucketing_identifier: Some("device_id".to_owned()), ..half() };
     assert!(evaluate(&by_device, device("user-2")).value.is_on());
     assert!(!evaluate(&by_device, device("user-1")).value.is_on());
-    // Without one nothing matches, whatever the conditions say.
+    // Without one nothing matches, whatever the conditions are.
     let everybody = Flag { filters: testing::object(json!({"groups": [{}, {}]})), ..by_device.clone() };
     let without = evaluate(&everybody, Ids::default());
     assert_eq!((without.reason, without.condition_index), (Reason::OutOfRolloutBound, Some(1)));
@@ -140,7 +140,7 @@ fn continuity_hashes_the_override_else_the_id_before_the_login() {
 }
 
 #[test]
-fn what_the_request_does_not_say_is_looked_up() {
+fn data_missing_in_the_request_is_looked_up() {
     let cohort = Cohort {
         id: 3,
         name: String::new(),

@@ -1,0 +1,73 @@
+//! Checks whether the feed stays within its size limit after a change, when the recorded upper bound is not conclusive.
+//!
+//! Must stay true: a change that does not make a flag longer is never refused, so that a project above the limit can be
+//! reduced.
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::model::FEED_ROOM;
+use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::{StoreError, Write};
+
+use super::build::build_with_change;
+use super::responses::would_be_too_large;
+use crate::Flags;
+use crate::store::{FlagRows, ProjectVersion, Room, StoredFlag, load_verified_rows, max_growth};
+
+/// The feed growth when `changed` replaces `before`: `estimated` if that fits, otherwise the measured size of a feed
+/// built with the change; 400 when that is too large. One round trip, or those of building a feed.
+pub async fn check_feed_size(
+    flags: &Flags,
+    project: ProjectId,
+    group_types: &[String],
+    before: Option<&StoredFlag>,
+    changed: &StoredFlag,
+    estimated: Room,
+) -> ApiResult<Room> {
+    let row = flags.app.store.records.get(&keys::project_version(project)).await?;
+    let version = ProjectVersion::from_item(row.as_ref());
+    let length = record_bytes(changed)?;
+    let old = before.map(|before| &before.flag);
+    if let Room::Estimated { beside } = estimated
+        && version.sums.used + max_growth(old, &changed.flag, length, beside) <= FEED_ROOM
+    {
+        return Ok(estimated);
+    }
+    let rows = load_verified_rows(flags, project, version).await?;
+    let types = group_types.to_vec();
+    let used = build_with_change(flags, project, &rows, changed.clone(), length, types).await?.used_bytes;
+    let grows = match before.filter(|before| !before.flag.deleted) {
+        Some(before) => length > record_bytes(before)?,
+        None => true,
+    };
+    if used > FEED_ROOM && grows {
+        return Err(would_be_too_large());
+    }
+    Ok(Room::Measured { number: rows.version.number, used })
+}
+
+fn record_bytes(stored: &StoredFlag) -> ApiResult<usize> {
+    Ok(serde_json::to_string(&stored.flag).map_err(|error| ApiError::internal(&error))?.len())
+}
+
+/// Corrects the feed size that is recorded in the version of `rows` to the measured size `used`, when the difference
+/// matters: the measured size is larger and above half of the limit, or so much smaller that writes would soon be
+/// measured needlessly.
+pub async fn correct_recorded_size(
+    flags: &Flags,
+    project: ProjectId,
+    rows: &FlagRows,
+    used: i64,
+) -> Result<(), StoreError> {
+    let recorded = rows.version.sums.used;
+    let is_too_high = recorded > FEED_ROOM / 2 && used < recorded - FEED_ROOM / 4;
+    let is_too_low = used > FEED_ROOM / 2 && recorded < used;
+    if !rows.is_verified || !(is_too_high || is_too_low) {
+        return Ok(());
+    }
+    let write = Write::SetFeedBytes(keys::project_version(project), rows.version.number, used);
+    match flags.app.store.records.transact(vec![write]).await {
+        // A concurrent write happened; the next feed corrects the size.
+        Err(StoreError::Condition { .. }) => Ok(()),
+        other => other,
+    }
+}
