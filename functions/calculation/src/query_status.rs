@@ -1,4 +1,4 @@
-//! Calculations in the background by their names: how they go, and their end.
+//! `P/query/{id}/`: status, result and cancellation of a background calculation.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,19 +15,19 @@ const READ_QUERIES: &str = "query:read";
 pub async fn retrieve(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ_QUERIES, |_| []).await?;
     let project = access.project.id;
-    let found = state.calculator.find(project, call.param("id"), call.now).await?;
-    let found = found.ok_or_else(ApiError::not_found)?;
-    let mut shown = found.shown(project);
-    let status = match (&found.status.end_time, &found.status.failure) {
+    let lookup = state.calculator.get_query(project, call.param("id"), call.now).await?;
+    let lookup = lookup.ok_or_else(ApiError::not_found)?;
+    let mut query_status = lookup.to_json(project);
+    let status = match (&lookup.status.end_time, &lookup.status.failure) {
         (None, _) => StatusCode::ACCEPTED,
         (Some(_), None) => {
-            shown["results"] = json!(state.calculator.result_of(project, &found).await?);
+            query_status["results"] = json!(state.calculator.get_query_result(project, &lookup).await?);
             StatusCode::OK
         }
         (Some(_), Some(failure)) if failure.message.is_some() => StatusCode::BAD_REQUEST,
         (Some(_), Some(_)) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Ok((status, axum::Json(json!({"query_status": shown}))).into_response())
+    Ok((status, axum::Json(json!({"query_status": query_status}))).into_response())
 }
 
 /// `DELETE P/query/{id}/`
