@@ -1,6 +1,6 @@
-//! What the activity log says about a write.
+//! Entries of the activity log about writes of insights.
 //!
-//! Must stay true: an insight without any name logs nothing, and neither does a write that changes nothing.
+//! Must stay true: nothing is logged for an insight without a name, or for a write that changes nothing.
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -12,31 +12,31 @@ use crate::dashboards::Dashboards;
 use crate::record::Insight;
 use crate::tiles;
 
-/// The log of insights.
+/// Scope of the log entries of insights.
 pub const SCOPE: &str = "Insight";
 
-/// The dashboards before and after a write that named them, as the log shows them.
+/// The dashboards before and after a write, for the log.
 pub struct DashboardChange {
     before: Vec<Value>,
     after: Vec<Value>,
 }
 
 impl DashboardChange {
-    /// What becomes of the dashboards of `before` when `wanted` are named; none where they stay the same.
-    pub fn of(before: &Insight, wanted: &[u64], dashboards: &Dashboards) -> Option<DashboardChange> {
+    /// The change from the dashboards of `before` to `requested`; `None` where they are the same.
+    pub fn new(before: &Insight, requested: &[u64], dashboards: &Dashboards) -> Option<DashboardChange> {
         let mut old: Vec<u64> =
-            tiles::live(&before.tiles, dashboards).map(|tile| tile.dashboard_id).collect();
+            tiles::visible(&before.tiles, dashboards).map(|tile| tile.dashboard_id).collect();
         old.sort_unstable();
-        let same = old.len() == wanted.len() && old.iter().all(|id| wanted.contains(id));
-        let named = |ids: &[u64]| {
+        let is_same = old.len() == requested.len() && old.iter().all(|id| requested.contains(id));
+        let with_names = |ids: &[u64]| {
             let name = |id: &u64| dashboards.get(*id).and_then(|dashboard| dashboard.name.clone());
             ids.iter().map(|id| object!({"id": id, "name": name(id)})).collect()
         };
-        (!same).then(|| DashboardChange { before: named(&old), after: named(wanted) })
+        (!is_same).then(|| DashboardChange { before: with_names(&old), after: with_names(requested) })
     }
 }
 
-/// The entry about a write that left `after`; none where nothing is logged.
+/// The entry of a write that results in `after`; `None` where nothing is logged.
 pub fn entry<'a>(
     before: Option<&Insight>,
     after: &Insight,
@@ -45,9 +45,9 @@ pub fn entry<'a>(
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
     let changes = before.map(|before| {
-        let mut changes = between(before, after);
+        let mut changes = field_changes(before, after);
         changes.extend(
-            dashboards.map(|it| line("changed", "dashboards", object!(it.before), object!(it.after))),
+            dashboards.map(|it| change_json("changed", "dashboards", object!(it.before), object!(it.after))),
         );
         changes
     });
@@ -60,10 +60,10 @@ pub fn entry<'a>(
         Some(true) if !after.deleted => "restored",
         Some(_) => "updated",
     };
-    logged_as(after, activity, object!(changes), user, now)
+    named_entry(after, activity, object!(changes), user, now)
 }
 
-/// The entry about switching sharing on or off.
+/// The entry for enabling or disabling sharing.
 pub fn sharing_entry<'a>(
     insight: &Insight,
     enabled: bool,
@@ -71,18 +71,18 @@ pub fn sharing_entry<'a>(
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
     let activity = if enabled { "sharing enabled" } else { "sharing disabled" };
-    let change = line("changed", "sharing", Value::Null, object!(enabled));
-    logged_as(insight, activity, object!([change]), user, now)
+    let change = change_json("changed", "sharing", Value::Null, object!(enabled));
+    named_entry(insight, activity, object!([change]), user, now)
 }
 
-/// The entry about another sharing token, which is nobody's to read.
+/// The entry for a new sharing token. It does not contain the token.
 pub fn token_entry<'a>(insight: &Insight, user: &'a User, now: DateTime<Utc>) -> Option<Entry<'a>> {
-    let change = line("changed", "sharing_access_token", Value::Null, Value::Null);
-    logged_as(insight, "updated", object!([change]), user, now)
+    let change = change_json("changed", "sharing_access_token", Value::Null, Value::Null);
+    named_entry(insight, "updated", object!([change]), user, now)
 }
 
-/// An entry about `insight`, if it has a name.
-fn logged_as<'a>(
+/// An entry of `insight`, if it has a name.
+fn named_entry<'a>(
     insight: &Insight,
     activity: &'a str,
     changes: Value,
@@ -97,14 +97,14 @@ fn logged_as<'a>(
     Some(Entry { scope: SCOPE, item: insight.id, activity, user, at: now, detail })
 }
 
-/// One change for each field whose value differs; `deleted` first.
-fn between(before: &Insight, after: &Insight) -> Vec<Value> {
-    let fields = logged(before).into_iter().zip(logged(after));
+/// One change for each field with different values; `deleted` first.
+fn field_changes(before: &Insight, after: &Insight) -> Vec<Value> {
+    let fields = logged_fields(before).into_iter().zip(logged_fields(after));
     let mut changes: Vec<Value> =
         fields.filter_map(|((field, before), (_, after))| change(field, before, after)).collect();
     if before.tags != after.tags {
-        // Lists of linked records are always "changed", an empty one included.
-        changes.push(line("changed", "tags", object!(before.tags), object!(after.tags)));
+        // Lists of linked records are always "changed", even from or to empty.
+        changes.push(change_json("changed", "tags", object!(before.tags), object!(after.tags)));
     }
     changes
 }
@@ -112,19 +112,19 @@ fn between(before: &Insight, after: &Insight) -> Vec<Value> {
 fn change(field: &str, before: Value, after: Value) -> Option<Value> {
     match (json::is_nothing(&before), json::is_nothing(&after)) {
         (true, true) => None,
-        (true, false) => Some(line("created", field, Value::Null, after)),
-        (false, true) => Some(line("deleted", field, before, Value::Null)),
+        (true, false) => Some(change_json("created", field, Value::Null, after)),
+        (false, true) => Some(change_json("deleted", field, before, Value::Null)),
         (false, false) if json::same(&before, &after) => None,
-        (false, false) => Some(line("changed", field, before, after)),
+        (false, false) => Some(change_json("changed", field, before, after)),
     }
 }
 
-fn line(action: &str, field: &str, before: Value, after: Value) -> Value {
+fn change_json(action: &str, field: &str, before: Value, after: Value) -> Value {
     object!({"type": SCOPE, "action": action, "field": field, "before": before, "after": after})
 }
 
-/// The plain fields that the log compares.
-fn logged(insight: &Insight) -> [(&'static str, Value); 7] {
+/// The scalar fields that the log compares.
+fn logged_fields(insight: &Insight) -> [(&'static str, Value); 7] {
     [
         ("deleted", object!(insight.deleted)),
         ("name", object!(insight.name)),
@@ -143,7 +143,7 @@ mod tests {
     use crate::input::InsightInput;
     use crate::record::tests::{insight, instant, user};
 
-    /// Activity and detail of the entry about a write of `body` to `before`.
+    /// Activity and detail of the entry for a write of `body` to `before`.
     fn logged_of(before: &Insight, body: Value) -> Option<(&'static str, Value)> {
         let now = instant("2024-01-02T00:00:00Z");
         let input = InsightInput::parse(body.as_object().unwrap()).unwrap();
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(logged_of(&insight(1, object!({})), object!({"description": "x"})), None);
         let derived = insight(1, object!({"derived_name": "d"}));
         assert_eq!(logged_of(&derived, object!({"description": "x"})).unwrap().1["name"], "d");
-        // What is cleared is a deletion of the field, and the name of the moment is the one that is left.
+        // A cleared field is logged as deleted; the entry has the name that is left.
         let both = insight(1, object!({"name": "a", "derived_name": "d"}));
         let (_, detail) = logged_of(&both, object!({"name": ""})).unwrap();
         assert_eq!((&detail["name"], &detail["changes"][0]["action"]), (&object!("d"), &object!("deleted")));
@@ -202,9 +202,9 @@ mod tests {
         };
         let dashboards: Dashboards = [read(5), read(8), read(9)].into_iter().collect();
         let mut before = insight(1, object!({"name": "a"}));
-        before.tiles = tiles::placed(&[], &[8, 5], 1..3);
-        assert!(DashboardChange::of(&before, &[5, 8], &dashboards).is_none());
-        let change = DashboardChange::of(&before, &[9, 5], &dashboards);
+        before.tiles = tiles::with_dashboards(&[], &[8, 5], 1..3);
+        assert!(DashboardChange::new(&before, &[5, 8], &dashboards).is_none());
+        let change = DashboardChange::new(&before, &[9, 5], &dashboards);
         let (user, now) = (user(2), instant("2024-01-02T00:00:00Z"));
         let entry = entry(Some(&before), &before, change, &user, now).unwrap();
         let expected = object!([{"type": "Insight", "action": "changed", "field": "dashboards",

@@ -1,4 +1,4 @@
-//! The list of insights: its query parameters, which insights they let through, and the order.
+//! The query parameters of the list of insights: filters and order.
 //!
 //! Must stay true: filters combine with AND; the order is total (ties go by id), so pages neither repeat nor skip.
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::dashboards::Dashboards;
 use crate::limits;
 use crate::record::Insight;
-use crate::row::InsightRow;
-use crate::views::Views;
+use crate::summary_row::InsightRow;
+use crate::view_times::ViewTimes;
 
-/// What a list is ordered by.
+/// A field that a list is sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SortField {
     Id,
@@ -47,7 +47,7 @@ const SORT_FIELDS: [(&str, SortField); 11] = [
     ("created_by", SortField::CreatedBy),
 ];
 
-/// Kinds that `insight` names, and the query kind of each.
+/// Values of the parameter `insight`, and the query kind of each.
 const KINDS: [(&str, &str); 6] = [
     ("TRENDS", "TrendsQuery"),
     ("FUNNELS", "FunnelsQuery"),
@@ -59,10 +59,10 @@ const KINDS: [(&str, &str); 6] = [
 
 /// The query of a list of insights.
 #[derive(Debug, Clone)]
-pub struct InsightQuery {
-    /// Users whose insights are shown; none shows everybody's. Whether they exist is asked elsewhere.
+pub struct InsightListQuery {
+    /// Only insights that these users created. The existence of the users is not checked here.
     pub created_by: Option<Vec<u64>>,
-    /// Whether only the caller's own are shown.
+    /// Only insights that the caller created.
     own: bool,
     short_id: Option<String>,
     saved: Option<bool>,
@@ -70,29 +70,29 @@ pub struct InsightQuery {
     /// Lower case.
     search: Option<String>,
     insight: Option<String>,
-    /// Dashboards on every one of which an insight is.
+    /// Only insights that are on all of these dashboards.
     dashboards: Vec<u64>,
     tags: Option<Vec<String>>,
     modified_after: Option<DateTime<Utc>>,
     modified_before: Option<DateTime<Utc>>,
-    /// A flag that the whole record must mention; rows do not know.
+    /// Only insights that refer to this flag. Not in the summary row: needs the record.
     pub feature_flag: Option<String>,
-    /// Whether rows are shown in the short form.
+    /// Whether the response has the short JSON.
     pub basic: bool,
     order: SortField,
     descending: bool,
 }
 
-impl InsightQuery {
-    /// Reads the query parameters; of a repeated one the last counts, unknown ones are ignored. `now` is in the
-    /// project's zone.
-    pub fn parse(parameters: &[(String, String)], now: DateTime<Tz>) -> Result<InsightQuery, FieldError> {
+impl InsightListQuery {
+    /// Parses the query parameters. The last of a repeated one is used, unknown ones are ignored. `now` is in the project's
+    /// time zone.
+    pub fn parse(parameters: &[(String, String)], now: DateTime<Tz>) -> Result<InsightListQuery, FieldError> {
         let last = |name: &str| {
             parameters.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
         };
         let some = |name: &str| last(name).filter(|value| !value.is_empty());
         let (order, descending) = order(some("order").unwrap_or("order"))?;
-        Ok(InsightQuery {
+        Ok(InsightListQuery {
             created_by: some("created_by").map(user_ids).transpose()?,
             own: last("user").is_some(),
             short_id: some("short_id").map(str::to_owned),
@@ -111,7 +111,7 @@ impl InsightQuery {
         })
     }
 
-    /// Whether the list shows the insight of this row to user `caller`, given the dashboards that are live.
+    /// Whether the row matches the filters for the user `caller`. `live` are the dashboards that are not deleted.
     pub fn matches(&self, row: &InsightRow, caller: u64, live: &Dashboards) -> bool {
         let is_on = |id: &u64| row.dashboards.contains(id) && live.has(*id);
         let has =
@@ -133,19 +133,19 @@ impl InsightQuery {
             && self.modified_before.is_none_or(|at| row.last_modified_at < at)
     }
 
-    /// Whether it depends on which dashboards are live.
-    pub fn asks_dashboards(&self) -> bool {
+    /// Whether a filter depends on which dashboards are deleted.
+    pub fn needs_dashboards(&self) -> bool {
         self.saved == Some(true) || !self.dashboards.is_empty()
     }
 
     /// Whether the order depends on when insights were viewed.
-    pub fn asks_views(&self) -> bool {
+    pub fn needs_view_times(&self) -> bool {
         self.order == SortField::LastViewedAt
     }
 
-    /// The order of two insights in the list. Without a value is last ascending and first descending; of views, which
-    /// people look for from the latest, it is the other way round.
-    pub fn compare(&self, left: &InsightRow, right: &InsightRow, views: &Views) -> Ordering {
+    /// The order of two insights. Null is last ascending and first descending; for `last_viewed_at` it is the other way
+    /// round, so that the latest views come first.
+    pub fn compare(&self, left: &InsightRow, right: &InsightRow, view_times: &ViewTimes) -> Ordering {
         let order = match self.order {
             SortField::Id => left.id.cmp(&right.id),
             SortField::ShortId => left.short_id.cmp(&right.short_id),
@@ -156,7 +156,7 @@ impl InsightQuery {
             SortField::LastModifiedAt => left.last_modified_at.cmp(&right.last_modified_at),
             SortField::Favorited => left.favorited.cmp(&right.favorited),
             SortField::Saved => left.saved.cmp(&right.saved),
-            SortField::LastViewedAt => views.get(&left.id).cmp(&views.get(&right.id)),
+            SortField::LastViewedAt => view_times.get(&left.id).cmp(&view_times.get(&right.id)),
             SortField::CreatedBy => left.created_by.cmp(&right.created_by),
         };
         let order = if self.descending { order.reverse() } else { order };
@@ -164,7 +164,7 @@ impl InsightQuery {
     }
 }
 
-/// Whether an insight has anything by which it could mention a flag.
+/// Whether an insight has a breakdown or property filters, which could refer to a flag.
 pub fn has_properties(insight: &Insight) -> bool {
     let is = |value: Option<&Value>| {
         value.is_some_and(|value| !(value.is_null() || *value == json!([]) || *value == json!({})))
@@ -179,7 +179,7 @@ pub fn has_properties(insight: &Insight) -> bool {
         || series.any(|entry| is(entry.get("properties")))
 }
 
-/// The node of the insight's query that no other is wrapped around.
+/// The innermost node of the insight's query.
 fn innermost(insight: &Insight) -> Option<&Value> {
     let mut node = insight.query.as_ref();
     while let Some(source) = node.and_then(|node| node.get("source")) {
@@ -188,8 +188,8 @@ fn innermost(insight: &Insight) -> Option<&Value> {
     node
 }
 
-/// Whether an insight mentions a flag: in its breakdown by the flag's property, or anywhere in its property filters.
-pub fn mentions_flag(insight: &Insight, key: &str) -> bool {
+/// Whether an insight refers to a flag: by a breakdown by the flag's property, or anywhere in its property filters.
+pub fn refers_to_flag(insight: &Insight, key: &str) -> bool {
     let feature = format!("$feature/{key}");
     let has = |value: Option<&Value>, text: &str| value.is_some_and(|value| value.to_string().contains(text));
     if has(insight.filters.get("breakdown"), &feature) || has(insight.filters.get("properties"), key) {
@@ -218,18 +218,18 @@ fn is_of_kind(row: &InsightRow, kind: &str) -> bool {
     }
 }
 
-/// How query strings spell true.
+/// The values of a query parameter that mean true.
 pub fn is_true(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "y" | "yes" | "t" | "true" | "on" | "1")
 }
 
-/// The refusal of a user that is none.
+/// The error for a user that does not exist.
 pub fn no_such_user() -> FieldError {
     let detail = "Select a valid choice. That choice is not one of the available choices.";
     FieldError::new("created_by", "invalid_choice", detail)
 }
 
-/// One number, or a JSON list of numbers.
+/// One id, or a JSON list of ids.
 fn user_ids(text: &str) -> Result<Vec<u64>, FieldError> {
     let ids = match serde_json::from_str::<Value>(text.trim()) {
         Ok(Value::Array(list)) if list.len() <= limits::PARAMETER_ENTRIES => list,

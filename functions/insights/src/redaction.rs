@@ -1,17 +1,17 @@
-//! Insights as a sharing link shows them: to callers without a key.
+//! Redaction of responses for sharing tokens.
 //!
-//! Must stay true: such an answer has no user of the organization, no matter how deep, and no link that only a key opens.
+//! Must stay true: the response contains no user of the organization at any depth, and no link that needs an API key.
 
 use serde_json::{Value, json};
 
-/// Removes from `answer` what is not for the public.
+/// Removes users and links to actors from `answer`.
 pub fn redact(answer: &mut Value) {
     match answer {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match name.as_str() {
                     "created_by" | "last_modified_by" => *value = Value::Null,
-                    _ if is_people_link(name) && !value.is_null() => {
+                    _ if is_actors_link(name) && !value.is_null() => {
                         *value = if value.is_array() { json!([]) } else { Value::Null };
                     }
                     _ if is_user(value) => *value = Value::Null,
@@ -31,8 +31,8 @@ pub fn redact(answer: &mut Value) {
     }
 }
 
-/// Whether a field of a result links to the people behind a number.
-fn is_people_link(name: &str) -> bool {
+/// Whether a field of a result links to the actors behind a number.
+fn is_actors_link(name: &str) -> bool {
     let is_of_people = name.contains("people") || name.contains("persons");
     is_of_people && (name.ends_with("_url") || name.ends_with("_urls"))
 }

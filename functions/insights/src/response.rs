@@ -1,21 +1,21 @@
-//! Insights as answers show them.
+//! Insights as JSON of responses.
 
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::numbers::Numbers;
 use crate::placement::Placement;
-use crate::public;
 use crate::record::Insight;
+use crate::redaction;
+use crate::results::InsightResult;
 use crate::tiles::Tile;
 
-/// For whom, and how a request is answered.
+/// The caller of a request, and how the response is formatted.
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
-    /// Who asks, and in which project.
+    /// The caller and the project.
     pub access: &'a Access,
-    /// Whether the request named a mode of calculation.
+    /// Whether `refresh` was sent.
     pub explicit_refresh: bool,
 }
 
@@ -25,16 +25,16 @@ impl<'a> Viewer<'a> {
         Viewer { access, explicit_refresh }
     }
 
-    /// The answer as the caller may read it.
-    fn readable(&self, mut answer: Value) -> Value {
+    /// The response as far as the caller may read it.
+    fn redact(&self, mut answer: Value) -> Value {
         if self.access.is_link() {
-            public::redact(&mut answer);
+            redaction::redact(&mut answer);
         }
         answer
     }
 
-    /// What the caller may do with an insight, in a word. No rules say otherwise than by creation and membership.
-    fn level(&self, insight: &Insight) -> &'static str {
+    /// The `user_access_level` of the caller. It depends on the creator and the membership only.
+    fn access_level(&self, insight: &Insight) -> &'static str {
         if self.access.is_link() {
             return "viewer";
         }
@@ -43,22 +43,22 @@ impl<'a> Viewer<'a> {
     }
 }
 
-/// The full form. With `tile` it is shown as part of that tile's dashboard.
-pub fn full(
+/// The full JSON. With `tile` it is part of that tile's dashboard.
+pub fn full_json(
     insight: &Insight,
-    numbers: &Numbers,
+    result: &InsightResult,
     placement: &Placement,
     viewer: &Viewer<'_>,
     tile: Option<&Tile>,
 ) -> Value {
-    let shown = numbers.calculated.as_ref();
+    let calculated = result.calculated.as_ref();
     let timezone = match viewer.explicit_refresh {
         true => Some(&viewer.access.project.timezone),
-        false => shown.map(|it| &it.timezone),
+        false => calculated.map(|it| &it.timezone),
     };
     let (project, dashboard) = (viewer.access.project.id, tile.map(|tile| tile.dashboard_id));
-    let status = numbers.status.as_ref();
-    let query_status = status.map(|status| status.shown(project, Some(insight.id), dashboard));
+    let status = result.status.as_ref();
+    let query_status = status.map(|status| status.to_json(project, Some(insight.id), dashboard));
     let mut answer = json!({
         "id": insight.id,
         "short_id": insight.short_id,
@@ -70,11 +70,11 @@ pub fn full(
         "deleted": insight.deleted,
         "dashboards": placement.dashboards,
         "dashboard_tiles": placement.tiles,
-        "last_refresh": shown.map(|it| timestamp(it.last_refresh)),
-        "cache_target_age": shown.map(|it| timestamp(it.cache_target_age)),
-        "next_allowed_client_refresh": shown.map(|it| timestamp(it.next_allowed_client_refresh)),
-        "result": shown.map(|it| &it.result),
-        "hasMore": shown.and_then(|it| it.has_more),
+        "last_refresh": calculated.map(|it| timestamp(it.last_refresh)),
+        "cache_target_age": calculated.map(|it| timestamp(it.cache_target_age)),
+        "next_allowed_client_refresh": calculated.map(|it| timestamp(it.next_allowed_client_refresh)),
+        "result": calculated.map(|it| &it.result),
+        "hasMore": calculated.and_then(|it| it.has_more),
         "columns": null,
         "created_at": timestamp(insight.created_at),
         "created_by": insight.created_by,
@@ -88,13 +88,13 @@ pub fn full(
         "is_sample": false,
         "effective_restriction_level": placement.restriction_level,
         "effective_privilege_level": placement.privilege_level,
-        "user_access_level": viewer.level(insight),
+        "user_access_level": viewer.access_level(insight),
         "timezone": timezone,
-        "is_cached": shown.is_some_and(|it| it.is_cached),
+        "is_cached": calculated.is_some_and(|it| it.is_cached),
         "query_status": query_status,
-        "hogql": shown.map(|it| &it.hogql),
+        "hogql": calculated.map(|it| &it.hogql),
         "types": null,
-        "filters_hash": numbers.key,
+        "filters_hash": result.key,
         "alerts": [],
         "last_viewed_at": null,
     });
@@ -102,11 +102,11 @@ pub fn full(
         answer["color"] = json!(tile.color);
         answer["layouts"] = tile.layouts.clone();
     }
-    viewer.readable(answer)
+    viewer.redact(answer)
 }
 
-/// The short form, which never has numbers.
-pub fn short(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
+/// The short JSON, without a result.
+pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
     let answer = json!({
         "id": insight.id,
         "short_id": insight.short_id,
@@ -126,13 +126,13 @@ pub fn short(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> V
         "created_at": timestamp(insight.created_at),
         "last_modified_at": timestamp(insight.last_modified_at),
         "favorited": insight.favorited,
-        "user_access_level": viewer.level(insight),
+        "user_access_level": viewer.access_level(insight),
         "last_viewed_at": null,
     });
-    viewer.readable(answer)
+    viewer.redact(answer)
 }
 
-/// The filters; an insight that has nothing else is a trend.
+/// The filters. An insight without a query and without a kind is a trend.
 fn filters(insight: &Insight) -> Map<String, Value> {
     let mut filters = insight.filters.clone();
     if insight.query.is_none() {

@@ -1,15 +1,17 @@
-//! The numbers of insights: from what is stored of an insight to the question, to a stored or calculated result.
+//! The results of insights: parses the query of a stored insight, and returns a cached or a calculated result.
 //!
-//! Must stay true: a list calculates each question once and survives those that fail; a single insight answers a
-//! failing calculation with its error; what cannot be calculated at all is shown without numbers, and in calculating
-//! modes says so.
+//! Must stay true: a list calculates equal queries once, and one that fails does not fail the list; for a single insight,
+//! a failed calculation is the error of the request; an insight that cannot be calculated has no result, and in modes that
+//! calculate a status with the reason.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::calculator::{Asked as Wanted, AskedBy, Purpose, Question, Shown};
-use pennon_calculation::jobs::{Failure, Status};
-use pennon_calculation::{Calculated, QUERY_ID, Refresh, Said, Source, Stored, query_id, refusal};
+use pennon_calculation::calculator::{Asked, AskedBy, Purpose, QueryResponse, Question};
+use pennon_calculation::jobs::{Failure, QueryStatus};
+use pennon_calculation::{
+    CachedResult, Calculated, QUERY_ID, QuerySource, Refresh, RefreshParam, engine_error, query_id,
+};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
@@ -19,205 +21,223 @@ use serde_json::Value;
 use crate::record::Insight;
 use crate::{Insights, limits};
 
-/// The question that an insight is, as it was sent.
-fn source(insight: &Insight) -> Source {
+/// The query of an insight, as it was sent.
+fn source(insight: &Insight) -> QuerySource {
     match &insight.query {
-        Some(node) => Source::Node(node.clone()),
-        None => Source::Filters(insight.filters.clone()),
+        Some(node) => QuerySource::Node(node.clone()),
+        None => QuerySource::Filters(insight.filters.clone()),
     }
 }
 
-/// The question that an insight is.
-pub(crate) fn question(insight: &Insight) -> CalcResult<Parsed> {
+/// Parses the query of an insight.
+pub(crate) fn parse_query(insight: &Insight) -> CalcResult<Parsed> {
     source(insight).parse()
 }
 
-/// What an insight asks.
+/// The query of an insight, as far as it can be calculated.
 #[derive(Debug)]
-enum Asked {
-    /// Nothing that has numbers.
-    Nothing,
-    /// A question.
-    Query(Box<Wanted>),
-    /// A kind of question that is not calculated.
-    OtherKind(String),
-    /// A question that the engine refuses.
-    Refused(CalcError),
+enum ParsedInsight {
+    /// The insight has no query.
+    Empty,
+    /// A query that can be calculated.
+    Query(Box<Asked>),
+    /// A kind of query that is not supported.
+    UnsupportedKind(String),
+    /// A query that the engine rejects.
+    Invalid(CalcError),
 }
 
-impl Asked {
-    fn by(insight: &Insight, refresh: Refresh) -> Asked {
+impl ParsedInsight {
+    fn new(insight: &Insight, refresh: Refresh) -> ParsedInsight {
         let source = source(insight);
         match source.parse() {
             Ok(Parsed::Query(query)) => {
-                let asked = Wanted::new(query, Purpose::Saved, None).sent_as(source);
-                Asked::Query(Box::new(Wanted { passes_over_stored: refresh.is_forced(), ..asked }))
+                let query = Asked::new(query, Purpose::Saved, None).sent_as(source);
+                ParsedInsight::Query(Box::new(Asked { ignores_cache: refresh.is_forced(), ..query }))
             }
-            Ok(Parsed::Empty) => Asked::Nothing,
-            Ok(Parsed::OtherKind(kind)) => Asked::OtherKind(kind),
-            Err(error) => Asked::Refused(error),
+            Ok(Parsed::Empty) => ParsedInsight::Empty,
+            Ok(Parsed::OtherKind(kind)) => ParsedInsight::UnsupportedKind(kind),
+            Err(error) => ParsedInsight::Invalid(error),
         }
     }
 
     fn key(&self) -> Option<&String> {
         match self {
-            Asked::Query(asked) => Some(&asked.key),
+            ParsedInsight::Query(query) => Some(&query.key),
             _ => None,
         }
     }
 }
 
-/// What an answer shows of an insight's numbers.
+/// The result of an insight, or the status of its calculation.
 #[derive(Debug, Clone, Default)]
-pub struct Numbers {
-    /// The result, if there is one to show.
+pub struct InsightResult {
+    /// The result, if there is one.
     pub calculated: Option<Calculated>,
-    /// The name of the result.
+    /// The cache key of the result.
     pub key: Option<String>,
-    /// What is told of a calculation in the background, or of why there is no result although it was asked for.
-    pub status: Option<Status>,
+    /// The status of a background calculation, or why there is no result in a mode that calculates.
+    pub status: Option<QueryStatus>,
 }
 
-/// How a request wants numbers.
+/// How a request uses the results of insights.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
-    /// Whose events.
+pub struct ResultRequest<'a> {
+    /// The project whose events are read.
     pub project: &'a Project,
     /// When to calculate.
     pub refresh: Refresh,
     /// The instant of the request.
     pub now: DateTime<Utc>,
-    /// The caller's own name for the calculation.
+    /// The client's own id of the calculation.
     pub query_id: Option<&'a str>,
     /// The dashboard that the insights are shown on.
     pub dashboard_id: Option<u64>,
 }
 
-impl<'a> Wish<'a> {
-    /// What the request `call` wants, whose mode is `refresh`.
-    pub fn of(call: &'a Call, project: &'a Project, refresh: Refresh) -> Wish<'a> {
+impl<'a> ResultRequest<'a> {
+    /// Of the request `call`, with the mode `refresh`.
+    pub fn new(call: &'a Call, project: &'a Project, refresh: Refresh) -> ResultRequest<'a> {
         let query_id = call.query_value(QUERY_ID).filter(|id| !id.is_empty());
-        Wish { project, refresh, now: call.now, query_id, dashboard_id: None }
+        ResultRequest { project, refresh, now: call.now, query_id, dashboard_id: None }
     }
 
-    fn by(&self, insight: &Insight) -> AskedBy<'a> {
+    fn asked_by(&self, insight: &Insight) -> AskedBy<'a> {
         AskedBy {
             query_id: self.query_id,
-            // An insight that is being made has no number yet.
+            // An insight that is being created has the id 0.
             insight_id: Some(insight.id).filter(|id| *id > 0),
             dashboard_id: self.dashboard_id,
-            comes_again: false,
+            retries_on_503: false,
         }
     }
 
-    fn failed(&self, insight: &Insight, key: Option<&String>, failure: Failure) -> Status {
+    fn failed_status(&self, insight: &Insight, key: Option<&String>, failure: Failure) -> QueryStatus {
         let id = self.query_id.map(str::to_owned).or_else(|| key.cloned());
         let id = id.unwrap_or_else(|| format!("insight_{}", insight.id));
-        Status::failed(id, failure, self.now)
+        QueryStatus::failed(id, failure, self.now)
     }
 }
 
-/// What a request says about stored results.
-pub fn wanted(call: &Call) -> ApiResult<(Refresh, bool)> {
+/// The parameter `refresh` of a request, and whether it was sent. Validates the client query id.
+pub fn parse_refresh(call: &Call) -> ApiResult<(Refresh, bool)> {
     query_id(call, None)?;
-    let said = Said::read(call.query_value("refresh"), None);
-    Ok((said.mode, said.explicit))
+    let refresh = RefreshParam::parse(call.query_value("refresh"), None);
+    Ok((refresh.mode, refresh.is_explicit))
 }
 
 impl Insights {
-    /// The numbers of one insight; a calculation that fails is the error.
-    pub async fn numbers(&self, insight: &Insight, wish: Wish<'_>) -> ApiResult<Numbers> {
+    /// The result of one insight. A failed calculation is the error.
+    pub async fn insight_result(
+        &self,
+        insight: &Insight,
+        request: ResultRequest<'_>,
+    ) -> ApiResult<InsightResult> {
         let deadline = self.calculator.deadline();
-        let asked = Asked::by(insight, wish.refresh);
-        let key = asked.key().cloned();
-        let shown = match &asked {
-            Asked::Query(asked) => {
-                let read = self.calculator.read(wish.project, &[asked]).await?;
+        let parsed = ParsedInsight::new(insight, request.refresh);
+        let key = parsed.key().cloned();
+        let response = match &parsed {
+            ParsedInsight::Query(query) => {
+                let stored = self.calculator.read(request.project, &[query]).await?;
                 let question = Question {
-                    project: wish.project,
-                    asked,
-                    stored: read.stored.first().and_then(Option::as_ref),
-                    tracked: read.tracked.first().and_then(Option::as_ref),
-                    known: &read.known,
-                    now: wish.now,
+                    project: request.project,
+                    asked: query,
+                    stored: stored.stored.first().and_then(Option::as_ref),
+                    tracked: stored.tracked.first().and_then(Option::as_ref),
+                    known: &stored.known,
+                    now: request.now,
                     deadline,
-                    by: wish.by(insight),
+                    by: request.asked_by(insight),
                 };
-                Box::pin(self.calculator.answer(&question, wish.refresh)).await?
+                Box::pin(self.calculator.answer(&question, request.refresh)).await?
             }
-            Asked::Refused(error) if wish.refresh.waits() => return Err(refusal(error.clone())),
+            ParsedInsight::Invalid(error) if request.refresh.waits() => {
+                return Err(engine_error(error.clone()));
+            }
             other => {
-                let failure = other.failure(wish.refresh);
-                let status = failure.map(|failure| wish.failed(insight, key.as_ref(), failure));
-                Shown { calculated: None, status }
+                let failure = other.failure(request.refresh);
+                let status = failure.map(|failure| request.failed_status(insight, key.as_ref(), failure));
+                QueryResponse { calculated: None, status }
             }
         };
-        Ok(Numbers { calculated: shown.calculated, key, status: shown.status })
+        Ok(InsightResult { calculated: response.calculated, key, status: response.status })
     }
 
-    /// The numbers of the insights of a page, in their order. All of them share the time of one request.
-    pub async fn numbers_of_page(&self, insights: &[Insight], wish: Wish<'_>) -> ApiResult<Vec<Numbers>> {
+    /// The results of the insights of a page, in their order. All share the deadline of one request.
+    pub async fn insight_results(
+        &self,
+        insights: &[Insight],
+        request: ResultRequest<'_>,
+    ) -> ApiResult<Vec<InsightResult>> {
         let deadline = self.calculator.deadline();
-        let asked: Vec<Asked> = insights.iter().map(|insight| Asked::by(insight, wish.refresh)).collect();
-        // Insights with the same question are calculated once, for the first of them.
-        let mut questions = BTreeMap::new();
-        for (insight, one) in insights.iter().zip(&asked) {
-            if let Asked::Query(asked) = one {
-                questions.entry(&asked.key).or_insert((insight, &**asked));
+        let parsed: Vec<ParsedInsight> =
+            insights.iter().map(|insight| ParsedInsight::new(insight, request.refresh)).collect();
+        // Insights with equal queries share one calculation, that of the first of them.
+        let mut queries = BTreeMap::new();
+        for (insight, one) in insights.iter().zip(&parsed) {
+            if let ParsedInsight::Query(query) = one {
+                queries.entry(&query.key).or_insert((insight, &**query));
             }
         }
-        let distinct: Vec<(&Insight, &Wanted)> = questions.into_values().collect();
-        let wanted: Vec<&Wanted> = distinct.iter().map(|(_, asked)| *asked).collect();
-        let read = Box::pin(self.calculator.read(wish.project, &wanted)).await?;
-        let sizes: BTreeMap<&str, usize> = wanted
+        let distinct: Vec<(&Insight, &Asked)> = queries.into_values().collect();
+        let queries: Vec<&Asked> = distinct.iter().map(|(_, query)| *query).collect();
+        let stored = Box::pin(self.calculator.read(request.project, &queries)).await?;
+        let sizes: BTreeMap<&str, usize> = queries
             .iter()
-            .zip(&read.stored)
-            .map(|(asked, stored)| (asked.key.as_str(), stored.as_ref().map_or(0, Stored::bytes_elsewhere)))
+            .zip(&stored.stored)
+            .map(|(query, cached)| {
+                (query.key.as_str(), cached.as_ref().map_or(0, CachedResult::object_bytes))
+            })
             .collect();
-        require_room(asked.iter().map(|asked| asked.key().and_then(|key| sizes.get(key.as_str())).copied()))?;
+        require_results_fit(
+            parsed.iter().map(|parsed| parsed.key().and_then(|key| sizes.get(key.as_str())).copied()),
+        )?;
         let questions: Vec<Question<'_>> = distinct
             .iter()
             .enumerate()
-            .map(|(at, (insight, asked))| Question {
-                project: wish.project,
-                asked,
-                stored: read.stored.get(at).and_then(Option::as_ref),
-                tracked: read.tracked.get(at).and_then(Option::as_ref),
-                known: &read.known,
-                now: wish.now,
+            .map(|(at, (insight, query))| Question {
+                project: request.project,
+                asked: query,
+                stored: stored.stored.get(at).and_then(Option::as_ref),
+                tracked: stored.tracked.get(at).and_then(Option::as_ref),
+                known: &stored.known,
+                now: request.now,
                 deadline,
-                by: wish.by(insight),
+                by: request.asked_by(insight),
             })
             .collect();
-        let answers = Box::pin(self.calculator.answers(&questions, wish.refresh)).await;
-        let answers: BTreeMap<&str, ApiResult<Shown>> =
-            wanted.iter().map(|asked| asked.key.as_str()).zip(answers).collect();
-        let numbers = insights.iter().zip(&asked).map(|(insight, one)| {
+        let responses = Box::pin(self.calculator.answers(&questions, request.refresh)).await;
+        let responses: BTreeMap<&str, ApiResult<QueryResponse>> =
+            queries.iter().map(|query| query.key.as_str()).zip(responses).collect();
+        let results = insights.iter().zip(&parsed).map(|(insight, one)| {
             let key = one.key().cloned();
-            let (calculated, failure) = match key.as_deref().and_then(|key| answers.get(key)) {
-                Some(Ok(shown)) => {
-                    return Numbers {
-                        calculated: shown.calculated.as_ref().map(|it| it.with(without_links(&it.result))),
-                        status: shown.status.clone(),
+            let (calculated, failure) = match key.as_deref().and_then(|key| responses.get(key)) {
+                Some(Ok(response)) => {
+                    return InsightResult {
+                        calculated: response
+                            .calculated
+                            .as_ref()
+                            .map(|it| it.with_result(without_links(&it.result))),
+                        status: response.status.clone(),
                         key,
                     };
                 }
                 Some(Err(error)) => (None, Some(failure_of(error))),
-                None => (None, one.failure(wish.refresh)),
+                None => (None, one.failure(request.refresh)),
             };
-            let status = failure.map(|failure| wish.failed(insight, key.as_ref(), failure));
-            Numbers { calculated, key, status }
+            let status = failure.map(|failure| request.failed_status(insight, key.as_ref(), failure));
+            InsightResult { calculated, key, status }
         });
-        Ok(numbers.collect())
+        Ok(results.collect())
     }
 }
 
-/// 400 where the stored results of a page, of the bytes that are known of each row, are more than is read for one answer.
-fn require_room(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<()> {
+/// 400 where the cached results of a page exceed [`limits::PAGE_RESULT_BYTES`]. `rows` are the bytes of each, if known.
+fn require_results_fit(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<()> {
     let mut bytes = 0;
     for (rows, row) in rows.enumerate() {
         bytes += row.unwrap_or(0);
-        // One is read however large it is.
+        // A single result is read whatever its size.
         if bytes > limits::PAGE_RESULT_BYTES && rows > 0 {
             let detail = format!("The answer is too large. The largest limit that may fit here is {rows}.");
             return Err(ApiError::invalid("invalid_input", detail, Some("limit")));
@@ -226,7 +246,7 @@ fn require_room(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<()> {
     Ok(())
 }
 
-/// The result without the links to the people behind each number, which are most of it.
+/// The result without `persons_urls`, which are most of its text.
 fn without_links(result: &Value) -> Value {
     let field =
         |(name, value): (&String, &Value)| (name != "persons_urls").then(|| (name.clone(), value.clone()));
@@ -240,13 +260,13 @@ fn without_links(result: &Value) -> Value {
     }
 }
 
-impl Asked {
-    /// Why a calculating mode shows nothing.
+impl ParsedInsight {
+    /// Why there is no result, in a mode that calculates.
     fn failure(&self, refresh: Refresh) -> Option<Failure> {
         let message = match self {
-            Asked::OtherKind(kind) => format!("Not supported yet: {kind}."),
-            Asked::Refused(error) => error.detail.clone(),
-            Asked::Nothing | Asked::Query(..) => return None,
+            ParsedInsight::UnsupportedKind(kind) => format!("Not supported yet: {kind}."),
+            ParsedInsight::Invalid(error) => error.detail.clone(),
+            ParsedInsight::Empty | ParsedInsight::Query(..) => return None,
         };
         refresh.calculates().then_some(Failure { message: Some(message) })
     }

@@ -1,7 +1,7 @@
-//! What was noted to be done later, and is due: what follows the deletion of dashboards, and changes of long lists.
+//! Scheduled tasks: cleanup after the deletion of dashboards and after changes of long cohort lists.
 //!
-//! Must stay true: a run may stop anywhere and be started again, or run twice at once; a note that fails does not keep
-//! the others from their turn.
+//! A task is a row in the partition [`keys::DUE`], whose sort key begins with the time from which it is due. Must stay true:
+//! a run may be interrupted anywhere and repeated, or run twice concurrently; a task that fails does not block the others.
 
 use std::time::Duration;
 
@@ -12,75 +12,77 @@ use pennon_core::store::{Guard, Item, Query, Table, Write};
 use tokio::time::Instant;
 
 use crate::cohorts;
-use crate::dashboards::removal;
+use crate::dashboards::cleanup;
 
-/// Notes that are read in one step.
-const AT_ONCE: usize = 100;
+/// Tasks that are read in one query.
+const PAGE_TASKS: usize = 100;
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Followed {
-    /// Notes of which nothing is left.
+pub struct ScheduledTaskStats {
+    /// Tasks that were completed.
     pub notes: usize,
-    /// Notes that failed; the log says why.
+    /// Tasks that failed; the cause is logged.
     pub failed: usize,
-    /// Whether time ran out before everything was done; the next run goes on.
+    /// Whether the time ran out before all due tasks were run; the next run continues.
     pub unfinished: bool,
 }
 
-/// Does what is due at `now`, for about `time`. At least one note is looked at.
-pub async fn follow_due(records: &Table, now: DateTime<Utc>, time: Duration) -> ApiResult<Followed> {
+/// Runs the tasks that are due at `now`, for about `time`, but at least one.
+pub async fn follow_due(
+    records: &Table,
+    now: DateTime<Utc>,
+    time: Duration,
+) -> ApiResult<ScheduledTaskStats> {
     let deadline = Instant::now() + time;
-    let mut run = Followed::default();
+    let mut run = ScheduledTaskStats::default();
     let mut after: Option<String> = None;
     loop {
-        let mut query = Query::partition(keys::DUE).limit(AT_ONCE);
+        let mut query = Query::partition(keys::DUE).limit(PAGE_TASKS);
         if let Some(after) = after.take() {
             query = query.after(after);
         }
-        let notes = records.query(query).await?;
-        let Some(last) = notes.last() else { break };
+        let tasks = records.query(query).await?;
+        let Some(last) = tasks.last() else { break };
         after = Some(last.key.sk.clone());
-        for note in &notes {
-            if !keys::is_due(&note.key, now) {
+        for task in &tasks {
+            if !keys::is_due(&task.key, now) {
                 return Ok(run);
             }
             if run.notes + run.failed > 0 && Instant::now() >= deadline {
                 run.unfinished = true;
                 return Ok(run);
             }
-            match Box::pin(follow(records, note)).await {
+            match Box::pin(run_task(records, task)).await {
                 Ok(()) => run.notes += 1,
                 Err(error) => {
                     run.failed += 1;
-                    tracing::error!(
-                        note = note.key.sk,
-                        cause = error.detail(),
-                        "what is due could not be done"
-                    );
+                    tracing::error!(note = task.key.sk, cause = error.detail(), "a scheduled task failed");
                 }
             }
         }
     }
     if run.notes > 0 {
-        tracing::info!(?run, "did what was due");
+        tracing::info!(?run, "scheduled tasks were run");
     }
     Ok(run)
 }
 
-/// Does what a note says, and takes it away.
-async fn follow(records: &Table, note: &Item) -> ApiResult<()> {
-    match keys::due_of(&note.key) {
+/// Runs a task and deletes its row.
+async fn run_task(records: &Table, task: &Item) -> ApiResult<()> {
+    match keys::due_of(&task.key) {
         Some(Due::Insights { project, dashboard }) => {
-            removal::follow_insights(records, project, dashboard, note).await
+            cleanup::run_insight_deletion(records, project, dashboard, task).await
         }
         Some(Due::Dashboard { project, dashboard }) => {
-            removal::sweep_tiles(records, project, dashboard, &note.key).await
+            cleanup::run_tile_removal(records, project, dashboard, &task.key).await
         }
-        Some(Due::Members { project, cohort }) => cohorts::sweep(records, project, cohort, note).await,
+        Some(Due::Members { project, cohort }) => {
+            cohorts::run_list_cleanup(records, project, cohort, task).await
+        }
         None => {
-            tracing::error!(note = note.key.sk, "a note that says nothing is dropped");
-            Ok(records.transact(vec![Write::Delete(note.key.clone(), Guard::None)]).await?)
+            tracing::error!(note = task.key.sk, "a scheduled task of unknown kind is deleted");
+            Ok(records.transact(vec![Write::Delete(task.key.clone(), Guard::None)]).await?)
         }
     }
 }

@@ -1,38 +1,38 @@
-//! The summary row of an insight: what lists filter and order by.
+//! The summary row of an insight: the fields that lists filter and sort by.
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::{Item, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::listing::has_properties;
+use crate::list_query::has_properties;
 use crate::record::Insight;
-use crate::tiles::kept_dashboards;
+use crate::tiles::current_dashboards;
 
-/// What a list knows of an insight before it reads the record.
+/// The fields of an insight that a list needs before it reads the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InsightRow {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its short id.
     pub short_id: String,
     /// Its name.
     pub name: Option<String>,
-    /// The name that a client made up.
+    /// The name that a client generated.
     pub derived_name: Option<String>,
-    /// Free words.
+    /// Its description.
     pub description: Option<String>,
     /// Sorted, lower case.
     pub tags: Vec<String>,
-    /// Where lists show it.
+    /// Its position in lists.
     pub order: Option<i64>,
     /// Whether it is a favourite.
     pub favorited: bool,
     /// Whether it was saved on purpose.
     pub saved: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Number of the user who made it.
+    /// Id of the user who created it.
     pub created_by: u64,
     /// When it was last written.
     pub updated_at: DateTime<Utc>,
@@ -43,13 +43,13 @@ pub struct InsightRow {
     pub dashboards: Vec<u64>,
     /// `insight` of the stored filters.
     pub filters_insight: Option<String>,
-    /// Kind of the stored query node; none without a query.
+    /// Kind of the stored query node; `None` without a query.
     pub query_kind: Option<String>,
     /// Kind of the node inside it.
     pub source_kind: Option<String>,
-    /// Whether its question has a breakdown or filters by properties, by which alone it may mention a flag.
+    /// Whether its query has a breakdown or property filters: only then it may refer to a flag.
     pub has_properties: bool,
-    /// Length of the record, in KiB, rounded up.
+    /// Size of the record in KiB, rounded up.
     pub kib: usize,
     /// Version of the record with which it was written.
     #[serde(skip)]
@@ -58,7 +58,7 @@ pub struct InsightRow {
 
 impl InsightRow {
     /// The row of an insight whose record has `bytes`.
-    pub fn of(insight: &Insight, bytes: usize) -> InsightRow {
+    pub fn new(insight: &Insight, bytes: usize) -> InsightRow {
         let query = insight.query.as_ref().and_then(Value::as_object);
         let source = query.and_then(|node| node.get("source")).and_then(Value::as_object);
         InsightRow {
@@ -75,7 +75,7 @@ impl InsightRow {
             created_by: insight.created_by.id,
             updated_at: insight.updated_at,
             last_modified_at: insight.last_modified_at,
-            dashboards: kept_dashboards(&insight.tiles).collect(),
+            dashboards: current_dashboards(&insight.tiles).collect(),
             filters_insight: insight.filters.get("insight").and_then(Value::as_str).map(str::to_owned),
             query_kind: query.and_then(kind),
             source_kind: source.and_then(kind),
@@ -85,12 +85,12 @@ impl InsightRow {
         }
     }
 
-    /// The row in `item`.
-    pub fn read(item: &Item) -> Result<InsightRow, StoreError> {
+    /// Decodes a row.
+    pub fn from_item(item: &Item) -> Result<InsightRow, StoreError> {
         Ok(InsightRow { item_version: item.version, ..item.body()? })
     }
 
-    /// About how much memory it takes.
+    /// Its approximate size in memory.
     pub fn bytes(&self) -> usize {
         let texts =
             [&self.name, &self.derived_name, &self.description, &self.filters_insight, &self.query_kind];

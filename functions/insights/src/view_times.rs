@@ -1,8 +1,7 @@
-//! When insights were viewed: by a user, and by anybody.
+//! When insights were last viewed: by each user, and by any user.
 //!
-//! Must stay true: a view is two rows of its own that are raised to its time side by side, in no transaction, so that
-//! any number of people may look at one insight at once; a row only ever goes forward, so of two views the later counts
-//! whatever order they arrive in.
+//! Must stay true: a view raises two rows to its time, without a transaction, so that any number of users can view an insight
+//! concurrently; a row only increases, so the later of two views wins in any order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,11 +11,11 @@ use futures::future::try_join_all;
 use pennon_core::store::keys::{self, ProjectId, VIEW_SHARDS};
 use pennon_core::store::{Item, Key, Query, StoreError, Table};
 
-/// Latest views by anybody, by insight.
-pub type Views = BTreeMap<u64, DateTime<Utc>>;
+/// The latest view of each insight by any user.
+pub type ViewTimes = BTreeMap<u64, DateTime<Utc>>;
 
-/// Notes that a user views an insight.
-pub async fn note(
+/// Records that a user views an insight.
+pub async fn record(
     records: &Table,
     project: ProjectId,
     user: u64,
@@ -30,20 +29,20 @@ pub async fn note(
 }
 
 /// The latest views of these insights.
-pub async fn of(records: &Table, project: ProjectId, insights: &[u64]) -> Result<Views, StoreError> {
+pub async fn fetch(records: &Table, project: ProjectId, insights: &[u64]) -> Result<ViewTimes, StoreError> {
     let keys: Vec<Key> = insights.iter().map(|insight| keys::views(project, *insight)).collect();
     Ok(records.batch_get(&keys).await?.iter().flatten().filter_map(view).collect())
 }
 
 /// The latest views of all insights.
-pub async fn all(records: &Table, project: ProjectId) -> Result<Views, StoreError> {
+pub async fn fetch_all(records: &Table, project: ProjectId) -> Result<ViewTimes, StoreError> {
     let shards =
         (0..VIEW_SHARDS).map(|shard| records.query(Query::partition(keys::views_pk(project, shard))));
     Ok(try_join_all(shards).await?.iter().flatten().filter_map(view).collect())
 }
 
-/// What a user has viewed, the latest first.
-pub async fn by_user(records: &Table, project: ProjectId, user: u64) -> Result<Vec<u64>, StoreError> {
+/// The insights that a user has viewed, the latest first.
+pub async fn list_viewed_by(records: &Table, project: ProjectId, user: u64) -> Result<Vec<u64>, StoreError> {
     let rows = records.query(Query::partition(keys::viewed_pk(project, user))).await?;
     let mut views: Vec<(u64, DateTime<Utc>)> = rows.iter().filter_map(view).collect();
     views.sort_unstable_by_key(|(insight, at)| Reverse((*at, *insight)));

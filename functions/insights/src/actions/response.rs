@@ -1,4 +1,4 @@
-//! Actions as answers show them.
+//! Actions as JSON of responses.
 
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
@@ -8,8 +8,8 @@ use super::Action;
 use super::input::STEP_FIELDS;
 use crate::resource::access_level;
 
-/// The full form.
-pub fn full(action: &Action, access: &Access) -> Value {
+/// The JSON of an action.
+pub fn action_json(action: &Action, access: &Access) -> Value {
     json!({
         "id": action.id,
         "name": action.name,
@@ -22,7 +22,7 @@ pub fn full(action: &Action, access: &Access) -> Value {
         "created_by": action.created_by,
         "deleted": action.deleted,
         "is_calculating": false,
-        // Events are matched when somebody asks, so there is nothing to be behind with.
+        // Events are matched for each query, so the action is never out of date.
         "last_calculated_at": timestamp(action.created_at),
         "team_id": access.project.id,
         "is_action": true,
@@ -33,7 +33,7 @@ pub fn full(action: &Action, access: &Access) -> Value {
     })
 }
 
-/// A step with every field that steps have.
+/// A step with all fields of steps.
 fn step(stored: &Value) -> Value {
     let value = |name: &str| stored.get(name).cloned().unwrap_or(Value::Null);
     let fields: Map<String, Value> =

@@ -1,8 +1,8 @@
-//! Whether the definitions feed has room for a cohort's new rules.
+//! The size limit of the flag definitions feed, for a cohort's new rules.
 //!
-//! Must stay true: rules that make the feed larger than it may be are refused as far as the feed that was made last tells; a
-//! project whose feed nobody asks for has none, and none of its cohorts is refused. Rules that are packed no longer than those
-//! before them never are.
+//! Must stay true: rules that would make the feed too large are rejected, by the size of the latest feed; a project whose feed
+//! was never requested has none, and its cohorts are never rejected; neither are rules that are not larger when compressed
+//! than those before.
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::gzip;
@@ -11,74 +11,75 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Raise, Table};
 use serde_json::json;
 
+use super::flag_references::FlagReferences;
 use super::record::CohortRecord;
-use super::uses::Uses;
 
-/// How many times rules may come in the feed before anybody counts: sent once, and spelled out in conditions.
-const TIMES: usize = 20;
+/// Assumed copies of the rules in the feed, for the estimate: one as sent, the others flattened into conditions of flags.
+const ASSUMED_COPIES: usize = 20;
 
-/// 400 where the feed has no room for a cohort that is stored as `before` and is to be `after`. For whoever writes cohorts otherwise
-/// than over HTTP.
+/// 400 where the change of a cohort from `before` to `after` would make the feed too large. For writers other than the HTTP API.
 pub async fn require_feed_room(
     records: &Table,
     project: ProjectId,
     before: &CohortRecord,
     after: &CohortRecord,
 ) -> ApiResult<()> {
-    Room::of(Some(before), after).require(records, project, after.id).await
+    FeedSizeEstimate::new(Some(before), after).require(records, project, after.id).await
 }
 
-/// What of the room is taken without looking closer.
+/// A reservation of feed size by the estimate, without an exact measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// None is asked for.
-    Nothing,
-    /// Some, if it is there.
-    Some,
-    /// More than there ever is.
-    TooMuch,
+pub enum FeedReservation {
+    /// The rules do not change.
+    NotNeeded,
+    /// Reserved, if the condition of the write holds.
+    Conditional,
+    /// The estimate exceeds the limit.
+    TooLarge,
 }
 
-/// What rules may take of the feed's room.
+/// Estimate of how much a change of rules adds to the feed.
 #[derive(Debug, Clone, Default)]
-pub struct Room {
+pub struct FeedSizeEstimate {
     before: Option<String>,
     after: Option<String>,
 }
 
-impl Room {
-    /// For the change of `before`; none where it leaves the rules, or there is no cohort yet, which no flag can name.
-    pub fn of(before: Option<&CohortRecord>, after: &CohortRecord) -> Room {
+impl FeedSizeEstimate {
+    /// For the change from `before` to `after`. Empty where the rules do not change, and for a new cohort, which no flag can
+    /// refer to.
+    pub fn new(before: Option<&CohortRecord>, after: &CohortRecord) -> FeedSizeEstimate {
         let rules = |cohort: &CohortRecord| {
             let has_rules = !cohort.deleted && !cohort.is_static;
             has_rules.then(|| json!([cohort.filters, cohort.groups]).to_string())
         };
-        let Some(before) = before else { return Room::default() };
+        let Some(before) = before else { return FeedSizeEstimate::default() };
         let (before, after) = (rules(before), rules(after));
-        if before == after { Room::default() } else { Room { before, after } }
+        if before == after { FeedSizeEstimate::default() } else { FeedSizeEstimate { before, after } }
     }
 
-    /// Has `raise` take it, as far as there is room without looking closer.
-    pub fn take(&self, raise: &mut Raise) -> Taken {
-        let Some(after) = &self.after else { return Taken::Nothing };
-        let more = i64::try_from(after.len().saturating_mul(TIMES)).unwrap_or(i64::MAX);
+    /// Adds the reservation and its condition to the write of the project version.
+    pub fn reserve(&self, raise: &mut Raise) -> FeedReservation {
+        let Some(after) = &self.after else { return FeedReservation::NotNeeded };
+        let more = i64::try_from(after.len().saturating_mul(ASSUMED_COPIES)).unwrap_or(i64::MAX);
         if more > FEED_ROOM {
-            return Taken::TooMuch;
+            return FeedReservation::TooLarge;
         }
         raise.by.used = more;
         raise.when.used_at_most = Some(FEED_ROOM - more);
-        Taken::Some
+        FeedReservation::Conditional
     }
 
-    /// 400 where the feed that was made last would be too large with the rules.
+    /// 400 where the latest feed would be too large with the new rules.
     pub async fn require(&self, records: &Table, project: ProjectId, id: u64) -> ApiResult<()> {
-        let packed = |rules: &Option<String>| rules.as_ref().map_or(0, |rules| gzip(rules.as_bytes()).len());
-        let more = packed(&self.after).saturating_sub(packed(&self.before));
+        let compressed =
+            |rules: &Option<String>| rules.as_ref().map_or(0, |rules| gzip(rules.as_bytes()).len());
+        let more = compressed(&self.after).saturating_sub(compressed(&self.before));
         let Some(head) = records.get(&keys::feed_head(project)).await?.filter(|_| more > 0) else {
             return Ok(());
         };
         let head: FeedHead = head.body()?;
-        let times = Uses::of(records, project, id).await?.named_by;
+        let times = FlagReferences::fetch(records, project, id).await?.flag_count;
         let is_full =
             |form: &FeedForm, more: usize| form.place.is_none() || form.packed + more > FEED_BYTES_MAX;
         if times == 0 || !is_full(&head.sent, more) && !is_full(&head.flattened, more.saturating_mul(times)) {

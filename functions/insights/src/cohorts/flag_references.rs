@@ -1,7 +1,7 @@
-//! Which flags use a cohort, directly or through other cohorts.
+//! The flags that use a cohort, directly or through other cohorts.
 //!
-//! Must stay true: the version is read before everything else, and whoever judges by the rest asks that its number is
-//! still the same when it writes; so no flag and no cohort has come to use it meanwhile.
+//! Must stay true: the project version is read first, and a write that depends on the rest is conditional on it; so no flag or
+//! cohort can start to use the cohort concurrently.
 
 use std::collections::BTreeSet;
 
@@ -13,39 +13,40 @@ use pennon_engine::flag::FlagRow;
 use super::CohortRecord;
 use crate::resource::{Row, list};
 
-/// The active flags that use a cohort.
+/// The flags that use a cohort.
 #[derive(Debug)]
-pub struct Uses {
-    /// Their names, or keys where they have none, in the order of their numbers.
+pub struct FlagReferences {
+    /// Names (else keys) of the active ones, in the order of their ids.
     pub flags: Vec<String>,
-    /// How many flags name it, those that are not active too.
-    pub named_by: usize,
-    /// What has to be so for this to be true.
-    pub when: Unchanged,
+    /// The number of flags that use it, inactive ones included.
+    pub flag_count: usize,
+    /// The precondition under which this is still correct.
+    pub version: Unchanged,
 }
 
-impl Uses {
-    /// The active flags that use the cohort `id`.
-    pub async fn of(records: &Table, project: ProjectId, id: u64) -> ApiResult<Uses> {
-        let version = records.get(&keys::project_version(project)).await?;
-        let when = Unchanged { number: Some(version.map_or(0, |item| item.count)), ..Unchanged::default() };
+impl FlagReferences {
+    /// Fetches the flags that use the cohort `id`.
+    pub async fn fetch(records: &Table, project: ProjectId, id: u64) -> ApiResult<FlagReferences> {
+        let version_item = records.get(&keys::project_version(project)).await?;
+        let version =
+            Unchanged { number: Some(version_item.map_or(0, |item| item.count)), ..Unchanged::default() };
         let shards = (0..FLAG_ROW_SHARDS)
             .map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
         let flags = async { futures::future::try_join_all(shards).await.map_err(ApiError::from) };
         let (flags, rows) = tokio::try_join!(flags, list::rows::<CohortRecord>(records, project))?;
-        let using = naming(&rows, BTreeSet::from([id]));
+        let using = with_dependents(&rows, BTreeSet::from([id]));
         let flags = flags.iter().flatten().map(Item::body).collect::<Result<Vec<FlagRow>, StoreError>>()?;
         let uses = |id: &i64| u64::try_from(*id).is_ok_and(|id| using.contains(&id));
         let mut flags: Vec<FlagRow> =
             flags.into_iter().filter(|row| !row.deleted && row.cohort_ids.iter().any(uses)).collect();
-        let named_by = flags.len();
+        let flag_count = flags.len();
         flags.retain(|row| row.active);
         flags.sort_unstable_by_key(|row| row.id);
         let name = |row: FlagRow| if row.name.is_empty() { row.key } else { row.name };
-        Ok(Uses { flags: flags.into_iter().map(name).collect(), named_by, when })
+        Ok(FlagReferences { flags: flags.into_iter().map(name).collect(), flag_count, version })
     }
 
-    /// 400 where any flag uses it.
+    /// 400 where an active flag uses it.
     pub fn require_none(&self) -> ApiResult<()> {
         if self.flags.is_empty() {
             return Ok(());
@@ -60,12 +61,12 @@ impl Uses {
     }
 }
 
-/// These cohorts, and all that name them, at any depth.
-pub fn naming(rows: &[Row], first: BTreeSet<u64>) -> BTreeSet<u64> {
-    let mut found = first;
+/// These cohorts, and all that refer to them, at any depth.
+pub fn with_dependents(rows: &[Row], cohorts: BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut found = cohorts;
     loop {
-        let names = |row: &&Row| !found.contains(&row.id) && row.cohorts.iter().any(|id| found.contains(id));
-        let more: Vec<u64> = rows.iter().filter(names).map(|row| row.id).collect();
+        let refers = |row: &&Row| !found.contains(&row.id) && row.cohorts.iter().any(|id| found.contains(id));
+        let more: Vec<u64> = rows.iter().filter(refers).map(|row| row.id).collect();
         if more.is_empty() {
             return found;
         }

@@ -1,12 +1,12 @@
-//! Cohorts as answers show them.
+//! Cohorts as JSON of responses.
 
 use pennon_core::clock::timestamp;
 use serde_json::{Value, json};
 
 use super::CohortRecord;
 
-/// The full form. A list of members is never shown.
-pub fn full(cohort: &CohortRecord) -> Value {
+/// The JSON of a cohort. It never contains the list of members.
+pub fn cohort_json(cohort: &CohortRecord) -> Value {
     let filters = match &cohort.filters {
         Value::Object(filters) if !filters.is_empty() => cohort.filters.clone(),
         _ => {
@@ -23,7 +23,7 @@ pub fn full(cohort: &CohortRecord) -> Value {
         "deleted": cohort.deleted,
         "filters": filters,
         "query": null,
-        // Members are found when somebody asks, so nothing goes on.
+        // Members are calculated for each query, never in the background.
         "is_calculating": false,
         "created_by": cohort.created_by,
         "created_at": timestamp(cohort.created_at),

@@ -1,8 +1,8 @@
-//! What is wanted of a cohort beside its fields, and the write that makes it so.
+//! The write of a cohort, with the change of its member list.
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::calculator::{Reached, context};
-use pennon_calculation::refusal;
+use pennon_calculation::calculator::{TransitiveDefinitions, context};
+use pennon_calculation::engine_error;
 use pennon_core::activity::Entry;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
@@ -15,78 +15,81 @@ use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::csv::{self, By};
+use super::csv::{self, IdKind};
+use super::feed_size::{FeedReservation, FeedSizeEstimate};
+use super::flag_references::FlagReferences;
 use super::input::{CohortInput, not_static};
 use super::members;
 use super::record::CohortRecord;
-use super::room::{Room, Taken};
-use super::uses::Uses;
-use crate::resource::{Judged, Resource};
+use crate::resource::{RecordWrite, Resource};
 use crate::{Insights, limits};
 
-/// What becomes of the list of a cohort.
+/// A change of the member list of a cohort.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// Who comes onto it, by distinct ids.
-    pub distinct_ids: Vec<String>,
-    /// Who comes onto it.
-    pub persons: Vec<Uuid>,
-    /// Who goes.
-    pub gone: Option<Uuid>,
-    /// What the log calls a change of the list alone.
-    pub word: Option<&'static str>,
-    /// Whether a table of members was sent.
-    pub is_table: bool,
-    /// The note that a create was done.
-    pub noted: Option<Write>,
+pub struct MemberChange {
+    /// Distinct ids to add.
+    pub added_distinct_ids: Vec<String>,
+    /// Persons to add.
+    pub added_persons: Vec<Uuid>,
+    /// The person to remove.
+    pub removed_person: Option<Uuid>,
+    /// The activity in the log of a change of the list alone.
+    pub activity: Option<&'static str>,
+    /// Whether a CSV file was sent.
+    pub has_csv: bool,
+    /// The write of the idempotency key of a creation.
+    pub idempotency_write: Option<Write>,
 }
 
-impl Wanted {
-    /// What a body says, and a table that comes with it.
-    pub async fn read(
+impl MemberChange {
+    /// Parses the members of a body and of its CSV file.
+    pub async fn parse(
         state: &Insights,
         call: &Call,
         access: &Access,
         input: &CohortInput,
-    ) -> ApiResult<Wanted> {
+    ) -> ApiResult<MemberChange> {
         let project = access.project.id;
-        let mut wanted = Wanted { distinct_ids: input.distinct_ids.clone(), ..Wanted::default() };
+        let mut change =
+            MemberChange { added_distinct_ids: input.distinct_ids.clone(), ..MemberChange::default() };
         let mut persons = input.person_ids.clone();
         if let Some(bytes) = call.file("csv")? {
-            wanted.is_table = true;
-            let (by, ids) = csv::read(bytes)?;
-            match by {
-                By::DistinctId => {
+            change.has_csv = true;
+            let (id_kind, ids) = csv::parse(bytes)?;
+            match id_kind {
+                IdKind::DistinctId => {
                     if ids.iter().any(|id| id.len() > limits::DISTINCT_ID_BYTES) {
                         let detail = format!("A distinct id has 1 to {} bytes.", limits::DISTINCT_ID_BYTES);
-                        return Err(csv::refused(&detail));
+                        return Err(csv::invalid_csv(&detail));
                     }
-                    wanted.distinct_ids.extend(ids);
+                    change.added_distinct_ids.extend(ids);
                 }
-                By::PersonId => {
+                IdKind::PersonId => {
                     for id in ids {
-                        let wrong = |_| csv::refused(&format!("\u{201c}{id}\u{201d} is not a valid UUID."));
+                        let wrong =
+                            |_| csv::invalid_csv(&format!("\u{201c}{id}\u{201d} is not a valid UUID."));
                         persons.insert(id.parse().map_err(wrong)?);
                     }
                 }
-                By::Email => {
-                    wanted.persons = members::with_emails(state, project, ids.into_iter().collect()).await?;
+                IdKind::Email => {
+                    change.added_persons =
+                        members::with_emails(state, project, ids.into_iter().collect()).await?;
                 }
             }
         }
         if !persons.is_empty() {
-            wanted.persons.extend(members::known(state, project, &persons).await?);
+            change.added_persons.extend(members::existing_persons(state, project, &persons).await?);
         }
-        Ok(wanted)
+        Ok(change)
     }
 
-    fn changes_list(&self) -> bool {
-        !self.distinct_ids.is_empty() || !self.persons.is_empty() || self.gone.is_some()
+    fn is_change(&self) -> bool {
+        !self.added_distinct_ids.is_empty() || !self.added_persons.is_empty() || self.removed_person.is_some()
     }
 
-    /// Judges and writes the change that leaves `after`; none when something that the judgement rests on has changed
-    /// since it was read. Gives the cohort as it is then.
-    pub async fn write(
+    /// Validates and writes the change to `after`. Returns the written cohort; `None` if the cohort, or something that the
+    /// validation depends on, was changed concurrently.
+    pub async fn write_cohort(
         &self,
         state: &Insights,
         access: &Access,
@@ -95,46 +98,46 @@ impl Wanted {
         now: DateTime<Utc>,
     ) -> ApiResult<Option<CohortRecord>> {
         let (records, project) = (&state.app.store.records, access.project.id);
-        if self.is_table && !after.is_static {
+        if self.has_csv && !after.is_static {
             return Err(not_static("csv"));
         }
-        let judged =
-            Box::pin(judge(state, access, before.map(|(before, _)| before), &mut after, now)).await?;
-        let mut more = judged.writes;
-        if self.changes_list() {
-            more.extend(Box::pin(members::change(state, project, &mut after, self, now)).await?);
+        let preconditions =
+            Box::pin(validate(state, access, before.map(|(before, _)| before), &mut after, now)).await?;
+        let mut more = preconditions.writes;
+        if self.is_change() {
+            more.extend(Box::pin(members::apply_change(state, project, &mut after, self, now)).await?);
         } else if before.is_none() && after.is_static {
             (after.count, after.last_calculation) = (Some(0), Some(now));
         }
-        let change = Judged { access, now, before, after: &after };
+        let change = RecordWrite { access, now, before, after: &after };
         let mut writes = change.writes()?;
-        // One entry a change: that of the fields, where some have changed too.
-        let added = (self.changes_list() && !change.is_logged()).then_some("persons_added_manually");
-        if let Some(word) = self.word.or(added) {
-            writes.extend(entry(access, &after, word, now)?);
+        // One entry for each write: that of the fields, if some have changed too.
+        let added = (self.is_change() && !change.is_logged()).then_some("persons_added_manually");
+        if let Some(activity) = self.activity.or(added) {
+            writes.extend(member_entry(access, &after, activity, now)?);
         }
         writes.extend(more);
-        writes.extend(self.noted.clone());
-        let room = Room::of(before.map(|(before, _)| before), &after);
-        let mut raise = Raise { when: judged.when, ..Raise::default() };
-        let taken = room.take(&mut raise);
+        writes.extend(self.idempotency_write.clone());
+        let feed_size = FeedSizeEstimate::new(before.map(|(before, _)| before), &after);
+        let mut raise = Raise { when: preconditions.version, ..Raise::default() };
+        let reservation = feed_size.reserve(&mut raise);
         let (at, version) = (writes.len(), keys::project_version(project));
         writes.push(Write::Raise(version.clone(), raise));
-        let mut sent = match taken {
-            Taken::TooMuch => Err(StoreError::Condition { index: at }),
+        let mut written = match reservation {
+            FeedReservation::TooLarge => Err(StoreError::Condition { index: at }),
             _ => records.transact(writes.clone()).await,
         };
-        if let Err(StoreError::Condition { index }) = sent
-            && taken != Taken::Nothing
+        if let Err(StoreError::Condition { index }) = written
+            && reservation != FeedReservation::NotNeeded
             && index == at
         {
-            room.require(records, project, after.id).await?;
-            // How much is used is not known then: the next write of a flag measures it.
-            let raise = Raise { when: judged.when, used: Some(FEED_ROOM), ..Raise::default() };
+            feed_size.require(records, project, after.id).await?;
+            // The exact size is not known: the next write of a flag measures it.
+            let raise = Raise { when: preconditions.version, used: Some(FEED_ROOM), ..Raise::default() };
             writes[at] = Write::Raise(version, raise);
-            sent = records.transact(writes).await;
+            written = records.transact(writes).await;
         }
-        match sent {
+        match written {
             Ok(()) => Ok(Some(after)),
             Err(StoreError::Condition { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -142,8 +145,8 @@ impl Wanted {
     }
 }
 
-/// The entry about a change of the list, which the log calls `activity`.
-fn entry(
+/// The activity entry of a change of the member list.
+fn member_entry(
     access: &Access,
     after: &CohortRecord,
     activity: &str,
@@ -159,35 +162,35 @@ fn entry(
         .writes(access.project.id, ids::new_uuid())
 }
 
-/// What a judgement rests on.
+/// The preconditions that a validation depends on.
 #[derive(Default)]
-struct Rests {
-    when: Unchanged,
+struct Preconditions {
+    version: Unchanged,
     writes: Vec<Write>,
 }
 
-/// Judges rules that are new, and a deletion.
-async fn judge(
+/// Validates new rules, and a deletion.
+async fn validate(
     state: &Insights,
     access: &Access,
     before: Option<&CohortRecord>,
     after: &mut CohortRecord,
     now: DateTime<Utc>,
-) -> ApiResult<Rests> {
+) -> ApiResult<Preconditions> {
     let (records, project) = (&state.app.store.records, access.project.id);
     if before.is_some_and(|before| !before.deleted && after.deleted) {
-        let uses = Uses::of(records, project, after.id).await?;
-        uses.require_none()?;
-        return Ok(Rests { when: uses.when, writes: Vec::new() });
+        let references = FlagReferences::fetch(records, project, after.id).await?;
+        references.require_none()?;
+        return Ok(Preconditions { version: references.version, writes: Vec::new() });
     }
-    let is_new = before.is_none_or(|before| {
+    let rules_changed = before.is_none_or(|before| {
         before.deleted != after.deleted || before.filters != after.filters || before.groups != after.groups
     });
-    if !is_new || after.deleted || after.is_static {
-        return Ok(Rests::default());
+    if !rules_changed || after.deleted || after.is_static {
+        return Ok(Preconditions::default());
     }
     let definition = after.definition();
-    let mut reached = Reached::from(records, project, &definition.mentions()).await?;
+    let mut reached = TransitiveDefinitions::fetch(records, project, &definition.mentions()).await?;
     if before.is_some() && reached.definitions.cohorts.contains_key(&after.id) {
         let detail = "Cohorts cannot reference other cohorts in a loop.";
         return Err(ApiError::invalid("invalid_input", detail, Some("filters")));
@@ -200,32 +203,32 @@ async fn judge(
         return Err(ApiError::invalid("invalid_input", detail, Some("filters")));
     }
     let definitions = &mut reached.definitions;
-    let dependency = definitions.cohorts.iter().find(|(_, cohort)| looks_at_events(cohort));
+    let dependency = definitions.cohorts.iter().find(|(_, cohort)| has_event_criteria(cohort));
     let dependency = dependency.map(|(_, cohort)| cohort.name.clone());
     definitions.cohorts.insert(after.id, definition);
     let (context, id) = (context(&access.project, definitions.clone())?, after.id);
-    // Compiling many patterns takes a while.
-    let checked = tokio::task::spawn_blocking(move || context.check_cohort(id, now)).await;
-    checked.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?;
-    count(state, access, &reached, after, now).await;
-    let mut rests = Rests::default();
+    // Off the runtime's threads: compiling many patterns takes a while.
+    let validated = tokio::task::spawn_blocking(move || context.check_cohort(id, now)).await;
+    validated.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)?;
+    count_members(state, access, &reached, after, now).await;
+    let mut preconditions = Preconditions::default();
     let checks =
         reached.versions.into_iter().map(|(key, version)| Write::Check(key, Guard::Version(version)));
-    rests.writes.extend(checks);
+    preconditions.writes.extend(checks);
     let own = after.reference().has_event_criterion;
     if before.is_some() && (own || dependency.is_some()) {
-        let uses = Uses::of(records, project, after.id).await?;
-        require_no_events(&uses, own, dependency.as_deref())?;
-        rests.when = uses.when;
+        let references = FlagReferences::fetch(records, project, after.id).await?;
+        require_no_events(&references, own, dependency.as_deref())?;
+        preconditions.version = references.version;
     }
-    Ok(rests)
+    Ok(preconditions)
 }
 
-/// Finds out how many members the cohort has, if that does not take long.
-async fn count(
+/// Counts the members of the cohort, within [`limits::COUNTING_TIME`].
+async fn count_members(
     state: &Insights,
     access: &Access,
-    reached: &Reached,
+    reached: &TransitiveDefinitions,
     cohort: &mut CohortRecord,
     now: DateTime<Utc>,
 ) {
@@ -237,7 +240,7 @@ async fn count(
             cohort.errors_calculating = 0;
         }
         Err(error) => {
-            // What was found out before is about other rules.
+            // The previous count is of other rules.
             tracing::warn!(
                 cohort = cohort.id,
                 cause = error.detail(),
@@ -249,9 +252,9 @@ async fn count(
     }
 }
 
-/// 400 where a flag uses a cohort that would look at events.
-fn require_no_events(uses: &Uses, own: bool, dependency: Option<&str>) -> ApiResult<()> {
-    if uses.flags.is_empty() {
+/// 400 where a flag uses a cohort that would have criteria on events.
+fn require_no_events(references: &FlagReferences, own: bool, dependency: Option<&str>) -> ApiResult<()> {
+    if references.flags.is_empty() {
         return Ok(());
     }
     let detail = match dependency {
@@ -263,7 +266,7 @@ fn require_no_events(uses: &Uses, own: bool, dependency: Option<&str>) -> ApiRes
     Err(ApiError::invalid("behavioral_cohort_found", detail, Some("filters")))
 }
 
-fn looks_at_events(cohort: &pennon_engine::Cohort) -> bool {
+fn has_event_criteria(cohort: &pennon_engine::Cohort) -> bool {
     let criteria = pennon_engine::flag::cohort::Cohort::read(&json!({
         "id": 0, "is_static": cohort.is_static, "filters": cohort.filters, "groups": cohort.groups,
     }));

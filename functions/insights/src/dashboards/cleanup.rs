@@ -1,7 +1,8 @@
-//! What follows the deletion of a dashboard: its tiles go later, and with `delete_insights` insights that are on no other.
+//! Cleanup after the deletion of a dashboard: its tiles are removed later, and with `delete_insights` the insights that are on
+//! no other dashboard are deleted.
 //!
-//! Must stay true: whatever is still to be done is noted in the transaction of the deletion, under the time from which it
-//! may be done; each step is a transaction that asks that the dashboard is still deleted as it was; the note goes last.
+//! Must stay true: the cleanup is scheduled in the transaction of the deletion; each step is a transaction on the condition
+//! that the deleted dashboard is unchanged; the task is deleted last.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::activity::{self, Entry};
@@ -13,31 +14,31 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write, overtaken};
 use serde::{Deserialize, Serialize};
 
-use super::content::{self, Placed};
+use super::content::{self, DashboardInsight};
 use super::input::DashboardInput;
 use super::record::DashboardRecord;
 use super::{Dashboards, key};
-use crate::changes;
+use crate::activity_log;
 use crate::input::InsightInput;
 use crate::record::Insight;
 use crate::{limits, store, tiles};
 
-/// How long a deleted dashboard keeps its tiles, to be restored with them.
-pub const TILES_KEPT: Duration = Duration::days(30);
-/// From when others go on with the removal of insights, which whoever asked for it has not finished by then.
-const TAKEN_OVER: Duration = Duration::minutes(2);
+/// How long the tiles of a deleted dashboard are kept for a restoration.
+pub const TILE_RETENTION: Duration = Duration::days(30);
+/// Delay of the task that deletes the insights, if the request itself did not finish it.
+const INSIGHT_DELETION_DELAY: Duration = Duration::minutes(2);
 
-/// What a note says beside what it is about.
+/// The body of a cleanup task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Note {
+struct CleanupTask {
     /// Who deleted the dashboard.
     user: User,
     /// When.
     at: DateTime<Utc>,
 }
 
-/// The writes of notes that a change makes or takes back. Says in `after` when the tiles go.
-pub fn writes(
+/// The writes that schedule or cancel the cleanup. Sets `swept_from` of `after`.
+pub fn schedule(
     project: ProjectId,
     before: &DashboardRecord,
     after: &mut DashboardRecord,
@@ -47,65 +48,68 @@ pub fn writes(
 ) -> Result<Vec<Write>, StoreError> {
     let mut writes = Vec::new();
     if !before.deleted && after.deleted {
-        let note = Note { user: user.clone(), at: now };
-        after.swept_from = Some(now + TILES_KEPT);
-        if let Some(mark) = after.sweep_mark(project) {
-            writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
+        let task = CleanupTask { user: user.clone(), at: now };
+        after.swept_from = Some(now + TILE_RETENTION);
+        if let Some(task_key) = after.tile_removal_key(project) {
+            writes.push(Write::Put(Item::new(task_key, &task)?, Guard::None));
         }
         if input.delete_insights {
-            let mark = keys::due_insights(now + TAKEN_OVER, project, after.id);
-            writes.push(Write::Put(Item::new(mark, &note)?, Guard::None));
+            let task_key = keys::due_insights(now + INSIGHT_DELETION_DELAY, project, after.id);
+            writes.push(Write::Put(Item::new(task_key, &task)?, Guard::None));
         }
     }
     if before.deleted && !after.deleted {
-        writes.extend(before.sweep_mark(project).map(|mark| Write::Delete(mark, Guard::None)));
+        writes.extend(before.tile_removal_key(project).map(|task_key| Write::Delete(task_key, Guard::None)));
         after.swept_from = None;
     }
     Ok(writes)
 }
 
-/// Deletes the insights of a deleted dashboard that are on no other, then takes back the note that says to.
-pub async fn remove_insights(
+/// Deletes the insights of a deleted dashboard that are on no other, then the task for it.
+pub async fn delete_insights(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
     user: &User,
     at: DateTime<Utc>,
 ) -> ApiResult<()> {
-    let mark = keys::due_insights(at + TAKEN_OVER, project, dashboard);
-    remove_all(records, (project, dashboard), user, at, mark).await
+    let task_key = keys::due_insights(at + INSIGHT_DELETION_DELAY, project, dashboard);
+    delete_all_insights(records, (project, dashboard), user, at, task_key).await
 }
 
-async fn remove_all(
+async fn delete_all_insights(
     records: &Table,
     (project, dashboard): (ProjectId, u64),
     user: &User,
     at: DateTime<Utc>,
-    mark: Key,
+    task_key: Key,
 ) -> ApiResult<()> {
-    for placed in content::of(records, project, dashboard).await? {
-        remove_insight(records, project, dashboard, placed, user, at).await?;
+    for placed in content::fetch_insights(records, project, dashboard).await? {
+        delete_insight(records, project, dashboard, placed, user, at).await?;
     }
-    records.transact(vec![Write::Delete(mark, Guard::None)]).await?;
+    records.transact(vec![Write::Delete(task_key, Guard::None)]).await?;
     Ok(())
 }
 
-async fn remove_insight(
+async fn delete_insight(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
-    placed: Placed,
+    placed: DashboardInsight,
     user: &User,
     at: DateTime<Utc>,
 ) -> ApiResult<()> {
-    let Placed { mut insight, mut item, .. } = placed;
-    for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
-        let on: Vec<u64> = tiles::kept_dashboards(&insight.tiles).collect();
+    let DashboardInsight { mut insight, mut item, .. } = placed;
+    for attempt in 0..limits::WRITE_ATTEMPTS {
+        overtaken(attempt).await;
+        let dashboard_ids: Vec<u64> = tiles::current_dashboards(&insight.tiles).collect();
         let deleted = records.get(&key(project, dashboard)).await?;
         let Some(version) = deleted_version(deleted.as_ref())? else { return Ok(()) };
-        let others = Dashboards::load(records, project, on.iter().copied()).await?;
-        if insight.deleted || !on.contains(&dashboard) || on.iter().any(|id| others.has(*id)) {
+        let others = Dashboards::load(records, project, dashboard_ids.iter().copied()).await?;
+        if insight.deleted
+            || !dashboard_ids.contains(&dashboard)
+            || dashboard_ids.iter().any(|id| others.has(*id))
+        {
             return Ok(());
         }
         let input = InsightInput { deleted: Some(true), ..InsightInput::default() };
@@ -114,11 +118,13 @@ async fn remove_insight(
         let change = store::change(project, Some((&insight, &item)), &after)?;
         let mut writes = store::changes(project, vec![change]);
         writes.push(Write::Check(key(project, dashboard), Guard::Version(version)));
-        // The pointer from the dashboard stays with the tiles that are swept.
-        let gone =
-            on.iter().filter(|id| **id != dashboard).map(|id| keys::dashboard_tile(project, *id, insight.id));
-        writes.extend(gone.map(|key| Write::Delete(key, Guard::None)));
-        let entry: Option<Entry<'_>> = changes::entry(Some(&insight), &after, None, user, at);
+        // The pointer of this dashboard is deleted with its tiles.
+        let removed = dashboard_ids
+            .iter()
+            .filter(|id| **id != dashboard)
+            .map(|id| keys::dashboard_tile(project, *id, insight.id));
+        writes.extend(removed.map(|key| Write::Delete(key, Guard::None)));
+        let entry: Option<Entry<'_>> = activity_log::entry(Some(&insight), &after, None, user, at);
         if let Some(entry) = entry {
             writes.extend(entry.writes(project, ids::new_uuid())?);
         }
@@ -127,39 +133,44 @@ async fn remove_insight(
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let Some(now) = records.get(&item.key).await? else { return Ok(()) };
-        (insight, item) = (now.body()?, now);
+        let Some(current) = records.get(&item.key).await? else { return Ok(()) };
+        (insight, item) = (current.body()?, current);
     }
     Err(pennon_core::error::ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
-/// Does what the note in `mark` says of insights.
-pub async fn follow_insights(
+/// Runs the task that deletes insights.
+pub async fn run_insight_deletion(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
-    mark: &Item,
+    item: &Item,
 ) -> ApiResult<()> {
-    let note: Note = mark.body()?;
-    // Others may have written to the logs since the deletion.
-    let at = activity::write_time(records, project, changes::SCOPE, note.at).await?;
-    Box::pin(remove_all(records, (project, dashboard), &note.user, at, mark.key.clone())).await
+    let task: CleanupTask = item.body()?;
+    // The log may have newer entries since the deletion.
+    let at = activity::write_time(records, project, activity_log::SCOPE, task.at).await?;
+    Box::pin(delete_all_insights(records, (project, dashboard), &task.user, at, item.key.clone())).await
 }
 
-/// Takes the tiles of a deleted dashboard off their insights, then the note away.
-pub async fn sweep_tiles(records: &Table, project: ProjectId, dashboard: u64, mark: &Key) -> ApiResult<()> {
+/// Runs the task that removes the tiles of a deleted dashboard from their insights.
+pub async fn run_tile_removal(
+    records: &Table,
+    project: ProjectId,
+    dashboard: u64,
+    task_key: &Key,
+) -> ApiResult<()> {
     let stored = records.get(&key(project, dashboard)).await?;
     if let Some(version) = deleted_version(stored.as_ref())? {
         let pk = keys::dashboard_children_pk(project, dashboard);
         let pointers = records.query(Query::partition(pk).prefix(keys::DASHBOARD_TILES)).await?;
         for pointer in pointers {
-            sweep_tile(records, project, dashboard, version, pointer.key).await?;
+            remove_tile(records, project, dashboard, version, pointer.key).await?;
         }
     }
-    Ok(records.transact(vec![Write::Delete(mark.clone(), Guard::None)]).await?)
+    Ok(records.transact(vec![Write::Delete(task_key.clone(), Guard::None)]).await?)
 }
 
-async fn sweep_tile(
+async fn remove_tile(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
@@ -167,8 +178,8 @@ async fn sweep_tile(
     pointer: Key,
 ) -> ApiResult<()> {
     let id = pointer.sk.strip_prefix(keys::DASHBOARD_TILES).and_then(|id| id.parse::<u64>().ok());
-    for tried in 0..limits::WRITE_TRIES {
-        overtaken(tried).await;
+    for attempt in 0..limits::WRITE_ATTEMPTS {
+        overtaken(attempt).await;
         let item = match id {
             Some(id) => records.get(&store::key(project, id)).await?,
             None => None,
@@ -194,7 +205,7 @@ async fn sweep_tile(
     Err(pennon_core::error::ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
-/// The version of a dashboard that is there and deleted.
+/// The version of a deleted dashboard; `None` if it does not exist or is not deleted.
 fn deleted_version(item: Option<&Item>) -> Result<Option<u64>, StoreError> {
     let Some(item) = item else { return Ok(None) };
     let dashboard: DashboardRecord = item.body()?;

@@ -1,4 +1,4 @@
-//! Dashboards as answers show them.
+//! Dashboards as JSON of responses.
 
 use pennon_calculation::Refresh;
 use pennon_core::auth::Access;
@@ -7,21 +7,21 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use serde_json::{Map, Value, json};
 
-use super::content::Placed;
+use super::content::DashboardInsight;
 use super::record::DashboardRecord;
 use super::{COLLABORATORS_EDIT, Dashboards};
-use crate::numbers::Wish;
 use crate::placement::Placement;
 use crate::resource::access_level;
-use crate::shown::{self, Viewer};
-use crate::{Insights, numbers, overrides, tiles};
+use crate::response::{self, Viewer};
+use crate::results::ResultRequest;
+use crate::{Insights, overrides, results, tiles};
 
-/// Levels of what a caller may do: look, edit.
+/// Privilege levels of a caller: view, edit.
 const MAY_VIEW: u8 = 21;
 const MAY_EDIT: u8 = 37;
 
-/// The form of lists, without tiles and filters.
-pub fn basic(dashboard: &DashboardRecord, access: &Access) -> Value {
+/// The JSON of lists, without tiles and filters.
+pub fn basic_json(dashboard: &DashboardRecord, access: &Access) -> Value {
     let may_edit = dashboard.is_editable_by(access);
     let level = dashboard.restriction_level;
     json!({
@@ -47,50 +47,58 @@ pub fn basic(dashboard: &DashboardRecord, access: &Access) -> Value {
     })
 }
 
-/// How a request wants the insights of a dashboard. Whoever writes reads it before, so that what is refused has changed nothing.
-pub struct View<'a> {
+/// The query parameters for the insights of a dashboard. An update parses them before it writes, so that an invalid request
+/// changes nothing.
+pub struct ViewOptions<'a> {
     call: &'a Call,
     refresh: Refresh,
     explicit: bool,
-    over: Option<Map<String, Value>>,
+    overrides: Option<Map<String, Value>>,
 }
 
-impl View<'_> {
-    /// As the query of `call` says.
-    pub fn of(call: &Call) -> ApiResult<View<'_>> {
-        let (refresh, explicit) = numbers::wanted(call)?;
-        Ok(View { call, refresh, explicit, over: overrides::of(call)? })
+impl ViewOptions<'_> {
+    /// Parses the query parameters.
+    pub fn parse(call: &Call) -> ApiResult<ViewOptions<'_>> {
+        let (refresh, explicit) = results::parse_refresh(call)?;
+        Ok(ViewOptions { call, refresh, explicit, overrides: overrides::parse(call)? })
     }
 }
 
-/// The full form, with the insights on it and their numbers as the request wants them.
-pub async fn full(
+/// The full JSON, with the insights and their results.
+pub async fn full_json(
     state: &Insights,
-    view: &View<'_>,
+    view: &ViewOptions<'_>,
     access: &Access,
     dashboard: &DashboardRecord,
-    placed: &[Placed],
+    insights: &[DashboardInsight],
 ) -> ApiResult<Value> {
     let filters = dashboard.filters();
-    let over = overrides::with_dashboard(filters.clone(), view.over.clone());
-    let asked = placed.iter().map(|placed| match &over {
+    let over = overrides::with_dashboard(filters.clone(), view.overrides.clone());
+    let merged = insights.iter().map(|placed| match &over {
         Some(over) => overrides::apply(&placed.insight, over),
         None => placed.insight.clone(),
     });
-    let asked: Vec<_> = asked.collect();
-    let on = placed.iter().flat_map(|placed| tiles::kept_dashboards(&placed.insight.tiles));
-    let wish =
-        Wish { dashboard_id: Some(dashboard.id), ..Wish::of(view.call, &access.project, view.refresh) };
-    let records = &state.app.store.records;
-    let numbers = async {
-        if asked.is_empty() { Ok(Vec::new()) } else { Box::pin(state.numbers_of_page(&asked, wish)).await }
+    let merged: Vec<_> = merged.collect();
+    let dashboard_ids = insights.iter().flat_map(|placed| tiles::current_dashboards(&placed.insight.tiles));
+    let request = ResultRequest {
+        dashboard_id: Some(dashboard.id),
+        ..ResultRequest::new(view.call, &access.project, view.refresh)
     };
-    let (numbers, others) = tokio::try_join!(numbers, Dashboards::load(records, access.project.id, on))?;
+    let records = &state.app.store.records;
+    let results = async {
+        if merged.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Box::pin(state.insight_results(&merged, request)).await
+        }
+    };
+    let (results, others) =
+        tokio::try_join!(results, Dashboards::load(records, access.project.id, dashboard_ids))?;
     let viewer = Viewer::new(access, view.explicit);
-    let tile = |(order, placed): (usize, &Placed)| {
-        let (insight, tile) = (asked.get(order)?, &placed.tile);
-        let placement = Placement::of(&placed.insight, &others, access);
-        let insight = shown::full(insight, numbers.get(order)?, &placement, &viewer, Some(tile));
+    let tile = |(order, placed): (usize, &DashboardInsight)| {
+        let (insight, tile) = (merged.get(order)?, &placed.tile);
+        let placement = Placement::new(&placed.insight, &others, access);
+        let insight = response::full_json(insight, results.get(order)?, &placement, &viewer, Some(tile));
         Some(json!({
             "id": tile.id,
             "layouts": tile.layouts,
@@ -106,21 +114,21 @@ pub async fn full(
             "insight": insight,
         }))
     };
-    let shown: Vec<Value> = placed.iter().enumerate().filter_map(tile).collect();
-    let mut answer = basic(dashboard, access);
+    let tiles: Vec<Value> = insights.iter().enumerate().filter_map(tile).collect();
+    let mut body = basic_json(dashboard, access);
     let persisted = (!filters.is_empty()).then_some(&filters);
-    answer["filters"] = json!(filters);
-    answer["persisted_filters"] = json!(persisted);
-    answer["variables"] = json!({});
-    answer["persisted_variables"] = Value::Null;
-    answer["breakdown_colors"] = json!([]);
-    answer["data_color_theme_id"] = Value::Null;
-    answer["tiles"] = json!(shown);
-    Ok(answer)
+    body["filters"] = json!(filters);
+    body["persisted_filters"] = json!(persisted);
+    body["variables"] = json!({});
+    body["persisted_variables"] = Value::Null;
+    body["breakdown_colors"] = json!([]);
+    body["data_color_theme_id"] = Value::Null;
+    body["tiles"] = json!(tiles);
+    Ok(body)
 }
 
-/// What is said where the insights of a dashboard do not go through a gateway together.
-pub fn too_long() -> ApiError {
+/// The error where the response is larger than a gateway permits.
+pub fn too_large_error() -> ApiError {
     let detail = "The dashboard's insights and their results are too large for one answer. Read them one by one, or \
                   let them be packed (Accept-Encoding: gzip).";
     ApiError::invalid("invalid_input", detail, None)

@@ -4,15 +4,15 @@ use super::*;
 use crate::record::tests::{insight, instant as at};
 use serde_json::json;
 
-fn query(parameters: &[(&str, &str)]) -> Result<InsightQuery, FieldError> {
+fn query(parameters: &[(&str, &str)]) -> Result<InsightListQuery, FieldError> {
     let owned: Vec<_> =
         parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    InsightQuery::parse(&owned, at("2024-01-10T00:00:00Z").with_timezone(&chrono_tz::UTC))
+    InsightListQuery::parse(&owned, at("2024-01-10T00:00:00Z").with_timezone(&chrono_tz::UTC))
 }
 
 fn rows(bodies: &[Value]) -> Vec<InsightRow> {
     let insights = bodies.iter().zip(1..).map(|(body, id)| insight(id, body.clone()));
-    insights.map(|insight| InsightRow::of(&insight, 1)).collect()
+    insights.map(|insight| InsightRow::new(&insight, 1)).collect()
 }
 
 /// Ids of the rows that the list shows, in its order.
@@ -140,9 +140,9 @@ fn a_flag_is_mentioned_in_breakdowns_and_properties() {
         node("properties", property.clone()),
         node("series", json!([{"kind": "EventsNode", "properties": property}])),
     ] {
-        assert!(mentions_flag(&insight(1, body.clone()), "beta"), "{body}");
+        assert!(refers_to_flag(&insight(1, body.clone()), "beta"), "{body}");
         assert!(has_properties(&insight(1, body.clone())), "{body}");
-        assert!(!mentions_flag(&insight(1, body), "gamma"));
+        assert!(!refers_to_flag(&insight(1, body), "gamma"));
     }
-    assert!(!mentions_flag(&insight(1, json!({"filters": {"breakdown": "beta"}, "name": "beta"})), "beta"));
+    assert!(!refers_to_flag(&insight(1, json!({"filters": {"breakdown": "beta"}, "name": "beta"})), "beta"));
 }

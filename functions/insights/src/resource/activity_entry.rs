@@ -1,6 +1,6 @@
-//! What the activity log says of a change.
+//! The activity entry of a write of a record.
 //!
-//! Must stay true: a change that leaves everything as it was logs nothing.
+//! Must stay true: a write that changes nothing logs nothing.
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -10,14 +10,15 @@ use serde_json::{Value, json as object};
 
 use super::Resource;
 
-/// The entry about a write that left `after`; none where nothing changed.
-pub(super) fn of<'a, R: Resource>(
+/// The entry of a write that results in `after`; `None` where nothing changed.
+pub(super) fn new<'a, R: Resource>(
     before: Option<&R>,
     after: &R,
     user: &'a User,
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
-    let changes = before.map(|before| between(R::SCOPE, &before.logged(), &after.logged()));
+    let changes =
+        before.map(|before| field_changes(R::SCOPE, &before.logged_fields(), &after.logged_fields()));
     if changes.as_ref().is_some_and(Vec::is_empty) {
         return None;
     }
@@ -29,8 +30,12 @@ pub(super) fn of<'a, R: Resource>(
     Some(Entry { scope: R::SCOPE, item: after.id(), activity, user, at: now, detail })
 }
 
-/// A line for each field whose value differs.
-fn between(scope: &str, before: &[(&'static str, Value)], after: &[(&'static str, Value)]) -> Vec<Value> {
+/// A change for each field with different values.
+fn field_changes(
+    scope: &str,
+    before: &[(&'static str, Value)],
+    after: &[(&'static str, Value)],
+) -> Vec<Value> {
     let fields = before.iter().zip(after);
     fields.filter_map(|((field, before), (_, after))| change(scope, field, before, after)).collect()
 }
@@ -40,7 +45,7 @@ fn change(scope: &str, field: &str, before: &Value, after: &Value) -> Option<Val
         return None;
     }
     let (had, has) = (!json::is_nothing(before), !json::is_nothing(after));
-    // Sets of linked things are always "changed", an empty one included.
+    // Lists of linked records are always "changed", even from or to empty.
     let (action, before, after) = match (field, had, has) {
         ("tags", ..) | (_, true, true) => ("changed", before, after),
         (_, false, true) => ("created", &Value::Null, after),
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_field_that_differs_has_a_line() {
+    fn each_field_that_differs_has_a_change() {
         let before = [
             ("deleted", object!(false)),
             ("name", object!("a")),
@@ -77,7 +82,7 @@ mod tests {
             line("deleted", "steps", object!([1]), Value::Null),
             line("changed", "tags", object!(["x"]), object!([])),
         ];
-        assert_eq!(between("Action", &before, &after), expected);
-        assert!(between("Action", &before, &before).is_empty());
+        assert_eq!(field_changes("Action", &before, &after), expected);
+        assert!(field_changes("Action", &before, &before).is_empty());
     }
 }
