@@ -1,18 +1,18 @@
-//! Answers as tables.
+//! Responses as CSV.
 //!
-//! Must stay true: no cell that came from events or from a user is taken for a formula by a spreadsheet; the same
-//! answer gives the same bytes.
+//! Must stay true: no spreadsheet interprets a cell with text of events or users as a formula (CSV injection); the same
+//! response gives the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use csv::{QuoteStyle, Terminator, WriterBuilder};
 use serde_json::Value;
 
-/// The heading of the column with numbers over the whole range.
+/// Header of the column with totals over the whole range.
 const TOTAL: &str = "total count";
 
-/// Any JSON: a row for each element of a list, or one; a column for each leaf, named by the way to it.
-pub(crate) fn flat(value: &Value) -> Vec<u8> {
+/// Any JSON: one row for each element of a list, else one row; one column for each leaf, named by its path.
+pub(crate) fn flatten_json(value: &Value) -> Vec<u8> {
     let rows = match value {
         Value::Array(rows) => rows.as_slice(),
         one => std::slice::from_ref(one),
@@ -32,11 +32,11 @@ pub(crate) fn flat(value: &Value) -> Vec<u8> {
     let head = columns.iter().map(|name| escape_formula(name)).collect();
     let cell = |row: &BTreeMap<String, String>, name: &String| row.get(name).cloned().unwrap_or_default();
     let body = rows.iter().map(|row| columns.iter().map(|name| cell(row, name)).collect());
-    written(std::iter::once(head).chain(body))
+    write_rows(std::iter::once(head).chain(body))
 }
 
-/// The series of a trend: a row each, a column for each bucket.
-pub(crate) fn series(result: &Value) -> Vec<u8> {
+/// The series of a trend: one row for each series, one column for each bucket.
+pub(crate) fn trend_series(result: &Value) -> Vec<u8> {
     let series = result.as_array().map_or(&[][..], Vec::as_slice);
     let list = |row: &Value, key: &str| row[key].as_array().cloned().unwrap_or_default();
     let is_total = series.first().is_some_and(|row| row.get("aggregated_value").is_some());
@@ -57,10 +57,10 @@ pub(crate) fn series(result: &Value) -> Vec<u8> {
         cells
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    written(std::iter::once(head).chain(rows))
+    write_rows(std::iter::once(head).chain(rows))
 }
 
-/// The name of a file, from what the client calls it.
+/// A file name from a name that the client sent.
 pub(crate) fn slug(name: Option<&str>) -> String {
     let lower = name.unwrap_or_default().to_ascii_lowercase();
     let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -96,7 +96,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A text that spreadsheets take for a text: a cell that begins like a formula gets an apostrophe in front.
+/// Escapes a cell against CSV injection: text that begins like a formula gets an apostrophe in front.
 ///
 /// The characters are those of OWASP, "CSV Injection" (<https://owasp.org/www-community/attacks/CSV_Injection>): `=`, `+`,
 /// `-`, `@`, tab, carriage return, line feed, and the full-width forms of the first four. Spreadsheets drop a byte order
@@ -123,8 +123,8 @@ fn is_invisible(letter: char) -> bool {
         | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// Rows end in CRLF; fields are quoted where they must be.
-fn written(rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
+/// Writes CSV: rows end in CRLF, fields are quoted where necessary.
+fn write_rows(rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
     let mut writer = WriterBuilder::new()
         .terminator(Terminator::CRLF)
         .quote_style(QuoteStyle::Necessary)
@@ -153,32 +153,32 @@ mod tests {
             {"label": "x", "labels": ["8-Jan-2012", "9-Jan-2012"], "data": [1.5, -1], "action": {"custom_name": "test custom"}},
         ]);
         assert_eq!(
-            text(series(&result)),
+            text(trend_series(&result)),
             "series,8-Jan-2012,9-Jan-2012\r\n\"a, \"\"b\"\"\",0,2\r\ntest custom,1.5,-1\r\n"
         );
-        assert_eq!(text(series(&json!([]))), "series\r\n");
+        assert_eq!(text(trend_series(&json!([]))), "series\r\n");
         let total = json!([{"label": "x", "aggregated_value": 7.0, "data": [], "action": null}]);
-        assert_eq!(text(series(&total)), "series,total count\r\nx,7\r\n");
+        assert_eq!(text(trend_series(&total)), "series,total count\r\nx,7\r\n");
     }
 
     #[test]
     fn anything_else_is_one_row_of_leaves_in_the_order_of_their_names() {
         let value =
             json!({"b": [{"c": null, "a": true}, 2.0], "a": {"x": "1\n2"}, "none": [], "nothing": {}});
-        assert_eq!(text(flat(&value)), "a.x,b.0.a,b.0.c,b.1\r\n\"1\n2\",True,,2\r\n");
-        assert_eq!(text(flat(&json!([{"a": 1}, {"b": 2}]))), "a,b\r\n1,\r\n,2\r\n");
-        assert_eq!(text(flat(&json!([]))), "", "nothing has neither columns nor rows");
+        assert_eq!(text(flatten_json(&value)), "a.x,b.0.a,b.0.c,b.1\r\n\"1\n2\",True,,2\r\n");
+        assert_eq!(text(flatten_json(&json!([{"a": 1}, {"b": 2}]))), "a,b\r\n1,\r\n,2\r\n");
+        assert_eq!(text(flatten_json(&json!([]))), "", "nothing has neither columns nor rows");
     }
 
     #[test]
-    fn no_text_is_taken_for_a_formula() {
+    fn formulas_are_escaped() {
         for (given, shown) in
             [("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@a", "'@a"), ("\tx", "'\tx")]
         {
-            assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n{shown}\r\n"));
+            assert_eq!(text(flatten_json(&json!({"a": given}))), format!("a\r\n{shown}\r\n"));
         }
         for given in ["\rx", "\nx", " \n=1", "\u{feff}\r1"] {
-            assert_eq!(text(flat(&json!({"a": given}))), format!("a\r\n\"'{given}\"\r\n"));
+            assert_eq!(text(flatten_json(&json!({"a": given}))), format!("a\r\n\"'{given}\"\r\n"));
         }
         let prefixes =
             ["", " ", "\t", "\u{feff}", "\u{200b}", "\u{2060}\u{ad}", "\u{a0}\u{3000}", "\u{e0020}", "\0"];
@@ -192,7 +192,7 @@ mod tests {
                 assert_eq!(escape_formula(&format!("{prefix}SUM")), format!("{prefix}SUM"));
             }
         }
-        assert_eq!(text(flat(&json!({"=a": -1}))), "'=a\r\n-1\r\n");
+        assert_eq!(text(flatten_json(&json!({"=a": -1}))), "'=a\r\n-1\r\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The events of a project by their names: the definition of each is what was captured of it.
+//! The event definitions of a project: one for each event name.
 //!
-//! Nothing is stored: a definition is there as soon as an event with its name is, and goes with the last one. Its id
-//! follows from project and name. What nobody can set here is as the vendor has it for a new definition.
+//! Nothing is stored: a definition exists as long as an event with its name does. Its id is a hash of project and name.
+//! Fields that cannot be set here have the vendor's defaults.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::Calculation;
 use crate::parameters::{boolean, contains_words, invalid, json_names, names, required, text};
 
 const READ_EVENT_DEFINITIONS: &str = "event_definition:read";
-/// Namespace of the ids of definitions.
+/// UUIDv5 namespace of the ids of definitions.
 pub(crate) const NAMESPACE: Uuid = Uuid::from_u128(0x2e5a_81f7_4c0d_4f6b_9a3e_6d18_b5c2_70e9);
 /// Days without an event after which a definition is stale.
 const STALE_DAYS: i64 = 30;
@@ -30,20 +30,22 @@ const STALE_DAYS: i64 = 30;
 /// `GET P/event_definitions/`
 pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ_EVENT_DEFINITIONS, |_| []).await?;
-    let wanted = Wanted::of(&call)?;
-    let mut found = state.calculator.event_names(&access.project).await?;
-    found.retain(|event| wanted.fits(event));
-    wanted.sort(&mut found);
+    let filter = EventDefinitionFilter::parse(&call)?;
+    let mut events = state.calculator.event_names(&access.project).await?;
+    events.retain(|event| filter.matches(event));
+    filter.sort(&mut events);
     let page = Page::of(&call);
-    let results = page.slice(&found).iter().map(|event| shown(access.project.id, event).to_string());
-    page.reply(&call, found.len(), &results.collect::<Vec<_>>())
+    let results =
+        page.slice(&events).iter().map(|event| definition_json(access.project.id, event).to_string());
+    page.reply(&call, events.len(), &results.collect::<Vec<_>>())
 }
 
 /// `GET P/event_definitions/{id}/`
 pub async fn retrieve(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ_EVENT_DEFINITIONS, |_| []).await?;
     let id: Uuid = call.param("id").parse().map_err(|_| ApiError::not_found())?;
-    one(&state, &access.project, |event| definition_id(access.project.id, &event.name) == id).await
+    respond_with_one(&state, &access.project, |event| definition_id(access.project.id, &event.name) == id)
+        .await
 }
 
 /// `GET P/event_definitions/by_name/`
@@ -51,24 +53,24 @@ pub async fn by_name(State(state): State<Calculation>, call: Call) -> ApiResult<
     let (access, []) = state.app.project(&call, READ_EVENT_DEFINITIONS, |_| []).await?;
     required(&call, "name")?;
     let name = call.query_value("name").unwrap_or_default();
-    one(&state, &access.project, |event| event.name == name).await
+    respond_with_one(&state, &access.project, |event| event.name == name).await
 }
 
-async fn one(
+async fn respond_with_one(
     state: &Calculation,
     project: &Project,
-    is_wanted: impl Fn(&EventName) -> bool,
+    matches: impl Fn(&EventName) -> bool,
 ) -> ApiResult<Response> {
-    let found = state.calculator.event_names(project).await?;
-    let event = found.iter().find(|event| is_wanted(event)).ok_or_else(ApiError::not_found)?;
-    Ok(json(shown(project.id, event)))
+    let events = state.calculator.event_names(project).await?;
+    let event = events.iter().find(|event| matches(event)).ok_or_else(ApiError::not_found)?;
+    Ok(json(definition_json(project.id, event)))
 }
 
 fn definition_id(project: ProjectId, name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{project}:event:{name}").as_bytes())
 }
 
-fn shown(project: ProjectId, event: &EventName) -> Value {
+fn definition_json(project: ProjectId, event: &EventName) -> Value {
     let instant = |micros| DateTime::from_timestamp_micros(micros).map(timestamp);
     object!({
         "id": definition_id(project, &event.name),
@@ -97,7 +99,7 @@ fn shown(project: ProjectId, event: &EventName) -> Value {
     })
 }
 
-/// What a list is sorted by.
+/// A field that a list is sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SortKey {
     Name,
@@ -136,23 +138,23 @@ fn day(micros: i64) -> Option<NaiveDate> {
     DateTime::from_timestamp_micros(micros).map(|at| at.date_naive())
 }
 
-/// Which definitions a list shows, and how they are sorted.
-struct Wanted {
+/// The filter and the order of a list of event definitions.
+struct EventDefinitionFilter {
     search: Option<String>,
-    /// Whether names with a leading `$` are wanted; both where it is not said.
+    /// Only names with (`true`) or without (`false`) a leading `$`.
     is_of_vendor: Option<bool>,
     names: BTreeSet<String>,
     excluded: BTreeSet<String>,
-    /// None that were last seen earlier.
+    /// Only events seen after this, in microseconds since the epoch.
     seen_since: Option<i64>,
-    /// Nothing is verified and nothing has tags, so that those who ask for such get none.
-    none: bool,
-    /// With whether it is descending.
+    /// The list is empty: it was filtered by verified or by tags, which no definition has.
+    matches_none: bool,
+    /// Sort keys, with whether each is descending.
     order: Vec<(SortKey, bool)>,
 }
 
-impl Wanted {
-    fn of(call: &Call) -> ApiResult<Wanted> {
+impl EventDefinitionFilter {
+    fn parse(call: &Call) -> ApiResult<EventDefinitionFilter> {
         let search = text(call, "search")?.map(str::to_owned);
         let is_of_vendor = match text(call, "event_type")? {
             None | Some("event" | "all" | "action_event") => None,
@@ -165,14 +167,14 @@ impl Wanted {
         boolean(call, "exclude_hidden")?;
         let is_fresh = boolean(call, "exclude_stale")? == Some(true);
         let seen_since = is_fresh.then(|| stale_before(call.now));
-        let none = boolean(call, "verified")? == Some(true) || !json_names(call, "tags")?.is_empty();
+        let matches_none = boolean(call, "verified")? == Some(true) || !json_names(call, "tags")?.is_empty();
         let order = order(call, search.is_some())?;
         let (names, excluded) = (names(call, "names")?, json_names(call, "excluded_properties")?);
-        Ok(Wanted { search, is_of_vendor, names, excluded, seen_since, none, order })
+        Ok(EventDefinitionFilter { search, is_of_vendor, names, excluded, seen_since, matches_none, order })
     }
 
-    fn fits(&self, event: &EventName) -> bool {
-        !self.none
+    fn matches(&self, event: &EventName) -> bool {
+        !self.matches_none
             && contains_words(&event.name, self.search.as_deref())
             && self.is_of_vendor.is_none_or(|is| event.name.starts_with('$') == is)
             && (self.names.is_empty() || self.names.contains(&event.name))
@@ -195,7 +197,7 @@ fn stale_before(now: DateTime<Utc>) -> i64 {
     (now - chrono::TimeDelta::days(STALE_DAYS)).timestamp_micros()
 }
 
-/// As the request says; else the shortest name first where something is searched for, and the day last seen.
+/// The order of the request. Default: the shortest name first if there is a search, then the latest day seen.
 fn order(call: &Call, is_search: bool) -> ApiResult<Vec<(SortKey, bool)>> {
     let sent = call.query().iter().filter(|(name, _)| name == "ordering");
     let sent = sent.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|text| !text.is_empty());
@@ -205,7 +207,7 @@ fn order(call: &Call, is_search: bool) -> ApiResult<Vec<(SortKey, bool)>> {
         let key = SortKey::of(name).ok_or_else(|| {
             invalid("ordering", "An ordering is name, last_seen_at or created_at, with - before it or not.")
         })?;
-        // A second mention of a field changes nothing.
+        // A repeated field is ignored.
         if order.iter().all(|(known, _)| *known != key) {
             order.push((key, is_descending));
         }
@@ -228,16 +230,16 @@ mod tests {
         const DAY: i64 = 86_400_000_000;
         let mut events = [event("b", 1, 3 * DAY + 9), event("a", 2, 3 * DAY + 1), event("c", 0, 5 * DAY)];
         let mut sorted = |order: &[(SortKey, bool)]| {
-            let wanted = Wanted {
+            let filter = EventDefinitionFilter {
                 search: None,
                 is_of_vendor: None,
                 names: BTreeSet::new(),
                 excluded: BTreeSet::new(),
                 seen_since: None,
-                none: false,
+                matches_none: false,
                 order: order.to_vec(),
             };
-            wanted.sort(&mut events);
+            filter.sort(&mut events);
             events.iter().map(|event| event.name.clone()).collect::<String>()
         };
         assert_eq!(sorted(&[(SortKey::LastSeenDay, true)]), "cab");

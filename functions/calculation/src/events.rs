@@ -1,8 +1,8 @@
 //! The events of a project as a list, the newest first.
 //!
-//! What a page reads is in the docs of the event store's `newest` module. Of each person with an event on the page it reads
-//! what `persons/` shows. Must stay true: whoever follows `next` gets every event once; a page ends where it is full, where
-//! its text is long enough, or where enough was read for one request, and only a page without `next` is the last.
+//! The docs of the event store's `newest` module say what a page reads. The persons of its events are read as for
+//! `persons/`. Must stay true: a client that follows `next` gets every event once; a page ends at its limit, at its maximum
+//! size, or at the read budget of a request, and only a page without `next` is the last.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -19,15 +19,15 @@ use uuid::Uuid;
 
 use crate::Calculation;
 use crate::calculator::events::{EventsPage, ListQuery};
-use crate::errors::refusal;
-use crate::parameters::{instant, integer, invalid, refuse, text};
+use crate::errors::engine_error;
+use crate::parameters::{instant, integer, invalid, reject_unsupported, text};
 
 pub(crate) const READ_EVENTS: &str = "query:read";
-/// Events of a page where the request does not say.
+/// Default number of events of a page.
 const LIMIT: usize = 100;
 /// Most events of a page.
 const LIMIT_MAX: usize = 1000;
-/// Properties of a person that are shown beside its events.
+/// Properties of a person in the response.
 const PERSON_PROPERTIES: [&str; 3] = ["email", "name", "username"];
 
 /// `GET P/events/`
@@ -37,11 +37,11 @@ pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Res
     let query = query(&call, &access.project)?;
     let page = state.calculator.list_events(&access.project, query, deadline).await?;
     let next = page.next.map(|key| link(&call, &[("cursor", Some(cursor_text(key)))]));
-    sized(&call.headers, &json!({"next": next, "results": shown(page)}))
+    sized(&call.headers, &json!({"next": next, "results": results_json(page)}))
 }
 
 fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
-    refuse(call, &["action_id", "select", "where", "offset"])?;
+    reject_unsupported(call, &["action_id", "select", "where", "offset"])?;
     if text(call, "format")?.is_some_and(|format| format != "json") {
         return Err(invalid("format", "Not supported yet: another format than json."));
     }
@@ -56,7 +56,7 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
         .map(|id| id.parse::<Uuid>().map_err(|_| invalid("person_id", "The id of a person is a UUID.")));
     let below = text(call, "cursor")?.map(|text| {
         let wrong = || invalid("cursor", "A cursor is taken as it is from the next of a page of this list.");
-        cursor(text).ok_or_else(wrong)
+        parse_cursor(text).ok_or_else(wrong)
     });
     let wanted = EventsWanted {
         names: text(call, "event")?.map(|name| [name.to_owned()].into()),
@@ -68,17 +68,17 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
     };
     Ok(ListQuery {
         wanted,
-        filter: properties.map(parse).transpose().map_err(refusal)?,
+        filter: properties.map(parse).transpose().map_err(engine_error)?,
         limit: integer(call, "limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT),
     })
 }
 
-/// The cursor behind an event: its time, its arrival and its uuid.
+/// The cursor after an event: its time, its arrival sequence and its uuid.
 fn cursor_text(key: EventKey) -> String {
     format!("{}_{:x}_{}", key.time, key.seq, key.uuid.simple())
 }
 
-fn cursor(text: &str) -> Option<EventKey> {
+fn parse_cursor(text: &str) -> Option<EventKey> {
     let mut parts = text.split('_');
     let (time, seq, uuid) = (parts.next()?, parts.next()?, parts.next()?);
     let is_end = parts.next().is_none();
@@ -90,13 +90,13 @@ fn cursor(text: &str) -> Option<EventKey> {
     (is_end && cursor_text(key) == text).then_some(key)
 }
 
-fn shown(page: EventsPage) -> Vec<Value> {
+fn results_json(page: EventsPage) -> Vec<Value> {
     let EventsPage { events, persons, .. } = page;
-    events.into_iter().map(|listed| shown_event(&listed, persons.get(&listed.person))).collect()
+    events.into_iter().map(|listed| event_json(&listed, persons.get(&listed.person))).collect()
 }
 
-/// An event as lists show it. Its elements are in its properties.
-fn shown_event(listed: &ListedEvent, person: Option<&PersonInFull>) -> Value {
+/// An event as a JSON object of a list. Its elements are in its properties.
+fn event_json(listed: &ListedEvent, person: Option<&PersonInFull>) -> Value {
     let event = &listed.event;
     let chain = event.properties.get("$elements_chain").and_then(Value::as_str).unwrap_or_default();
     json!({
@@ -105,13 +105,13 @@ fn shown_event(listed: &ListedEvent, person: Option<&PersonInFull>) -> Value {
         "properties": event.properties,
         "event": event.event,
         "timestamp": DateTime::from_timestamp_micros(event.timestamp).map(timestamp),
-        "person": person.map(shown_person),
+        "person": person.map(person_json),
         "elements": [],
         "elements_chain": chain,
     })
 }
 
-fn shown_person(person: &PersonInFull) -> Value {
+fn person_json(person: &PersonInFull) -> Value {
     let named = PERSON_PROPERTIES.iter();
     let named = named.filter_map(|key| Some(((*key).to_owned(), person.properties.get(*key)?.clone())));
     json!({
@@ -127,15 +127,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
+    fn a_cursor_round_trips_and_other_texts_are_rejected() {
         let key = EventKey { time: -5, seq: u128::MAX, uuid: Uuid::from_u128(7) };
-        assert_eq!(cursor(&cursor_text(key)), Some(key));
+        assert_eq!(parse_cursor(&cursor_text(key)), Some(key));
         let text = cursor_text(EventKey { time: 1, seq: 2, uuid: Uuid::nil() });
         for wrong in
             ["", "1", "1_2", "1_02_0", &format!("{text}_"), &format!("+{text}"), &text.to_uppercase()]
         {
             let is_same = wrong == text;
-            assert_eq!(cursor(wrong).is_some(), is_same, "{wrong}");
+            assert_eq!(parse_cursor(wrong).is_some(), is_same, "{wrong}");
         }
     }
 }

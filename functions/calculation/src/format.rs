@@ -1,4 +1,4 @@
-//! The form of an answer: JSON, or a table.
+//! The format of a response: JSON or CSV.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::csv;
 
 const CSV: &str = "text/csv; charset=utf-8";
 
-/// A form that answers can have.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// JSON.
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The form that a request asks for, by the ending of its path or by `format`; 404 for others.
+    /// The requested format, by the extension of the path or the parameter `format`; 404 for others.
     pub fn of(call: &Call) -> ApiResult<Format> {
         let ending = call.url.path.trim_end_matches('/').rsplit_once('.').map(|(_, ending)| ending);
         let named = ending.filter(|ending| matches!(*ending, "csv" | "json")).or(call.query_value("format"));
@@ -37,8 +37,8 @@ impl Format {
     }
 }
 
-/// A table as an answer.
-pub(crate) fn table(text: Vec<u8>) -> ApiResult<Response> {
+/// A response with CSV.
+pub(crate) fn csv_response(text: Vec<u8>) -> ApiResult<Response> {
     if as_json_text(&text) > GATEWAY_BYTES_MAX {
         let detail = "The answer is too large as a table. Ask for less, or for JSON.";
         return Err(ApiError::invalid("invalid_input", detail, Some("format")));
@@ -46,12 +46,12 @@ pub(crate) fn table(text: Vec<u8>) -> ApiResult<Response> {
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(CSV))], text).into_response())
 }
 
-/// The answer to a request that asked for a table; of a refusal too.
-pub(crate) fn shaped(call: &Call, answer: ApiResult<Response>) -> Response {
+/// The response; an error is formatted as CSV where CSV was requested.
+pub(crate) fn into_response(call: &Call, answer: ApiResult<Response>) -> Response {
     match answer {
         Ok(response) => response,
         Err(error) if Format::of(call) == Ok(Format::Csv) => {
-            let table = csv::flat(&error.body());
+            let table = csv::flatten_json(&error.body());
             let mut response = error.into_response();
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CSV));
             response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -62,9 +62,9 @@ pub(crate) fn shaped(call: &Call, answer: ApiResult<Response>) -> Response {
     }
 }
 
-/// `handler`, whose answers with JSON bodies become tables where the request asks for one, refusals too. An answer
-/// without a body stays as it is; it is the handler that judges whether the form is one that is served.
-pub fn formed<S, F, A>(
+/// Wraps `handler`: JSON bodies of its responses, errors included, become CSV where that is requested. A response without a
+/// body is not changed. The handler itself rejects unsupported formats.
+pub fn with_csv<S, F, A>(
     handler: F,
 ) -> impl Fn(State<S>, Call) -> Pin<Box<dyn Future<Output = Response> + Send>> + Clone + Send + Sync + 'static
 where
@@ -73,37 +73,37 @@ where
     A: Future<Output = ApiResult<Response>> + Send + 'static,
 {
     move |state, mut call: Call| {
-        let is_table = Format::of(&call) == Ok(Format::Csv);
-        if is_table {
-            // What is packed could not be made a table of.
+        let wants_csv = Format::of(&call) == Ok(Format::Csv);
+        if wants_csv {
+            // A compressed body could not be converted.
             call.headers.remove(header::ACCEPT_ENCODING);
         }
-        let reads = call.method.is_safe();
+        let is_read = call.method.is_safe();
         let answer = handler(state, call);
         Box::pin(async move {
             let answer = answer.await.into_response();
-            if is_table { as_table(answer, reads).await } else { answer }
+            if wants_csv { convert_to_csv(answer, is_read).await } else { answer }
         })
     }
 }
 
-/// What was written stays written, so its answer stays JSON where a table would be too large.
-async fn as_table(answer: Response, reads: bool) -> Response {
+/// The response as CSV. Where that would be too large: 400 for a read; the JSON for a write, which was done already.
+async fn convert_to_csv(answer: Response, is_read: bool) -> Response {
     let (mut parts, body) = answer.into_parts();
-    // The body is in memory already.
+    // No limit: the body is already in memory.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {
         return Response::from_parts(parts, Body::from(bytes));
     };
-    let table = csv::flat(&value);
+    let table = csv::flatten_json(&value);
     if as_json_text(&table) > GATEWAY_BYTES_MAX {
-        if !reads {
+        if !is_read {
             return Response::from_parts(parts, Body::from(bytes));
         }
         let detail = "The answer is too large as a table. Ask for less, or for JSON.";
-        return Box::pin(as_table(
+        return Box::pin(convert_to_csv(
             ApiError::invalid("invalid_input", detail, Some("format")).into_response(),
-            reads,
+            is_read,
         ))
         .await;
     }

@@ -1,8 +1,14 @@
-//! Funnels and trends on demand, query nodes, lists of events and of the names in them, and the [`Calculator`] that every function with numbers uses.
+//! The function `calculation`: funnels and trends, query nodes, persons, events, and definitions of events and properties.
+//! Its [`Calculator`] is also used by the functions `insights`, `flags` and `worker` and by the command line.
 //!
-//! Must stay true: there is one place where a question is calculated and one where results are kept; an answer is
-//! exact or it is a refusal that says why.
+//! * [`calculator`]: runs queries, caches results. [`Calculator`] is the entry point.
+//! * [`jobs`]: background calculations.
+//! * the other modules: one for each endpoint, and the parsing and formatting that they share.
+//!
+//! Must stay true: queries are calculated in one place and results are cached in one place; a result is exact, or the
+//! response is an error that says why.
 
+mod actors;
 pub mod calculator;
 mod csv;
 mod errors;
@@ -11,16 +17,15 @@ mod events;
 mod format;
 mod handlers;
 pub mod jobs;
-mod nodes;
 mod parameters;
-mod people;
 mod persons;
 mod property_definitions;
 mod property_values;
+mod query_node;
+mod query_status;
 mod refresh;
 mod request;
 mod source;
-mod status;
 
 use axum::Router;
 use axum::http::Method;
@@ -28,20 +33,20 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 
 pub use crate::csv::escape_formula;
-pub use calculator::{Calculated, Calculator, Limits, Stored};
-pub use errors::refusal;
-pub use format::{Format, formed};
+pub use calculator::{CachedResult, Calculated, Calculator, Limits};
+pub use errors::engine_error;
+pub use format::{Format, with_csv};
 pub use pennon_engine::query::Refresh;
-pub use refresh::Said;
+pub use refresh::RefreshParam;
 pub use request::{QUERY_ID, query_id};
-pub use source::Source;
+pub use source::QuerySource;
 
-/// What the handlers are given. Cheap to clone.
+/// State of the handlers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Calculation {
-    /// The store and the clock.
+    /// Store, clock, rate limits.
     pub app: App,
-    /// What calculates.
+    /// Calculates queries.
     pub calculator: Calculator,
 }
 
@@ -49,21 +54,21 @@ pub struct Calculation {
 pub fn routes() -> Routes<Calculation> {
     const PROJECT: &str = "/api/projects/{project_id}";
     let mut routes = Routes::new()
-        .add(Method::POST, &format!("{PROJECT}/query"), nodes::query)
-        .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), status::retrieve)
-        .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), status::cancel)
+        .add(Method::POST, &format!("{PROJECT}/query"), query_node::query)
+        .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), query_status::retrieve)
+        .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), query_status::cancel)
         .add(Method::GET, &format!("{PROJECT}/persons"), persons::list)
-        .add(Method::GET, &format!("{PROJECT}/persons/values"), property_values::of_persons)
+        .add(Method::GET, &format!("{PROJECT}/persons/values"), property_values::person_values)
         .add(Method::GET, &format!("{PROJECT}/persons/{{id}}"), persons::retrieve)
         .add(Method::GET, &format!("{PROJECT}/events"), events::list)
-        .add(Method::GET, &format!("{PROJECT}/events/values"), property_values::of_events)
+        .add(Method::GET, &format!("{PROJECT}/events/values"), property_values::event_values)
         .add(Method::GET, &format!("{PROJECT}/event_definitions"), event_definitions::list)
         .add(Method::GET, &format!("{PROJECT}/event_definitions/by_name"), event_definitions::by_name)
         .add(Method::GET, &format!("{PROJECT}/event_definitions/{{id}}"), event_definitions::retrieve)
         .add(Method::GET, &format!("{PROJECT}/property_definitions"), property_definitions::list)
         .add(Method::GET, &format!("{PROJECT}/property_definitions/{{id}}"), property_definitions::retrieve);
     for method in [Method::GET, Method::POST] {
-        // An ending names the form of the answer.
+        // The extension selects the format of the response.
         for ending in ["", ".csv", ".json"] {
             let path = |name: &str| format!("{PROJECT}/insights/{name}{ending}");
             routes = routes
@@ -73,14 +78,14 @@ pub fn routes() -> Routes<Calculation> {
         }
         let path = |name: &str| format!("{PROJECT}/persons/{name}");
         routes = routes
-            .add(method.clone(), &path("funnel"), people::funnel)
-            .add(method.clone(), &path("funnel/correlation"), people::correlation)
-            .add(method.clone(), &path("trends"), people::trends);
+            .add(method.clone(), &path("funnel"), actors::funnel)
+            .add(method.clone(), &path("funnel/correlation"), actors::correlation)
+            .add(method.clone(), &path("trends"), actors::trends);
     }
     routes
 }
 
-/// The routes over `state`, without the edge.
+/// The router over `state`, without the edge middleware.
 pub fn router(state: &Calculation) -> Router {
     routes().into_router(state.clone(), &state.app)
 }

@@ -1,4 +1,4 @@
-//! Parameters of lists: each as it is sent, or a 400 that names it and says what it takes.
+//! Parsing of query parameters of lists; a 400 names the parameter and the accepted values.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_eventstore::parse_timestamp;
 
-/// Most characters of a text that is looked for.
+/// Most characters of a search text.
 pub(crate) const TEXT_MAX: usize = 1000;
 /// Most names of a list.
 pub(crate) const NAMES_MAX: usize = 1000;
 
-/// The value of a parameter, without white space around it; an empty one is none.
+/// The value of a parameter, trimmed; `None` where it is empty.
 pub(crate) fn text<'a>(call: &'a Call, name: &str) -> ApiResult<Option<&'a str>> {
     let value = call.query_value(name).unwrap_or("").trim();
     if value.chars().count() > TEXT_MAX {
@@ -22,12 +22,12 @@ pub(crate) fn text<'a>(call: &'a Call, name: &str) -> ApiResult<Option<&'a str>>
     Ok((!value.is_empty()).then_some(value))
 }
 
-/// A parameter that cannot be left out.
+/// A required parameter.
 pub(crate) fn required<'a>(call: &'a Call, name: &str) -> ApiResult<&'a str> {
     text(call, name)?.ok_or_else(|| ApiError::invalid("required", "This field is required.", Some(name)))
 }
 
-/// `true` or `false`, `1` or `0`, in any case.
+/// `true` or `false`, `1` or `0`, case-insensitive.
 pub(crate) fn boolean(call: &Call, name: &str) -> ApiResult<Option<bool>> {
     match text(call, name)?.map(str::to_ascii_lowercase).as_deref() {
         None => Ok(None),
@@ -65,14 +65,14 @@ pub(crate) fn json_names(call: &Call, name: &str) -> ApiResult<BTreeSet<String>>
     at_most(names, name)
 }
 
-/// Names with commas between them, or in several parameters of one name.
+/// Comma-separated names, or repeated parameters, or both.
 pub(crate) fn names(call: &Call, name: &str) -> ApiResult<BTreeSet<String>> {
     let values = call.query().iter().filter(|(key, _)| key == name).flat_map(|(_, value)| value.split(','));
     let names = values.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     at_most(names.collect(), name)
 }
 
-/// The values of all parameters of one name, each whole.
+/// The values of a repeated parameter.
 pub(crate) fn repeated(call: &Call, name: &str) -> ApiResult<BTreeSet<String>> {
     let values = call.query().iter().filter(|(key, value)| key == name && !value.is_empty());
     at_most(values.map(|(_, value)| value.clone()).collect(), name)
@@ -85,8 +85,8 @@ fn at_most(names: Vec<String>, name: &str) -> ApiResult<BTreeSet<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Refuses parameters of the vendor's that are not calculated.
-pub(crate) fn refuse(call: &Call, parameters: &[&str]) -> ApiResult<()> {
+/// Fails with 400 where one of these unsupported parameters of the vendor's API is sent.
+pub(crate) fn reject_unsupported(call: &Call, parameters: &[&str]) -> ApiResult<()> {
     let sent = |name: &&&str| call.query_value(name).is_some_and(|value| !value.trim().is_empty());
     match parameters.iter().find(sent) {
         Some(name) => Err(invalid(name, format!("Not supported yet: the parameter {name} of this list."))),
@@ -98,7 +98,7 @@ pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> ApiError {
     ApiError::invalid("invalid_input", detail, Some(name))
 }
 
-/// Whether a name contains every word of a search, whatever the case. Nothing searched for is in every name.
+/// Whether a name contains every word of a search (case-insensitive). An empty search matches every name.
 pub(crate) fn contains_words(name: &str, search: Option<&str>) -> bool {
     let name = name.to_lowercase();
     search.unwrap_or("").split_whitespace().all(|word| name.contains(&word.to_lowercase()))

@@ -1,7 +1,7 @@
 //! The properties of a project's events, persons, groups and sessions by their names.
 //!
-//! Nothing is stored: a definition is there as soon as something with the property is. Its id follows from project, kind
-//! and name. Must stay true: `is_seen_on_filtered_events` looks at the newest 1,000 events of each named event.
+//! Nothing is stored: a definition exists as soon as an object has the property. Its id is a hash of project, kind and
+//! name. Must stay true: `is_seen_on_filtered_events` searches the newest 1,000 events of each named event.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use crate::event_definitions::NAMESPACE;
 use crate::parameters::{boolean, contains_words, integer, invalid, json_names, names, text};
 
 const READ_PROPERTY_DEFINITIONS: &str = "property_definition:read";
-/// Most event names of a filter: of each the newest events are read.
+/// Most event names of a filter; the newest events of each are read.
 const EVENT_NAMES_MAX: usize = 20;
-/// Start of the properties that hold the value of a feature flag.
+/// Prefix of the properties that hold the value of a feature flag.
 const FEATURE: &str = "$feature/";
-/// Properties of events by which libraries say something else than what happened.
-const NEVER_LISTED: [&str; 14] = [
+/// Properties that libraries use for purposes other than describing an event.
+const INTERNAL_PROPERTIES: [&str; 14] = [
     "distinct_id",
     "$set",
     "$set_once",
@@ -45,24 +45,25 @@ const NEVER_LISTED: [&str; 14] = [
 pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let deadline = state.calculator.deadline();
     let (access, []) = state.app.project(&call, READ_PROPERTY_DEFINITIONS, |_| []).await?;
-    let wanted = Wanted::of(&call)?;
-    let names = state.calculator.property_names(&access.project, wanted.kind, deadline).await?;
-    let seen = match &wanted.events {
+    let filter = PropertyDefinitionFilter::parse(&call)?;
+    let names = state.calculator.property_names(&access.project, filter.kind, deadline).await?;
+    let seen = match &filter.events {
         Some(events) => Some(state.calculator.seen_properties(&access.project, events, deadline).await?),
         None => None,
     };
-    let mut found = Vec::new();
-    for (name, of) in names.into_iter().filter(|(name, of)| wanted.fits(name, *of)) {
+    let mut definitions = Vec::new();
+    for (name, value_type) in names.into_iter().filter(|(name, of)| filter.matches(name, *of)) {
         let is_seen = seen.as_ref().map(|seen| seen.contains(&name));
-        if !wanted.only_seen || is_seen != Some(false) {
-            found.push(Definition { name, of, is_seen });
+        if !filter.only_seen || is_seen != Some(false) {
+            definitions.push(Definition { name, value_type, is_seen });
         }
     }
-    // By name already: those that were seen come first.
-    found.sort_by_key(|definition| definition.is_seen == Some(false));
+    // A stable sort: seen properties first, by name within each part.
+    definitions.sort_by_key(|definition| definition.is_seen == Some(false));
     let page = Page::of(&call);
-    let shown = |definition: &Definition| shown(access.project.id, wanted.kind, definition).to_string();
-    page.reply(&call, found.len(), &page.slice(&found).iter().map(shown).collect::<Vec<_>>())
+    let to_json =
+        |definition: &Definition| definition_json(access.project.id, filter.kind, definition).to_string();
+    page.reply(&call, definitions.len(), &page.slice(&definitions).iter().map(to_json).collect::<Vec<_>>())
 }
 
 /// `GET P/property_definitions/{id}/`
@@ -74,17 +75,21 @@ pub async fn retrieve(State(state): State<Calculation>, call: Call) -> ApiResult
     for kind in PropertyKind::all(project) {
         let names = state.calculator.property_names(project, kind, deadline).await?;
         let found = names.into_iter().find(|(name, _)| definition_id(project.id, kind, name) == id);
-        if let Some((name, of)) = found {
-            return Ok(json(shown(project.id, kind, &Definition { name, of, is_seen: None })));
+        if let Some((name, value_type)) = found {
+            return Ok(json(definition_json(
+                project.id,
+                kind,
+                &Definition { name, value_type, is_seen: None },
+            )));
         }
     }
     Err(ApiError::not_found())
 }
 
-/// A property of some kind.
+/// A property and the type of its values.
 struct Definition {
     name: String,
-    of: Option<PropertyType>,
+    value_type: Option<PropertyType>,
     is_seen: Option<bool>,
 }
 
@@ -98,14 +103,14 @@ fn definition_id(project: ProjectId, kind: PropertyKind, name: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{project}:property:{kind}:{name}").as_bytes())
 }
 
-fn shown(project: ProjectId, kind: PropertyKind, definition: &Definition) -> Value {
+fn definition_json(project: ProjectId, kind: PropertyKind, definition: &Definition) -> Value {
     object!({
         "id": definition_id(project, kind, &definition.name),
         "name": definition.name,
         "description": null,
         "tags": [],
-        "is_numerical": definition.of == Some(PropertyType::Numeric),
-        "property_type": definition.of.map(PropertyType::name),
+        "is_numerical": definition.value_type == Some(PropertyType::Numeric),
+        "property_type": definition.value_type.map(PropertyType::name),
         "is_seen_on_filtered_events": definition.is_seen,
         "updated_at": null,
         "updated_by": null,
@@ -117,8 +122,8 @@ fn shown(project: ProjectId, kind: PropertyKind, definition: &Definition) -> Val
     })
 }
 
-/// Which definitions a list shows.
-struct Wanted {
+/// The filter of a list of property definitions.
+struct PropertyDefinitionFilter {
     kind: PropertyKind,
     search: Option<String>,
     names: BTreeSet<String>,
@@ -126,13 +131,13 @@ struct Wanted {
     is_numerical: Option<bool>,
     is_feature_flag: Option<bool>,
     no_core_properties: bool,
-    /// Events on which it is looked whether a property was seen.
+    /// The events that are searched for the properties.
     events: Option<BTreeSet<String>>,
     only_seen: bool,
 }
 
-impl Wanted {
-    fn of(call: &Call) -> ApiResult<Wanted> {
+impl PropertyDefinitionFilter {
+    fn parse(call: &Call) -> ApiResult<PropertyDefinitionFilter> {
         let kind = kind(call)?;
         let events = json_names(call, "event_names")?;
         if !events.is_empty() && kind != PropertyKind::Event {
@@ -143,7 +148,7 @@ impl Wanted {
         }
         boolean(call, "exclude_hidden")?;
         let events = (!events.is_empty()).then_some(events);
-        Ok(Wanted {
+        Ok(PropertyDefinitionFilter {
             kind,
             search: text(call, "search")?.map(str::to_owned),
             names: names(call, "properties")?,
@@ -156,19 +161,19 @@ impl Wanted {
         })
     }
 
-    fn fits(&self, name: &str, of: Option<PropertyType>) -> bool {
+    fn matches(&self, name: &str, of: Option<PropertyType>) -> bool {
         let is_of_event = self.kind == PropertyKind::Event;
-        let is_never_listed =
-            is_of_event && (NEVER_LISTED.contains(&name) || name.starts_with("$session_entry_"));
+        let is_internal =
+            is_of_event && (INTERNAL_PROPERTIES.contains(&name) || name.starts_with("$session_entry_"));
         let is_core = is_of_event && self.no_core_properties && name.starts_with('$');
         let is_number = of == Some(PropertyType::Numeric) && name != "timestamp";
-        !is_never_listed
+        !is_internal
             && !is_core
             && !self.excluded.contains(name)
             && contains_words(name, self.search.as_deref())
             && (self.names.is_empty() || self.names.contains(name))
-            && self.is_numerical.is_none_or(|wanted| wanted == is_number)
-            && self.is_feature_flag.is_none_or(|wanted| wanted == name.starts_with(FEATURE))
+            && self.is_numerical.is_none_or(|expected| expected == is_number)
+            && self.is_feature_flag.is_none_or(|expected| expected == name.starts_with(FEATURE))
     }
 }
 

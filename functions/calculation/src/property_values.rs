@@ -15,28 +15,28 @@ use crate::events::READ_EVENTS;
 use crate::parameters::{boolean, integer, repeated, required, text};
 
 const READ_PERSON_VALUES: Scope = Scope::either("person:read", READ_EVENTS);
-/// Values where the request does not say how many.
+/// Default number of values.
 const LIMIT: usize = 10;
 /// Most values.
 const LIMIT_MAX: usize = 1000;
-/// The key by which the names of events are listed that the vendor's libraries do not send by themselves.
+/// The key that lists the names of custom events: those that the vendor's libraries do not send by themselves.
 const CUSTOM_EVENTS: &str = "custom_event";
 
 /// `GET P/events/values/`
-pub async fn of_events(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
+pub async fn event_values(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let deadline = state.calculator.deadline();
     let (access, []) = state.app.project(&call, READ_EVENTS, |_| []).await?;
     let mut query = query(&call)?;
     query.events = repeated(&call, "event_name")?;
     let is_column = boolean(&call, "is_column")? == Some(true);
     if query.key == CUSTOM_EVENTS || (is_column && query.key == "event") {
-        let found = state.calculator.event_names(&access.project).await?;
-        let found = found.into_iter().map(|event| event.name);
-        let named = found.filter(|name| query.key != CUSTOM_EVENTS || !name.starts_with('$'));
+        let names = state.calculator.event_names(&access.project).await?;
+        let names = names.into_iter().map(|event| event.name);
+        let names = names.filter(|name| query.key != CUSTOM_EVENTS || !name.starts_with('$'));
         let search = query.search.as_deref().unwrap_or("").to_lowercase();
-        let named = named.filter(|name| name.to_lowercase().contains(&search));
+        let names = names.filter(|name| name.to_lowercase().contains(&search));
         let limit = if query.key == CUSTOM_EVENTS { LIMIT_MAX } else { query.limit };
-        return Ok(json(named.take(limit).map(|name| object!({"name": name})).collect::<Vec<_>>()));
+        return Ok(json(names.take(limit).map(|name| object!({"name": name})).collect::<Vec<_>>()));
     }
     let now = call.now.timestamp_micros();
     let values = state.calculator.event_property_values(&access.project, query, now, deadline).await?;
@@ -44,12 +44,12 @@ pub async fn of_events(State(state): State<Calculation>, call: Call) -> ApiResul
 }
 
 /// `GET P/persons/values/`
-pub async fn of_persons(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
+pub async fn person_values(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
     let deadline = state.calculator.deadline();
     let (access, []) = state.app.project(&call, READ_PERSON_VALUES, |_| []).await?;
     let values = state.calculator.person_property_values(&access.project, query(&call)?, deadline).await?;
-    let shown = |counted| object!({"name": name_of(counted), "count": counted.count});
-    Ok(json(values.iter().map(shown).collect::<Vec<_>>()))
+    let to_json = |counted| object!({"name": name_of(counted), "count": counted.count});
+    Ok(json(values.iter().map(to_json).collect::<Vec<_>>()))
 }
 
 fn query(call: &Call) -> ApiResult<ValuesQuery> {
@@ -63,7 +63,7 @@ fn query(call: &Call) -> ApiResult<ValuesQuery> {
     })
 }
 
-/// Texts and numbers as they are, all else as text.
+/// The name of a value in the response: texts and numbers unchanged, other values as JSON text.
 fn name_of(counted: &PropertyValue) -> Value {
     match &counted.value {
         value @ (Value::String(_) | Value::Number(_)) => value.clone(),

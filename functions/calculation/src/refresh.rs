@@ -1,50 +1,52 @@
-//! What a request says about cached results.
+//! The parameter `refresh`: how a request uses cached results.
 
 use pennon_engine::query::Refresh;
 use serde_json::Value;
 
-/// What `refresh` said.
+/// The value of `refresh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said {
-    /// The mode that follows.
+pub struct RefreshParam {
+    /// The mode that follows from it.
     pub mode: Refresh,
-    /// Whether it was sent and means a mode or true, which decides how answers show the time zone.
-    pub explicit: bool,
+    /// Whether it was sent with a valid value, which decides how responses show the time zone.
+    pub is_explicit: bool,
 }
 
-impl Said {
-    /// Reads `refresh` from the query string, else from a body. What means nothing is as good as absent.
-    pub fn read(query: Option<&str>, body: Option<&Value>) -> Said {
+impl RefreshParam {
+    /// Parses `refresh` from the query string, else from a body. An invalid value counts as absent.
+    pub fn parse(query: Option<&str>, body: Option<&Value>) -> RefreshParam {
         match (query, body) {
-            (Some(text), _) => of_text(text),
-            (None, Some(Value::Bool(true))) => said(Refresh::ForceBlocking),
-            (None, Some(Value::String(text))) => of_text(text),
-            (None, Some(Value::Number(number))) if number.as_i64() == Some(1) => said(Refresh::ForceBlocking),
-            _ => UNSAID,
+            (Some(text), _) => parse_text(text),
+            (None, Some(Value::Bool(true))) => explicit(Refresh::ForceBlocking),
+            (None, Some(Value::String(text))) => parse_text(text),
+            (None, Some(Value::Number(number))) if number.as_i64() == Some(1) => {
+                explicit(Refresh::ForceBlocking)
+            }
+            _ => ABSENT,
         }
     }
 }
 
-fn of_text(text: &str) -> Said {
+fn parse_text(text: &str) -> RefreshParam {
     match text {
-        "force_cache" => said(Refresh::ForceCache),
-        "blocking" => said(Refresh::Blocking),
-        "force_blocking" => said(Refresh::ForceBlocking),
-        "async" => said(Refresh::Async),
-        "lazy_async" => said(Refresh::LazyAsync),
-        "force_async" => said(Refresh::ForceAsync),
-        "async_except_on_cache_miss" => said(Refresh::AsyncExceptOnCacheMiss),
+        "force_cache" => explicit(Refresh::ForceCache),
+        "blocking" => explicit(Refresh::Blocking),
+        "force_blocking" => explicit(Refresh::ForceBlocking),
+        "async" => explicit(Refresh::Async),
+        "lazy_async" => explicit(Refresh::LazyAsync),
+        "force_async" => explicit(Refresh::ForceAsync),
+        "async_except_on_cache_miss" => explicit(Refresh::AsyncExceptOnCacheMiss),
         other if matches!(other.to_ascii_lowercase().as_str(), "" | "true" | "1" | "yes") => {
-            said(Refresh::ForceBlocking)
+            explicit(Refresh::ForceBlocking)
         }
-        _ => UNSAID,
+        _ => ABSENT,
     }
 }
 
-const UNSAID: Said = Said { mode: Refresh::ForceCache, explicit: false };
+const ABSENT: RefreshParam = RefreshParam { mode: Refresh::ForceCache, is_explicit: false };
 
-fn said(mode: Refresh) -> Said {
-    Said { mode, explicit: true }
+fn explicit(mode: Refresh) -> RefreshParam {
+    RefreshParam { mode, is_explicit: true }
 }
 
 #[cfg(test)]
@@ -53,26 +55,26 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn refresh_is_read_as_the_contract_says() {
-        let of = |text| Said::read(Some(text), None);
+    fn each_value_of_the_contract_is_parsed() {
+        let of = |text| RefreshParam::parse(Some(text), None);
         for text in ["true", "TRUE", "1", "yes", "Yes", "", "force_blocking"] {
-            assert_eq!(of(text), said(Refresh::ForceBlocking), "{text}");
+            assert_eq!(of(text), explicit(Refresh::ForceBlocking), "{text}");
         }
         for text in ["false", "0", "no", "NO", "whatever", "BLOCKING", " blocking"] {
-            assert_eq!(of(text), UNSAID, "{text}");
+            assert_eq!(of(text), ABSENT, "{text}");
         }
-        assert_eq!(of("force_cache"), said(Refresh::ForceCache));
-        assert_eq!(of("blocking"), said(Refresh::Blocking));
-        assert_eq!(of("async_except_on_cache_miss"), said(Refresh::AsyncExceptOnCacheMiss));
-        assert_eq!(Said::read(None, None), UNSAID);
+        assert_eq!(of("force_cache"), explicit(Refresh::ForceCache));
+        assert_eq!(of("blocking"), explicit(Refresh::Blocking));
+        assert_eq!(of("async_except_on_cache_miss"), explicit(Refresh::AsyncExceptOnCacheMiss));
+        assert_eq!(RefreshParam::parse(None, None), ABSENT);
     }
 
     #[test]
     fn the_query_string_wins_over_the_body() {
-        assert_eq!(Said::read(Some("false"), Some(&json!(true))), UNSAID);
-        assert_eq!(Said::read(None, Some(&json!(true))), said(Refresh::ForceBlocking));
-        assert_eq!(Said::read(None, Some(&json!(false))), UNSAID);
-        assert_eq!(Said::read(None, Some(&json!("blocking"))), said(Refresh::Blocking));
-        assert_eq!(Said::read(None, Some(&json!({"a": 1}))), UNSAID);
+        assert_eq!(RefreshParam::parse(Some("false"), Some(&json!(true))), ABSENT);
+        assert_eq!(RefreshParam::parse(None, Some(&json!(true))), explicit(Refresh::ForceBlocking));
+        assert_eq!(RefreshParam::parse(None, Some(&json!(false))), ABSENT);
+        assert_eq!(RefreshParam::parse(None, Some(&json!("blocking"))), explicit(Refresh::Blocking));
+        assert_eq!(RefreshParam::parse(None, Some(&json!({"a": 1}))), ABSENT);
     }
 }

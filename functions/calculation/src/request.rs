@@ -1,7 +1,7 @@
 //! Requests of the calculation endpoints: query string and body as one object.
 //!
-//! Must stay true: the body wins over the query string, but for `properties`; what names or steers a calculation
-//! without changing its numbers is not part of the question.
+//! Must stay true: the body takes precedence over the query string, except for `properties`; parameters that do not change
+//! the result are not part of the query.
 
 use axum::http::Method;
 use pennon_core::error::{ApiError, ApiResult};
@@ -10,44 +10,44 @@ use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
 use pennon_engine::Parsed;
 use serde_json::Value;
 
-use crate::errors::refusal;
+use crate::errors::engine_error;
 use crate::jobs::query_name_is_too_long;
-use crate::refresh::Said;
-use crate::source::Source;
+use crate::refresh::RefreshParam;
+use crate::source::QuerySource;
 
-/// Which endpoint asks.
+/// A calculation endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
     /// Funnels.
     Funnel,
-    /// What those have in common who get through a funnel.
+    /// Properties that correlate with success in a funnel.
     Correlation,
     /// Trends.
     Trend,
 }
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug)]
 pub struct Request {
-    /// The question.
+    /// The query.
     pub parsed: Parsed,
-    /// What it says about stored results.
-    pub refresh: Said,
+    /// How it uses cached results.
+    pub refresh: RefreshParam,
     /// Query string and body as one object.
     pub merged: Fields,
-    /// The same, for whoever calculates it later.
-    pub source: Source,
-    /// The caller's own name for the calculation.
+    /// The same, for a background calculation.
+    pub source: QuerySource,
+    /// The client's own id of the calculation.
     pub query_id: Option<String>,
-    /// Told apart from the same question with another value, as clients do when they know that data changed.
+    /// Part of the cache key: clients change it when they know that data changed.
     pub invalidation_key: Option<String>,
 }
 
-/// The parameter by which a caller names a calculation.
+/// The parameter with the client's own id of a calculation.
 pub const QUERY_ID: &str = "client_query_id";
 
-/// Parameters that are about the request, not about the numbers.
-const ABOUT_THE_REQUEST: [&str; 10] = [
+/// Parameters that are not part of the query.
+const NON_QUERY_PARAMETERS: [&str; 10] = [
     "refresh",
     QUERY_ID,
     "cache_invalidation_key",
@@ -60,11 +60,11 @@ const ABOUT_THE_REQUEST: [&str; 10] = [
     "offset",
 ];
 
-/// Reads the request of an endpoint.
-pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
+/// Parses the request of an endpoint.
+pub fn parse(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
     let body = if call.method == Method::POST { call.json_fields()? } else { Fields::new() };
     let query_id = query_id(call, Some(&body))?;
-    let refresh = Said::read(call.query_value("refresh"), body.get("refresh"));
+    let refresh = RefreshParam::parse(call.query_value("refresh"), body.get("refresh"));
     let invalidation_key =
         match (body.get("cache_invalidation_key"), call.query_value("cache_invalidation_key")) {
             (Some(Value::String(key)), _) => Some(key.clone()),
@@ -73,15 +73,15 @@ pub fn read(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
         };
     let merged = merge(call.query(), body);
     let source = match endpoint {
-        Endpoint::Funnel => Source::Funnel(merged.clone()),
-        Endpoint::Correlation => Source::Correlation(merged.clone()),
-        Endpoint::Trend => Source::Trend(merged.clone()),
+        Endpoint::Funnel => QuerySource::Funnel(merged.clone()),
+        Endpoint::Correlation => QuerySource::Correlation(merged.clone()),
+        Endpoint::Trend => QuerySource::Trend(merged.clone()),
     };
-    let parsed = source.parse().map_err(refusal)?;
+    let parsed = source.parse().map_err(engine_error)?;
     Ok(Request { parsed, refresh, merged, source, query_id, invalidation_key })
 }
 
-/// The caller's own name for the calculation, from the query string or else a body; an empty one is none.
+/// The client's own id of the calculation, from the query string, else from a body; `None` where it is empty.
 pub fn query_id(call: &Call, body: Option<&Fields>) -> ApiResult<Option<String>> {
     let sent =
         call.query_value(QUERY_ID).or_else(|| body?.get(QUERY_ID)?.as_str()).filter(|id| !id.is_empty());
@@ -92,7 +92,7 @@ pub fn query_id(call: &Call, body: Option<&Fields>) -> ApiResult<Option<String>>
     Ok(sent.map(str::to_owned))
 }
 
-/// The parameters with the body laid over them.
+/// The query string overridden by the body.
 fn merge(query: &[(String, String)], body: Fields) -> Fields {
     let mut merged = Fields::new();
     for (name, value) in query {
@@ -103,7 +103,7 @@ fn merge(query: &[(String, String)], body: Fields) -> Fields {
     if let Some(properties) = properties {
         merged.insert("properties".to_owned(), properties);
     }
-    merged.retain(|name, _| !ABOUT_THE_REQUEST.contains(&name.as_str()));
+    merged.retain(|name, _| !NON_QUERY_PARAMETERS.contains(&name.as_str()));
     merged
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_body_wins_but_for_properties() {
+    fn the_body_overrides_the_query_string_except_for_properties() {
         let query =
             [("interval", "week"), ("display", "ActionsBar"), ("properties", "[]"), ("refresh", "true")];
         let query = query.map(|(name, value)| (name.to_owned(), value.to_owned()));

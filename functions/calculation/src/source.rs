@@ -1,14 +1,14 @@
-//! A question as it was sent, so that it can be read again elsewhere: a job carries it.
+//! A query as it was sent, so that a job can parse it again.
 
 use pennon_core::http::Fields;
 use pennon_engine::{CalcResult, Parsed, Query};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A question as it was sent. Reading it again gives the same question.
+/// A query as it was sent. Parsing it again gives the same query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", content = "question", rename_all = "snake_case")]
-pub enum Source {
+pub enum QuerySource {
     /// A query node.
     Node(Value),
     /// The filters of an insight.
@@ -21,15 +21,15 @@ pub enum Source {
     Trend(Fields),
 }
 
-impl Source {
-    /// The question.
+impl QuerySource {
+    /// Parses the query.
     pub fn parse(&self) -> CalcResult<Parsed> {
         match self {
-            Source::Node(node) => Query::from_node(node),
-            Source::Filters(filters) => Query::from_filters(filters),
-            Source::Funnel(request) => Query::from_legacy_funnel(request),
-            Source::Correlation(request) => Query::from_legacy_correlation(request),
-            Source::Trend(request) => Query::from_legacy_trends(request),
+            QuerySource::Node(node) => Query::from_node(node),
+            QuerySource::Filters(filters) => Query::from_filters(filters),
+            QuerySource::Funnel(request) => Query::from_legacy_funnel(request),
+            QuerySource::Correlation(request) => Query::from_legacy_correlation(request),
+            QuerySource::Trend(request) => Query::from_legacy_trends(request),
         }
     }
 }

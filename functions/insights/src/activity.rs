@@ -7,7 +7,7 @@ use pennon_core::activity::{item_log, scope_log};
 use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 
-use crate::changes::SCOPE;
+use crate::activity_log::SCOPE;
 use crate::{Insights, store};
 
 /// The log of all insights, deleted ones included.
@@ -16,7 +16,7 @@ pub async fn all(State(state): State<Insights>, call: Call) -> ApiResult<Respons
     Format::of(&call).map(|_| log)
 }
 
-/// The log of one insight that is not deleted: such a one has a summary row.
+/// The log of one insight; 404 for a deleted one, which has no summary row.
 pub async fn of_one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let log = item_log(&state.app, &call, SCOPE, store::row_key, |_| Ok(true)).await?;
     Format::of(&call).map(|_| log)

@@ -1,4 +1,4 @@
-//! Cancelling calculations in the background.
+//! Cancellation of background calculations.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::Insights;
 use crate::handlers::READ;
 
-/// `POST P/insights/cancel/`: answered alike whether or not there is such a calculation, and without an id too.
+/// `POST P/insights/cancel/`: 200 whether or not the calculation exists, and also without an id.
 pub async fn cancel(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
     Format::of(&call)?;

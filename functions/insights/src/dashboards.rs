@@ -1,13 +1,13 @@
-//! The dashboards that insights are on.
+//! Dashboards.
 //!
-//! Must stay true: a deleted dashboard is as good as none, whatever tiles still name it.
+//! Must stay true: a deleted dashboard is treated as absent, even if tiles still refer to it.
 
+pub(crate) mod cleanup;
 pub(crate) mod content;
 pub mod handlers;
 mod input;
 mod record;
-pub(crate) mod removal;
-mod shown;
+mod response;
 
 pub use record::DashboardRecord;
 
@@ -22,18 +22,18 @@ use pennon_core::store::{Item, Key, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Level of a dashboard, and of an insight on it, that everybody in the project may edit.
-pub const EVERYBODY_EDITS: u8 = 21;
-/// Level of one that only its creator and administrators may edit.
+/// Restriction level: every member of the project may edit the dashboard and its insights.
+pub const MEMBERS_EDIT: u8 = 21;
+/// Restriction level: only the creator and administrators may edit.
 pub const COLLABORATORS_EDIT: u8 = 37;
 
-/// A dashboard as far as insights are concerned.
+/// The fields of a dashboard that insights need.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Dashboard {
     /// Its name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Filters that its insights take over.
+    /// Filters that override those of its insights.
     #[serde(default)]
     filters: Value,
     /// Who may edit it: [`EVERYBODY_EDITS`] or [`COLLABORATORS_EDIT`].
@@ -45,8 +45,8 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Reads a dashboard; none where there is no item, or a deleted one.
-    pub fn read(item: Option<&Item>) -> ApiResult<Option<Dashboard>> {
+    /// Decodes a dashboard; `None` where there is no item, or it is deleted.
+    pub fn from_item(item: Option<&Item>) -> ApiResult<Option<Dashboard>> {
         let Some(item) = item else { return Ok(None) };
         let dashboard: Dashboard = item.body()?;
         Ok((!dashboard.deleted).then_some(dashboard))
@@ -64,20 +64,20 @@ impl Dashboard {
     }
 }
 
-/// A dashboard that some part of the product makes, for everybody in the project to edit.
+/// A dashboard that another feature creates. Every member of the project may edit it.
 #[derive(Debug, Clone, Serialize)]
 pub struct NewDashboard<'a> {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// Free words.
+    /// Its description.
     pub description: String,
-    /// Filters that its insights take over.
+    /// Filters that override those of its insights.
     pub filters: Value,
-    /// Who it is made for.
+    /// The user it is created for.
     pub created_by: &'a User,
-    /// When.
+    /// When it is created.
     pub created_at: DateTime<Utc>,
 }
 
@@ -85,24 +85,24 @@ impl NewDashboard<'_> {
     /// Its record.
     pub fn record(&self) -> Value {
         let mut record = json!(self);
-        record["restriction_level"] = json!(EVERYBODY_EDITS);
+        record["restriction_level"] = json!(MEMBERS_EDIT);
         record["creation_mode"] = json!("template");
         record["deleted"] = json!(false);
         record
     }
 }
 
-/// Where a dashboard lies.
+/// The key of a dashboard.
 pub fn key(project: ProjectId, id: u64) -> Key {
     record(project, Kind::Dashboard, id)
 }
 
-/// Live dashboards by number.
+/// Dashboards by id, without deleted ones.
 #[derive(Debug, Clone, Default)]
 pub struct Dashboards(BTreeMap<u64, Dashboard>);
 
 impl Dashboards {
-    /// Those of `ids` that are there and not deleted. Asks nobody when there are no ids.
+    /// Those of `ids` that exist and are not deleted. No request without ids.
     pub async fn load(
         records: &Table,
         project: ProjectId,
@@ -115,24 +115,24 @@ impl Dashboards {
         let keys: Vec<Key> = ids.iter().map(|id| key(project, *id)).collect();
         let mut live = BTreeMap::new();
         for (id, item) in ids.into_iter().zip(records.batch_get(&keys).await?) {
-            live.extend(Dashboard::read(item.as_ref())?.map(|dashboard| (id, dashboard)));
+            live.extend(Dashboard::from_item(item.as_ref())?.map(|dashboard| (id, dashboard)));
         }
         Ok(Dashboards(live))
     }
 
-    /// These and others.
+    /// Adds others.
     #[must_use]
-    pub fn and(mut self, others: Dashboards) -> Dashboards {
+    pub fn merge(mut self, others: Dashboards) -> Dashboards {
         self.0.extend(others.0);
         self
     }
 
-    /// The live dashboard with this number.
+    /// The dashboard with this id.
     pub fn get(&self, id: u64) -> Option<&Dashboard> {
         self.0.get(&id)
     }
 
-    /// Whether there is a live dashboard with this number.
+    /// Whether the dashboard exists and is not deleted.
     pub fn has(&self, id: u64) -> bool {
         self.0.contains_key(&id)
     }

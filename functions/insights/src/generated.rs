@@ -1,7 +1,7 @@
-//! Dashboards with insights that other parts of the product make, as the writes of a transaction of theirs.
+//! Dashboards and insights that other features create (flag usage dashboards), as writes of their transactions.
 //!
-//! Must stay true: such an insight is like any other: it has a record, a summary row, a short id and a tile; the
-//! dashboard remembers which insights were made for what, so that they are found again whatever they are called by then.
+//! Must stay true: such an insight is like any other: it has a record, a summary row, a short id and a tile; the dashboard's
+//! record lists the generated insights by purpose, so that they are found after they were renamed.
 
 use std::ops::Range;
 
@@ -20,24 +20,24 @@ use crate::input::InsightInput;
 use crate::limits;
 use crate::record::{Insight, id_of_count};
 use crate::resource::row_of;
-pub use crate::store::{Changed, changes};
+pub use crate::store::{InsightChange, changes};
 use crate::{store, tiles};
 
-/// What the record of a dashboard calls the insights that were made with it.
+/// Field of a dashboard's record with the ids of its generated insights by purpose.
 const GENERATED: &str = "generated";
 
-/// An insight to be made.
+/// An insight to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewInsight {
     /// Its name.
     pub name: String,
-    /// Free words.
+    /// Its description.
     pub description: Option<String>,
     /// Its query node.
     pub query: Value,
 }
 
-/// Numbers that are kept for insights and their tiles.
+/// Reserved ids for insights and their tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbers {
     insights: Vec<u64>,
@@ -45,19 +45,20 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers for `count` insights, each on one dashboard.
+    /// Reserves ids for `count` insights, each on one dashboard.
     pub async fn reserve(records: &Table, count: usize) -> ApiResult<Numbers> {
-        let insights = store::count(records, Counter::Insight, count);
-        let (insights, tiles) = tokio::try_join!(insights, store::count(records, Counter::Tile, count))?;
+        let insights = store::reserve_ids(records, Counter::Insight, count);
+        let (insights, tiles) =
+            tokio::try_join!(insights, store::reserve_ids(records, Counter::Tile, count))?;
         Ok(Numbers { insights: insights.map(id_of_count).collect(), tiles })
     }
 
-    /// For how many insights they are.
+    /// The number of insights.
     pub fn count(&self) -> usize {
         self.insights.len()
     }
 
-    /// The first `count` of them, and the others.
+    /// Splits off the first `count`.
     pub fn split(&self, count: usize) -> (Numbers, Numbers) {
         let at = count.min(self.insights.len());
         let middle = self.tiles.start + at as u64;
@@ -69,20 +70,20 @@ impl Numbers {
     }
 }
 
-/// A number for a dashboard.
+/// Reserves an id for a dashboard.
 pub async fn reserve_dashboard(records: &Table) -> ApiResult<u64> {
-    Ok(store::count(records, Counter::Dashboard, 1).await?.start)
+    Ok(store::reserve_ids(records, Counter::Dashboard, 1).await?.start)
 }
 
-/// A dashboard and what is written with it.
+/// A dashboard and the writes of its generated insights.
 #[derive(Debug)]
 pub struct Generated {
     project: ProjectId,
     id: u64,
     record: Value,
-    /// The version that was read; none of a new one.
+    /// The version that was read; `None` for a new one.
     version: Option<u64>,
-    changed: Vec<Changed>,
+    changed: Vec<InsightChange>,
     pointers: Vec<Write>,
 }
 
@@ -100,7 +101,7 @@ impl Generated {
         }
     }
 
-    /// The dashboard `id`; none where there is none, or a deleted one.
+    /// The dashboard `id`; `None` where it does not exist or is deleted.
     pub async fn read(records: &Table, project: ProjectId, id: u64) -> ApiResult<Option<Generated>> {
         let Some(item) = records.get(&dashboards::key(project, id)).await? else { return Ok(None) };
         let record: Value = item.body()?;
@@ -111,7 +112,7 @@ impl Generated {
         Ok(Some(Generated { project, id, record, version, changed: Vec::new(), pointers: Vec::new() }))
     }
 
-    /// Makes insights for the purpose `what` and puts them on the dashboard.
+    /// Creates insights for the purpose `what` on the dashboard.
     pub fn add(
         &mut self,
         what: &str,
@@ -120,7 +121,7 @@ impl Generated {
         user: &User,
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
-        let mut made = Vec::new();
+        let mut created = Vec::new();
         for ((insight, id), tile) in insights.into_iter().zip(&numbers.insights).zip(numbers.tiles.clone()) {
             let input = InsightInput {
                 name: Some(Some(insight.name)),
@@ -130,30 +131,30 @@ impl Generated {
             };
             let short_id = ids::random_text(limits::SHORT_ID_CHARS);
             let mut insight = Insight::create(*id, short_id, &input, user, now);
-            insight.tiles = tiles::placed(&[], &[self.id], tile..tile + 1);
+            insight.tiles = tiles::with_dashboards(&[], &[self.id], tile..tile + 1);
             self.changed.push(store::change(self.project, None, &insight)?);
-            self.pointers.push(store::pointer(self.project, self.id, *id));
-            made.push(*id);
+            self.pointers.push(store::dashboard_pointer(self.project, self.id, *id));
+            created.push(*id);
         }
-        self.record[GENERATED][what] = json!(made);
+        self.record[GENERATED][what] = json!(created);
         Ok(())
     }
 
-    /// The insights that were made for the purpose `what`, as far as they are still there and on the dashboard.
-    pub async fn insights(&self, records: &Table, what: &str) -> ApiResult<Vec<Made>> {
+    /// The insights of the purpose `what` that still exist on the dashboard.
+    pub async fn insights(&self, records: &Table, what: &str) -> ApiResult<Vec<GeneratedInsight>> {
         let ids = self.record[GENERATED][what].as_array().into_iter().flatten().filter_map(Value::as_u64);
         let keys: Vec<Key> = ids.map(|id| store::key(self.project, id)).collect();
-        let mut found = Vec::new();
+        let mut insights = Vec::new();
         for item in records.batch_get(&keys).await?.into_iter().flatten() {
             let insight: Insight = item.body()?;
-            if !insight.deleted && tiles::kept_dashboards(&insight.tiles).any(|id| id == self.id) {
-                found.push(Made { project: self.project, insight, item });
+            if !insight.deleted && tiles::current_dashboards(&insight.tiles).any(|id| id == self.id) {
+                insights.push(GeneratedInsight { project: self.project, insight, item });
             }
         }
-        Ok(found)
+        Ok(insights)
     }
 
-    /// All writes: the dashboard's record and what was added to it. They ask that it is as it was read.
+    /// All writes: the dashboard's record and its new insights, on the condition that the dashboard is unchanged.
     pub fn writes(self) -> Result<Vec<Write>, StoreError> {
         let guard = self.version.map_or(Guard::Absent, Guard::Version);
         let item = Item::new(dashboards::key(self.project, self.id), &self.record)?;
@@ -166,38 +167,38 @@ impl Generated {
     }
 }
 
-/// An insight that was made with a dashboard.
+/// A generated insight.
 #[derive(Debug)]
-pub struct Made {
+pub struct GeneratedInsight {
     project: ProjectId,
     insight: Insight,
     item: Item,
 }
 
-impl Made {
-    /// Its name by now.
+impl GeneratedInsight {
+    /// Its current name.
     pub fn name(&self) -> Option<&str> {
         self.insight.name.as_deref()
     }
 
-    /// Its description by now.
+    /// Its current description.
     pub fn description(&self) -> Option<&str> {
         self.insight.description.as_deref()
     }
 
-    /// Its query by now.
+    /// Its current query.
     pub fn query(&self) -> Option<&Value> {
         self.insight.query.as_ref()
     }
 
-    /// What gives it another description and query. It asks that it is as it was read.
+    /// The change to another description and query, on the condition that the insight is unchanged.
     pub fn change(
         &self,
         description: String,
         query: Value,
         user: &User,
         now: DateTime<Utc>,
-    ) -> Result<Changed, StoreError> {
+    ) -> Result<InsightChange, StoreError> {
         let input = InsightInput {
             description: Some(Some(description)),
             query: Some(Some(query)),

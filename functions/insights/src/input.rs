@@ -1,10 +1,9 @@
-//! Bodies of writes, judged field by field.
+//! Validation of the bodies of writes.
 //!
-//! Must stay true: absent, null and present are three things; read-only and unknown fields are ignored, but for
-//! misspellings of those that a write takes; the first
-//! field that breaks a rule is reported, in the order in which [`InsightInput`] lists them.
+//! Must stay true: absent, null and a value are different; read-only and unknown fields are ignored, except misspelled
+//! writable fields; the first invalid field is reported, in the order of [`InsightInput`].
 
-use pennon_calculation::refusal;
+use pennon_calculation::engine_error;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_engine::flag::FieldError;
@@ -14,12 +13,12 @@ use pennon_engine::spelling::check_spelling;
 use serde_json::{Map, Value};
 
 use crate::limits;
-use crate::resource::body::bounded;
+use crate::resource::body::check_limits;
 
 const TEXT: TextRule = TextRule { max_chars: limits::TEXT_CHARS, blank: true, trim: false };
 
-/// Fields that a write takes.
-const TAKEN: [&str; 12] = [
+/// Writable fields.
+const WRITABLE_FIELDS: [&str; 12] = [
     "name",
     "derived_name",
     "description",
@@ -33,8 +32,8 @@ const TAKEN: [&str; 12] = [
     "dashboards",
     "refresh",
 ];
-/// Other fields that the API knows, in an insight or beside it; a write ignores them.
-const KNOWN: [&str; 51] = [
+/// Other fields of the API, which a write ignores.
+const IGNORED_FIELDS: [&str; 51] = [
     "id",
     "short_id",
     "uuid",
@@ -88,7 +87,7 @@ const KNOWN: [&str; 51] = [
     "personal_api_key",
 ];
 
-/// The writable fields of a body; none is absent.
+/// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub struct InsightInput {
@@ -110,16 +109,16 @@ pub struct InsightInput {
     pub favorited: Option<bool>,
     /// `saved`
     pub saved: Option<bool>,
-    /// `tags`, trimmed, in lower case, sorted, each once.
+    /// `tags`, trimmed, lower case, sorted, without duplicates.
     pub tags: Option<Vec<String>>,
-    /// `dashboards`, each once; whether they exist is asked elsewhere. None beside a deletion, where it has no effect.
+    /// `dashboards`, without duplicates; their existence is not checked here. `None` in a deletion, where it has no effect.
     pub dashboards: Option<Vec<u64>>,
 }
 
 impl InsightInput {
-    /// Judges a body.
+    /// Validates a body.
     pub fn parse(body: &Fields) -> ApiResult<InsightInput> {
-        check_spelling(body, &TAKEN, &KNOWN).map_err(invalid)?;
+        check_spelling(body, &WRITABLE_FIELDS, &IGNORED_FIELDS).map_err(invalid)?;
         let field = |name| Field::of(body, name);
         let text =
             |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);
@@ -147,18 +146,18 @@ impl InsightInput {
         Ok(input)
     }
 
-    /// Whether it has a field that counts as the insight's content.
+    /// Whether it has a field of the insight's content.
     pub fn has_content(&self) -> bool {
         self.name.is_some() || self.description.is_some() || self.filters.is_some() || self.query.is_some()
     }
 }
 
-/// The answer to a refused field.
+/// The 400 for an invalid field.
 pub fn invalid(error: FieldError) -> ApiError {
     ApiError::invalid(error.code, error.detail, error.attr.as_deref())
 }
 
-/// An object, or JSON text that holds one. Of a list, as old clients send it, the first entry counts.
+/// An object, or JSON text of one. Of a list, which old clients send, the first entry is used.
 fn filters(value: &Value) -> Result<Map<String, Value>, FieldError> {
     let decoded;
     let mut value = value;
@@ -174,15 +173,15 @@ fn filters(value: &Value) -> Result<Map<String, Value>, FieldError> {
         return Ok(Map::new());
     }
     let filters = fields::object("filters", value)?.clone();
-    bounded("filters", value)?;
+    check_limits("filters", value)?;
     Ok(filters)
 }
 
 fn query(value: &Value) -> ApiResult<Option<Value>> {
-    // The size of what was sent, before anything is made of it.
-    bounded("query", value).map_err(invalid)?;
-    let query = accept_query(value).map_err(refusal)?;
-    bounded("query", query.as_ref().unwrap_or(&Value::Null)).map_err(invalid)?;
+    // The limits apply to the value as sent, and to the accepted query.
+    check_limits("query", value).map_err(invalid)?;
+    let query = accept_query(value).map_err(engine_error)?;
+    check_limits("query", query.as_ref().unwrap_or(&Value::Null)).map_err(invalid)?;
     Ok(query)
 }
 

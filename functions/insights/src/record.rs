@@ -1,6 +1,6 @@
-//! An insight as stored.
+//! The record of an insight.
 //!
-//! Must stay true: what a write changes follows from the record, the body, the instant and the writer alone.
+//! Must stay true: the effect of a write depends only on the record, the body, the instant and the user.
 
 use chrono::{DateTime, Utc};
 use pennon_core::model::User;
@@ -13,21 +13,21 @@ use crate::tiles::{self, Tile};
 /// A saved insight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Insight {
-    /// Its number, unique in the installation.
+    /// Its id, unique in the installation.
     pub id: u64,
     /// Eight letters and digits, unique in the project, never changed.
     pub short_id: String,
     /// The name that its users gave it.
     pub name: Option<String>,
-    /// A name that a client made up.
+    /// A name that a client generated.
     pub derived_name: Option<String>,
-    /// Free words.
+    /// Its description.
     pub description: Option<String>,
     /// Legacy filters as sent.
     pub filters: Map<String, Value>,
     /// The query node as sent.
     pub query: Option<Value>,
-    /// Where lists show it; unset comes last.
+    /// Its position in lists; unset is last.
     pub order: Option<i64>,
     /// Whether it is soft-deleted.
     pub deleted: bool,
@@ -37,12 +37,12 @@ pub struct Insight {
     pub saved: bool,
     /// Sorted, lower case.
     pub tags: Vec<String>,
-    /// Its places on dashboards, in the order in which they were made; removed ones too.
+    /// Its tiles on dashboards, in the order of their creation; removed ones too.
     #[serde(default)]
     pub tiles: Vec<Tile>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Who made it.
+    /// Who created it.
     pub created_by: User,
     /// When it was last written.
     pub updated_at: DateTime<Utc>,
@@ -50,21 +50,22 @@ pub struct Insight {
     pub last_modified_at: DateTime<Utc>,
     /// Who changed its content last.
     pub last_modified_by: User,
-    /// The version of the record with which its summary row was written last; what no list knows is written without it.
+    /// The version of the record with which its summary row was last written. Writes of fields that no list needs leave the
+    /// row as it is.
     #[serde(default)]
     pub row_version: u64,
 }
 
-/// Eight-digit numbers are never given: clients take eight characters for a short id.
+/// Ids of eight digits are skipped: clients take eight characters for a short id.
 const SKIPPED_FROM: u64 = 10_000_000;
 const SKIPPED: u64 = 90_000_000;
 
-/// How far the counter has to be for nobody else to be given `id`.
+/// The value the counter must have so that `id` is not assigned again.
 pub fn count_of_id(id: u64) -> u64 {
     if id < SKIPPED_FROM { id } else { id.saturating_sub(SKIPPED) }
 }
 
-/// The id of the insight that the counter counted as number `count`.
+/// The insight id for the counter value `count`.
 pub fn id_of_count(count: u64) -> u64 {
     if count < SKIPPED_FROM { count } else { count.saturating_add(SKIPPED) }
 }
@@ -102,8 +103,8 @@ impl Insight {
         blank.apply(input, user, now)
     }
 
-    /// The insight after a write, but for the dashboards that it is put on ([`tiles::placed`]). Content that was sent
-    /// counts as modified, changed or not; a deletion takes it off all dashboards.
+    /// The insight after a write, except for its dashboards ([`tiles::with_dashboards`]). Content that was sent counts as
+    /// modified, even if it is equal; a deletion removes the insight from all dashboards.
     #[must_use]
     pub fn apply(&self, input: &InsightInput, user: &User, now: DateTime<Utc>) -> Insight {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
@@ -124,7 +125,7 @@ impl Insight {
             ..self.clone()
         };
         if after.deleted && !self.deleted {
-            after.tiles = tiles::all_removed(&self.tiles);
+            after.tiles = tiles::remove_all(&self.tiles);
         }
         if input.has_content() {
             after.last_modified_at = now;
@@ -173,7 +174,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_content_moves_the_modification() {
+    fn only_content_changes_the_modification_time() {
         let before = insight(1, json!({"name": "a"}));
         let later = instant("2024-01-02T00:00:00Z");
         let write = |body: Value| {

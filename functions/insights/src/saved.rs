@@ -1,4 +1,4 @@
-//! Saved insights by the names that people know them by, for callers without a request.
+//! Lookup of saved insights by id or short id, for the command line.
 
 use pennon_core::error::ApiResult;
 use pennon_core::store::Table;
@@ -6,42 +6,42 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_engine::{CalcResult, Parsed};
 use serde::Deserialize;
 
-use crate::numbers::question;
 use crate::record::Insight;
+use crate::results::parse_query;
 use crate::store;
 
 /// A saved insight.
 #[derive(Debug, Clone)]
-pub struct Saved {
-    /// Its number.
+pub struct SavedInsight {
+    /// Its id.
     pub id: u64,
     /// Its short id.
     pub short_id: String,
-    /// The name that its users gave it, or a client made up.
+    /// Its name, else the name that a client generated.
     pub name: Option<String>,
-    /// The question that it is.
+    /// Its query.
     pub question: CalcResult<Parsed>,
 }
 
-/// Where a short id leads.
+/// The row of a short id.
 #[derive(Deserialize)]
-struct Place {
+struct ShortIdRow {
     id: u64,
 }
 
-/// The insight with this number or short id; none where there is none, or it was deleted.
-pub async fn find(records: &Table, project: ProjectId, name: &str) -> ApiResult<Option<Saved>> {
+/// The insight with this id or short id; `None` where there is none, or it was deleted.
+pub async fn find(records: &Table, project: ProjectId, name: &str) -> ApiResult<Option<SavedInsight>> {
     let short = records.get(&keys::short_id(project, name)).await?;
     let id = match short {
-        Some(item) => Some(item.body::<Place>()?.id),
+        Some(item) => Some(item.body::<ShortIdRow>()?.id),
         None => name.parse::<u64>().ok(),
     };
     let Some(id) = id else { return Ok(None) };
     let Some(item) = records.get(&store::key(project, id)).await? else { return Ok(None) };
     let insight: Insight = item.body()?;
-    Ok((!insight.deleted).then(|| Saved {
+    Ok((!insight.deleted).then(|| SavedInsight {
         id: insight.id,
-        question: question(&insight),
+        question: parse_query(&insight),
         name: insight.name.or(insight.derived_name),
         short_id: insight.short_id,
     }))

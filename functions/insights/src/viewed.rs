@@ -16,47 +16,47 @@ use crate::handlers::READ;
 use crate::input::invalid;
 use crate::placement::Placement;
 use crate::record::Insight;
-use crate::shown::{self, Viewer};
-use crate::{Insights, limits, store, tiles, views};
+use crate::response::{self, Viewer};
+use crate::{Insights, limits, store, tiles, view_times};
 
-/// How many of their latest views people are shown.
-const SHOWN: usize = 5;
-/// Records that are read at once to find these among deleted ones.
-const RECORDS_AT_ONCE: usize = 10;
-/// Views that are written side by side.
-const WRITES_AT_ONCE: usize = 20;
+/// Insights in the response of `my_last_viewed`.
+const LAST_VIEWED_COUNT: usize = 5;
+/// Records of one batch in the search for insights that are not deleted.
+const RECORD_BATCH: usize = 10;
+/// Views that are written in parallel.
+const PARALLEL_WRITES: usize = 20;
 
-/// Notes that the caller views an insight. The body says nothing.
+/// Records that the caller views an insight. The body is ignored.
 pub async fn one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let number = call.id("id");
-    let wanted = |project| number.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
-    let (access, found) = state.app.project_with(&call, READ, wanted).await?;
+    let id = call.id("id");
+    let keys = |project| id.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
+    let (access, items) = state.app.project_with(&call, READ, keys).await?;
     Format::of(&call)?;
-    let (Some(id), Some(_)) = (number, found.into_iter().next().flatten()) else {
+    let (Some(id), Some(_)) = (id, items.into_iter().next().flatten()) else {
         return Err(ApiError::not_found());
     };
     let user = access.caller.user().id;
-    views::note(&state.app.store.records, access.project.id, user, id, call.now).await?;
+    view_times::record(&state.app.store.records, access.project.id, user, id, call.now).await?;
     Ok(empty(StatusCode::OK))
 }
 
-/// Notes that the caller views those of several insights that are there.
+/// Records that the caller views several insights. Those that do not exist are ignored.
 pub async fn several(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let sent = insight_ids(&call);
     let ids = sent.as_deref().unwrap_or_default();
-    let wanted = |project| ids.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
-    let (access, found) = state.app.project_with(&call, READ, wanted).await?;
+    let keys = |project| ids.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
+    let (access, items) = state.app.project_with(&call, READ, keys).await?;
     Format::of(&call)?;
     let ids = sent.as_ref().map_err(Clone::clone)?;
     let (records, project, user) = (&state.app.store.records, access.project.id, access.caller.user().id);
-    let live: Vec<u64> = ids.iter().zip(found).filter_map(|(id, row)| row.map(|_| *id)).collect();
-    let notes: Vec<_> =
-        live.into_iter().map(|id| views::note(records, project, user, id, call.now)).collect();
-    futures::stream::iter(notes).buffer_unordered(WRITES_AT_ONCE).try_collect::<()>().await?;
+    let live: Vec<u64> = ids.iter().zip(items).filter_map(|(id, row)| row.map(|_| *id)).collect();
+    let writes: Vec<_> =
+        live.into_iter().map(|id| view_times::record(records, project, user, id, call.now)).collect();
+    futures::stream::iter(writes).buffer_unordered(PARALLEL_WRITES).try_collect::<()>().await?;
     Ok(empty(StatusCode::OK))
 }
 
-/// The numbers in `insight_ids`, each once; those that no insight can have are left out.
+/// The ids in `insight_ids`, without duplicates and without negative ones.
 fn insight_ids(call: &Call) -> ApiResult<Vec<u64>> {
     const NAME: &str = "insight_ids";
     let body = call.json_fields()?;
@@ -82,23 +82,24 @@ fn insight_ids(call: &Call) -> ApiResult<Vec<u64>> {
     Ok(ids)
 }
 
-/// What the caller has viewed last.
+/// The insights that the caller has viewed last.
 pub async fn my_last(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
     Format::of(&call)?;
     let (records, project) = (&state.app.store.records, access.project.id);
-    let ids = views::by_user(records, project, access.caller.user().id).await?;
+    let ids = view_times::list_viewed_by(records, project, access.caller.user().id).await?;
     let mut latest: Vec<Insight> = Vec::new();
-    for ids in ids.chunks(RECORDS_AT_ONCE) {
-        latest.extend(store::insights(records, project, ids).await?);
-        if latest.len() >= SHOWN {
+    for ids in ids.chunks(RECORD_BATCH) {
+        latest.extend(store::fetch_insights(records, project, ids).await?);
+        if latest.len() >= LAST_VIEWED_COUNT {
             break;
         }
     }
-    latest.truncate(SHOWN);
-    let on = latest.iter().flat_map(|insight| tiles::kept_dashboards(&insight.tiles));
+    latest.truncate(LAST_VIEWED_COUNT);
+    let on = latest.iter().flat_map(|insight| tiles::current_dashboards(&insight.tiles));
     let dashboards = Dashboards::load(records, project, on).await?;
     let viewer = Viewer::new(&access, false);
-    let short = |insight| shown::short(insight, &Placement::of(insight, &dashboards, &access), &viewer);
+    let short =
+        |insight| response::short_json(insight, &Placement::new(insight, &dashboards, &access), &viewer);
     Ok(json(latest.iter().map(short).collect::<Vec<Value>>()))
 }

@@ -1,10 +1,10 @@
-//! Results kept in the records table.
+//! The result cache, in the records table.
 //!
-//! Must stay true: a result is found by the text of its question alone, so that it can be read in the same round trip
-//! as the project, and used only if the project's settings are those that it was calculated with, no event was erased
-//! since it began to be calculated, and never before the instant that it was calculated for. A result never takes the
-//! place of a later one. What does not fit into an item lies in an object ([`super::large`]); failing to keep a result
-//! fails no request.
+//! Must stay true: a cache key depends on the query alone, so that the result can be fetched in the same round trip as
+//! the project; a cached result is used only if the project's settings equal those that it was calculated with, no event
+//! was erased since its calculation started, and not before the instant that it was calculated for. A result never
+//! replaces a later one. A result that does not fit into an item is an object ([`super::large_results`]); a failed write
+//! to the cache fails no request.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::{Clock, timestamp};
@@ -17,38 +17,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::large::Elsewhere;
+use super::large_results::ResultObjectRef;
 use super::{Calculated, Calculator};
 
-/// How long a result is kept.
-pub(super) const KEPT: Duration = Duration::days(7);
-/// Part of every key: raised when the meaning of questions or the shape of results changes.
-const FORMAT: u32 = 1;
+/// Time to live of a cached result.
+pub(super) const RESULT_TTL: Duration = Duration::days(7);
+/// Part of every cache key: raise it when the meaning of queries or the shape of results changes, so that no result of an
+/// earlier release is found.
+const CACHE_KEY_VERSION: u32 = 1;
 const KEY_PREFIX: &str = "cache_";
-/// Clocks of machines differ by less than this, and requests overtake each other by less.
-const AHEAD: Duration = Duration::minutes(1);
+/// How far a result may be in the future: clock skew between machines, and requests that overtake each other.
+const CLOCK_SKEW_MAX: Duration = Duration::minutes(1);
 
-/// Who shares results with whom.
+/// Which queries share cached results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Saved insights and query nodes: equal questions share a result.
+    /// Saved insights and query nodes: equal queries share a result.
     Saved,
-    /// Calculation endpoints, which keep results of their own.
+    /// Calculation endpoints, which have results of their own.
     Request,
 }
 
-/// The name of a question's result. `invalidation` tells equal questions apart.
+/// The cache key of a query's result. `invalidation` is part of it.
 pub fn cache_key(purpose: Purpose, query: &Query, invalidation: Option<&str>) -> String {
     let purpose = match purpose {
         Purpose::Saved => "saved",
         Purpose::Request => "request",
     };
-    let name = json!([FORMAT, purpose, query.normalised(), invalidation]).to_string();
+    let name = json!([CACHE_KEY_VERSION, purpose, query.normalised(), invalidation]).to_string();
     format!("{KEY_PREFIX}{}", digest(&name))
 }
 
-/// Where a result lies in the table.
+/// The row of a result.
 pub(super) fn result_key(project: ProjectId, cache_key: &str) -> Key {
     keys::result(project, cache_key)
 }
@@ -57,16 +58,17 @@ pub(super) fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A result as it is kept.
+/// A result as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stored {
-    /// Digest of the project settings that it depends on.
-    settings: String,
-    /// Nothing where it lies in an object.
+pub struct CachedResult {
+    /// [`settings_digest`] of the project settings that it depends on.
+    #[serde(rename = "settings")]
+    settings_digest: String,
+    /// Null where the result is in an object.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) result: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) elsewhere: Option<Elsewhere>,
+    #[serde(rename = "elsewhere", default, skip_serializing_if = "Option::is_none")]
+    pub(super) object_ref: Option<ResultObjectRef>,
     has_more: Option<bool>,
     hogql: String,
     timezone: String,
@@ -77,21 +79,30 @@ pub struct Stored {
     cache_target_age: Option<DateTime<Utc>>,
 }
 
-impl Stored {
-    /// The result that an item holds; none where there is no item, or one that this release cannot read.
-    pub fn read(item: Option<&Item>) -> Option<Stored> {
-        item?.body().inspect_err(|error| tracing::warn!(%error, "a stored result is passed over")).ok()
+impl CachedResult {
+    /// Decodes an item; `None` where there is no item, or one that this release cannot read.
+    pub fn from_item(item: Option<&Item>) -> Option<CachedResult> {
+        item?
+            .body()
+            .inspect_err(|error| tracing::warn!(%error, "a cached result cannot be decoded and is ignored"))
+            .ok()
     }
 
-    /// Whether it was calculated with the present [`settings`], is not too old, and not of the future.
-    pub(crate) fn is_of(&self, settings: &str, now: DateTime<Utc>) -> bool {
+    /// Whether it was calculated with the current [`settings_digest`], has not expired, and is not in the future.
+    pub(crate) fn is_valid_for(&self, settings_digest: &str, now: DateTime<Utc>) -> bool {
         let age = now - self.last_refresh;
-        self.settings == settings && (-AHEAD..=KEPT).contains(&age)
+        self.settings_digest == settings_digest && (-CLOCK_SKEW_MAX..=RESULT_TTL).contains(&age)
     }
 
-    /// The result, if it [`is_of`](Stored::is_of) the present settings. [`Calculator::whole`] comes before.
-    pub(crate) fn of(&self, settings: &str, query: &Query, now: DateTime<Utc>) -> Option<Calculated> {
-        self.is_of(settings, now).then(|| Calculated {
+    /// The result, if it [`is_valid_for`](CachedResult::is_valid_for) the current settings. Call
+    /// [`Calculator::load_result`] first.
+    pub(crate) fn to_calculated(
+        &self,
+        settings_digest: &str,
+        query: &Query,
+        now: DateTime<Utc>,
+    ) -> Option<Calculated> {
+        self.is_valid_for(settings_digest, now).then(|| Calculated {
             result: self.result.clone(),
             has_more: self.has_more,
             hogql: self.hogql.clone(),
@@ -103,8 +114,9 @@ impl Stored {
         })
     }
 
-    /// As `POST P/query/` answers it, whatever the project's settings are now: for those who asked for its calculation.
-    pub(crate) fn shown(&self, key: &str) -> Value {
+    /// The body of `POST P/query/`, without a check of the project's current settings: for clients that poll the status of
+    /// its calculation.
+    pub(crate) fn to_json(&self, cache_key: &str) -> Value {
         json!({
             "results": self.result,
             "timezone": self.timezone,
@@ -112,27 +124,27 @@ impl Stored {
             "last_refresh": timestamp(self.last_refresh),
             "cache_target_age": self.cache_target_age.map(timestamp),
             "next_allowed_client_refresh": timestamp(self.next_allowed_client_refresh),
-            "cache_key": key,
+            "cache_key": cache_key,
             "hasMore": self.has_more,
             "hogql": self.hogql,
             "query_status": null,
         })
     }
 
-    /// Bytes of the result's JSON text where it lies in an object; 0 where it is here.
-    pub fn bytes_elsewhere(&self) -> usize {
-        self.elsewhere.as_ref().map_or(0, Elsewhere::bytes)
+    /// Bytes of the result's JSON text where it is in an object; 0 where it is in the item.
+    pub fn object_bytes(&self) -> usize {
+        self.object_ref.as_ref().map_or(0, ResultObjectRef::bytes)
     }
 
-    /// Whether it holds no row at all.
+    /// Whether the result is an empty list.
     pub fn is_empty(&self) -> bool {
         self.result.as_array().is_some_and(Vec::is_empty)
     }
 }
 
-/// The settings of a project on which a question's answer depends; `definitions` tells those of the actions and cohorts
-/// that it refers to, `erasures` how often events were erased.
-pub(crate) fn settings(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
+/// Digest of the project settings that a query's result depends on. `definitions` is the digest of the actions and cohorts
+/// that it refers to, `erasures` the number of erasures of events so far.
+pub(crate) fn settings_digest(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
     let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
     let settings = json!([
         project.timezone,
@@ -147,19 +159,19 @@ pub(crate) fn settings(project: &Project, query: &Query, definitions: &str, eras
 }
 
 impl Calculator {
-    /// The item that keeps a result. Its counter is the instant of the calculation, so that the store can compare it: it is
-    /// written where [`Guard::CountAtMost`] that.
+    /// The item of a result. Its counter is the instant of the calculation; write it with [`Guard::CountAtMost`] of that, so
+    /// that it never replaces a later result.
     pub(crate) async fn result_item(
         &self,
         project: ProjectId,
-        settings: String,
-        key: &str,
+        settings_digest: String,
+        cache_key: &str,
         calculated: &Calculated,
     ) -> Result<Item, StoreError> {
-        let stored = Stored {
-            settings,
+        let stored = CachedResult {
+            settings_digest,
             result: calculated.result.clone(),
-            elsewhere: None,
+            object_ref: None,
             has_more: calculated.has_more,
             hogql: calculated.hogql.clone(),
             timezone: calculated.timezone.clone(),
@@ -167,38 +179,40 @@ impl Calculator {
             next_allowed_client_refresh: calculated.next_allowed_client_refresh,
             cache_target_age: Some(calculated.cache_target_age),
         };
-        // DynamoDB removes items by the machine's clock, whatever clock the service is told to have.
-        let expires_at = (Clock::Running.now(None) + KEPT).timestamp();
-        // Beside the body, so that the store can compare it.
+        // The machine's clock, not the service's: DynamoDB expires items by it.
+        let expires_at = (Clock::Running.now(None) + RESULT_TTL).timestamp();
+        // An attribute of its own, so that a condition can compare it.
         let count = stored.last_refresh.timestamp_micros();
-        let item = self.packed(project, key, stored).await?;
+        let item = self.encode_and_upload(project, cache_key, stored).await?;
         Ok(Item { count, ..item.expiring(expires_at) })
     }
 
-    /// Keeps a result, unless a later one is kept.
-    pub(super) async fn store(
+    /// Writes a result to the cache, unless a later one is there. A failure is logged only.
+    pub(super) async fn store_result(
         &self,
         project: &Project,
-        settings: String,
-        key: &str,
+        settings_digest: String,
+        cache_key: &str,
         calculated: &Calculated,
     ) {
-        let kept = match self.result_item(project.id, settings, key, calculated).await {
+        let written = match self.result_item(project.id, settings_digest, cache_key, calculated).await {
             Ok(item) => {
                 let count = item.count;
                 self.records.put(item, Guard::CountAtMost(count)).await
             }
             Err(error) => Err(error),
         };
-        match kept {
+        match written {
             Ok(()) => {}
             Err(StoreError::Condition { .. }) => {
-                tracing::debug!(project = project.id, key, "a later result is kept")
+                tracing::debug!(project = project.id, key = cache_key, "a later result is already cached")
             }
             Err(StoreError::TooLarge) => {
-                tracing::debug!(project = project.id, key, "the result is too large to be kept")
+                tracing::debug!(project = project.id, key = cache_key, "the result is too large to be cached")
             }
-            Err(error) => tracing::warn!(project = project.id, key, %error, "the result could not be kept"),
+            Err(error) => {
+                tracing::warn!(project = project.id, key = cache_key, %error, "the result could not be cached")
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The actions and cohorts that questions refer to, directly or through each other, read from the records table.
+//! The actions and cohorts that queries refer to, directly or transitively, from the records table.
 //!
-//! Must stay true: what a question refers to is known whole before it is planned, or the question is refused; records
-//! of one level come in one batch, those of the first in the batch that finds the project.
+//! Must stay true: all definitions of a query are fetched before it is planned, or the query is rejected; the records of
+//! one level are fetched in one batch, those of the first level in the batch that finds the project.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,156 +15,160 @@ use serde_json::Value;
 
 use super::cache::digest;
 
-/// Most actions and cohorts that are read for the questions of one request.
+/// Most actions and cohorts that are fetched for the queries of one request.
 pub(crate) const DEFINITIONS_MAX: usize = 200;
-/// How often definitions may refer to further ones, the question's own counted: each time is a round trip.
+/// Most levels of references, including the query's own: each level is a round trip.
 pub(crate) const LEVELS_MAX: usize = 34;
 
 /// An action or a cohort of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Name {
+pub(crate) enum DefinitionId {
     Action(u64),
     Cohort(u64),
 }
 
-impl Name {
-    /// Where its record lies.
+impl DefinitionId {
+    /// The key of its record.
     pub(super) fn key(self, project: ProjectId) -> Key {
         match self {
-            Name::Action(id) => keys::record(project, Kind::Action, id),
-            Name::Cohort(id) => keys::record(project, Kind::Cohort, id),
+            DefinitionId::Action(id) => keys::record(project, Kind::Action, id),
+            DefinitionId::Cohort(id) => keys::record(project, Kind::Cohort, id),
         }
     }
 }
 
-fn names(mentions: &Mentions) -> BTreeSet<Name> {
-    let actions = mentions.actions.iter().map(|id| Name::Action(*id));
-    actions.chain(mentions.cohorts.iter().map(|id| Name::Cohort(*id))).collect()
+fn definition_ids(mentions: &Mentions) -> BTreeSet<DefinitionId> {
+    let actions = mentions.actions.iter().map(|id| DefinitionId::Action(*id));
+    actions.chain(mentions.cohorts.iter().map(|id| DefinitionId::Cohort(*id))).collect()
 }
 
-/// What the question itself refers to; with a project, what its test account filters refer to as well.
-pub(crate) fn named_by(query: &Query, project: Option<&Project>) -> BTreeSet<Name> {
+/// The definitions that a query itself refers to; with a project, also those of its test account filters.
+pub(crate) fn direct_references(query: &Query, project: Option<&Project>) -> BTreeSet<DefinitionId> {
     let mut mentions = query.mentions();
     if let Some(project) = project.filter(|_| query.common().filter_test_accounts) {
         project.test_account_filters.iter().for_each(|filter| mentions.take(filter));
     }
-    names(&mentions)
+    definition_ids(&mentions)
 }
 
 #[derive(Debug, Clone)]
-enum Meaning {
+enum Definition {
     Action(Action),
     Cohort(Cohort, Roster),
 }
 
-/// A record that exists.
+/// A definition that exists and is not deleted.
 #[derive(Debug, Clone)]
-struct Record {
-    meaning: Meaning,
-    names: BTreeSet<Name>,
+struct DefinitionRecord {
+    definition: Definition,
+    references: BTreeSet<DefinitionId>,
     version: u64,
     text: String,
 }
 
-/// What a definition refers to, directly or through others.
+/// The definitions that another one refers to, directly or transitively.
 #[derive(Debug, Clone, Default)]
-pub struct Reached {
-    /// What was found; what was deleted is not here.
+pub struct TransitiveDefinitions {
+    /// Those that exist; deleted ones are left out.
     pub definitions: Definitions,
-    /// The lists of the static cohorts among it.
+    /// The member lists of the static cohorts among them.
     pub rosters: BTreeMap<u64, Roster>,
-    /// Where each of these lies, and the version that was read.
+    /// The key of each record, and the version that was read.
     pub versions: Vec<(Key, u64)>,
 }
 
-impl Reached {
-    /// Reads everything that can be reached from `mentions`; 400 when that is too much.
-    pub async fn from(records: &Table, project: ProjectId, mentions: &Mentions) -> ApiResult<Reached> {
-        let roots = names(mentions);
+impl TransitiveDefinitions {
+    /// Fetches everything reachable from `mentions`; 400 beyond [`DEFINITIONS_MAX`] definitions or [`LEVELS_MAX`] levels.
+    pub async fn fetch(
+        records: &Table,
+        project: ProjectId,
+        mentions: &Mentions,
+    ) -> ApiResult<TransitiveDefinitions> {
+        let roots = definition_ids(mentions);
         let mut known = Known::default();
-        known.complete(records, project, &roots).await?;
+        known.fetch_missing(records, project, &roots).await?;
         let used = known.of(project, &roots)?;
-        let there = known.records.iter().filter_map(|(name, record)| Some((name, record.as_ref()?)));
-        let versions = there.map(|(name, record)| (name.key(project), record.version)).collect();
-        Ok(Reached { definitions: used.definitions, rosters: used.rosters, versions })
+        let existing = known.records.iter().filter_map(|(id, record)| Some((id, record.as_ref()?)));
+        let versions = existing.map(|(id, record)| (id.key(project), record.version)).collect();
+        Ok(TransitiveDefinitions { definitions: used.definitions, rosters: used.rosters, versions })
     }
 }
 
-/// The records that were looked up, and the events' past.
+/// The definitions that were looked up, and the erasure counter.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// None for those that do not exist or were deleted.
-    records: BTreeMap<Name, Option<Record>>,
-    /// How often events of the project had been erased.
+    /// `None` for those that do not exist or were deleted.
+    records: BTreeMap<DefinitionId, Option<DefinitionRecord>>,
+    /// The number of erasures of events of the project.
     erasures: i64,
 }
 
-/// What one question uses of them.
+/// The definitions that one query uses.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Used {
+pub(crate) struct QueryDefinitions {
     pub definitions: Definitions,
-    /// The lists of the static cohorts among them.
+    /// The member lists of the static cohorts among them.
     pub rosters: BTreeMap<u64, Roster>,
-    /// Changes with any of them.
+    /// Digest over all of them.
     pub digest: String,
 }
 
 impl Known {
-    /// Nothing yet but the counter of [`keys::erasures`].
-    pub(super) fn after(erasures: Option<&Item>) -> Known {
+    /// No definitions yet; the counter of [`keys::erasures`].
+    pub(super) fn with_erasures(erasures: Option<&Item>) -> Known {
         Known { erasures: erasures.map_or(0, |item| item.count), ..Known::default() }
     }
 
-    /// How often events of the project had been erased, before anything was read of them.
+    /// The number of erasures of events of the project, read before any event.
     pub(crate) fn erasures(&self) -> i64 {
         self.erasures
     }
 
-    /// Takes in what was found of `name`.
-    pub(super) fn take(
+    /// Adds the item of a definition, or that it does not exist.
+    pub(super) fn insert(
         &mut self,
         project: ProjectId,
-        name: Name,
+        id: DefinitionId,
         item: Option<Item>,
     ) -> Result<(), StoreError> {
         let record = match item {
             None => None,
-            Some(item) => record(project, name, item)?,
+            Some(item) => decode_record(project, id, item)?,
         };
-        self.records.insert(name, record);
+        self.records.insert(id, record);
         Ok(())
     }
 
-    /// Reads what is still missing of everything that `roots` refer to, as far as the limits go.
-    pub(super) async fn complete(
+    /// Fetches the definitions reachable from `roots` that are still missing, within the limits.
+    pub(super) async fn fetch_missing(
         &mut self,
         records: &Table,
         project: ProjectId,
-        roots: &BTreeSet<Name>,
+        roots: &BTreeSet<DefinitionId>,
     ) -> ApiResult<()> {
         for _ in 0..LEVELS_MAX {
-            let missing: Vec<Name> = self.reach(roots).1.into_iter().collect();
+            let missing: Vec<DefinitionId> = self.traverse(roots).1.into_iter().collect();
             if missing.is_empty() || self.records.len() + missing.len() > DEFINITIONS_MAX {
                 break;
             }
-            let keys: Vec<Key> = missing.iter().map(|name| name.key(project)).collect();
-            for (name, item) in missing.into_iter().zip(records.batch_get(&keys).await?) {
-                self.take(project, name, item)?;
+            let keys: Vec<Key> = missing.iter().map(|id| id.key(project)).collect();
+            for (id, item) in missing.into_iter().zip(records.batch_get(&keys).await?) {
+                self.insert(project, id, item)?;
             }
         }
         Ok(())
     }
 
-    /// The known ones that can be reached from `roots`, and those that were not looked up.
-    fn reach(&self, roots: &BTreeSet<Name>) -> (BTreeSet<Name>, BTreeSet<Name>) {
+    /// The definitions reachable from `roots`: those that were looked up, and those that were not.
+    fn traverse(&self, roots: &BTreeSet<DefinitionId>) -> (BTreeSet<DefinitionId>, BTreeSet<DefinitionId>) {
         let (mut known, mut missing) = (BTreeSet::new(), BTreeSet::new());
-        let mut open: Vec<Name> = roots.iter().copied().collect();
-        while let Some(name) = open.pop() {
-            match self.records.get(&name) {
-                None => drop(missing.insert(name)),
+        let mut open: Vec<DefinitionId> = roots.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            match self.records.get(&id) {
+                None => drop(missing.insert(id)),
                 Some(record) => {
-                    if known.insert(name) {
-                        open.extend(record.iter().flat_map(|record| &record.names));
+                    if known.insert(id) {
+                        open.extend(record.iter().flat_map(|record| &record.references));
                     }
                 }
             }
@@ -172,26 +176,30 @@ impl Known {
         (known, missing)
     }
 
-    /// What a question with these roots uses.
-    pub(crate) fn of(&self, project: ProjectId, roots: &BTreeSet<Name>) -> ApiResult<Used> {
-        let (known, missing) = self.reach(roots);
+    /// The definitions that a query with these direct references uses.
+    pub(crate) fn of(
+        &self,
+        project: ProjectId,
+        roots: &BTreeSet<DefinitionId>,
+    ) -> ApiResult<QueryDefinitions> {
+        let (known, missing) = self.traverse(roots);
         if !missing.is_empty() {
             let detail = format!(
                 "Too many actions and cohorts: at most {DEFINITIONS_MAX}, referring to each other at most {LEVELS_MAX} levels deep, are allowed."
             );
             return Err(ApiError::invalid("invalid_input", detail, None));
         }
-        let mut used = Used::default();
+        let mut used = QueryDefinitions::default();
         let mut texts = Vec::new();
-        for name in known {
-            let Some(Some(record)) = self.records.get(&name) else { continue };
-            let key = name.key(project);
+        for id in known {
+            let Some(Some(record)) = self.records.get(&id) else { continue };
+            let key = id.key(project);
             texts.push((key.pk, key.sk, &record.text));
-            match (&record.meaning, name) {
-                (Meaning::Action(action), Name::Action(id)) => {
+            match (&record.definition, id) {
+                (Definition::Action(action), DefinitionId::Action(id)) => {
                     used.definitions.actions.insert(id, action.clone());
                 }
-                (Meaning::Cohort(cohort, roster), Name::Cohort(id)) => {
+                (Definition::Cohort(cohort, roster), DefinitionId::Cohort(id)) => {
                     used.definitions.cohorts.insert(id, cohort.clone());
                     if cohort.is_static {
                         used.rosters.insert(id, roster.clone());
@@ -212,21 +220,25 @@ impl Known {
     }
 }
 
-/// The record that an item holds; none for a deleted one.
-fn record(project: ProjectId, name: Name, item: Item) -> Result<Option<Record>, StoreError> {
+/// Decodes an item; `None` for a deleted definition.
+fn decode_record(
+    project: ProjectId,
+    id: DefinitionId,
+    item: Item,
+) -> Result<Option<DefinitionRecord>, StoreError> {
     let body: Value = item.body()?;
     if body["deleted"] == true {
         return Ok(None);
     }
     let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-    let (meaning, mentions) = match name {
-        Name::Action(_) => {
+    let (definition, mentions) = match id {
+        DefinitionId::Action(_) => {
             let steps = body["steps"].as_array().cloned().unwrap_or_default();
             let action = Action { name: text("name"), steps };
             let mentions = action.mentions();
-            (Meaning::Action(action), mentions)
+            (Definition::Action(action), mentions)
         }
-        Name::Cohort(_) => {
+        DefinitionId::Cohort(_) => {
             let cohort = Cohort {
                 name: text("name"),
                 is_static: body["is_static"] == true,
@@ -234,10 +246,15 @@ fn record(project: ProjectId, name: Name, item: Item) -> Result<Option<Record>, 
                 groups: body["groups"].clone(),
             };
             let mentions = cohort.mentions();
-            (Meaning::Cohort(cohort, Roster::of_record(project, &body)), mentions)
+            (Definition::Cohort(cohort, Roster::of_record(project, &body)), mentions)
         }
     };
-    Ok(Some(Record { meaning, names: names(&mentions), version: item.version, text: item.text }))
+    Ok(Some(DefinitionRecord {
+        definition,
+        references: definition_ids(&mentions),
+        version: item.version,
+        text: item.text,
+    }))
 }
 
 #[cfg(test)]
@@ -246,10 +263,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn known(records: &[(Name, Value)]) -> Known {
+    fn known(records: &[(DefinitionId, Value)]) -> Known {
         let mut known = Known::default();
-        for (name, body) in records {
-            known.take(1, *name, Some(Item::new(name.key(1), body).unwrap())).unwrap();
+        for (id, body) in records {
+            known.insert(1, *id, Some(Item::new(id.key(1), body).unwrap())).unwrap();
         }
         known
     }
@@ -259,35 +276,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_referred_to_through_others_is_used_and_deleted_ones_are_left_out() {
+    fn transitive_references_are_used_and_deleted_definitions_are_left_out() {
         let known = known(&[
-            (Name::Cohort(1), cohort_in(2)),
-            (Name::Cohort(2), cohort_in(1)),
-            (Name::Cohort(3), json!({"name": "gone", "deleted": true})),
+            (DefinitionId::Cohort(1), cohort_in(2)),
+            (DefinitionId::Cohort(2), cohort_in(1)),
+            (DefinitionId::Cohort(3), json!({"name": "gone", "deleted": true})),
             (
-                Name::Action(1),
+                DefinitionId::Action(1),
                 json!({"name": "a", "steps": [{"properties": [{"type": "cohort", "value": 3}]}]}),
             ),
         ]);
-        let used = known.of(1, &BTreeSet::from([Name::Cohort(1), Name::Action(1)])).unwrap();
+        let used = known.of(1, &BTreeSet::from([DefinitionId::Cohort(1), DefinitionId::Action(1)])).unwrap();
         assert_eq!(used.definitions.cohorts.keys().copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(used.definitions.actions[&1].name, "a");
         assert_eq!(known.of(1, &BTreeSet::new()).unwrap().digest, "");
     }
 
     #[test]
-    fn the_digest_changes_with_what_is_used_and_with_nothing_else() {
-        let one = known(&[(Name::Cohort(1), cohort_in(2)), (Name::Cohort(2), json!({"name": "x"}))]);
-        let other = known(&[(Name::Cohort(1), cohort_in(2)), (Name::Cohort(2), json!({"name": "y"}))]);
-        let digest = |known: &Known, id| known.of(1, &BTreeSet::from([Name::Cohort(id)])).unwrap().digest;
+    fn the_digest_depends_on_the_used_definitions_only() {
+        let one = known(&[
+            (DefinitionId::Cohort(1), cohort_in(2)),
+            (DefinitionId::Cohort(2), json!({"name": "x"})),
+        ]);
+        let other = known(&[
+            (DefinitionId::Cohort(1), cohort_in(2)),
+            (DefinitionId::Cohort(2), json!({"name": "y"})),
+        ]);
+        let digest =
+            |known: &Known, id| known.of(1, &BTreeSet::from([DefinitionId::Cohort(id)])).unwrap().digest;
         assert_ne!(digest(&one, 1), digest(&other, 1));
-        let more = known(&[(Name::Cohort(2), json!({"name": "x"})), (Name::Action(2), json!({"name": "x"}))]);
+        let more = known(&[
+            (DefinitionId::Cohort(2), json!({"name": "x"})),
+            (DefinitionId::Action(2), json!({"name": "x"})),
+        ]);
         assert_eq!(digest(&one, 2), digest(&more, 2));
     }
 
     #[test]
-    fn what_was_not_looked_up_is_a_refusal() {
-        let known = known(&[(Name::Cohort(1), cohort_in(2))]);
-        assert_eq!(known.of(1, &BTreeSet::from([Name::Cohort(1)])).unwrap_err().status().as_u16(), 400);
+    fn a_definition_that_was_not_looked_up_is_an_error() {
+        let known = known(&[(DefinitionId::Cohort(1), cohort_in(2))]);
+        assert_eq!(
+            known.of(1, &BTreeSet::from([DefinitionId::Cohort(1)])).unwrap_err().status().as_u16(),
+            400
+        );
     }
 }

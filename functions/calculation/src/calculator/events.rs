@@ -12,23 +12,23 @@ use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::run::Stop;
-use super::{Calculator, in_time};
-use crate::errors::{refusal, unreadable};
+use super::execution::CancellationGuard;
+use super::{Calculator, with_deadline};
+use crate::errors::{engine_error, event_store_error};
 
-/// A page ends behind the event with which its properties have so many bytes of text, so that it can be answered.
+/// A page ends after the event with which its properties exceed this many bytes of JSON, so that a response fits 6 MB.
 const PAGE_BYTES: usize = 3_000_000;
-/// How much is read for one page: where a filter finds fewer events than the page has room for, the page ends there.
+/// Most events and bytes that are read for one page. A page whose filter matches too few of them ends there.
 const BUDGET: WalkBudget = WalkBudget { events: 20_000, bytes: 64 << 20 };
 
-/// Which events a page shows.
+/// The query of a page of events.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
-    /// What the event store can select.
+    /// The conditions that the event store applies.
     pub wanted: EventsWanted,
-    /// What their properties have to be.
+    /// Conditions on the properties.
     pub filter: Option<EventFilter>,
-    /// How many at most.
+    /// Most events of the page.
     pub limit: usize,
 }
 
@@ -37,16 +37,16 @@ pub struct ListQuery {
 pub struct EventsPage {
     /// The newest first.
     pub events: Vec<ListedEvent>,
-    /// Their persons by id, as far as anything is known of them.
+    /// Their persons by id; those of whom nothing is known are left out.
     pub persons: HashMap<Uuid, PersonInFull>,
-    /// The place behind which the next page begins, where there is one.
+    /// The key after which the next page begins; `None` on the last page.
     pub next: Option<EventKey>,
 }
 
 /// An event, and the names of the project's group types.
-struct OfProject<'a>(&'a ListedEvent, &'a [String]);
+struct EventOfProject<'a>(&'a ListedEvent, &'a [String]);
 
-impl TestedEvent for OfProject<'_> {
+impl TestedEvent for EventOfProject<'_> {
     fn name(&self) -> &str {
         &self.0.event.event
     }
@@ -76,19 +76,20 @@ impl Calculator {
         query: ListQuery,
         deadline: Instant,
     ) -> ApiResult<EventsPage> {
-        let stop = Stop::at(deadline);
+        let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let _turn = self.turn().await?;
-            let is_due = stop.is_due();
-            let (mut events, mut bytes, mut refused) = (Vec::new(), 0, None);
+            let _permit = self.turn().await?;
+            let is_cancelled = cancellation.cancellation_check();
+            let (mut events, mut bytes, mut filter_error) = (Vec::new(), 0, None);
             let take = |listed: ListedEvent| {
-                let tested = OfProject(&listed, &project.group_types);
-                let fits = query.filter.as_ref().map_or(Ok(true), |filter| filter.fits(&tested, &is_due));
-                match fits {
+                let tested = EventOfProject(&listed, &project.group_types);
+                let matches =
+                    query.filter.as_ref().map_or(Ok(true), |filter| filter.fits(&tested, &is_cancelled));
+                match matches {
                     Ok(false) => return ControlFlow::Continue(()),
                     Ok(true) => {}
                     Err(error) => {
-                        refused = Some(error);
+                        filter_error = Some(error);
                         return ControlFlow::Break(());
                     }
                 }
@@ -99,9 +100,9 @@ impl Calculator {
             };
             let wanted = query.wanted.clone();
             let walked = self.events.walk_newest_events(project.id, wanted, BUDGET, take).await;
-            let walked = walked.map_err(unreadable)?;
-            if let Some(error) = refused {
-                return Err(refusal(error));
+            let walked = walked.map_err(event_store_error)?;
+            if let Some(error) = filter_error {
+                return Err(engine_error(error));
             }
             tracing::debug!(
                 project = project.id,
@@ -111,11 +112,11 @@ impl Calculator {
             );
             let ids = events.iter().map(|listed| listed.person).collect::<BTreeSet<_>>();
             let ids = ids.into_iter().collect::<Vec<_>>();
-            let known = self.events.persons(project.id, &ids).await.map_err(unreadable)?;
+            let known = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
             let known = known.into_iter().filter(|person| !person.distinct_ids.is_empty());
             let persons = known.map(|person| (person.id, person)).collect();
             Ok(EventsPage { events, persons, next: walked.next })
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 }

@@ -1,7 +1,7 @@
-//! What a plan has to know beside events, gathered from the event store.
+//! Loads the inputs of a plan from the event store: partitions of events, and the facts that it joins to them.
 //!
-//! Must stay true: nothing that a plan names is left out, because a missing fact is a wrong number; reads that do not
-//! depend on each other run side by side.
+//! Must stay true: no fact that a plan needs is left out, because a missing fact gives a wrong number; independent reads
+//! run in parallel.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -18,24 +18,29 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Calculator;
-use super::definitions::Used;
-use super::run::Gathered;
-use crate::errors::unreadable;
+use super::definitions::QueryDefinitions;
+use super::execution::PlanInputs;
+use crate::errors::event_store_error;
 
-/// Scans of sessions and behaviours that run side by side.
-const SCANS_AT_ONCE: usize = 3;
+/// Scans of sessions and behaviours that run in parallel.
+const PARALLEL_SCANS: usize = 3;
 
 impl Calculator {
-    /// The events of a plan, and what it has to know beside them.
-    pub(super) async fn gather(&self, project: &Project, plan: &Plan, used: &Used) -> ApiResult<Gathered> {
+    /// Loads the events and the facts of a plan.
+    pub(super) async fn load_inputs(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        used: &QueryDefinitions,
+    ) -> ApiResult<PlanInputs> {
         let memory = self.events.question_memory();
         let scan = Box::pin(self.scan(project, plan.scan(), &memory));
         let facts = Box::pin(self.facts(project, plan.needs(), &used.rosters, &memory));
         let (partitions, facts) = futures::try_join!(scan, facts)?;
-        Ok(Gathered { partitions, facts, memory })
+        Ok(PlanInputs { partitions, facts, memory })
     }
 
-    /// What has to be known beside events. Its memory is reserved from `memory`.
+    /// Loads the facts of a plan. Their memory is reserved from `memory`.
     pub(super) async fn facts(
         &self,
         project: &Project,
@@ -51,8 +56,8 @@ impl Calculator {
             self.groups(project, index, keys, needs.whole_groups.contains(&index))
         });
         let groups = futures::future::try_join_all(groups);
-        let rosters = self.rosters(project, &needs.rosters, rosters);
-        let named = self.named(project, &needs.distinct_ids);
+        let rosters = self.cohort_members(project, &needs.rosters, rosters);
+        let named = self.persons_of_distinct_ids(project, &needs.distinct_ids);
         let (further, persons, groups, rosters, named) =
             futures::try_join!(further, persons, groups, rosters, named)?;
         let groups = groups.into_iter().collect();
@@ -67,25 +72,25 @@ impl Calculator {
     ) -> ApiResult<Vec<Partition>> {
         let started = Instant::now();
         let scan = self.events.scan_within(project.id, &project.group_types, request, memory).await;
-        let scan = scan.map_err(unreadable)?;
-        let took = &scan.stats;
+        let scan = scan.map_err(event_store_error)?;
+        let stats = &scan.stats;
         tracing::info!(
             project = project.id,
             millis = started.elapsed().as_millis() as u64,
-            rows = took.rows,
-            rows_touched = took.rows_touched,
-            rows_decoded = took.rows_decoded,
-            bytes_read = took.bytes_read,
-            bytes_held = took.bytes_held,
-            cache_hits = took.cache_hits,
-            cache_misses = took.cache_misses,
-            segments = took.segments,
-            hot_rows = took.hot_rows,
+            rows = stats.rows,
+            rows_touched = stats.rows_touched,
+            rows_decoded = stats.rows_decoded,
+            bytes_read = stats.bytes_read,
+            bytes_held = stats.bytes_held,
+            cache_hits = stats.cache_hits,
+            cache_misses = stats.cache_misses,
+            segments = stats.segments,
+            hot_rows = stats.hot_rows,
             "events scanned"
         );
-        request_metrics::record(|metrics| metrics.add_bytes_read(took.bytes_read));
-        if let Some(measured) = &self.measured {
-            measured.add(scan.stats);
+        request_metrics::record(|metrics| metrics.add_bytes_read(stats.bytes_read));
+        if let Some(metrics) = &self.metrics {
+            metrics.add(scan.stats);
         }
         Ok(scan.partitions)
     }
@@ -97,12 +102,12 @@ impl Calculator {
         needs: &Needs,
         memory: &QuestionMemory,
     ) -> ApiResult<Vec<Vec<Partition>>> {
-        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        // Collected: the compiler cannot prove that the future is Send when it holds the closure across an await.
         let scans = needs.further_scans().map(|scan| self.scan(project, scan, memory)).collect::<Vec<_>>();
-        futures::stream::iter(scans).buffered(SCANS_AT_ONCE).try_collect().await
+        futures::stream::iter(scans).buffered(PARALLEL_SCANS).try_collect().await
     }
 
-    /// Properties of persons, by these keys, or all together as well.
+    /// Properties of all persons: those of these keys, and with `whole` all others too.
     async fn persons(
         &self,
         project: &Project,
@@ -118,11 +123,11 @@ impl Calculator {
         } else {
             (self.events.people_within(project.id, keys, memory).await, Properties::new(keys))
         };
-        let people = people.map_err(unreadable)?;
+        let people = people.map_err(event_store_error)?;
         let memory = memory.clone();
         let cancellation = CancellationToken::default();
         let _cancel_on_drop = cancellation.cancel_on_drop();
-        let gathered = tokio::task::spawn_blocking(move || {
+        let collected = tokio::task::spawn_blocking(move || {
             let meter = ThreadMeter::start(&memory);
             people.each(|id, _, properties| {
                 persons.add(id, properties);
@@ -133,10 +138,10 @@ impl Calculator {
             });
             meter.finish().map(|()| persons)
         });
-        gathered.await.map_err(|error| ApiError::internal(&error))?.map_err(unreadable)
+        collected.await.map_err(|error| ApiError::internal(&error))?.map_err(event_store_error)
     }
 
-    /// The groups of one type. A type that the project does not have has none.
+    /// The groups of one type; empty where the project does not have the type.
     async fn groups(
         &self,
         project: &Project,
@@ -147,29 +152,33 @@ impl Calculator {
         let mut groups = if whole { Properties::whole(&keys) } else { Properties::new(&keys) };
         if let Some(name) = project.group_types.get(usize::from(index)) {
             let of = GroupType { index: u32::from(index), name: name.clone() };
-            let found = if whole {
+            let listed = if whole {
                 self.events.whole_groups_of(project.id, &of).await
             } else {
                 self.events.groups_of(project.id, &of, &keys).await
             };
-            for group in found.map_err(unreadable)? {
+            for group in listed.map_err(event_store_error)? {
                 groups.add(group.key, &group.properties);
             }
         }
         Ok((index, groups))
     }
 
-    /// The persons of distinct ids, merges applied.
-    async fn named(&self, project: &Project, ids: &BTreeSet<String>) -> ApiResult<HashMap<String, Uuid>> {
+    /// The canonical person ids of distinct ids, merges applied.
+    async fn persons_of_distinct_ids(
+        &self,
+        project: &Project,
+        ids: &BTreeSet<String>,
+    ) -> ApiResult<HashMap<String, Uuid>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
+        let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
         Ok(ids.iter().map(|id| (id.clone(), finals.of(derived(project.id, id)))).collect())
     }
 
-    /// Who is on the lists of static cohorts, merges applied.
-    async fn rosters(
+    /// The canonical person ids on the lists of static cohorts, merges applied.
+    async fn cohort_members(
         &self,
         project: &Project,
         cohorts: &BTreeSet<u64>,
@@ -177,14 +186,14 @@ impl Calculator {
     ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
         let lists = cohorts.iter().filter_map(|id| Some((*id, known.get(id)?)));
         let lists = lists.map(|(id, roster)| async move {
-            let listed = roster.members(&self.records, project.id, id).await.map_err(unreadable)?;
+            let listed = roster.members(&self.records, project.id, id).await.map_err(event_store_error)?;
             Ok::<_, ApiError>((id, listed))
         });
         let lists = futures::future::try_join_all(lists).await?;
         if lists.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
+        let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
         let resolved = tokio::task::spawn_blocking(move || {
             let of = |(id, listed): (u64, HashSet<Uuid>)| {
                 (id, listed.into_iter().map(|one| finals.of(one)).collect())

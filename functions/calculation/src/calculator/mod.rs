@@ -1,24 +1,24 @@
-//! Calculates questions over stored events, within a time and a number of calculations at once, and keeps the results.
+//! Runs queries over stored events, with a deadline and a bounded number of calculations at once, and caches the results.
 //!
-//! Must stay true: what is returned as calculated was calculated now, from all events of the project; a stored result
-//! is only ever given to the question and the project settings that it was calculated for; a calculation whose askers
-//! have gone, or whose time is up, stops.
+//! Must stay true: a result marked as calculated was calculated now, from all events of the project; a cached result is
+//! only returned for the query and the project settings that it was calculated for; a calculation stops when its last
+//! waiting request is gone or its deadline has passed.
 
-mod answer;
-mod asked;
+pub(crate) mod actors;
 mod cache;
+mod cohort_size;
 mod definitions;
 pub(crate) mod events;
+mod execution;
 mod facts;
-mod large;
-mod measure;
-mod members;
-pub(crate) mod people;
+mod keyed_query;
+mod large_results;
+mod metrics;
 pub(crate) mod persons;
 pub(crate) mod property_names;
 pub(crate) mod property_values;
-mod run;
-mod shared;
+mod query;
+mod single_flight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,49 +37,49 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-pub use answer::{AskedBy, Question, Shown};
-pub use asked::{Asked, Read};
-pub(crate) use cache::settings;
-pub use cache::{Purpose, Stored, cache_key};
-pub(crate) use definitions::named_by;
-pub use definitions::{Known, Reached};
-pub use large::RESULT_BYTES_MAX;
-pub use measure::Measured;
-pub use people::{Page, Person};
+pub use actors::{ActorJson, ActorsPage};
+pub(crate) use cache::settings_digest;
+pub use cache::{CachedResult, Purpose, cache_key};
+pub(crate) use definitions::direct_references;
+pub use definitions::{Known, TransitiveDefinitions};
+pub use keyed_query::{Asked, StoredState};
+pub use large_results::RESULT_BYTES_MAX;
+pub use metrics::Measured;
+pub use query::{AskedBy, QueryResponse, Question};
 
-use crate::errors::{out_of_time, refusal, unreadable};
-pub(crate) use definitions::Used;
-use run::Stop;
-use shared::Running;
+use crate::errors::{engine_error, event_store_error, timeout_error};
+pub(crate) use definitions::QueryDefinitions;
+use execution::CancellationGuard;
+use single_flight::InFlightQueries;
 
-/// How much calculations may take.
+/// Time and concurrency limits of calculations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Time for one request, waiting for its turn included. What takes longer goes on in the background, before gateways
-    /// give up after 29 or 30 seconds.
+    /// Time for one request, including the wait for a permit. A query that takes longer continues in the background.
+    /// Must be below the timeout of gateways (29 or 30 seconds).
     pub time: Duration,
-    /// Calculations at once; more wait for their turn.
+    /// Calculations at once; further ones wait for a permit.
     pub at_once: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { time: Duration::from_secs(25), at_once: run::cores().max(2) }
+        Limits { time: Duration::from_secs(25), at_once: execution::cores().max(2) }
     }
 }
 
 impl Limits {
-    /// The usual limits, with another time for a request where one is said.
+    /// The default limits, with the time for a request replaced where one is given.
     pub fn within(time: Option<Duration>) -> Limits {
-        let usual = Limits::default();
-        Limits { time: time.unwrap_or(usual.time), ..usual }
+        let default = Limits::default();
+        Limits { time: time.unwrap_or(default.time), ..default }
     }
 }
 
-/// The right to use the cores, until the last thread that has it stops.
-pub type Turn = Arc<OwnedSemaphorePermit>;
+/// A permit of the calculation semaphore. Released when the last thread that holds a clone stops.
+pub type CalculationPermit = Arc<OwnedSemaphorePermit>;
 
-/// The one place where questions are calculated. Cheap to clone; clones share the number of calculations at once.
+/// The only place where queries are calculated. Cheap to clone; clones share the semaphore and the in-flight queries.
 #[derive(Debug, Clone)]
 pub struct Calculator {
     pub(crate) records: Table,
@@ -87,39 +87,38 @@ pub struct Calculator {
     events: EventStore,
     limits: Limits,
     permits: Arc<Semaphore>,
-    /// What scans take, where somebody wants to know.
-    measured: Option<Measured>,
-    /// Whether results are kept for whoever asks next.
-    keeps: bool,
-    /// What is being calculated for requests.
-    running: Running,
+    /// Collects scan statistics and progress, if set.
+    metrics: Option<Measured>,
+    /// Whether results are written to the cache.
+    stores_results: bool,
+    in_flight: InFlightQueries,
 }
 
-/// A result, just calculated or stored.
+/// A result, just calculated or cached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calculated {
     /// In the contract's `result` shape.
     pub result: Value,
-    /// For trends whether breakdown values were cut off.
+    /// For trends: whether breakdown values were cut off.
     pub has_more: Option<bool>,
     /// Readable text of the calculation.
     pub hogql: String,
-    /// Zone of its dates.
+    /// Time zone of its dates.
     pub timezone: String,
     /// When it was calculated.
     pub last_refresh: DateTime<Utc>,
-    /// When it begins to age.
+    /// When it becomes stale.
     pub cache_target_age: DateTime<Utc>,
-    /// When a client should ask for a recalculation again.
+    /// Earliest time at which a client should request a recalculation.
     pub next_allowed_client_refresh: DateTime<Utc>,
-    /// Whether it was stored before this request.
+    /// Whether it was in the cache before this request.
     pub is_cached: bool,
 }
 
 impl Calculated {
-    /// The same with another form of the result.
+    /// A copy with `result` replaced.
     #[must_use]
-    pub fn with(&self, result: Value) -> Calculated {
+    pub fn with_result(&self, result: Value) -> Calculated {
         Calculated {
             result,
             has_more: self.has_more,
@@ -148,63 +147,64 @@ impl Calculator {
             events,
             limits,
             permits,
-            measured: None,
-            keeps: true,
-            running: Running::default(),
+            metrics: None,
+            stores_results: true,
+            in_flight: InFlightQueries::default(),
         }
     }
 
-    /// The same calculator, which keeps no result: for questions as of an instant that is not the present.
+    /// The same calculator without writes to the cache: for queries as of an instant other than the present.
     #[must_use]
     pub fn keeping_none(self) -> Calculator {
-        Calculator { keeps: false, ..self }
+        Calculator { stores_results: false, ..self }
     }
 
-    /// The events that it calculates over.
+    /// The event store that it reads.
     pub fn events(&self) -> &EventStore {
         &self.events
     }
 
-    /// When a request that begins now has used up its time.
+    /// The deadline of a request that begins now.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limits.time
     }
 
-    /// Calculates a question as of `now`; [`out_of_time`] when it is not done by `deadline`.
+    /// Calculates a query as of `now`; [`timeout_error`] when it is not done by `deadline`.
     ///
-    /// [`out_of_time`]: crate::errors::out_of_time
+    /// [`timeout_error`]: crate::errors::timeout_error
     pub(crate) async fn calculate(
         &self,
         project: &Project,
         query: &Query,
-        used: &Used,
+        used: &QueryDefinitions,
         now: DateTime<Utc>,
         deadline: Instant,
     ) -> ApiResult<Calculated> {
-        let stop = Stop::at(deadline).noting(self.measured.clone());
-        // In the heap: the futures of scans are large, and stand inside those of pages and handlers.
+        let cancellation = CancellationGuard::until(deadline).with_metrics(self.metrics.clone());
+        // Boxed: the futures of scans are large, and are part of those of pages and handlers.
         let work = Box::pin(async {
-            let attempt = |company| self.calculate_beside(project, query, used, now, &stop, company);
-            match attempt(Company::Others).await {
-                Err(error) if error == memory_in_use() => attempt(Company::Nobody).await,
-                done => done,
+            let attempt =
+                |concurrency| self.try_calculate(project, query, used, now, &cancellation, concurrency);
+            match attempt(Concurrency::Shared).await {
+                Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
+                outcome => outcome,
             }
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 
-    async fn calculate_beside(
+    async fn try_calculate(
         &self,
         project: &Project,
         query: &Query,
-        used: &Used,
+        used: &QueryDefinitions,
         now: DateTime<Utc>,
-        stop: &Stop,
-        company: Company,
+        cancellation: &CancellationGuard,
+        concurrency: Concurrency,
     ) -> ApiResult<Calculated> {
-        let (context, plan, turn) = self.plan(project, query, used, now, company).await?;
-        let gathered = self.gather(project, &plan, used).await?;
-        let answer = run::answer(plan, gathered, stop, turn).await?;
+        let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
+        let inputs = self.load_inputs(project, &plan, used).await?;
+        let answer = execution::run_plan(plan, inputs, cancellation, permit).await?;
         Ok(Calculated {
             result: answer.result,
             has_more: answer.has_more,
@@ -213,70 +213,71 @@ impl Calculator {
             last_refresh: now,
             cache_target_age: cache_target_age(query, now),
             next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
-                .map_err(refusal)?,
+                .map_err(engine_error)?,
             is_cached: false,
         })
     }
 
-    /// The plan of a question, and the right to calculate it.
+    /// The plan of a query, and a permit to run it.
     async fn plan(
         &self,
         project: &Project,
         query: &Query,
-        used: &Used,
+        used: &QueryDefinitions,
         now: DateTime<Utc>,
-        company: Company,
-    ) -> ApiResult<(ProjectContext, Arc<Plan>, Turn)> {
+        concurrency: Concurrency,
+    ) -> ApiResult<(ProjectContext, Arc<Plan>, CalculationPermit)> {
         let mut context = context(project, used.definitions.clone())?;
-        let mut turn = None;
+        let mut permit = None;
         if query.needs_earliest() {
-            // Looking for it opens all that waits for compaction.
-            turn = Some(self.permit(company).await?);
-            context.earliest_event = self.events.earliest(project.id).await.map_err(unreadable)?;
+            // Looking up the earliest event opens all blocks that wait for compaction.
+            permit = Some(self.acquire_permit(concurrency).await?);
+            context.earliest_event = self.events.earliest(project.id).await.map_err(event_store_error)?;
         }
-        // Compiling many patterns takes a while.
+        // Off the runtime's threads: compiling many patterns takes a while.
         let query = query.clone();
         let planned = tokio::task::spawn_blocking(move || {
             let plan = query.plan(&context, now)?;
             Ok((context, Arc::new(plan)))
         });
-        let (context, plan) = planned.await.map_err(|error| ApiError::internal(&error))?.map_err(refusal)?;
-        // What the engine refuses is refused before it waits for its turn, where nothing has to be looked up.
-        let turn = match turn {
-            Some(turn) => turn,
-            None => self.permit(company).await?,
+        let (context, plan) =
+            planned.await.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)?;
+        // An invalid query fails before it waits for a permit, unless the earliest event had to be looked up.
+        let permit = match permit {
+            Some(permit) => permit,
+            None => self.acquire_permit(concurrency).await?,
         };
-        Ok((context, plan, turn))
+        Ok((context, plan, permit))
     }
 
-    /// Waits until it may use the cores. Who has the right keeps others from it.
-    pub async fn turn(&self) -> ApiResult<Turn> {
-        self.permit(Company::Others).await
+    /// Waits for a permit to use the cores. Other calculations wait while it is held.
+    pub async fn turn(&self) -> ApiResult<CalculationPermit> {
+        self.acquire_permit(Concurrency::Shared).await
     }
 
-    async fn permit(&self, company: Company) -> ApiResult<Turn> {
-        let permits = match company {
-            Company::Others => 1,
-            Company::Nobody => u32::try_from(self.limits.at_once.max(1)).unwrap_or(u32::MAX),
+    async fn acquire_permit(&self, concurrency: Concurrency) -> ApiResult<CalculationPermit> {
+        let permits = match concurrency {
+            Concurrency::Shared => 1,
+            Concurrency::Exclusive => u32::try_from(self.limits.at_once.max(1)).unwrap_or(u32::MAX),
         };
-        let turn = self.permits.clone().acquire_many_owned(permits).await;
-        turn.map(Arc::new).map_err(|error| ApiError::internal(&error))
+        let permit = self.permits.clone().acquire_many_owned(permits).await;
+        permit.map(Arc::new).map_err(|error| ApiError::internal(&error))
     }
 }
 
-/// What may be calculated beside a question. One that other questions left too little memory is tried once more with none
-/// beside it. Until then it holds neither memory nor a permit, and the semaphore is fair: no two questions wait for each
-/// other, and each is tried.
+/// Whether other queries may run at the same time. A query that fails because the others left too little memory is retried
+/// once, exclusively. Between the attempts it holds neither memory nor a permit, and the semaphore is fair: two queries
+/// never deadlock, and each gets its retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Company {
-    /// As many other questions as [`Limits::at_once`] allows.
-    Others,
-    /// No other question.
-    Nobody,
+enum Concurrency {
+    /// Up to [`Limits::at_once`] queries in total.
+    Shared,
+    /// No other query.
+    Exclusive,
 }
 
-/// Gives `work` until `deadline`; 503 when it is not done by then.
-async fn in_time<T>(
+/// The outcome of `work`; 503 when it is not done by `deadline`.
+async fn with_deadline<T>(
     project: &Project,
     deadline: Instant,
     work: impl Future<Output = ApiResult<T>>,
@@ -284,13 +285,13 @@ async fn in_time<T>(
     match tokio::time::timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => {
-            tracing::warn!(project = project.id, "a calculation did not finish in its time");
-            Err(out_of_time())
+            tracing::warn!(project = project.id, "a calculation exceeded its deadline");
+            Err(timeout_error())
         }
     }
 }
 
-/// What the engine has to know of a project, but for its earliest event.
+/// The engine's context of a project, without its earliest event.
 pub fn context(project: &Project, definitions: Definitions) -> ApiResult<ProjectContext> {
     let timezone = project.timezone.parse().map_err(|error| ApiError::internal(&error))?;
     Ok(ProjectContext {
@@ -304,23 +305,24 @@ pub fn context(project: &Project, definitions: Definitions) -> ApiResult<Project
     })
 }
 
-/// The first and the last day of a question's range, in the project's zone. No first where it begins with the events.
-pub(crate) fn days(
+/// The first and the last day of a query's range, in the project's time zone. `None` for the first where the range begins
+/// with the earliest event.
+pub(crate) fn range_days(
     project: &Project,
     query: &Query,
     now: DateTime<Utc>,
 ) -> ApiResult<(Option<NaiveDate>, NaiveDate)> {
-    let range = query.range(&context(project, Definitions::default())?, now).map_err(refusal)?;
+    let range = query.range(&context(project, Definitions::default())?, now).map_err(engine_error)?;
     let from = (!query.needs_earliest()).then(|| range.from.date_naive());
     Ok((from, range.to.date_naive()))
 }
 
-/// How fresh a result is. The end of its range decides, so the earliest event plays no part.
-pub(crate) fn class(
+/// How fresh a result is. Only the end of its range matters, so the earliest event is not needed.
+pub(crate) fn result_freshness(
     project: &Project,
     query: &Query,
     last_refresh: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> ApiResult<Freshness> {
-    freshness(query, &context(project, Definitions::default())?, last_refresh, now).map_err(refusal)
+    freshness(query, &context(project, Definitions::default())?, last_refresh, now).map_err(engine_error)
 }

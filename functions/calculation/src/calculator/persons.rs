@@ -1,4 +1,4 @@
-//! The persons of a project as a list, or one by one.
+//! The list of a project's persons, and the lookup of one person.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -13,50 +13,51 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::run::Stop;
-use super::{Calculator, in_time};
-use crate::errors::{refusal, unreadable};
+use super::execution::CancellationGuard;
+use super::{Calculator, with_deadline};
+use crate::errors::{engine_error, event_store_error};
 
-/// Which persons a list shows; all conditions have to hold.
+/// The conditions of a list of persons; all have to match.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// Who has this distinct id.
+pub struct PersonListFilter {
+    /// The person has this distinct id.
     pub distinct_id: Option<String>,
-    /// Whose property `email` is this.
+    /// The property `email` equals this.
     pub email: Option<String>,
-    /// Whose email or name contains this, whatever the case, or whose distinct id or id it is.
+    /// Email or name contains this (case-insensitive), or it is the person's id or one of its distinct ids.
     pub search: Option<String>,
-    /// What their properties have to be.
+    /// Conditions on the properties.
     pub properties: Option<PersonFilter>,
 }
 
-impl Wanted {
-    /// The properties that have to be looked at.
-    fn keys(&self) -> BTreeSet<String> {
+impl PersonListFilter {
+    /// The properties to read.
+    fn property_keys(&self) -> BTreeSet<String> {
         let of_email = self.email.iter().chain(&self.search).map(|_| "email");
         let of_texts = of_email.chain(self.search.iter().map(|_| "name")).map(str::to_owned);
         of_texts.chain(self.properties.iter().flat_map(PersonFilter::keys)).collect()
     }
 
-    /// Whether a person fits. `named` is who has the distinct id, and who has the id, that is searched for.
-    fn fits(
+    /// Whether a person matches. `found_by_id` are the persons whose id or distinct id equals the search text.
+    fn matches(
         &self,
         id: Uuid,
         properties: &Map<String, Value>,
-        named: &[Uuid],
+        found_by_id: &[Uuid],
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<bool> {
         let text = |key: &str| properties.get(key).and_then(Value::as_str);
         let has_email = |email: &String| text("email") == Some(email);
-        let found = |search: &String| {
+        let matches_search = |search: &String| {
             let search = search.to_lowercase();
             let contains = |key: &str| text(key).is_some_and(|text| text.to_lowercase().contains(&search));
-            named.contains(&id) || contains("email") || contains("name")
+            found_by_id.contains(&id) || contains("email") || contains("name")
         };
-        let is_meant = self.email.as_ref().is_none_or(has_email) && self.search.as_ref().is_none_or(found);
+        let is_match =
+            self.email.as_ref().is_none_or(has_email) && self.search.as_ref().is_none_or(matches_search);
         match &self.properties {
-            Some(filter) if is_meant => filter.fits(properties, is_cancelled),
-            _ => Ok(is_meant),
+            Some(filter) if is_match => filter.fits(properties, is_cancelled),
+            _ => Ok(is_match),
         }
     }
 }
@@ -66,71 +67,74 @@ impl Calculator {
     pub async fn list_persons(
         &self,
         project: &Project,
-        wanted: Wanted,
+        filter: PersonListFilter,
         page: Page,
         deadline: Instant,
     ) -> ApiResult<PeoplePage> {
-        let stop = Stop::at(deadline);
+        let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
-            let mut named: Vec<Uuid> = Vec::new();
-            if let Some(search) = &wanted.search {
-                named.push(finals.of(derived(project.id, search)));
-                named.extend(search.parse().ok().map(|id| finals.of(id)));
+            let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+            let mut found_by_id: Vec<Uuid> = Vec::new();
+            if let Some(search) = &filter.search {
+                found_by_id.push(finals.of(derived(project.id, search)));
+                found_by_id.extend(search.parse().ok().map(|id| finals.of(id)));
             }
-            if let Some(distinct_id) = &wanted.distinct_id {
-                // One person, found without going through the others.
+            if let Some(distinct_id) = &filter.distinct_id {
+                // A lookup by key: the other persons are not scanned.
                 let id = finals.of(derived(project.id, distinct_id));
-                let known = self.known_person(project, id).await?;
-                let is_due = stop.is_due();
+                let person = self.get_known_person(project, id).await?;
+                let is_cancelled = cancellation.cancellation_check();
                 let mut persons: Vec<PersonInFull> = Vec::new();
-                if let Some(person) = known
-                    && wanted.fits(id, &person.properties, &named, &is_due).map_err(refusal)?
+                if let Some(person) = person
+                    && filter
+                        .matches(id, &person.properties, &found_by_id, &is_cancelled)
+                        .map_err(engine_error)?
                 {
                     persons.push(person);
                 }
                 let total = persons.len();
                 return Ok(PeoplePage { total, persons: page.slice(&persons).to_vec() });
             }
-            let turn = self.turn().await?;
-            let (keys, at) = (wanted.keys(), (page.offset, page.limit));
-            // What a filter was refused for ends the list.
-            let refused: Arc<OnceLock<CalcError>> = Arc::default();
-            let (is_due, fits_is_due, first_refusal) = (stop.is_due(), stop.is_due(), refused.clone());
-            let fits = move |id, properties: &Map<String, Value>| {
-                let _turn = &turn;
-                wanted.fits(id, properties, &named, &fits_is_due).unwrap_or_else(|error| {
-                    _ = first_refusal.set(error);
+            let permit = self.turn().await?;
+            let (keys, at) = (filter.property_keys(), (page.offset, page.limit));
+            // The first error of a filter ends the scan.
+            let filter_error: Arc<OnceLock<CalcError>> = Arc::default();
+            let (is_cancelled, filter_is_due, first_error) =
+                (cancellation.cancellation_check(), cancellation.cancellation_check(), filter_error.clone());
+            let matches = move |id, properties: &Map<String, Value>| {
+                let _permit = &permit;
+                filter.matches(id, properties, &found_by_id, &filter_is_due).unwrap_or_else(|error| {
+                    _ = first_error.set(error);
                     false
                 })
             };
-            let ends = refused.clone();
-            let is_due = move || is_due() || ends.get().is_some();
-            let listed = self.events.list_people(project.id, &keys, fits, at, is_due).await;
-            match refused.get() {
-                Some(error) => Err(refusal(error.clone())),
-                None => listed.map_err(unreadable),
+            let error = filter_error.clone();
+            let is_cancelled = move || is_cancelled() || error.get().is_some();
+            let listed = self.events.list_people(project.id, &keys, matches, at, is_cancelled).await;
+            match filter_error.get() {
+                Some(error) => Err(engine_error(error.clone())),
+                None => listed.map_err(event_store_error),
             }
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 
-    /// The person that `id` is by now, if anything is known of it.
-    pub async fn person(
+    /// The person with this id, merges applied; `None` where nothing is known of it.
+    pub async fn get_person(
         &self,
         project: &Project,
         id: Uuid,
         deadline: Instant,
     ) -> ApiResult<Option<PersonInFull>> {
         let work = Box::pin(async {
-            let finals = self.events.final_persons(project.id).await.map_err(unreadable)?;
-            self.known_person(project, finals.of(id)).await
+            let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+            self.get_known_person(project, finals.of(id)).await
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 
-    async fn known_person(&self, project: &Project, id: Uuid) -> ApiResult<Option<PersonInFull>> {
-        let found = self.events.persons(project.id, &[id]).await.map_err(unreadable)?;
+    async fn get_known_person(&self, project: &Project, id: Uuid) -> ApiResult<Option<PersonInFull>> {
+        let found = self.events.persons(project.id, &[id]).await.map_err(event_store_error)?;
         Ok(found.into_iter().find(|person| !person.distinct_ids.is_empty()))
     }
 }
@@ -142,20 +146,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn all_conditions_have_to_hold() {
+    fn all_conditions_have_to_match() {
         let ann = json!({"email": "Ann@Example.com", "name": "Ann Other", "age": "example"});
         let ann = ann.as_object().unwrap();
         let (own, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let fits = |email: Option<&str>, search: Option<&str>, named: &[Uuid]| {
+        let matches = |email: Option<&str>, search: Option<&str>, found_by_id: &[Uuid]| {
             let (email, search) = (email.map(str::to_owned), search.map(str::to_owned));
-            Wanted { email, search, ..Wanted::default() }.fits(own, ann, named, &|| false).unwrap()
+            PersonListFilter { email, search, ..PersonListFilter::default() }
+                .matches(own, ann, found_by_id, &|| false)
+                .unwrap()
         };
-        assert!(fits(None, None, &[]));
-        assert!(fits(Some("Ann@Example.com"), None, &[]));
-        assert!(!fits(Some("ann@example.com"), None, &[]), "the whole address as it is");
-        assert!(fits(None, Some("EXAMPLE.c"), &[]) && fits(None, Some("other"), &[]));
-        assert!(!fits(None, Some("bob"), &[]) && !fits(None, Some("bob"), &[other]));
-        assert!(fits(None, Some("bob"), &[other, own]), "by its distinct id");
-        assert!(!fits(Some("bob@example.com"), Some("other"), &[]));
+        assert!(matches(None, None, &[]));
+        assert!(matches(Some("Ann@Example.com"), None, &[]));
+        assert!(!matches(Some("ann@example.com"), None, &[]), "the whole address as it is");
+        assert!(matches(None, Some("EXAMPLE.c"), &[]) && matches(None, Some("other"), &[]));
+        assert!(!matches(None, Some("bob"), &[]) && !matches(None, Some("bob"), &[other]));
+        assert!(matches(None, Some("bob"), &[other, own]), "by its distinct id");
+        assert!(!matches(Some("bob@example.com"), Some("other"), &[]));
     }
 }

@@ -9,15 +9,15 @@ use pennon_engine::{SessionValue, session_properties};
 use pennon_eventstore::{EventName, EventsWanted, GroupType, PropertyNames, ValueType, WalkBudget};
 use tokio::time::Instant;
 
-use super::{Calculator, in_time};
-use crate::errors::unreadable;
+use super::{Calculator, with_deadline};
+use crate::errors::event_store_error;
 
-/// Events of a name, the newest ones, in which it is looked for properties.
-const SEEN_EVENTS: usize = 1000;
-/// How many bytes of segments are read for each name.
-const SEEN_BYTES: u64 = 16 << 20;
+/// The newest events of a name that are searched for properties.
+const SEARCHED_EVENTS_MAX: usize = 1000;
+/// Most bytes of segments that are read for each name.
+const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 
-/// What has properties.
+/// The kind of object that has a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropertyKind {
     /// Events.
@@ -31,7 +31,7 @@ pub enum PropertyKind {
 }
 
 impl PropertyKind {
-    /// Every kind that a project can have.
+    /// Every kind that the project has.
     pub fn all(project: &Project) -> impl Iterator<Item = PropertyKind> {
         let groups = (0..project.group_types.len()).map(PropertyKind::Group);
         [PropertyKind::Event, PropertyKind::Session, PropertyKind::Person].into_iter().chain(groups)
@@ -45,14 +45,14 @@ pub enum PropertyType {
     String,
     /// Numbers.
     Numeric,
-    /// true and false.
+    /// Booleans.
     Boolean,
     /// Instants.
     DateTime,
 }
 
 impl PropertyType {
-    /// The name that answers use.
+    /// The name in responses.
     pub fn name(self) -> &'static str {
         match self {
             PropertyType::String => "String",
@@ -76,10 +76,10 @@ impl Calculator {
     /// The names of all events of a project, ascending.
     pub async fn event_names(&self, project: &Project) -> ApiResult<Vec<EventName>> {
         let work = Box::pin(async {
-            let _turn = self.turn().await?;
-            self.events.event_names(project.id).await.map_err(unreadable)
+            let _permit = self.turn().await?;
+            self.events.event_names(project.id).await.map_err(event_store_error)
         });
-        in_time(project, self.deadline(), work).await
+        with_deadline(project, self.deadline(), work).await
     }
 
     /// The names of the properties of this kind, ascending, with the type of their values where they have one.
@@ -90,11 +90,11 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<Vec<(String, Option<PropertyType>)>> {
         let work = Box::pin(async {
-            let _turn = self.turn().await?;
-            let found = match kind {
+            let _permit = self.turn().await?;
+            let names = match kind {
                 PropertyKind::Event => self.events.event_property_names(project.id).await,
                 PropertyKind::Person => self.events.person_property_names(project.id).await,
-                PropertyKind::Session => return Ok(of_sessions()),
+                PropertyKind::Session => return Ok(session_property_names()),
                 PropertyKind::Group(index) => match project.group_types.get(index) {
                     Some(name) => {
                         let of = GroupType { index: index as u32, name: name.clone() };
@@ -103,13 +103,13 @@ impl Calculator {
                     None => Ok(PropertyNames::default()),
                 },
             };
-            let names = found.map_err(unreadable)?.0.into_iter();
+            let names = names.map_err(event_store_error)?.0.into_iter();
             Ok(names.map(|(name, value)| (name, PropertyType::of(value))).collect())
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 
-    /// The properties that the newest events of each of these names have.
+    /// The properties of the newest [`SEARCHED_EVENTS_MAX`] events of each of these names.
     pub async fn seen_properties(
         &self,
         project: &Project,
@@ -117,26 +117,30 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<BTreeSet<String>> {
         let work = Box::pin(async {
-            let _turn = self.turn().await?;
+            let _permit = self.turn().await?;
             let mut seen = BTreeSet::new();
             for name in names {
                 let wanted = EventsWanted { names: Some([name.clone()].into()), ..EventsWanted::default() };
-                let budget = WalkBudget { events: SEEN_EVENTS, bytes: SEEN_BYTES };
-                let mut looked = 0;
+                let budget = WalkBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
+                let mut searched = 0;
                 let walked = self.events.walk_newest_events(project.id, wanted, budget, |listed| {
                     seen.extend(listed.event.properties.into_iter().map(|(name, _)| name));
-                    looked += 1;
-                    if looked < SEEN_EVENTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    searched += 1;
+                    if searched < SEARCHED_EVENTS_MAX {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
                 });
-                walked.await.map_err(unreadable)?;
+                walked.await.map_err(event_store_error)?;
             }
             Ok(seen)
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 }
 
-fn of_sessions() -> Vec<(String, Option<PropertyType>)> {
+fn session_property_names() -> Vec<(String, Option<PropertyType>)> {
     let of = |(name, value): (&str, SessionValue)| {
         let of = match value {
             SessionValue::Text => PropertyType::String,

@@ -1,7 +1,7 @@
 //! The values that a property has, the most frequent first.
 //!
-//! Of events it reads one column of those of the last seven days, and of all times only where these have no value; of
-//! persons that property of each. Must stay true: lists count by their items, and null is no value.
+//! For events, one column of the last seven days is scanned, and of the whole time only if that has no value. For persons,
+//! the property of each person is read. Must stay true: each item of a list is counted, and null is not a value.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -13,43 +13,43 @@ use pennon_engine::{CalcError, CalcResult, text_of};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::run::{Stop, measured};
-use super::{Calculator, in_time};
-use crate::errors::{refusal, unreadable};
+use super::execution::{CancellationGuard, metered};
+use super::{Calculator, with_deadline};
+use crate::errors::{engine_error, event_store_error};
 
-/// How far back values are looked for at first.
+/// The time range of the first scan.
 const RECENT_MICROS: i64 = 7 * 86_400 * 1_000_000;
-/// Values are counted between two looks at the time.
-const COUNTED_AT_ONCE: usize = 4096;
+/// Values that are counted between two checks for cancellation.
+const CANCELLATION_CHECK_INTERVAL: usize = 4096;
 
-/// Which values are listed.
+/// The query of a list of values.
 #[derive(Debug, Clone)]
 pub struct ValuesQuery {
-    /// Of which property.
+    /// The property.
     pub key: String,
-    /// What their text contains, whatever the case.
+    /// The text of a value contains this (case-insensitive).
     pub search: Option<String>,
-    /// Of the events with these names; of all where none are given.
+    /// Only events with these names; all if empty.
     pub events: BTreeSet<String>,
-    /// How many at most.
+    /// Most values.
     pub limit: usize,
 }
 
-/// A value, and how often it occurs.
+/// A value and its number of occurrences.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PropertyValue {
     /// The value; no list and no null.
     pub value: Value,
-    /// How often.
+    /// Its number of occurrences.
     pub count: u64,
 }
 
-/// How often values occur, by their JSON text.
+/// Occurrences of values, by their JSON text.
 #[derive(Debug, Default)]
 struct ValueCounts(HashMap<String, PropertyValue>);
 
 impl ValueCounts {
-    /// Counts `value` `times` times; a list by its items.
+    /// Adds `times` occurrences of `value`; of each item if it is a list.
     fn add(&mut self, value: &Value, times: u64, search: Option<&str>) {
         match value {
             Value::Null => {}
@@ -66,7 +66,7 @@ impl ValueCounts {
         }
     }
 
-    /// The most frequent ones; of equally frequent ones by their text.
+    /// The most frequent values; equally frequent ones are sorted by their text.
     fn most_frequent(self, limit: usize) -> Vec<PropertyValue> {
         let mut values = self.0.into_iter().collect::<Vec<_>>();
         values.sort_unstable_by(|(text, a), (other, b)| b.count.cmp(&a.count).then_with(|| text.cmp(other)));
@@ -75,11 +75,11 @@ impl ValueCounts {
     }
 }
 
-fn count(
+fn count_values(
     partitions: &[Partition],
     column: &ColumnKey,
     search: Option<&str>,
-    is_due: &dyn Fn() -> bool,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> CalcResult<ValueCounts> {
     let mut counts = ValueCounts::default();
     let columns = partitions.iter().flat_map(|partition| &partition.runs);
@@ -91,7 +91,7 @@ fn count(
             }
         }
         for (at, (value, times)) in column.values.iter().zip(times).enumerate() {
-            if at % COUNTED_AT_ONCE == 0 && is_due() {
+            if at % CANCELLATION_CHECK_INTERVAL == 0 && is_cancelled() {
                 return Err(CalcError::timeout());
             }
             if times > 0 {
@@ -111,16 +111,16 @@ impl Calculator {
         now: i64,
         deadline: Instant,
     ) -> ApiResult<Vec<PropertyValue>> {
-        let stop = Stop::at(deadline);
+        let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let recent = self.values_since(project, &query, now - RECENT_MICROS, &stop).await?;
+            let recent = self.values_since(project, &query, now - RECENT_MICROS, &cancellation).await?;
             if recent.is_empty() {
-                self.values_since(project, &query, i64::MIN, &stop).await
+                self.values_since(project, &query, i64::MIN, &cancellation).await
             } else {
                 Ok(recent)
             }
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 
     async fn values_since(
@@ -128,9 +128,9 @@ impl Calculator {
         project: &Project,
         query: &ValuesQuery,
         from: i64,
-        stop: &Stop,
+        cancellation: &CancellationGuard,
     ) -> ApiResult<Vec<PropertyValue>> {
-        let turn = self.turn().await?;
+        let permit = self.turn().await?;
         let column = match query.key.as_str() {
             "distinct_id" => ColumnKey::DistinctId,
             key => ColumnKey::Property(key.to_owned()),
@@ -143,13 +143,13 @@ impl Calculator {
         let request = ScanRequest { events, from, to: i64::MAX, columns, arrivals: false };
         let memory = self.events.question_memory();
         let scan = self.events.scan_within(project.id, &project.group_types, &request, &memory).await;
-        let partitions = scan.map_err(unreadable)?.partitions;
-        let (is_due, limit) = (stop.is_due(), query.limit);
+        let partitions = scan.map_err(event_store_error)?.partitions;
+        let (is_cancelled, limit) = (cancellation.cancellation_check(), query.limit);
         let search = query.search.as_ref().map(|search| search.to_lowercase());
         let counted = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            measured(&memory, &is_due, |is_due| {
-                count(&partitions, &column, search.as_deref(), is_due)
+            let _permit = permit;
+            metered(&memory, &is_cancelled, |is_cancelled| {
+                count_values(&partitions, &column, search.as_deref(), is_cancelled)
                     .map(|counts| counts.most_frequent(limit))
             })
         });
@@ -163,29 +163,29 @@ impl Calculator {
         query: ValuesQuery,
         deadline: Instant,
     ) -> ApiResult<Vec<PropertyValue>> {
-        let stop = Stop::at(deadline);
+        let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let turn = self.turn().await?;
+            let permit = self.turn().await?;
             let keys = BTreeSet::from([query.key.clone()]);
-            let people = self.events.people(project.id, &keys).await.map_err(unreadable)?;
-            let is_due = stop.is_due();
+            let people = self.events.people(project.id, &keys).await.map_err(event_store_error)?;
+            let is_cancelled = cancellation.cancellation_check();
             let search = query.search.as_ref().map(|search| search.to_lowercase());
             let counted = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                let (mut counts, mut in_time) = (ValueCounts::default(), true);
+                let _permit = permit;
+                let (mut counts, mut was_cancelled) = (ValueCounts::default(), false);
                 people.each(|_, _, properties| {
                     if let Some(value) = properties.get(&query.key) {
                         counts.add(value, 1, search.as_deref());
                     }
-                    in_time = !is_due();
-                    if in_time { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    was_cancelled = is_cancelled();
+                    if was_cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 });
-                if in_time { Ok(counts.most_frequent(query.limit)) } else { Err(CalcError::timeout()) }
+                if was_cancelled { Err(CalcError::timeout()) } else { Ok(counts.most_frequent(query.limit)) }
             });
             let counted = counted.await.map_err(|error| ApiError::internal(&error))?;
-            counted.map_err(refusal)
+            counted.map_err(engine_error)
         });
-        in_time(project, deadline, work).await
+        with_deadline(project, deadline, work).await
     }
 }
 

@@ -1,19 +1,19 @@
-//! Calculations in the background: started by a request, done by whoever the records table's stream wakes.
+//! Background calculations: started by a request, run by a worker that the records table's stream triggers.
 //!
-//! A calculation that is started is two rows, written in one transaction: its state ([`state`]), one row a question, and a
-//! job ([`keys::job`]), whose insertion the stream tells a worker. Must stay true: a job that was written is done or given
-//! up by its askers, whoever dies meanwhile; a job delivered twice has one effect; equal questions are calculated once;
-//! what callers were told is still true when they ask again.
+//! Starting one writes two rows in one transaction: the query's state ([`state`]), one row per cache key, and a job
+//! ([`keys::job`]), whose insertion reaches a worker through the stream. Must stay true: a job that was written is finished
+//! or cancelled by its waiters, wherever a process crashes; a job delivered twice has one effect; equal queries are
+//! calculated once; a reported status stays valid for later requests.
 //!
-//! Whoever works for a job holds the claim on its state and shows it every half a second; every sign of life is a
-//! conditional write, so the one who was cancelled or taken for dead notices. Nobody compares the clocks of two
-//! machines: a worker is dead when another one has watched its state for the length of a lease without any change.
+//! A worker holds a claim (a lease) on the state and writes a heartbeat every 0.5 s. A heartbeat is a conditional write, so
+//! a worker that was cancelled or replaced notices. Clocks of two machines are never compared: a worker is dead when
+//! another one has seen no change of its state for the length of a lease.
 
-mod ask;
+mod lookup;
 mod start;
 pub(crate) mod state;
 mod status;
-mod work;
+mod worker;
 
 use std::time::Duration;
 
@@ -25,46 +25,46 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::calculator::Purpose;
-use crate::source::Source;
+use crate::source::QuerySource;
 
 pub use state::{Failure, Progress};
-pub use status::Status;
+pub use status::QueryStatus;
 
-pub(crate) use ask::query_name_is_too_long;
-pub(crate) use start::Wanted;
-pub(crate) use state::{Asker, End, State, Wish};
+pub(crate) use lookup::query_name_is_too_long;
+pub(crate) use start::BackgroundQuery;
+pub(crate) use state::{QueryState, RunEnd, StartRequest, Waiter};
 
-/// How often a job that fails for a reason that may pass is tried.
+/// Most attempts at a job that fails for a transient reason.
 pub const ATTEMPTS_MAX: u32 = 3;
-/// Seconds after which the store may forget a job, or a state whose calculation does not end.
-const KEPT_SECONDS: i64 = 2 * 3600;
+/// Time to live of a job or a state in seconds.
+const ROW_TTL_SECONDS: i64 = 2 * 3600;
 
-/// The name of a job: that of its row.
+/// Id of a job, taken from its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobKey(Uuid);
 
 impl JobKey {
-    /// The job whose row lies there; none for other rows.
+    /// The job of the row with this key; `None` for other rows.
     pub fn parse(pk: &str, sk: &str) -> Option<JobKey> {
         let id: Uuid = sk.parse().ok()?;
         let key = keys::job(id);
         (key.pk == pk && key.sk == sk).then_some(JobKey(id))
     }
 
-    /// Where its row lies.
+    /// The key of its row.
     pub fn row(self) -> Key {
         keys::job(self.0)
     }
 }
 
-/// How a job is worked on.
+/// Time limits of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobLimits {
     /// Time for one attempt.
     pub time: Duration,
-    /// How often a worker shows that it is alive, and learns whether it is still wanted.
+    /// Interval of heartbeats, which also detect that the job was cancelled.
     pub beat: Duration,
-    /// A worker that shows no sign of life for this long is dead. Zero where no other worker can be.
+    /// A worker without a heartbeat for this long is dead. Zero where there can be no other worker.
     pub lease: Duration,
 }
 
@@ -78,88 +78,90 @@ impl Default for JobLimits {
     }
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has ended, well or badly, and callers are told.
+    /// It has ended, with a result or a failure.
     Done,
-    /// There was nothing to do, or nobody wants it any more.
+    /// There was nothing to do, or it was cancelled.
     Dropped,
-    /// It has to be tried again, after a pause: the store or the events could not be reached, it ran out of time, or
-    /// somebody else is at it.
+    /// It has to be retried later: the store or the events could not be reached, it timed out, or another worker holds the
+    /// claim.
     Again,
 }
 
-/// A job, as its row has it.
+/// The row of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Job {
     project: u64,
-    /// The question.
-    source: Source,
+    /// The query as it was sent.
+    source: QuerySource,
     purpose: Purpose,
     invalidation: Option<String>,
-    /// Where its state and its result lie.
+    /// Cache key of its result, which is also the key of its state.
     cache_key: String,
 }
 
-/// The state of a question's calculation as it was read.
+/// The state of a background calculation, with the version of its row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tracked {
-    pub(crate) state: State,
+pub struct VersionedQueryState {
+    pub(crate) state: QueryState,
     version: u64,
 }
 
-impl Tracked {
-    /// What an item holds; none where this release cannot read it.
-    pub(crate) fn read(item: Option<&Item>) -> Option<Tracked> {
+impl VersionedQueryState {
+    /// Decodes an item; `None` where there is none or this release cannot read it.
+    pub(crate) fn from_item(item: Option<&Item>) -> Option<VersionedQueryState> {
         let item = item?;
         let state = item
             .body()
-            .inspect_err(|error| tracing::warn!(%error, "the state of a calculation is passed over"))
+            .inspect_err(
+                |error| tracing::warn!(%error, "the state of a calculation cannot be decoded and is ignored"),
+            )
             .ok()?;
-        Some(Tracked { state, version: item.version })
+        Some(VersionedQueryState { state, version: item.version })
     }
 
-    /// The row when the result has been fetched that was promised.
-    pub(crate) fn with_promise_kept(
+    /// The row and its condition after the client has fetched the pending results.
+    pub(crate) fn with_result_fetched(
         &self,
         project: u64,
         cache_key: &str,
     ) -> Result<(Item, Guard), StoreError> {
-        let (guard, version) = start::next(Some(self.version));
-        Ok((start::row(project, cache_key, &self.state.with_promises_kept(), version)?, guard))
+        let (guard, version) = start::next_version(Some(self.version));
+        Ok((start::state_row(project, cache_key, &self.state.with_results_fetched(), version)?, guard))
     }
 }
 
-/// Which calculations a caller's name stands for.
+/// The row of a client query id: the calculations that it stands for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Named {
-    targets: Vec<Target>,
+struct ClientQueryId {
+    targets: Vec<CalculationRef>,
 }
 
-/// One of them.
+/// A calculation, and what it was requested for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Target {
+struct CalculationRef {
     cache_key: String,
     generation: Uuid,
     insight_id: Option<u64>,
     dashboard_id: Option<u64>,
 }
 
-/// The machine's clock, which says who is alive.
+/// The machine's clock, for heartbeats.
 fn machine_now() -> DateTime<Utc> {
     Clock::Running.now(None)
 }
 
-/// The jobs that wait, or whose workers may have died: at most as many as a page of each partition holds.
+/// Jobs that wait, or whose workers may have crashed: at most 100 of each partition.
 pub async fn left_over(records: &Table) -> Result<Vec<JobKey>, StoreError> {
-    let pages = keys::jobs_pks().map(|pk| records.query(Query::partition(pk).limit(LEFT_OVER_MAX)));
+    let pages = keys::jobs_pks().map(|pk| records.query(Query::partition(pk).limit(PENDING_JOBS_MAX)));
     let rows = futures::future::try_join_all(pages.collect::<Vec<_>>()).await?;
     Ok(rows.into_iter().flatten().filter_map(|row| JobKey::parse(&row.key.pk, &row.key.sk)).collect())
 }
 
-/// Jobs of one partition that are found at once; the next look finds the next.
-const LEFT_OVER_MAX: usize = 100;
+/// Most jobs of one partition in one call; a later call finds the others.
+const PENDING_JOBS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_named_by_its_row_and_by_nothing_else() {
+    fn a_job_key_is_parsed_from_its_row_only() {
         let id = Uuid::now_v7();
         let row = keys::job(id);
         assert_eq!(JobKey::parse(&row.pk, &row.sk), Some(JobKey(id)));

@@ -1,7 +1,7 @@
-//! Starting calculations in the background.
+//! Starts background calculations.
 //!
-//! Must stay true: what a request is told was started has its job row; many are started in few transactions; two who
-//! start the same at once start it once.
+//! Must stay true: a calculation that is reported as started has its job row; many are started in few transactions; two
+//! requests that start the same query concurrently start it once.
 
 use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
@@ -10,125 +10,132 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Guard, Item, Key, StoreError, Write, back_off_after_conflict};
 use uuid::Uuid;
 
-use super::state::{Planned, State, Wish};
-use super::status::Status;
-use super::{Job, KEPT_SECONDS, Named, Target, Tracked};
+use super::state::{QueryState, StartRequest, Transition};
+use super::status::QueryStatus;
+use super::{CalculationRef, ClientQueryId, Job, ROW_TTL_SECONDS, VersionedQueryState};
 use crate::calculator::{Asked, Calculator};
-use crate::source::Source;
+use crate::source::QuerySource;
 
-/// Starts that share a transaction: two rows each, and one for the caller's name.
-const STARTS_AT_ONCE: usize = 40;
-/// Bytes of questions in one transaction, before they are packed.
-const BYTES_AT_ONCE: usize = 2_000_000;
-/// How often a start that others overtook is planned again.
-const TRIES: u32 = 20;
+/// Most starts in one transaction: two rows each, and one for the client query id.
+const CHUNK_STARTS_MAX: usize = 40;
+/// Most bytes of queries in one transaction, uncompressed.
+const CHUNK_BYTES_MAX: usize = 2_000_000;
+/// Most attempts after version conflicts.
+const ATTEMPTS_ON_CONFLICT: u32 = 20;
 
-/// A calculation that is wanted.
+/// A query to calculate in the background.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
-    /// The question.
+pub(crate) struct BackgroundQuery<'a> {
+    /// The query and its cache key.
     pub asked: &'a Asked,
-    /// What was read of its calculation.
-    pub tracked: Option<&'a Tracked>,
-    /// How.
-    pub wish: Wish,
+    /// Its state, as last read.
+    pub tracked: Option<&'a VersionedQueryState>,
+    /// The request to start it.
+    pub request: StartRequest,
 }
 
-/// When the store may forget a row of now.
-pub(super) fn forgotten_at() -> i64 {
-    // The store removes items by the machine's clock, whatever clock the service is told to have.
-    Clock::Running.now(None).timestamp() + KEPT_SECONDS
+/// Expiry of a row written now, in seconds since the epoch.
+pub(super) fn row_expiry() -> i64 {
+    // The machine's clock, not the service's: DynamoDB expires items by it.
+    Clock::Running.now(None).timestamp() + ROW_TTL_SECONDS
 }
 
 /// The row of a state.
-pub(super) fn row(
+pub(super) fn state_row(
     project: ProjectId,
     cache_key: &str,
-    state: &State,
+    state: &QueryState,
     version: u64,
 ) -> Result<Item, StoreError> {
     let item = Item::new(keys::query_state(project, cache_key), state)?;
-    Ok(item.with_version(version).expiring(forgotten_at()))
+    Ok(item.with_version(version).expiring(row_expiry()))
 }
 
-/// The condition on a row that was read, and the version that it gets.
-pub(super) fn next(version: Option<u64>) -> (Guard, u64) {
+/// The condition for replacing a row of this version, and the new version.
+pub(super) fn next_version(version: Option<u64>) -> (Guard, u64) {
     match version {
         Some(version) => (Guard::Version(version), version + 1),
-        // Never a number that the row had before it went: somebody may still hold that.
+        // Not 1: a deleted row may have had that version, and another process may still hold it.
         None => (Guard::Absent, u64::try_from(Clock::Running.now(None).timestamp_micros()).unwrap_or(1)),
     }
 }
 
-/// What a transaction writes, and what the callers are told.
+/// The writes of a transaction, and the outcome of each start.
 #[derive(Default)]
 struct Batch {
     writes: Vec<Write>,
-    told: Vec<Told>,
+    outcomes: Vec<StartOutcome>,
 }
 
-/// Which calculation an asker waits for.
-struct Told {
-    state: State,
+/// The calculation that a request waits for.
+struct StartOutcome {
+    state: QueryState,
     generation: Uuid,
-    /// By which name, where it got one.
+    /// The id it waits under, where that was assigned.
     id: Option<String>,
 }
 
 impl Calculator {
-    /// Starts `wanted`, which one caller asks for; gives what is told of each, in their order.
+    /// Starts the queries of one request. Returns the status of each, in their order.
     pub(crate) async fn start_all(
         &self,
         project: ProjectId,
-        wanted: &[Wanted<'_>],
-    ) -> ApiResult<Vec<Status>> {
-        let parts = parts(wanted);
-        let mut naming = Naming::default();
-        let mut told = Vec::with_capacity(wanted.len());
-        for (at, part) in parts.iter().enumerate() {
-            let ends = at + 1 == parts.len();
-            for (wanted, one) in part.iter().zip(self.start_some(project, part, &mut naming, ends).await?) {
-                told.push(one.status(wanted));
+        queries: &[BackgroundQuery<'_>],
+    ) -> ApiResult<Vec<QueryStatus>> {
+        let chunks = split_into_transactions(queries);
+        let mut id_row = ClientIdRow::default();
+        let mut statuses = Vec::with_capacity(queries.len());
+        for (at, chunk) in chunks.iter().enumerate() {
+            let is_last = at + 1 == chunks.len();
+            let outcomes = self.start_chunk(project, chunk, &mut id_row, is_last).await?;
+            for (query, outcome) in chunk.iter().zip(outcomes) {
+                statuses.push(outcome.status(query));
             }
         }
-        Ok(told)
+        Ok(statuses)
     }
 
-    /// Starts some in one transaction. The caller's name, if there is one, is written with the last of them.
-    async fn start_some(
+    /// Starts some queries in one transaction. The row of the client query id is written with the last chunk.
+    async fn start_chunk(
         &self,
         project: ProjectId,
-        wanted: &[Wanted<'_>],
-        naming: &mut Naming,
-        ends: bool,
-    ) -> ApiResult<Vec<Told>> {
-        let mut tracked: Vec<Option<Tracked>> = wanted.iter().map(|one| one.tracked.cloned()).collect();
-        let keys: Vec<Key> = wanted.iter().map(|one| keys::query_state(project, &one.asked.key)).collect();
-        for tried in 0..TRIES {
+        queries: &[BackgroundQuery<'_>],
+        id_row: &mut ClientIdRow,
+        is_last: bool,
+    ) -> ApiResult<Vec<StartOutcome>> {
+        let mut tracked: Vec<Option<VersionedQueryState>> =
+            queries.iter().map(|one| one.tracked.cloned()).collect();
+        let keys: Vec<Key> = queries.iter().map(|one| keys::query_state(project, &one.asked.key)).collect();
+        for attempt in 0..ATTEMPTS_ON_CONFLICT {
             let mut batch = Batch::default();
-            let mut names = naming.clone();
-            for (one, tracked) in wanted.iter().zip(&tracked) {
+            let mut new_id_row = id_row.clone();
+            for (one, tracked) in queries.iter().zip(&tracked) {
                 batch.add(project, one, tracked.as_ref())?;
-                names.named.targets.extend(batch.told.last().and_then(|told| told.own_target(one)));
+                new_id_row
+                    .content
+                    .targets
+                    .extend(batch.outcomes.last().and_then(|outcome| outcome.client_target(one)));
             }
-            names.writes |= !batch.writes.is_empty();
-            if ends && let Some(first) = wanted.first().filter(|_| names.is_due()) {
-                let item = Item::new(keys::query_name(project, &first.wish.asker.id), &names.named)?;
-                batch.writes.push(Write::Put(item.expiring(forgotten_at()), Guard::None));
+            new_id_row.has_other_writes |= !batch.writes.is_empty();
+            if is_last && let Some(first) = queries.first().filter(|_| new_id_row.must_be_written()) {
+                let item =
+                    Item::new(keys::query_name(project, &first.request.waiter.id), &new_id_row.content)?;
+                batch.writes.push(Write::Put(item.expiring(row_expiry()), Guard::None));
             }
-            let done = match batch.writes.is_empty() {
+            let written = match batch.writes.is_empty() {
                 true => Ok(()),
                 false => self.records.transact(batch.writes).await,
             };
-            match done {
+            match written {
                 Ok(()) => {
-                    *naming = names;
-                    return Ok(batch.told);
+                    *id_row = new_id_row;
+                    return Ok(batch.outcomes);
                 }
                 Err(StoreError::Condition { .. }) => {
-                    back_off_after_conflict(tried + 1).await;
+                    back_off_after_conflict(attempt + 1).await;
                     let items = self.records.batch_get(&keys).await?;
-                    tracked = items.iter().map(|item| Tracked::read(item.as_ref())).collect();
+                    tracked =
+                        items.iter().map(|item| VersionedQueryState::from_item(item.as_ref())).collect();
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -137,88 +144,89 @@ impl Calculator {
     }
 }
 
-/// What the caller's name comes to stand for.
+/// The row of the client query id, collected over the chunks of a request.
 #[derive(Debug, Clone, Default)]
-struct Naming {
-    named: Named,
-    /// Whether anything else is written; where all is known, so is the name.
-    writes: bool,
+struct ClientIdRow {
+    content: ClientQueryId,
+    /// Whether any other row is written. Where no state changes, the row of the id exists already.
+    has_other_writes: bool,
 }
 
-impl Naming {
-    fn is_due(&self) -> bool {
-        self.writes && !self.named.targets.is_empty()
+impl ClientIdRow {
+    fn must_be_written(&self) -> bool {
+        self.has_other_writes && !self.content.targets.is_empty()
     }
 }
 
 impl Batch {
-    /// Takes in what `wanted` comes to.
+    /// Adds the writes and the outcome of one start.
     fn add(
         &mut self,
         project: ProjectId,
-        wanted: &Wanted<'_>,
-        tracked: Option<&Tracked>,
+        query: &BackgroundQuery<'_>,
+        tracked: Option<&VersionedQueryState>,
     ) -> Result<(), StoreError> {
         let generation = new_uuid();
-        let (guard, version) = next(tracked.map(|it| it.version));
-        let cache_key = &wanted.asked.key;
-        let planned = State::planned(tracked.map(|it| &it.state), &wanted.wish, generation, cache_key);
-        let (state, id) = match planned {
-            Planned::Known(state) | Planned::Joined(state) => (state, None),
-            Planned::New(state) => {
-                self.writes.push(Write::Put(job(project, wanted.asked, state.generation)?, Guard::Absent));
+        let (guard, version) = next_version(tracked.map(|it| it.version));
+        let cache_key = &query.asked.key;
+        let transition =
+            QueryState::transition(tracked.map(|it| &it.state), &query.request, generation, cache_key);
+        let (state, id) = match transition {
+            Transition::Unchanged(state) | Transition::Joined(state) => (state, None),
+            Transition::Started(state) => {
+                self.writes
+                    .push(Write::Put(new_job_row(project, query.asked, state.generation)?, Guard::Absent));
                 (state, None)
             }
-            Planned::Waits(state, id) => (state, Some(id)),
+            Transition::Queued(state, id) => (state, Some(id)),
         };
-        let waits_for = state.next.as_ref().filter(|_| id.is_some());
-        let generation = waits_for.map_or(state.generation, |next| next.generation);
+        let queued = state.next.as_ref().filter(|_| id.is_some());
+        let generation = queued.map_or(state.generation, |next| next.generation);
         if tracked.is_some_and(|it| it.state == state) {
-            // Who waits already has a name too.
-            self.told.push(Told { state, generation, id });
+            // The row of the id exists already too.
+            self.outcomes.push(StartOutcome { state, generation, id });
             return Ok(());
         }
-        self.writes.push(Write::Put(row(project, cache_key, &state, version)?, guard));
-        let told = Told { state, generation, id };
-        // The caller's own name is written once for all that it asks for.
-        if let Some(id) = told.id.as_ref().filter(|id| **id != wanted.wish.asker.id) {
-            let named = Named { targets: vec![told.target(wanted)] };
-            let named = Item::new(keys::query_name(project, id), &named)?;
-            self.writes.push(Write::Put(named.expiring(forgotten_at()), Guard::None));
+        self.writes.push(Write::Put(state_row(project, cache_key, &state, version)?, guard));
+        let outcome = StartOutcome { state, generation, id };
+        // The row of the client's own id is written once for all queries of the request.
+        if let Some(id) = outcome.id.as_ref().filter(|id| **id != query.request.waiter.id) {
+            let content = ClientQueryId { targets: vec![outcome.target(query)] };
+            let id_row = Item::new(keys::query_name(project, id), &content)?;
+            self.writes.push(Write::Put(id_row.expiring(row_expiry()), Guard::None));
         }
-        self.told.push(told);
+        self.outcomes.push(outcome);
         Ok(())
     }
 }
 
-impl Told {
-    /// What the asker is told.
-    fn status(&self, wanted: &Wanted<'_>) -> Status {
-        let wish = &wanted.wish;
-        let id = || self.state.id_for(&wish.asker.id, &wanted.asked.key);
-        let seen = self.state.seen_as(self.generation, wish.now);
-        Status::of(self.id.clone().unwrap_or_else(id), seen.unwrap_or_else(|| self.state.seen()))
+impl StartOutcome {
+    fn status(&self, query: &BackgroundQuery<'_>) -> QueryStatus {
+        let request = &query.request;
+        let id = || self.state.reported_id(&request.waiter.id, &query.asked.key);
+        let run = self.state.get_run(self.generation, request.now);
+        QueryStatus::new(self.id.clone().unwrap_or_else(id), run.unwrap_or_else(|| self.state.current_run()))
     }
 
-    /// What the caller's own name stands for; a cache key stands for itself.
-    fn own_target(&self, wanted: &Wanted<'_>) -> Option<Target> {
-        (wanted.wish.asker.id != wanted.asked.key).then(|| self.target(wanted))
+    /// The target of the client query id; `None` where the request has no id but the cache key, which needs no row.
+    fn client_target(&self, query: &BackgroundQuery<'_>) -> Option<CalculationRef> {
+        (query.request.waiter.id != query.asked.key).then(|| self.target(query))
     }
 
-    /// What the name stands for by which it is told of.
-    fn target(&self, wanted: &Wanted<'_>) -> Target {
-        let asker = &wanted.wish.asker;
-        Target {
-            cache_key: wanted.asked.key.clone(),
+    /// The target of the id that the calculation is reported under.
+    fn target(&self, query: &BackgroundQuery<'_>) -> CalculationRef {
+        let waiter = &query.request.waiter;
+        CalculationRef {
+            cache_key: query.asked.key.clone(),
             generation: self.generation,
-            insight_id: asker.insight_id,
-            dashboard_id: asker.dashboard_id,
+            insight_id: waiter.insight_id,
+            dashboard_id: waiter.dashboard_id,
         }
     }
 }
 
-/// The row of a job.
-fn job(project: ProjectId, asked: &Asked, generation: Uuid) -> Result<Item, StoreError> {
+/// The row of a new job.
+fn new_job_row(project: ProjectId, asked: &Asked, generation: Uuid) -> Result<Item, StoreError> {
     let Some(source) = asked.source.clone() else {
         return Err(StoreError::Failed("a question that cannot be read again".to_owned()));
     };
@@ -232,28 +240,28 @@ fn job(project: ProjectId, asked: &Asked, generation: Uuid) -> Result<Item, Stor
     job_row(generation, &job)
 }
 
-/// The row of the job for another generation.
+/// The row of `job` for a generation.
 pub(super) fn job_row(generation: Uuid, job: &Job) -> Result<Item, StoreError> {
-    Ok(Item::new(keys::job(generation), job)?.expiring(forgotten_at()))
+    Ok(Item::new(keys::job(generation), job)?.expiring(row_expiry()))
 }
 
-/// `wanted` in parts that fit into a transaction each.
-fn parts<'s, 'a>(wanted: &'s [Wanted<'a>]) -> Vec<&'s [Wanted<'a>]> {
-    let (mut parts, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, one) in wanted.iter().enumerate() {
-        let own = one.asked.source.as_ref().map_or(0, length);
-        if at > begin && (at - begin == STARTS_AT_ONCE || bytes + own > BYTES_AT_ONCE) {
-            parts.push(&wanted[begin..at]);
+/// Splits the queries into chunks that each fit into a transaction.
+fn split_into_transactions<'s, 'a>(queries: &'s [BackgroundQuery<'a>]) -> Vec<&'s [BackgroundQuery<'a>]> {
+    let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, query) in queries.iter().enumerate() {
+        let query_bytes = query.asked.source.as_ref().map_or(0, json_bytes);
+        if at > begin && (at - begin == CHUNK_STARTS_MAX || bytes + query_bytes > CHUNK_BYTES_MAX) {
+            chunks.push(&queries[begin..at]);
             (begin, bytes) = (at, 0);
         }
-        bytes += own;
+        bytes += query_bytes;
     }
-    if begin < wanted.len() {
-        parts.push(&wanted[begin..]);
+    if begin < queries.len() {
+        chunks.push(&queries[begin..]);
     }
-    parts
+    chunks
 }
 
-fn length(source: &Source) -> usize {
+fn json_bytes(source: &QuerySource) -> usize {
     serde_json::to_string(source).map_or(0, |text| text.len())
 }

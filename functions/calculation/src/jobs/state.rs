@@ -1,95 +1,100 @@
-//! What is known of the calculation of one question in the background: one row a question, under its cache key.
+//! The state of the background calculation of one query: one row per cache key.
 //!
-//! Must stay true: each start that does not join another has a generation of its own, and whoever works for a generation
-//! that is no longer the row's stops and leaves nothing; a calculation ends once; it is given up only when the last of
-//! those who asked for it has cancelled. Who wants it anew while it goes on waits for the one after it ([`Next`]), which
-//! begins when it ends: however often that happens, what was begun is brought to an end, and one more follows.
+//! Must stay true: each start that does not join a running calculation gets its own generation, and a worker whose
+//! generation is no longer that of the row stops without an effect; a calculation ends once; it is cancelled only when the
+//! last of its waiters has cancelled. A request that needs a new calculation while one runs waits for the next one
+//! ([`QueuedRun`]), which starts when the running one ends: however many such requests come, the running calculation is
+//! finished and one more follows.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_engine::query::Start;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How long it is told how a calculation ended.
-pub(crate) const LIFETIME: Duration = Duration::minutes(10);
-/// After this a calculation that has not ended is as good as none: whoever asks starts another.
-pub(crate) const RUNS_AT_MOST: Duration = Duration::hours(1);
-/// Who has not been heard of for this long is not waited for.
-const QUIET_AT_MOST: Duration = Duration::seconds(15);
-/// Most askers whose names a row carries; with more of them the first is no longer waited for.
-const ASKERS_MAX: usize = 50;
-/// Most earlier calculations of a question that are told of.
-const PAST_MAX: usize = 20;
+/// How long the status of an ended calculation is reported.
+pub(crate) const STATUS_TTL: Duration = Duration::minutes(10);
+/// A calculation that has not ended after this is abandoned: the next request starts another.
+pub(crate) const RUN_TIME_MAX: Duration = Duration::hours(1);
+/// A worker without a heartbeat for this long is not waited for.
+const HEARTBEAT_TIMEOUT: Duration = Duration::seconds(15);
+/// Most waiters in a row; beyond that the oldest is dropped.
+const WAITERS_MAX: usize = 50;
+/// Most earlier calculations in a row.
+const PAST_RUNS_MAX: usize = 20;
 
-/// The calculation that was started last, and what still can be told of those before.
+/// The latest calculation of a query, and the earlier ones whose status is still reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct State {
-    /// Which start it is.
+pub(crate) struct QueryState {
+    /// Id of this calculation, unique for each start.
     pub generation: Uuid,
-    /// It is calculated even where a fresh result is stored.
+    /// It is calculated even where a fresh result is cached.
     pub forced: bool,
-    /// When it was asked for.
+    /// When it was requested.
     pub start_time: DateTime<Utc>,
-    /// When somebody began to calculate.
+    /// When a worker began to calculate.
     pub pickup_time: Option<DateTime<Utc>>,
     /// How it ended.
-    pub end: Option<End>,
-    /// How often somebody has begun.
+    pub end: Option<RunEnd>,
+    /// The number of attempts that were begun.
     pub attempts: u32,
-    /// Who calculates.
+    /// Id of the worker's claim.
     pub claim: Option<Uuid>,
-    /// When the one who calculates last said so, by the machine's clock.
+    /// The worker's last heartbeat, by the machine's clock.
     pub seen_at: Option<DateTime<Utc>>,
     /// How far it is.
     pub progress: Option<Progress>,
-    /// A request was told to come again for the result.
-    pub owed: bool,
-    /// Those who asked for it.
-    pub askers: Vec<Asker>,
+    /// A client was answered 503 and has not fetched the result yet.
+    #[serde(rename = "owed")]
+    pub result_pending: bool,
+    /// The requests that wait for it.
+    #[serde(rename = "askers")]
+    pub waiters: Vec<Waiter>,
     /// Earlier calculations, oldest first.
-    pub past: Vec<Past>,
-    /// The one that begins when this one ends.
+    pub past: Vec<PastRun>,
+    /// The calculation that starts when this one ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<QueuedRun>,
 }
 
-/// A calculation that waits for the end of the one before it.
+/// A calculation that starts when the running one ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Next {
+pub(crate) struct QueuedRun {
     pub generation: Uuid,
     forced: bool,
-    /// When it was asked for.
+    /// When it was requested.
     start_time: DateTime<Utc>,
-    owed: bool,
-    askers: Vec<Asker>,
+    #[serde(rename = "owed")]
+    result_pending: bool,
+    #[serde(rename = "askers")]
+    waiters: Vec<Waiter>,
 }
 
-/// Somebody who asked for a calculation.
+/// A request that waits for a calculation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asker {
-    /// By which name: the caller's own, else the cache key.
+pub(crate) struct Waiter {
+    /// The client's own id of the calculation, else the cache key.
     pub id: String,
-    /// For which insight.
+    /// The insight that the query is part of.
     pub insight_id: Option<u64>,
-    /// On which dashboard.
+    /// The dashboard that the insight is shown on.
     pub dashboard_id: Option<u64>,
 }
 
 /// How a calculation ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct End {
+pub(crate) struct RunEnd {
     /// When.
     pub at: DateTime<Utc>,
     /// Why there is no result.
     pub failure: Option<Failure>,
-    /// How often events of the project had been erased before it.
+    /// The project's erasure counter, read before its events.
     pub erasures: i64,
 }
 
 /// Why a calculation gave no result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What may be shown of the cause.
+    /// The cause, where clients may see it.
     pub message: Option<String>,
 }
 
@@ -98,200 +103,212 @@ pub struct Failure {
 pub struct Progress {
     /// Bytes read from the object store.
     pub bytes_read: u64,
-    /// Events that were counted.
+    /// Events processed.
     pub rows_read: u64,
-    /// Events that are to be counted, as far as they were looked up.
+    /// Events found by the scans so far.
     pub estimated_rows_total: u64,
     /// Milliseconds since it began.
     pub time_elapsed: u64,
-    /// Microseconds that cores were busy with counting.
+    /// Microseconds of CPU time.
     pub active_cpu_time: u64,
 }
 
-/// An earlier calculation of the same question.
+/// An earlier calculation of the same query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Past {
+pub(crate) struct PastRun {
     generation: Uuid,
     start_time: DateTime<Utc>,
     pickup_time: Option<DateTime<Utc>>,
-    end: End,
-    /// Somebody was told to come again for its result, and has not yet.
-    #[serde(default)]
-    owed: bool,
+    end: RunEnd,
+    /// A client was answered 503 and has not fetched its result yet.
+    #[serde(rename = "owed", default)]
+    result_pending: bool,
 }
 
-/// What can be told of one calculation.
+/// One calculation of a query: running, queued or past.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Which one.
+pub(crate) struct RunSummary {
     pub generation: Uuid,
     pub start_time: DateTime<Utc>,
     pub pickup_time: Option<DateTime<Utc>>,
-    pub end: Option<End>,
+    pub end: Option<RunEnd>,
     pub progress: Option<Progress>,
 }
 
-impl Seen {
-    /// Whether it is told at `now`.
-    fn is_told(&self, now: DateTime<Utc>) -> bool {
+impl RunSummary {
+    /// Whether its status is still reported at `now`.
+    fn is_reported(&self, now: DateTime<Utc>) -> bool {
         match &self.end {
-            Some(end) => now < end.at + LIFETIME,
-            None => now < self.start_time + RUNS_AT_MOST,
+            Some(end) => now < end.at + STATUS_TTL,
+            None => now < self.start_time + RUN_TIME_MAX,
         }
     }
 }
 
-/// What a start comes to.
+/// The effect of a [`StartRequest`] on a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Planned {
-    /// Nothing is written: it is known already.
-    Known(State),
-    /// The asker waits for the one that is under way.
-    Joined(State),
-    /// A new one; it needs a worker.
-    New(State),
-    /// The asker waits for the one after that, by this name.
-    Waits(State, String),
+pub(crate) enum Transition {
+    /// Nothing is written: the request waits already, or the failure is reported again.
+    Unchanged(QueryState),
+    /// The request waits for the running calculation.
+    Joined(QueryState),
+    /// A new calculation; it needs a job.
+    Started(QueryState),
+    /// The request waits for the queued calculation, under this id.
+    Queued(QueryState, String),
 }
 
-/// What starts a calculation.
+/// A request to start a background calculation.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
-    /// How.
+pub(crate) struct StartRequest {
+    /// How to start it.
     pub start: Start,
-    /// For whom.
-    pub asker: Asker,
-    /// The asker is told to come again for the result.
-    pub owed: bool,
-    /// When.
+    /// The request that waits for it.
+    pub waiter: Waiter,
+    /// The client is answered 503 and will fetch the result later.
+    pub result_pending: bool,
+    /// The instant of the request.
     pub now: DateTime<Utc>,
 }
 
-impl Wish {
-    /// What waits for the end of another calculation for its sake. One who has no name of its own is told of it by its
-    /// number: the question's own name stands for the one that is under way.
-    fn waiting(&self, before: Option<&Next>, generation: Uuid, cache_key: &str) -> (Next, String) {
-        let mut next = before.cloned().unwrap_or_else(|| Next {
+impl StartRequest {
+    /// Adds this request to the queued calculation, and returns the id it waits under. A waiter without an id of its own gets
+    /// the generation as its id, because the cache key stands for the running calculation.
+    fn enqueue(&self, queued: Option<&QueuedRun>, generation: Uuid, cache_key: &str) -> (QueuedRun, String) {
+        let mut next = queued.cloned().unwrap_or_else(|| QueuedRun {
             generation,
             forced: false,
             start_time: self.now,
-            owed: false,
-            askers: Vec::new(),
+            result_pending: false,
+            waiters: Vec::new(),
         });
         next.forced |= self.start.forced;
-        next.owed |= self.owed;
-        let mut asker = self.asker.clone();
-        if asker.id == cache_key {
-            asker.id = next.generation.to_string();
+        next.result_pending |= self.result_pending;
+        let mut waiter = self.waiter.clone();
+        if waiter.id == cache_key {
+            waiter.id = next.generation.to_string();
         }
-        let id = asker.id.clone();
-        add(&mut next.askers, asker);
+        let id = waiter.id.clone();
+        add_waiter(&mut next.waiters, waiter);
         (next, id)
     }
 }
 
-/// Adds somebody who is not there yet.
-fn add(askers: &mut Vec<Asker>, asker: Asker) {
-    if !askers.iter().any(|known| known.id == asker.id) {
-        let surplus = (askers.len() + 1).saturating_sub(ASKERS_MAX);
-        askers.drain(..surplus);
-        askers.push(asker);
+/// Adds a waiter, unless its id is there.
+fn add_waiter(waiters: &mut Vec<Waiter>, waiter: Waiter) {
+    if !waiters.iter().any(|known| known.id == waiter.id) {
+        let surplus = (waiters.len() + 1).saturating_sub(WAITERS_MAX);
+        waiters.drain(..surplus);
+        waiters.push(waiter);
     }
 }
 
-impl State {
-    /// What becomes of the row of the question `cache_key` when `wish` is granted.
-    pub fn planned(stored: Option<&State>, wish: &Wish, generation: Uuid, cache_key: &str) -> Planned {
-        let Some(state) = stored else { return Planned::New(State::new(wish, generation, Vec::new())) };
+impl QueryState {
+    /// The effect of `request` on the row of the query `cache_key`. `generation` is the id of a new calculation.
+    pub fn transition(
+        stored: Option<&QueryState>,
+        request: &StartRequest,
+        generation: Uuid,
+        cache_key: &str,
+    ) -> Transition {
+        let Some(state) = stored else {
+            return Transition::Started(QueryState::new(request, generation, Vec::new()));
+        };
         let has_begun = state.pickup_time.is_some();
-        if state.runs(wish.now) {
+        if state.is_running(request.now) {
             let mut changed = state.clone();
-            if wish.start.anew && has_begun {
-                let (next, id) = wish.waiting(state.next.as_ref(), generation, cache_key);
+            if request.start.anew && has_begun {
+                let (next, id) = request.enqueue(state.next.as_ref(), generation, cache_key);
                 changed.next = Some(next);
-                return Planned::Waits(changed, id);
+                return Transition::Queued(changed, id);
             }
-            // One that nobody has begun with will see everything that a new one would.
-            changed.forced |= wish.start.forced && !has_begun;
-            changed.owed |= wish.owed;
-            add(&mut changed.askers, wish.asker.clone());
-            return if changed == *state { Planned::Known(changed) } else { Planned::Joined(changed) };
+            // A calculation that no worker has picked up yet will see every event that a new one would.
+            changed.forced |= request.start.forced && !has_begun;
+            changed.result_pending |= request.result_pending;
+            add_waiter(&mut changed.waiters, request.waiter.clone());
+            return if changed == *state {
+                Transition::Unchanged(changed)
+            } else {
+                Transition::Joined(changed)
+            };
         }
-        let asked = state.askers.iter().any(|asker| asker.id == wish.asker.id);
-        if !wish.start.anew && asked && state.has_failed(wish.now) {
-            return Planned::Known(state.clone());
+        let is_waiter = state.waiters.iter().any(|waiter| waiter.id == request.waiter.id);
+        if !request.start.anew && is_waiter && state.has_failed(request.now) {
+            return Transition::Unchanged(state.clone());
         }
-        let mut new = State::new(wish, generation, state.left(wish.now));
+        let mut new = QueryState::new(request, generation, state.reported_history(request.now));
         if let Some(next) = &state.next {
-            // Those who waited for one that did not end wait no longer.
-            new = State { generation: next.generation, askers: next.askers.clone(), ..new };
-            (new.forced, new.owed) = (new.forced | next.forced, new.owed | next.owed);
-            add(&mut new.askers, wish.asker.clone());
+            // The running calculation was abandoned: the queued one takes its place.
+            new = QueryState { generation: next.generation, waiters: next.waiters.clone(), ..new };
+            (new.forced, new.result_pending) =
+                (new.forced | next.forced, new.result_pending | next.result_pending);
+            add_waiter(&mut new.waiters, request.waiter.clone());
         }
-        Planned::New(new)
+        Transition::Started(new)
     }
 
-    fn new(wish: &Wish, generation: Uuid, past: Vec<Past>) -> State {
-        State {
+    fn new(request: &StartRequest, generation: Uuid, past: Vec<PastRun>) -> QueryState {
+        QueryState {
             generation,
-            forced: wish.start.forced,
-            start_time: wish.now,
+            forced: request.start.forced,
+            start_time: request.now,
             pickup_time: None,
             end: None,
             attempts: 0,
             claim: None,
             seen_at: None,
             progress: None,
-            owed: wish.owed,
-            askers: vec![wish.asker.clone()],
+            result_pending: request.result_pending,
+            waiters: vec![request.waiter.clone()],
             past,
             next: None,
         }
     }
 
-    /// What is told of this one and those before, when another one takes its place.
-    fn left(&self, now: DateTime<Utc>) -> Vec<Past> {
-        let own = self.end.clone().map(|end| Past {
+    /// The past calculations of the state that replaces this one: its own, if it has ended, and its past.
+    fn reported_history(&self, now: DateTime<Utc>) -> Vec<PastRun> {
+        let own = self.end.clone().map(|end| PastRun {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: self.pickup_time,
             end,
-            owed: self.owed,
+            result_pending: self.result_pending,
         });
         let mut past = self.past.clone();
         past.extend(own);
-        past.retain(|one| one.seen().is_told(now));
-        past.drain(..past.len().saturating_sub(PAST_MAX));
+        past.retain(|run| run.summary().is_reported(now));
+        past.drain(..past.len().saturating_sub(PAST_RUNS_MAX));
         past
     }
 
-    /// Whether it is under way.
-    pub fn runs(&self, now: DateTime<Utc>) -> bool {
-        self.end.is_none() && self.seen().is_told(now)
+    /// Whether it has started and not ended, and is not abandoned.
+    pub fn is_running(&self, now: DateTime<Utc>) -> bool {
+        self.end.is_none() && self.current_run().is_reported(now)
     }
 
-    /// Whether it has failed, not long ago.
+    /// Whether it has failed within [`STATUS_TTL`].
     pub fn has_failed(&self, now: DateTime<Utc>) -> bool {
-        self.failure().is_some() && self.seen().is_told(now)
+        self.failure().is_some() && self.current_run().is_reported(now)
     }
 
-    /// Whether somebody is at it, or will be at once, by the instant of a request and the machine's clock.
+    /// Whether a worker calculates it or is about to: the last heartbeat, or the start where there is none, is younger than
+    /// [`HEARTBEAT_TIMEOUT`]. `now` is the instant of the request, `machine` that of the machine's clock.
     pub fn is_alive(&self, now: DateTime<Utc>, machine: DateTime<Utc>) -> bool {
         let quiet = match self.seen_at {
-            // A clock that was set back leaves a mark of the future, which says nothing of who is alive.
+            // Absolute: a heartbeat in the future comes from a clock that was set back, and proves nothing.
             Some(seen_at) => (machine - seen_at).abs(),
             None => now - self.start_time,
         };
-        self.end.is_none() && quiet < QUIET_AT_MOST
+        self.end.is_none() && quiet < HEARTBEAT_TIMEOUT
     }
 
     fn failure(&self) -> Option<&Failure> {
         self.end.as_ref()?.failure.as_ref()
     }
 
-    /// The present calculation.
-    pub fn seen(&self) -> Seen {
-        Seen {
+    /// The latest calculation.
+    pub fn current_run(&self) -> RunSummary {
+        RunSummary {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: self.pickup_time,
@@ -300,75 +317,80 @@ impl State {
         }
     }
 
-    /// The calculation of a generation; none where nothing is told of it any more.
-    pub fn seen_as(&self, generation: Uuid, now: DateTime<Utc>) -> Option<Seen> {
-        let next = self.next.as_ref().map(Next::seen);
-        let all = std::iter::once(self.seen()).chain(next).chain(self.past.iter().map(Past::seen));
-        all.into_iter().find(|seen| seen.generation == generation && seen.is_told(now))
+    /// The calculation of a generation; `None` where its status is no longer reported.
+    pub fn get_run(&self, generation: Uuid, now: DateTime<Utc>) -> Option<RunSummary> {
+        let next = self.next.as_ref().map(QueuedRun::summary);
+        let all =
+            std::iter::once(self.current_run()).chain(next).chain(self.past.iter().map(PastRun::summary));
+        all.into_iter().find(|run| run.generation == generation && run.is_reported(now))
     }
 
-    /// The calculations that ended and whose result somebody was told to come again for.
-    pub fn owing(&self) -> impl Iterator<Item = (Option<DateTime<Utc>>, &End)> {
-        let own = self.end.as_ref().filter(|_| self.owed).map(|end| (self.pickup_time, end));
-        let past = self.past.iter().filter(|past| past.owed).map(|past| (past.pickup_time, &past.end));
-        own.into_iter().chain(past)
+    /// The ended calculations whose result a client was answered 503 for: pickup time and end.
+    pub fn pending_results(&self) -> impl Iterator<Item = (Option<DateTime<Utc>>, &RunEnd)> {
+        let own = self.end.as_ref().filter(|_| self.result_pending).map(|end| (self.pickup_time, end));
+        let past = self.past.iter().filter(|past| past.result_pending);
+        own.into_iter().chain(past.map(|past| (past.pickup_time, &past.end)))
     }
 
-    /// The row when whoever was told to come again for a result that is there has come.
-    pub fn with_promises_kept(&self) -> State {
-        let mut kept = self.clone();
-        kept.owed &= kept.end.is_none();
-        kept.past.iter_mut().for_each(|past| past.owed = false);
-        kept
+    /// The state after a client has fetched the results of all ended calculations.
+    pub fn with_results_fetched(&self) -> QueryState {
+        let mut fetched = self.clone();
+        fetched.result_pending &= fetched.end.is_none();
+        fetched.past.iter_mut().for_each(|past| past.result_pending = false);
+        fetched
     }
 
-    /// What is told beside an answer that starts nothing: that it is under way, or has failed since the result of
-    /// `stored` was calculated.
-    pub fn told_beside(&self, stored: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Option<Seen> {
-        let seen = self.seen();
-        let tells = match &seen.end {
+    /// The calculation to report beside a response that starts nothing: one that is running, or that has failed after the
+    /// returned result was calculated (`last_refresh`).
+    pub fn run_beside_result(
+        &self,
+        last_refresh: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Option<RunSummary> {
+        let run = self.current_run();
+        let is_relevant = match &run.end {
             None => true,
-            Some(End { failure: None, .. }) => false,
-            Some(End { at, .. }) => stored.is_none_or(|stored| stored < *at),
+            Some(RunEnd { failure: None, .. }) => false,
+            Some(RunEnd { at, .. }) => last_refresh.is_none_or(|last_refresh| last_refresh < *at),
         };
-        (tells && seen.is_told(now)).then_some(seen)
+        (is_relevant && run.is_reported(now)).then_some(run)
     }
 
-    /// By which name it is told of to somebody who would call it `own`.
-    pub fn id_for(&self, own: &str, cache_key: &str) -> String {
-        let known = |id: &str| self.askers.iter().any(|asker| asker.id == id);
-        match self.askers.last() {
-            Some(last) if !known(own) && !known(cache_key) => last.id.clone(),
-            _ if known(own) => own.to_owned(),
+    /// The id under which the calculation is reported to a client that would call it `own_id`.
+    pub fn reported_id(&self, own_id: &str, cache_key: &str) -> String {
+        let is_waiter = |id: &str| self.waiters.iter().any(|waiter| waiter.id == id);
+        match self.waiters.last() {
+            Some(last) if !is_waiter(own_id) && !is_waiter(cache_key) => last.id.clone(),
+            _ if is_waiter(own_id) => own_id.to_owned(),
             _ => cache_key.to_owned(),
         }
     }
 
-    /// Whether `id` waits for this one or for the one after it.
-    pub fn is_asked_by(&self, id: &str) -> bool {
-        let next = self.next.iter().flat_map(|next| &next.askers);
-        self.askers.iter().chain(next).any(|asker| asker.id == id)
+    /// Whether `id` waits for the running or the queued calculation.
+    pub fn has_waiter(&self, id: &str) -> bool {
+        let next = self.next.iter().flat_map(|next| &next.waiters);
+        self.waiters.iter().chain(next).any(|waiter| waiter.id == id)
     }
 
-    /// The row without the asker `id`: none where nothing is left to be told. Of another generation where nobody waits for
-    /// this one any more; that is the next one, or the last one that ended.
-    pub fn without(&self, id: &str, machine: DateTime<Utc>) -> Option<State> {
+    /// The state without the waiter `id`; `None` where nothing is left to report. Its generation differs where nobody waits
+    /// for the running calculation any more: it is that of the queued one, else of the last one that ended.
+    pub fn without_waiter(&self, id: &str, machine: DateTime<Utc>) -> Option<QueryState> {
         let mut left = self.clone();
-        left.askers.retain(|asker| asker.id != id);
+        left.waiters.retain(|waiter| waiter.id != id);
         if let Some(next) = &mut left.next {
-            next.askers.retain(|asker| asker.id != id);
+            next.waiters.retain(|waiter| waiter.id != id);
         }
-        left.next = left.next.filter(|next| !next.askers.is_empty());
-        if !left.askers.is_empty() {
+        left.next = left.next.filter(|next| !next.waiters.is_empty());
+        if !left.waiters.is_empty() {
             return Some(left);
         }
         if let Some(next) = left.next {
-            // One that had ended is still told of.
-            let past = self.left(next.start_time);
-            return Some(next.begun(past, machine));
+            // A calculation that has ended is still reported.
+            let past = self.reported_history(next.start_time);
+            return Some(next.into_state(past, machine));
         }
         let last = left.past.pop()?;
-        Some(State {
+        Some(QueryState {
             generation: last.generation,
             forced: false,
             start_time: last.start_time,
@@ -378,16 +400,16 @@ impl State {
             claim: None,
             seen_at: None,
             progress: None,
-            owed: last.owed,
-            askers: Vec::new(),
+            result_pending: last.result_pending,
+            waiters: Vec::new(),
             past: left.past,
             next: None,
         })
     }
 
-    /// The row when somebody begins.
-    pub fn claimed(&self, claim: Uuid, now: DateTime<Utc>, machine: DateTime<Utc>) -> State {
-        State {
+    /// The state when a worker begins an attempt.
+    pub fn with_claim(&self, claim: Uuid, now: DateTime<Utc>, machine: DateTime<Utc>) -> QueryState {
+        QueryState {
             claim: Some(claim),
             attempts: self.attempts + 1,
             pickup_time: Some(now),
@@ -397,20 +419,20 @@ impl State {
         }
     }
 
-    /// The row when it is over; that of the next one where one waits for this.
-    pub fn ended(&self, end: End, machine: DateTime<Utc>) -> State {
+    /// The state when the calculation has ended: that of the queued one, if there is one.
+    pub fn with_end(&self, end: RunEnd, machine: DateTime<Utc>) -> QueryState {
         let at = end.at;
-        let mut ended = State { claim: None, end: Some(end), ..self.clone() };
+        let mut ended = QueryState { claim: None, end: Some(end), ..self.clone() };
         match ended.next.take() {
-            Some(next) => next.begun(ended.left(at), machine),
+            Some(next) => next.into_state(ended.reported_history(at), machine),
             None => ended,
         }
     }
 }
 
-impl Next {
-    fn seen(&self) -> Seen {
-        Seen {
+impl QueuedRun {
+    fn summary(&self) -> RunSummary {
+        RunSummary {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: None,
@@ -419,9 +441,10 @@ impl Next {
         }
     }
 
-    /// The row when its turn has come; it needs a worker. From then on it is waited for as one that was just started.
-    fn begun(self, past: Vec<Past>, machine: DateTime<Utc>) -> State {
-        State {
+    /// The state when it is started; it needs a job. `machine` counts as a heartbeat, so that it gets the full
+    /// [`HEARTBEAT_TIMEOUT`] to be picked up.
+    fn into_state(self, past: Vec<PastRun>, machine: DateTime<Utc>) -> QueryState {
+        QueryState {
             generation: self.generation,
             forced: self.forced,
             start_time: self.start_time,
@@ -431,17 +454,17 @@ impl Next {
             claim: None,
             seen_at: Some(machine),
             progress: None,
-            owed: self.owed,
-            askers: self.askers,
+            result_pending: self.result_pending,
+            waiters: self.waiters,
             past,
             next: None,
         }
     }
 }
 
-impl Past {
-    fn seen(&self) -> Seen {
-        Seen {
+impl PastRun {
+    fn summary(&self) -> RunSummary {
+        RunSummary {
             generation: self.generation,
             start_time: self.start_time,
             pickup_time: self.pickup_time,

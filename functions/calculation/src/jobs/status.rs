@@ -1,48 +1,48 @@
-//! What callers are told of a calculation: `query_status`.
+//! The status of a background calculation in responses: `query_status`.
 
 use chrono::{DateTime, Utc};
 use pennon_core::clock::timestamp;
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Value, json};
 
-use super::state::{Failure, LIFETIME, Progress, Seen};
+use super::state::{Failure, Progress, RunSummary, STATUS_TTL};
 
 /// The status of a calculation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// By which name it is asked for.
+pub struct QueryStatus {
+    /// The id by which clients poll it.
     pub id: String,
-    /// When it was asked for.
+    /// When it was requested.
     pub start_time: DateTime<Utc>,
-    /// When somebody began to calculate.
+    /// When a worker began to calculate.
     pub pickup_time: Option<DateTime<Utc>>,
-    /// When it ended, well or badly.
+    /// When it ended, with a result or a failure.
     pub end_time: Option<DateTime<Utc>>,
-    /// Why there is no result, where it has failed.
+    /// Why there is no result, if it has failed.
     pub failure: Option<Failure>,
-    /// The number of the calculation, where it is one in the background.
+    /// Generation of the background calculation, if it is one.
     pub task_id: Option<String>,
     /// How far it is.
     pub progress: Option<Progress>,
 }
 
-impl Status {
-    pub(crate) fn of(id: String, seen: Seen) -> Status {
-        let (end_time, failure) = seen.end.map_or((None, None), |end| (Some(end.at), end.failure));
-        Status {
+impl QueryStatus {
+    pub(crate) fn new(id: String, run: RunSummary) -> QueryStatus {
+        let (end_time, failure) = run.end.map_or((None, None), |end| (Some(end.at), end.failure));
+        QueryStatus {
             id,
-            start_time: seen.start_time,
-            pickup_time: seen.pickup_time,
+            start_time: run.start_time,
+            pickup_time: run.pickup_time,
             end_time,
             failure,
-            task_id: Some(seen.generation.to_string()),
-            progress: seen.progress,
+            task_id: Some(run.generation.to_string()),
+            progress: run.progress,
         }
     }
 
-    /// Of a calculation that failed at once.
-    pub fn failed(id: String, failure: Failure, now: DateTime<Utc>) -> Status {
-        Status {
+    /// The status of a calculation that failed before it was started.
+    pub fn failed(id: String, failure: Failure, now: DateTime<Utc>) -> QueryStatus {
+        QueryStatus {
             id,
             start_time: now,
             pickup_time: Some(now),
@@ -53,13 +53,13 @@ impl Status {
         }
     }
 
-    /// Why there is no result, where that may be told.
-    pub fn failed_with(self) -> Option<String> {
+    /// Why there is no result, where clients may see it.
+    pub fn into_error_message(self) -> Option<String> {
         self.failure?.message
     }
 
-    /// As answers show it.
-    pub fn shown(&self, project: ProjectId, insight: Option<u64>, dashboard: Option<u64>) -> Value {
+    /// The `query_status` of a response.
+    pub fn to_json(&self, project: ProjectId, insight: Option<u64>, dashboard: Option<u64>) -> Value {
         json!({
             "id": self.id,
             "team_id": project,
@@ -73,7 +73,7 @@ impl Status {
             "start_time": timestamp(self.start_time),
             "pickup_time": self.pickup_time.map(timestamp),
             "end_time": self.end_time.map(timestamp),
-            "expiration_time": self.end_time.map(|end| timestamp(end + LIFETIME)),
+            "expiration_time": self.end_time.map(|end| timestamp(end + STATUS_TTL)),
             "task_id": self.task_id,
             "query_progress": self.progress,
             "labels": null,

@@ -1,7 +1,6 @@
-//! Bodies of writes of actions, judged field by field.
+//! Validation of the bodies of writes of actions.
 //!
-//! Must stay true: the first field that breaks a rule is reported, in the order in which [`ActionInput`] lists them; of a
-//! step only what steps have is kept.
+//! Must stay true: the first invalid field is reported, in the order of [`ActionInput`]; unknown fields of a step are dropped.
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
@@ -15,7 +14,7 @@ use crate::input::invalid;
 use crate::limits;
 use crate::resource::body::Body;
 
-/// The fields of a step, in the order in which answers show them.
+/// The fields of a step, in the order of responses.
 pub const STEP_FIELDS: [&str; 10] = [
     "event",
     "properties",
@@ -31,7 +30,7 @@ pub const STEP_FIELDS: [&str; 10] = [
 const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
 const TEXT: TextRule = TextRule { max_chars: NAME_BYTES, blank: true, trim: false };
 
-/// The writable fields of a body; none is absent.
+/// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub struct ActionInput {
@@ -49,12 +48,12 @@ pub struct ActionInput {
     pub steps: Option<Vec<Value>>,
     /// `deleted`
     pub deleted: Option<bool>,
-    /// `pinned_at`: whether it says any time.
+    /// `pinned_at`: whether it is a time.
     pub pinned: Option<bool>,
 }
 
 impl ActionInput {
-    /// Judges a body.
+    /// Validates a body.
     pub fn parse(fields: &Fields) -> ApiResult<ActionInput> {
         let body = Body(fields);
         Ok(ActionInput {
@@ -70,7 +69,7 @@ impl ActionInput {
     }
 }
 
-/// Whether a value is a time, which pins, or nothing, which unpins.
+/// Whether a value is a time (pins) or empty (unpins).
 fn pinned(value: &Value) -> Result<bool, FieldError> {
     if json::is_nothing(value) {
         return Ok(false);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_kept_and_what_steps_do_not_have_is_not() {
+    fn known_fields_of_steps_are_kept_and_others_dropped() {
         let sent = json!({"name": " Buys ", "tags": ["B", "a"], "id": 7, "steps": [
             {"event": " x ", "url": "", "text": null, "isNew": true, "properties": [{"key": "a"}]}]});
         let input = parse(sent).unwrap();

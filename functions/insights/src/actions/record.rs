@@ -1,4 +1,4 @@
-//! An action as stored.
+//! The record of an action.
 
 use chrono::{DateTime, Utc};
 use pennon_core::model::User;
@@ -11,38 +11,38 @@ use serde_json::{Value, json};
 use super::input::ActionInput;
 use crate::resource::{Resource, Row};
 
-/// An action. A workspace file writes its number, name and steps only.
+/// An action. A workspace file writes its id, name and steps only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// Its name; live actions that were named over HTTP have it to themselves.
+    /// Its name; unique as far as it was set over HTTP.
     #[serde(default)]
     pub name: Option<String>,
-    /// Free words.
+    /// Its description.
     #[serde(default)]
     pub description: String,
     /// Sorted, lower case.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// An event belongs to it when one of these matches, or when there are none.
+    /// An event matches if one of these matches, or if there are none.
     #[serde(default)]
     pub steps: Vec<Value>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Who made it; none where a file did.
+    /// Who created it; `None` for a workspace file.
     #[serde(default)]
     pub created_by: Option<User>,
     /// Whether it is soft-deleted.
     #[serde(default)]
     pub deleted: bool,
-    /// Since when it is pinned.
+    /// When it was pinned.
     #[serde(default)]
     pub pinned_at: Option<DateTime<Utc>>,
-    /// Whether a message should go out; none ever does.
+    /// Stored for clients; no message is sent.
     #[serde(default)]
     pub post_to_slack: bool,
-    /// What the message would say.
+    /// Format of the message.
     #[serde(default)]
     pub slack_message_format: String,
 }
@@ -66,7 +66,7 @@ impl Action {
         blank.apply(input, now)
     }
 
-    /// The action after a write. It stays pinned since when it was first.
+    /// The action after a write. Pinning it again keeps the first `pinned_at`.
     #[must_use]
     pub fn apply(&self, input: &ActionInput, now: DateTime<Utc>) -> Action {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
@@ -89,7 +89,7 @@ impl Action {
         }
     }
 
-    /// What it means in a question.
+    /// Its definition for queries.
     pub fn definition(&self) -> Definition {
         Definition { name: self.name.clone().unwrap_or_default(), steps: self.steps.clone() }
     }
@@ -122,7 +122,7 @@ impl Resource for Action {
         }
     }
 
-    fn logged(&self) -> Vec<(&'static str, Value)> {
+    fn logged_fields(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("deleted", json!(self.deleted)),
             ("name", json!(self.name)),
@@ -136,11 +136,11 @@ impl Resource for Action {
     }
 
     fn activity(before: &Action, after: &Action) -> &'static str {
-        // A restoration is an update like any other.
+        // A restoration is logged as an update.
         if !before.deleted && after.deleted { "deleted" } else { "updated" }
     }
 
-    fn names(&self, project: ProjectId) -> Vec<Key> {
+    fn unique_names(&self, project: ProjectId) -> Vec<Key> {
         let name = self.name.iter().filter(|name| !name.is_empty());
         name.map(|name| keys::action_name(project, name)).collect()
     }

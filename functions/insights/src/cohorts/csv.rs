@@ -1,80 +1,80 @@
-//! Members from an uploaded table.
+//! Members from an uploaded CSV file.
 //!
-//! Must stay true: one column is a list of distinct ids, unless its heading says otherwise; of several the one whose
-//! heading names ids counts; a table without ids is refused, and so is one that is not read to its end.
+//! Must stay true: a single column holds distinct ids, unless its header says otherwise; of several columns, the one with a
+//! known header is used; a file without ids, or that cannot be parsed completely, is rejected.
 
 use pennon_core::error::{ApiError, ApiResult};
 
-/// What a column names persons by.
+/// The kind of ids in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// Their ids.
+pub enum IdKind {
+    /// Ids of persons.
     PersonId,
-    /// One of their distinct ids each.
+    /// Distinct ids.
     DistinctId,
     /// The property `email`.
     Email,
 }
 
-/// Headings, in the order in which they are looked for.
-const HEADINGS: [(&str, By); 7] = [
-    ("person_id", By::PersonId),
-    ("person-id", By::PersonId),
-    ("person .id", By::PersonId),
-    ("distinct_id", By::DistinctId),
-    ("distinct-id", By::DistinctId),
-    ("email", By::Email),
-    ("e-mail", By::Email),
+/// Known headers, in the order of precedence.
+const HEADERS: [(&str, IdKind); 7] = [
+    ("person_id", IdKind::PersonId),
+    ("person-id", IdKind::PersonId),
+    ("person .id", IdKind::PersonId),
+    ("distinct_id", IdKind::DistinctId),
+    ("distinct-id", IdKind::DistinctId),
+    ("email", IdKind::Email),
+    ("e-mail", IdKind::Email),
 ];
 
-/// The ids of a table, and what they are.
-pub fn read(bytes: &[u8]) -> ApiResult<(By, Vec<String>)> {
+/// The ids of a CSV file, and their kind.
+pub fn parse(bytes: &[u8]) -> ApiResult<(IdKind, Vec<String>)> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if std::str::from_utf8(bytes).is_err() {
-        return Err(refused("The file is not UTF-8."));
+        return Err(invalid_csv("The file is not UTF-8."));
     }
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut rows = reader.records();
-    let first = rows.next().transpose().map_err(broken)?;
-    let first = first.ok_or_else(|| refused("The file is empty."))?;
+    let first = rows.next().transpose().map_err(malformed)?;
+    let first = first.ok_or_else(|| invalid_csv("The file is empty."))?;
     let filled = first.iter().filter(|cell| !cell.trim().is_empty()).count();
-    let (column, by, is_heading) = match heading(first.iter()) {
-        // One column may be called by its distinct ids, or begin with the first of them.
+    let (column, by, has_header) = match find_id_column(first.iter()) {
+        // A header, or without one the first row of a single column of distinct ids.
         Some((column, by)) => (column, by, true),
-        None if filled <= 1 => (0, By::DistinctId, false),
+        None if filled <= 1 => (0, IdKind::DistinctId, false),
         None => {
             let found =
                 first.iter().map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(", ");
-            return Err(refused(&format!(
+            return Err(invalid_csv(&format!(
                 "A file of several columns needs one called person_id, distinct_id or email. Its columns are {found}."
             )));
         }
     };
     let mut ids = Vec::new();
-    let mut take = |cell: Option<&str>| {
+    let mut add = |cell: Option<&str>| {
         ids.extend(cell.map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned));
     };
-    if !is_heading {
-        take(first.get(column));
+    if !has_header {
+        add(first.get(column));
     }
     for row in rows {
-        take(row.map_err(broken)?.get(column));
+        add(row.map_err(malformed)?.get(column));
     }
-    if ids.is_empty() { Err(refused("The file names nobody.")) } else { Ok((by, ids)) }
+    if ids.is_empty() { Err(invalid_csv("The file names nobody.")) } else { Ok((by, ids)) }
 }
 
-/// The column that names ids, where any heading does.
-fn heading<'a>(cells: impl Iterator<Item = &'a str>) -> Option<(usize, By)> {
+/// The column with a known header.
+fn find_id_column<'a>(cells: impl Iterator<Item = &'a str>) -> Option<(usize, IdKind)> {
     let cells: Vec<String> = cells.map(|cell| cell.trim().to_lowercase()).collect();
-    HEADINGS.iter().find_map(|(name, by)| Some((cells.iter().position(|cell| cell == name)?, *by)))
+    HEADERS.iter().find_map(|(name, by)| Some((cells.iter().position(|cell| cell == name)?, *by)))
 }
 
-fn broken(error: csv::Error) -> ApiError {
-    refused(&format!("The file cannot be read as comma-separated values: {error}."))
+fn malformed(error: csv::Error) -> ApiError {
+    invalid_csv(&format!("The file cannot be read as comma-separated values: {error}."))
 }
 
-/// A refusal of the file.
-pub fn refused(detail: &str) -> ApiError {
+/// The 400 for a file.
+pub fn invalid_csv(detail: &str) -> ApiError {
     ApiError::invalid("invalid_input", detail, Some("csv"))
 }
 
@@ -86,18 +86,18 @@ mod tests {
     #[test]
     fn the_column_with_ids_is_found() {
         for (text, by, ids) in [
-            ("ann\nbob\r\n\n cat ", By::DistinctId, &["ann", "bob", "cat"][..]),
-            ("\u{feff}ann\nbob", By::DistinctId, &["ann", "bob"]),
-            ("distinct_id\nann", By::DistinctId, &["ann"]),
-            ("Person_ID\nx", By::PersonId, &["x"]),
-            ("E-mail\na@b.c\n\"x, y\"", By::Email, &["a@b.c", "x, y"]),
-            ("name,distinct_id,email\nA,ann,a@b.c\nB\nC,,\n", By::DistinctId, &["ann"]),
-            ("email,Person .id\na@b.c,7", By::PersonId, &["7"]),
-            ("ann,,\nbob,1,2", By::DistinctId, &["ann", "bob"]),
+            ("ann\nbob\r\n\n cat ", IdKind::DistinctId, &["ann", "bob", "cat"][..]),
+            ("\u{feff}ann\nbob", IdKind::DistinctId, &["ann", "bob"]),
+            ("distinct_id\nann", IdKind::DistinctId, &["ann"]),
+            ("Person_ID\nx", IdKind::PersonId, &["x"]),
+            ("E-mail\na@b.c\n\"x, y\"", IdKind::Email, &["a@b.c", "x, y"]),
+            ("name,distinct_id,email\nA,ann,a@b.c\nB\nC,,\n", IdKind::DistinctId, &["ann"]),
+            ("email,Person .id\na@b.c,7", IdKind::PersonId, &["7"]),
+            ("ann,,\nbob,1,2", IdKind::DistinctId, &["ann", "bob"]),
         ] {
-            let (found, read) = read(text.as_bytes()).unwrap();
+            let (found, parsed) = parse(text.as_bytes()).unwrap();
             assert_eq!(
-                (found, read.iter().map(String::as_str).collect::<Vec<_>>()),
+                (found, parsed.iter().map(String::as_str).collect::<Vec<_>>()),
                 (by, ids.to_vec()),
                 "{text}"
             );
@@ -105,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_names_nobody_is_refused() {
+    fn a_file_that_names_nobody_is_invalid_csv() {
         for bytes in [&b""[..], b"\n\n", b"distinct_id\n\n", b"a,b\n1,2", b"\xff\xfe"] {
-            let error = read(bytes).unwrap_err().body();
+            let error = parse(bytes).unwrap_err().body();
             assert_eq!(
                 (&error["code"], &error["attr"]),
                 (&"invalid_input".into(), &"csv".into()),

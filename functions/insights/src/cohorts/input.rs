@@ -1,6 +1,6 @@
-//! Bodies of writes of cohorts, judged field by field; whether rules can be asked about is judged elsewhere.
+//! Validation of the bodies of writes of cohorts. Rules are validated by the engine in `write`.
 //!
-//! Must stay true: the first field that breaks a rule is reported, in the order in which [`CohortInput`] lists them.
+//! Must stay true: the first invalid field is reported, in the order of [`CohortInput`].
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::record::CohortRecord;
 use crate::input::invalid;
 use crate::limits;
-use crate::resource::body::{Body, bounded};
+use crate::resource::body::{Body, check_limits};
 
-/// The writable fields of a body; none is absent.
+/// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub struct CohortInput {
@@ -24,31 +24,31 @@ pub struct CohortInput {
     pub name: Option<Option<String>>,
     /// `description`
     pub description: Option<String>,
-    /// `groups`; null where there are none.
+    /// `groups`; null if empty.
     pub groups: Option<Value>,
     /// `deleted`
     pub deleted: Option<bool>,
-    /// `filters`; null where there are none.
+    /// `filters`; null if empty.
     pub filters: Option<Value>,
     /// `is_static`
     pub is_static: Option<bool>,
-    /// `_create_static_person_ids`, of a new cohort: persons who are on its list.
+    /// `_create_static_person_ids`, of a new cohort: persons on its list.
     pub person_ids: BTreeSet<Uuid>,
-    /// `distinct_ids`: who comes onto the list.
+    /// `distinct_ids` to add to the list.
     pub distinct_ids: Vec<String>,
 }
 
 impl CohortInput {
-    /// Judges the body of a change of `before`, or of a new cohort.
+    /// Validates the body of an update of `before`, or of a new cohort.
     pub fn parse(fields: &Fields, before: Option<&CohortRecord>) -> ApiResult<CohortInput> {
         let body = Body(fields);
-        body.refuse(&["query"])?;
+        body.reject_unsupported(&["query"])?;
         let (name, description) = (body.name(true)?, body.text("description", limits::DESCRIPTION_CHARS)?);
         let groups = nullable(fields, "groups", |value| fields::list("groups", value).map(|_| ()))?;
         let deleted = body.boolean("deleted")?;
         let is_static = body.boolean("is_static")?;
-        let is_list = is_static.unwrap_or_else(|| before.is_some_and(|before| before.is_static));
-        let filters = nullable(fields, "filters", |value| rules(value, is_list))?;
+        let is_static_cohort = is_static.unwrap_or_else(|| before.is_some_and(|before| before.is_static));
+        let filters = nullable(fields, "filters", |value| rules(value, is_static_cohort))?;
         let mut input =
             CohortInput { name, description, groups, deleted, filters, is_static, ..CohortInput::default() };
         if before.is_none()
@@ -59,26 +59,26 @@ impl CohortInput {
         if let Some(list) = body.list("distinct_ids")? {
             input.distinct_ids = distinct_ids(&list)?;
         }
-        if !is_list && !input.person_ids.is_empty() {
+        if !is_static_cohort && !input.person_ids.is_empty() {
             return Err(not_static("_create_static_person_ids"));
         }
-        if !is_list && !input.distinct_ids.is_empty() {
+        if !is_static_cohort && !input.distinct_ids.is_empty() {
             return Err(not_static("distinct_ids"));
         }
         Ok(input)
     }
 }
 
-/// The refusal of members of a cohort that has rules.
+/// The 400 for members of a dynamic cohort.
 pub fn not_static(attr: &str) -> ApiError {
     ApiError::invalid("invalid_input", "Only static cohorts have a list of members.", Some(attr))
 }
 
-/// A field that may be null; in a form it comes as JSON text.
+/// A field that may be null; in a form it is JSON text.
 fn nullable(
     body: &Fields,
     name: &str,
-    judge: impl FnOnce(&Value) -> Result<(), FieldError>,
+    validate: impl FnOnce(&Value) -> Result<(), FieldError>,
 ) -> ApiResult<Option<Value>> {
     let Some(sent) = body.get(name) else { return Ok(None) };
     let value = match sent {
@@ -89,14 +89,14 @@ fn nullable(
     if value.is_null() {
         return Ok(Some(Value::Null));
     }
-    bounded(name, &value).and_then(|()| judge(&value)).map_err(invalid)?;
+    check_limits(name, &value).and_then(|()| validate(&value)).map_err(invalid)?;
     Ok(Some(value))
 }
 
-/// Rules stand under `properties`; what stands beside a list means nothing.
-fn rules(value: &Value, is_list: bool) -> Result<(), FieldError> {
+/// Rules are under `properties`. The filters of a static cohort have no effect and need none.
+fn rules(value: &Value, is_static_cohort: bool) -> Result<(), FieldError> {
     let rules = fields::object("filters", value)?;
-    if !is_list && !rules.contains_key("properties") {
+    if !is_static_cohort && !rules.contains_key("properties") {
         let detail = "Must contain a 'properties' key with type and values";
         return Err(FieldError::invalid("filters", detail));
     }
@@ -119,31 +119,31 @@ fn uuids(name: &str, list: &[Value]) -> ApiResult<BTreeSet<Uuid>> {
     list.iter().map(|value| fields::uuid_key(name, value).map_err(invalid)).collect()
 }
 
-/// `person_ids` of persons to be added.
+/// `person_ids` to add.
 pub fn person_ids(body: &Fields) -> ApiResult<BTreeSet<Uuid>> {
-    let refuse = |detail: &str| Err(ApiError::invalid("invalid_input", detail, Some("person_ids")));
+    let invalid_input = |detail: &str| Err(ApiError::invalid("invalid_input", detail, Some("person_ids")));
     let list = match body.get("person_ids") {
         Some(Value::Array(list)) => list,
-        _ => return refuse("person_ids must be a list"),
+        _ => return invalid_input("person_ids must be a list"),
     };
     if list.is_empty() {
-        return refuse("person_ids cannot be empty");
+        return invalid_input("person_ids cannot be empty");
     }
     if list.len() > limits::PERSONS_AT_ONCE {
-        return refuse("List size exceeds limit");
+        return invalid_input("List size exceeds limit");
     }
     uuids("person_ids", list)
 }
 
-/// `person_id` of a person to be removed.
+/// `person_id` to remove.
 pub fn person_id(body: &Fields) -> ApiResult<Uuid> {
-    let refuse = |detail: &str| Err(ApiError::invalid("invalid_input", detail, Some("person_id")));
+    let invalid_input = |detail: &str| Err(ApiError::invalid("invalid_input", detail, Some("person_id")));
     match body.get("person_id") {
-        None => refuse("person_id is required"),
-        Some(value) if json::is_nothing(value) => refuse("person_id is required"),
+        None => invalid_input("person_id is required"),
+        Some(value) if json::is_nothing(value) => invalid_input("person_id is required"),
         Some(Value::String(text)) => match text.trim().parse() {
             Ok(id) => Ok(id),
-            Err(_) => refuse("person_id must be a valid UUID"),
+            Err(_) => invalid_input("person_id must be a valid UUID"),
         },
         Some(_) => Field::of(body, "person_id")
             .required(|name, _| Err(FieldError::invalid(name, "person_id must be a string")))
@@ -173,11 +173,7 @@ mod tests {
             (json!({"is_static": null}), "null", "is_static"),
             (json!({"filters": []}), "not_a_dict", "filters"),
             (json!({"filters": {}}), "invalid_input", "filters"),
-            (
-                json!({"filters": {"properties": "x".repeat(limits::QUESTION_BYTES)}}),
-                "invalid_input",
-                "filters",
-            ),
+            (json!({"filters": {"properties": "x".repeat(limits::QUERY_BYTES)}}), "invalid_input", "filters"),
             (json!({"query": {"kind": "HogQLQuery"}}), "invalid_input", "query"),
             (ids("_create_static_person_ids", json!(["x"])), "invalid_input", "_create_static_person_ids"),
             (ids("_create_static_person_ids", json!({})), "not_a_list", "_create_static_person_ids"),

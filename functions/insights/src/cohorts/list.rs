@@ -7,26 +7,26 @@ use pennon_core::http::Call;
 
 use crate::resource::Row;
 
-/// Which cohorts a list shows; all conditions have to hold. The search is every list's.
+/// The filter of a list of cohorts, beside the search.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
-    /// Only lists, or only rules.
+pub struct CohortListFilter {
+    /// Only static (`true`) or only dynamic (`false`) cohorts.
     is_static: Option<bool>,
     created_by: Option<u64>,
-    /// Not those that look at events, by themselves or through others.
+    /// Without cohorts that have criteria on events, directly or transitively.
     hides_behavioral: bool,
 }
 
-impl Listed {
-    /// Reads the query parameters.
-    pub fn of(call: &Call) -> ApiResult<Listed> {
+impl CohortListFilter {
+    /// Parses the query parameters.
+    pub fn parse(call: &Call) -> ApiResult<CohortListFilter> {
         let some = |name: &str| call.query_value(name).filter(|value| !value.is_empty());
         let user = |text: &str| {
             let wrong =
                 || ApiError::invalid("invalid_input", "A valid integer is required.", Some("created_by_id"));
             text.trim().parse().map_err(|_| wrong())
         };
-        Ok(Listed {
+        Ok(CohortListFilter {
             is_static: match some("type") {
                 Some("static") => Some(true),
                 Some("dynamic") => Some(false),
@@ -38,8 +38,8 @@ impl Listed {
         })
     }
 
-    /// Leaves those that the list shows.
-    pub fn filter(&self, rows: &mut Vec<Row>) {
+    /// Removes the rows that do not match.
+    pub fn apply(&self, rows: &mut Vec<Row>) {
         let hidden = if self.hides_behavioral { behavioral(rows) } else { BTreeSet::new() };
         rows.retain(|row| {
             self.is_static.is_none_or(|is_static| row.is_static == is_static)
@@ -49,8 +49,8 @@ impl Listed {
     }
 }
 
-/// The cohorts that look at events, and all that name them, at any depth.
+/// The cohorts with criteria on events, and all that refer to them, at any depth.
 fn behavioral(rows: &[Row]) -> BTreeSet<u64> {
     let first = rows.iter().filter(|row| row.behavioral).map(|row| row.id).collect();
-    super::uses::naming(rows, first)
+    super::flag_references::with_dependents(rows, first)
 }

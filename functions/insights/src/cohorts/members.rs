@@ -1,8 +1,8 @@
-//! The list of a static cohort: who comes onto it, who goes, and how many persons it has.
+//! The member list of a static cohort.
 //!
-//! Must stay true: a change of a list is seen whole or not at all: a long one is written anew beside the old one, and the
-//! record names it in the transaction of the change; what no record names is noted before it is written, and swept. The
-//! number of members is that of persons, who may be on the list by several of their ids.
+//! Must stay true: a change of a list is atomic: a long list is written as a new generation beside the old one, and the record
+//! refers to it in the transaction of the change; a cleanup task for the new parts is scheduled before they are written, so
+//! that orphaned parts are deleted. The number of members counts persons, who may be listed by several of their ids.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
@@ -19,50 +19,64 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::CohortRecord;
-use super::change::Wanted;
+use super::write::MemberChange;
 use crate::{Insights, resource};
 
-/// From when parts are swept that were written for a change which never came to its end.
-const UNFINISHED_AFTER: Duration = Duration::hours(1);
-/// From when the parts of a list are swept whose place another one has taken: readers may still be at it.
-const REPLACED_AFTER: Duration = Duration::minutes(10);
+/// Delay of the cleanup of parts whose change was not committed.
+const UNCOMMITTED_CLEANUP_DELAY: Duration = Duration::hours(1);
+/// Delay of the cleanup of replaced parts, which requests may still be reading.
+const REPLACED_CLEANUP_DELAY: Duration = Duration::minutes(10);
 
-/// What is noted of a list that is, or will be, nobody's.
+/// The scheduled cleanup of the parts of a list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Note {
+pub struct ListCleanup {
     members: Packed,
 }
 
-impl Note {
-    /// The note that the parts of a list go, from a while after `now` on.
-    pub fn replaced(
+impl ListCleanup {
+    /// Schedules the cleanup of a replaced list.
+    pub fn schedule_replaced(
         project: ProjectId,
         cohort: u64,
         members: Packed,
         now: DateTime<Utc>,
     ) -> Result<Write, StoreError> {
-        Ok(Write::Put(note(project, cohort, members, now + REPLACED_AFTER)?, Guard::None))
+        Ok(Write::Put(cleanup_task(project, cohort, members, now + REPLACED_CLEANUP_DELAY)?, Guard::None))
     }
 }
 
-fn note(project: ProjectId, cohort: u64, members: Packed, at: DateTime<Utc>) -> Result<Item, StoreError> {
-    Item::new(keys::cohort_members_task(at, project, cohort, members.generation()), &Note { members })
+fn cleanup_task(
+    project: ProjectId,
+    cohort: u64,
+    members: Packed,
+    at: DateTime<Utc>,
+) -> Result<Item, StoreError> {
+    Item::new(keys::cohort_members_task(at, project, cohort, members.generation()), &ListCleanup { members })
 }
 
-/// Sweeps the parts that the note in `item` is about, unless the cohort has come to name them, and the note.
-pub async fn sweep(records: &Table, project: ProjectId, cohort: u64, item: &Item) -> ApiResult<()> {
-    let Note { members } = item.body()?;
+/// Runs a cleanup task: deletes the parts of the list, unless the cohort refers to them, then the task.
+pub async fn run_list_cleanup(
+    records: &Table,
+    project: ProjectId,
+    cohort: u64,
+    item: &Item,
+) -> ApiResult<()> {
+    let ListCleanup { members } = item.body()?;
     let stored = records.get(&resource::key::<CohortRecord>(project, cohort)).await?;
     let record = stored.as_ref().map(Item::body::<CohortRecord>).transpose()?;
-    let named = record.and_then(|record| record.members).map(|named| named.generation());
-    if named != Some(members.generation()) {
+    let current = record.and_then(|record| record.members).map(|current| current.generation());
+    if current != Some(members.generation()) {
         records.sweep(members.keys(project, cohort)).await?;
     }
     Ok(records.transact(vec![Write::Delete(item.key.clone(), Guard::None)]).await?)
 }
 
-/// Those of `persons` of whom anything is known, as who they are by now.
-pub async fn known(state: &Insights, project: ProjectId, persons: &BTreeSet<Uuid>) -> ApiResult<Vec<Uuid>> {
+/// The canonical ids of those of `persons` that exist, merges applied.
+pub async fn existing_persons(
+    state: &Insights,
+    project: ProjectId,
+    persons: &BTreeSet<Uuid>,
+) -> ApiResult<Vec<Uuid>> {
     let events = state.calculator.events();
     let finals = events.final_persons(project).await?;
     let persons: BTreeSet<Uuid> = persons.iter().map(|id| finals.of(*id)).collect();
@@ -94,86 +108,86 @@ pub async fn with_emails(
     found.await.map_err(|error| ApiError::internal(&error))
 }
 
-/// Changes the list of `cohort` as `wanted` says, and how many members it has. Gives the writes that belong to it.
-pub async fn change(
+/// Applies a change to the list of `cohort`, and counts its members. Returns the further writes of the change.
+pub async fn apply_change(
     state: &Insights,
     project: ProjectId,
     cohort: &mut CohortRecord,
-    wanted: &Wanted,
+    change: &MemberChange,
     now: DateTime<Utc>,
 ) -> ApiResult<Vec<Write>> {
     let finals = state.calculator.events().final_persons(project).await?;
-    match wanted.gone {
+    match change.removed_person {
         Some(person) if cohort.members.is_none() => {
-            take_off(project, cohort, &finals, person)?;
-            count(project, cohort, &finals, now);
+            remove_person(project, cohort, &finals, person)?;
+            count_persons(project, cohort, &finals, now);
             Ok(Vec::new())
         }
-        None if cohort.members.is_none() && fits(cohort, wanted) => {
-            put_on(cohort, wanted);
-            count(project, cohort, &finals, now);
+        None if cohort.members.is_none() && fits_in_record(cohort, change) => {
+            add_members(cohort, change);
+            count_persons(project, cohort, &finals, now);
             Ok(Vec::new())
         }
-        _ => Box::pin(rewrite(state, project, cohort, wanted, &finals, now)).await,
+        _ => Box::pin(rewrite_list(state, project, cohort, change, &finals, now)).await,
     }
 }
 
-/// Whether the list is short enough to be part of the record, with everybody who comes onto it.
-fn fits(cohort: &CohortRecord, wanted: &Wanted) -> bool {
-    let had = cohort.distinct_ids.len() + cohort.person_ids.len();
-    had + wanted.distinct_ids.len() + wanted.persons.len() <= LISTED_MAX
+/// Whether the list with the added members is short enough for the record.
+fn fits_in_record(cohort: &CohortRecord, change: &MemberChange) -> bool {
+    let length = cohort.distinct_ids.len() + cohort.person_ids.len();
+    length + change.added_distinct_ids.len() + change.added_persons.len() <= LISTED_MAX
 }
 
-fn put_on(cohort: &mut CohortRecord, wanted: &Wanted) {
+fn add_members(cohort: &mut CohortRecord, change: &MemberChange) {
     let mut known: HashSet<String> = cohort.distinct_ids.iter().cloned().collect();
-    for id in &wanted.distinct_ids {
+    for id in &change.added_distinct_ids {
         if known.insert(id.clone()) {
             cohort.distinct_ids.push(id.clone());
         }
     }
-    for id in &wanted.persons {
+    for id in &change.added_persons {
         if !cohort.person_ids.contains(id) {
             cohort.person_ids.push(*id);
         }
     }
 }
 
-fn take_off(
+fn remove_person(
     project: ProjectId,
     cohort: &mut CohortRecord,
     finals: &FinalPersons,
     person: Uuid,
 ) -> ApiResult<()> {
-    let had = cohort.distinct_ids.len() + cohort.person_ids.len();
+    let length = cohort.distinct_ids.len() + cohort.person_ids.len();
     cohort.distinct_ids.retain(|id| finals.of(derived(project, id)) != person);
     cohort.person_ids.retain(|id| finals.of(*id) != person);
-    if cohort.distinct_ids.len() + cohort.person_ids.len() < had { Ok(()) } else { Err(not_on_it()) }
+    if cohort.distinct_ids.len() + cohort.person_ids.len() < length { Ok(()) } else { Err(not_a_member()) }
 }
 
-fn not_on_it() -> ApiError {
+fn not_a_member() -> ApiError {
     ApiError::missing("Person is not part of the cohort")
 }
 
-/// Counts the persons of a list that is part of the record.
-fn count(project: ProjectId, cohort: &mut CohortRecord, finals: &FinalPersons, now: DateTime<Utc>) {
+/// Counts the persons of a list in the record.
+fn count_persons(project: ProjectId, cohort: &mut CohortRecord, finals: &FinalPersons, now: DateTime<Utc>) {
     let listed =
         cohort.distinct_ids.iter().map(|id| derived(project, id)).chain(cohort.person_ids.iter().copied());
     let persons: HashSet<Uuid> = listed.map(|id| finals.of(id)).collect();
-    counted(cohort, persons.len(), now);
+    set_count(cohort, persons.len(), now);
 }
 
-fn counted(cohort: &mut CohortRecord, persons: usize, now: DateTime<Utc>) {
+fn set_count(cohort: &mut CohortRecord, persons: usize, now: DateTime<Utc>) {
     cohort.count = Some(persons as u64);
     cohort.last_calculation = Some(now);
     cohort.errors_calculating = 0;
 }
 
-/// Writes a long list anew.
-async fn rewrite(
+/// Writes a long list as a new generation.
+async fn rewrite_list(
     state: &Insights,
     project: ProjectId,
     cohort: &mut CohortRecord,
-    wanted: &Wanted,
+    change: &MemberChange,
     finals: &FinalPersons,
     now: DateTime<Utc>,
 ) -> ApiResult<Vec<Write>> {
@@ -181,17 +195,17 @@ async fn rewrite(
     let roster: Roster = cohort.roster(project);
     let mut members: BTreeSet<Uuid> =
         roster.members(records, project, cohort.id).await?.into_iter().collect();
-    match wanted.gone {
+    match change.removed_person {
         Some(person) => {
-            let had = members.len();
+            let length = members.len();
             members.retain(|member| finals.of(*member) != person);
-            if members.len() == had {
-                return Err(not_on_it());
+            if members.len() == length {
+                return Err(not_a_member());
             }
         }
         None => {
-            members.extend(wanted.distinct_ids.iter().map(|id| derived(project, id)));
-            members.extend(&wanted.persons);
+            members.extend(change.added_distinct_ids.iter().map(|id| derived(project, id)));
+            members.extend(&change.added_persons);
         }
     }
     if members.len() > MEMBERS_MAX {
@@ -200,40 +214,40 @@ async fn rewrite(
         return Err(ApiError::invalid("invalid_input", detail, None));
     }
     let packed = Packed::of(members.len(), new_generation());
-    // Noted before it is written, so that nothing stays behind wherever this stops.
-    let unfinished = note(project, cohort.id, packed, now + UNFINISHED_AFTER)?;
-    let forget = Write::Delete(unfinished.key.clone(), Guard::None);
-    records.put(unfinished, Guard::None).await?;
+    // Scheduled before the parts are written, so that they are deleted wherever this process crashes.
+    let cleanup = cleanup_task(project, cohort.id, packed, now + UNCOMMITTED_CLEANUP_DELAY)?;
+    let cancel_cleanup = Write::Delete(cleanup.key.clone(), Guard::None);
+    records.put(cleanup, Guard::None).await?;
     Roster::store_parts(records, project, cohort.id, packed, &members).await?;
     let persons: HashSet<Uuid> = members.iter().map(|member| finals.of(*member)).collect();
-    counted(cohort, persons.len(), now);
-    let mut writes = vec![forget];
+    set_count(cohort, persons.len(), now);
+    let mut writes = vec![cancel_cleanup];
     if let Some(old) = cohort.members.replace(packed) {
-        writes.push(Note::replaced(project, cohort.id, old, now)?);
+        writes.push(ListCleanup::schedule_replaced(project, cohort.id, old, now)?);
     }
     (cohort.distinct_ids, cohort.person_ids) = (Vec::new(), Vec::new());
     Ok(writes)
 }
 
-/// A number that no other list of the cohort has, and never that of the first.
+/// A generation that no other list of the cohort has; never 0, that of the first.
 fn new_generation() -> u64 {
     let (_, low) = ids::new_uuid().as_u64_pair();
     (low >> 2).max(1)
 }
 
-/// The notes about lists of `before` that `after` does not name any more.
-pub fn left(
+/// Schedules the cleanup of the list of `before`, unless `after` refers to it.
+pub fn cleanup_of_replaced(
     project: ProjectId,
     before: &CohortRecord,
     after: Option<&CohortRecord>,
     now: DateTime<Utc>,
 ) -> Result<Vec<Write>, StoreError> {
-    let named = after.and_then(|after| after.members);
-    let gone: BTreeMap<u64, Packed> = before
+    let current = after.and_then(|after| after.members);
+    let replaced: BTreeMap<u64, Packed> = before
         .members
-        .filter(|had| Some(*had) != named)
+        .filter(|had| Some(*had) != current)
         .map(|had| (had.generation(), had))
         .into_iter()
         .collect();
-    gone.into_values().map(|had| Note::replaced(project, before.id, had, now)).collect()
+    replaced.into_values().map(|had| ListCleanup::schedule_replaced(project, before.id, had, now)).collect()
 }

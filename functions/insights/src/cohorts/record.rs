@@ -1,4 +1,4 @@
-//! A cohort as stored.
+//! The record of a cohort.
 
 use chrono::{DateTime, Utc};
 use pennon_core::error::{ApiError, ApiResult};
@@ -16,47 +16,47 @@ use std::collections::BTreeMap;
 use super::input::CohortInput;
 use crate::resource::{Resource, Row};
 
-/// A cohort. A workspace file writes its number, name, rules and list only.
+/// A cohort. A workspace file writes its id, name, rules and list only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CohortRecord {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Free words.
+    /// Its description.
     #[serde(default)]
     pub description: String,
-    /// The rules, `{"properties": ...}`; null for none.
+    /// The rules, `{"properties": ...}`; null if there are none.
     #[serde(default)]
     pub filters: Value,
-    /// The older form of rules; null for none.
+    /// The older form of rules; null if there are none.
     #[serde(default)]
     pub groups: Value,
-    /// Whether it is a list of members.
+    /// Whether it is defined by a list of members.
     #[serde(default)]
     pub is_static: bool,
-    /// A short list: distinct ids.
+    /// Distinct ids of a short list.
     #[serde(default)]
     pub distinct_ids: Vec<String>,
-    /// A short list: persons by their ids, beside the distinct ids.
+    /// Person ids of a short list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub person_ids: Vec<uuid::Uuid>,
-    /// A long list lies elsewhere.
+    /// A long list, stored in parts outside the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<Packed>,
-    /// How many members it had when that was last found out; none where it never was.
+    /// The last count of members; `None` if they were never counted.
     #[serde(default)]
     pub count: Option<u64>,
-    /// When that was.
+    /// When they were counted.
     #[serde(default)]
     pub last_calculation: Option<DateTime<Utc>>,
-    /// How often in a row it could not be found out.
+    /// Consecutive failures to count them.
     #[serde(default)]
     pub errors_calculating: u64,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Who made it; none where a file did.
+    /// Who created it; `None` for a workspace file.
     #[serde(default)]
     pub created_by: Option<User>,
     /// Whether it is soft-deleted.
@@ -86,7 +86,7 @@ impl CohortRecord {
         }
     }
 
-    /// The cohort after a write, but for its members.
+    /// The cohort after a write, except for its members.
     pub fn apply(&self, input: &CohortInput) -> ApiResult<CohortRecord> {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
             new.as_ref().unwrap_or(old).clone()
@@ -105,12 +105,12 @@ impl CohortRecord {
         })
     }
 
-    /// 400 where it is none of members.
+    /// 400 with `detail` for a dynamic cohort.
     pub fn require_static(&self, detail: &str) -> ApiResult<()> {
         if self.is_static { Ok(()) } else { Err(ApiError::invalid("invalid_input", detail, None)) }
     }
 
-    /// What it means in a question.
+    /// Its definition for queries.
     pub fn definition(&self) -> Definition {
         Definition {
             name: self.name.clone().unwrap_or_default(),
@@ -120,7 +120,7 @@ impl CohortRecord {
         }
     }
 
-    /// What flags see of its rules.
+    /// The summary of its rules for flags.
     pub fn reference(&self) -> CohortReference {
         CohortReference::from(&self.criteria())
     }
@@ -132,7 +132,7 @@ impl CohortRecord {
             "id": id, "name": self.name, "is_static": self.is_static, "deleted": self.deleted,
             "filters": self.filters, "groups": self.groups,
         }));
-        // A record with a number can be read.
+        // Parsing fails only without an id.
         criteria.unwrap_or(Criteria {
             id,
             name: String::new(),
@@ -142,7 +142,7 @@ impl CohortRecord {
         })
     }
 
-    /// Its list.
+    /// Its member list.
     pub fn roster(&self, project: u64) -> Roster {
         match self.members {
             Some(packed) => Roster::Packed(packed),
@@ -184,7 +184,7 @@ impl Resource for CohortRecord {
         }
     }
 
-    fn logged(&self) -> Vec<(&'static str, Value)> {
+    fn logged_fields(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("deleted", json!(self.deleted)),
             ("name", json!(self.name)),
@@ -196,21 +196,21 @@ impl Resource for CohortRecord {
     }
 
     fn activity(_before: &CohortRecord, _after: &CohortRecord) -> &'static str {
-        // Of deletions and restorations the changes tell.
+        // Deletion and restoration are in the changes.
         "updated"
     }
 
-    fn replaced(
+    fn replacement_writes(
         &self,
         after: Option<&CohortRecord>,
         project: ProjectId,
         now: DateTime<Utc>,
     ) -> Result<Vec<Write>, StoreError> {
-        super::members::left(project, self, after, now)
+        super::members::cleanup_of_replaced(project, self, after, now)
     }
 
     fn declare(stored: &mut BTreeMap<String, Value>, _declared: &BTreeMap<String, Value>) {
-        // The list is the file's, and what was found out is of another list or other rules.
+        // The list comes from the file, and counts are of another list or other rules.
         for field in ["members", "person_ids", "count", "last_calculation", "errors_calculating"] {
             stored.remove(field);
         }

@@ -1,7 +1,7 @@
-//! What is on a dashboard: its insights, each with its tile.
+//! The insights of a dashboard with their tiles.
 //!
-//! Must stay true: the pointers of a dashboard say where to look, and the insights say what is so; so a pointer that is
-//! left behind shows nothing.
+//! Must stay true: the pointers of a dashboard are an index; the tiles in the records of insights are authoritative. A stale
+//! pointer has no effect.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,42 @@ use crate::{limits, store};
 
 /// An insight on a dashboard.
 #[derive(Debug, Clone)]
-pub struct Placed {
+pub struct DashboardInsight {
     /// The insight.
     pub insight: Insight,
-    /// Its item, as it was read.
+    /// The item that was read.
     pub item: Item,
     /// Its tile on the dashboard.
     pub tile: Tile,
 }
 
-/// The insights of a dashboard, as they stand on it: from above, and from the left.
-pub async fn of(records: &Table, project: ProjectId, dashboard: u64) -> ApiResult<Vec<Placed>> {
-    let ids = insights_on(records, project, dashboard, None).await?;
+/// The insights of a dashboard in the order of their tiles: by row, then column.
+pub async fn fetch_insights(
+    records: &Table,
+    project: ProjectId,
+    dashboard: u64,
+) -> ApiResult<Vec<DashboardInsight>> {
+    let ids = insight_ids_on(records, project, dashboard, None).await?;
     let keys: Vec<Key> = ids.into_iter().map(|id| store::key(project, id)).collect();
-    let mut placed = Vec::new();
+    let mut insights = Vec::new();
     for item in records.batch_get(&keys).await?.into_iter().flatten() {
         let insight: Insight = item.body()?;
         let tile =
-            insight.tiles.iter().find(|tile| tile.dashboard_id == dashboard && tile.is_kept()).cloned();
+            insight.tiles.iter().find(|tile| tile.dashboard_id == dashboard && tile.is_current()).cloned();
         if let Some(tile) = tile.filter(|_| !insight.deleted) {
-            placed.push(Placed { insight, item, tile });
+            insights.push(DashboardInsight { insight, item, tile });
         }
     }
-    in_order(&mut placed);
-    Ok(placed)
+    sort_by_position(&mut insights);
+    Ok(insights)
 }
 
-fn in_order(placed: &mut [Placed]) {
-    placed.sort_by_key(|placed| (row_and_column(&placed.tile.layouts), placed.tile.id));
+fn sort_by_position(insights: &mut [DashboardInsight]) {
+    insights.sort_by_key(|placed| (row_and_column(&placed.tile.layouts), placed.tile.id));
 }
 
-/// The numbers of the insights that a dashboard's pointers name.
-async fn insights_on(
+/// The ids of the insights that a dashboard's pointers refer to.
+async fn insight_ids_on(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
@@ -64,32 +68,35 @@ async fn insights_on(
     Ok(pointers.iter().filter_map(id).collect())
 }
 
-/// Where a tile stands on a small screen; without a place it comes after most.
+/// Position of a tile on a small screen; (100, 100) without one, which is after most others.
 fn row_and_column(layouts: &Value) -> (i64, i64) {
     let at = |axis: &str| layouts["sm"][axis].as_i64().unwrap_or(100);
     (at("y"), at("x"))
 }
 
-/// 400 where one of these dashboards, on which an insight is to come, has as many tiles as it may have.
-pub async fn require_room(records: &Table, project: ProjectId, dashboards: &[u64]) -> ApiResult<()> {
-    let most = limits::DASHBOARD_TILES;
-    let counts = dashboards.iter().map(|id| insights_on(records, project, *id, Some(most)));
+/// 400 where one of these dashboards, which an insight is added to, has the maximum number of tiles.
+pub async fn require_tile_capacity(records: &Table, project: ProjectId, dashboards: &[u64]) -> ApiResult<()> {
+    let max = limits::DASHBOARD_TILES;
+    let counts = dashboards.iter().map(|id| insight_ids_on(records, project, *id, Some(max)));
     let counts = futures::future::try_join_all(counts).await?;
-    match dashboards.iter().zip(counts).find(|(_, insights)| insights.len() >= most) {
+    match dashboards.iter().zip(counts).find(|(_, insights)| insights.len() >= max) {
         Some((id, _)) => {
-            let detail = format!("The dashboard {id} has {most} tiles or more, and no more are put on it.");
+            let detail = format!("The dashboard {id} has {max} tiles or more, and no more are put on it.");
             Err(ApiError::invalid("invalid_input", detail, Some("dashboards")))
         }
         None => Ok(()),
     }
 }
 
-/// Changes tiles in place, and returns the writes; they ask that the insights are as they were read. 400 for a tile
-/// that is not on the dashboard.
-pub fn arrange(placed: &mut [Placed], tiles: &BTreeMap<u64, TileInput>) -> ApiResult<Vec<Write>> {
+/// Updates tiles in place and returns the writes, on the condition that the insights are unchanged. 400 for a tile that is
+/// not on the dashboard.
+pub fn update_tiles(
+    insights: &mut [DashboardInsight],
+    tiles: &BTreeMap<u64, TileInput>,
+) -> ApiResult<Vec<Write>> {
     let mut writes = Vec::new();
     for (id, sent) in tiles {
-        let Some(placed) = placed.iter_mut().find(|placed| placed.tile.id == *id) else {
+        let Some(placed) = insights.iter_mut().find(|placed| placed.tile.id == *id) else {
             let detail = format!("Invalid pk \"{id}\" - object does not exist.");
             return Err(ApiError::invalid("does_not_exist", detail, Some("tiles")));
         };
@@ -111,6 +118,6 @@ pub fn arrange(placed: &mut [Placed], tiles: &BTreeMap<u64, TileInput>) -> ApiRe
         let item = item.with_version(version + 1).replacing(&placed.item);
         writes.push(Write::Put(item, Guard::Version(version)));
     }
-    in_order(placed);
+    sort_by_position(insights);
     Ok(writes)
 }

@@ -1,7 +1,7 @@
-//! Bodies of writes of dashboards, judged field by field.
+//! Validation of the bodies of writes of dashboards.
 //!
-//! Must stay true: the first field that breaks a rule is reported, in the order in which [`DashboardInput`] lists them;
-//! what is not done here is refused and never passed over in silence.
+//! Must stay true: the first invalid field is reported, in the order of [`DashboardInput`]; unsupported fields are rejected,
+//! never ignored.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use pennon_engine::flag::fields::{self, Field, TextRule, invalid_choice};
 use pennon_engine::flag::{json, python};
 use serde_json::{Map, Value};
 
-use super::{COLLABORATORS_EDIT, EVERYBODY_EDITS};
+use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};
 use crate::input::invalid;
 use crate::limits;
 use crate::resource::body::Body;
 
-/// The writable fields of a body; none is absent.
+/// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub struct DashboardInput {
@@ -35,13 +35,13 @@ pub struct DashboardInput {
     pub restriction_level: Option<u8>,
     /// `deleted`
     pub deleted: Option<bool>,
-    /// `delete_insights`: beside a deletion, insights that are on no other dashboard go too.
+    /// `delete_insights`: a deletion also deletes the insights that are on no other dashboard.
     pub delete_insights: bool,
-    /// `tiles`, by their numbers.
+    /// `tiles`, by their ids.
     pub tiles: BTreeMap<u64, TileInput>,
 }
 
-/// What is said of a tile.
+/// The writable fields of a tile.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub struct TileInput {
@@ -52,10 +52,10 @@ pub struct TileInput {
 }
 
 impl DashboardInput {
-    /// Judges a body. Tiles are of a change only: nothing new has any.
-    pub fn parse(fields: &Fields, changes: bool) -> ApiResult<DashboardInput> {
+    /// Validates a body. Only an update has tiles.
+    pub fn parse(fields: &Fields, is_update: bool) -> ApiResult<DashboardInput> {
         let body = Body(fields);
-        body.refuse(&["use_template", "use_dashboard", "duplicate_tiles", "variables"])?;
+        body.reject_unsupported(&["use_template", "use_dashboard", "duplicate_tiles", "variables"])?;
         let level = Field::of(fields, "restriction_level").sent(restriction_level).map_err(invalid)?;
         Ok(DashboardInput {
             name: body.name(true)?,
@@ -66,7 +66,7 @@ impl DashboardInput {
             restriction_level: level,
             deleted: body.boolean("deleted")?,
             delete_insights: body.boolean("delete_insights")?.unwrap_or(false),
-            tiles: match changes {
+            tiles: match is_update {
                 true => body.list("tiles")?.map(|list| tiles(&list)).transpose()?.unwrap_or_default(),
                 false => BTreeMap::new(),
             },
@@ -76,7 +76,7 @@ impl DashboardInput {
 
 fn restriction_level(name: &str, value: &Value) -> Result<u8, FieldError> {
     let level = fields::as_integer(value).and_then(|level| u8::try_from(level).ok());
-    let known = level.filter(|level| [EVERYBODY_EDITS, COLLABORATORS_EDIT].contains(level));
+    let known = level.filter(|level| [MEMBERS_EDIT, COLLABORATORS_EDIT].contains(level));
     known.ok_or_else(|| invalid_choice(name, &python::text(value)))
 }
 

@@ -1,4 +1,4 @@
-//! A dashboard as stored, whole.
+//! The record of a dashboard.
 
 use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
@@ -9,53 +9,53 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::input::DashboardInput;
-use super::{COLLABORATORS_EDIT, EVERYBODY_EDITS};
+use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};
 use crate::resource::{Resource, Row};
 
-/// A dashboard. A workspace file writes its number, name, filters, level, creator and whether it is deleted only.
+/// A dashboard. A workspace file writes its id, name, filters, level, creator and `deleted` only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DashboardRecord {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Free words.
+    /// Its description.
     #[serde(default)]
     pub description: String,
-    /// Whether lists show it before others.
+    /// Whether it is listed first.
     #[serde(default)]
     pub pinned: bool,
     /// Sorted, lower case.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Filters that its insights take over.
+    /// Filters that override those of its insights.
     #[serde(default)]
     pub filters: Value,
     /// Who may edit it: [`EVERYBODY_EDITS`] or [`COLLABORATORS_EDIT`].
-    #[serde(default = "everybody")]
+    #[serde(default = "default_restriction")]
     pub restriction_level: u8,
-    /// Who made it; none where nobody is known to have.
+    /// Who created it, if known.
     #[serde(default)]
     pub created_by: Option<User>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
     /// Whether it is soft-deleted.
     #[serde(default)]
     pub deleted: bool,
-    /// How it came about: `default`, `template`.
+    /// How it was created: `default`, `template`.
     #[serde(default = "default_mode")]
     pub creation_mode: String,
-    /// Which insights were made with it for what, where a part of the product made them.
+    /// Ids of its generated insights by purpose.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub generated: Value,
-    /// When its tiles go, while it is deleted and has them.
+    /// When its tiles are removed, while it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swept_from: Option<DateTime<Utc>>,
 }
 
-fn everybody() -> u8 {
-    EVERYBODY_EDITS
+fn default_restriction() -> u8 {
+    MEMBERS_EDIT
 }
 
 fn default_mode() -> String {
@@ -72,7 +72,7 @@ impl DashboardRecord {
             pinned: false,
             tags: Vec::new(),
             filters: json!({}),
-            restriction_level: EVERYBODY_EDITS,
+            restriction_level: MEMBERS_EDIT,
             created_by: Some(user.clone()),
             created_at: now,
             deleted: false,
@@ -83,7 +83,7 @@ impl DashboardRecord {
         blank.apply(input)
     }
 
-    /// The dashboard after a write, but for its tiles.
+    /// The dashboard after a write, except for its tiles.
     #[must_use]
     pub fn apply(&self, input: &DashboardInput) -> DashboardRecord {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
@@ -106,7 +106,7 @@ impl DashboardRecord {
         self.restriction_level < COLLABORATORS_EDIT || self.is_restrictable_by(access)
     }
 
-    /// Whether the caller may say who may edit it.
+    /// Whether the caller may change its restriction level.
     pub fn is_restrictable_by(&self, access: &Access) -> bool {
         let own = self.created_by.as_ref().is_some_and(|user| user.id == access.caller.user().id);
         own || access.level().is_admin()
@@ -117,8 +117,8 @@ impl DashboardRecord {
         self.filters.as_object().cloned().unwrap_or_default()
     }
 
-    /// Where it is noted that its tiles go.
-    pub fn sweep_mark(&self, project: ProjectId) -> Option<Key> {
+    /// The key of the scheduled removal of its tiles.
+    pub fn tile_removal_key(&self, project: ProjectId) -> Option<Key> {
         self.swept_from.map(|at| keys::dashboard_tiles_task(at, project, self.id))
     }
 }
@@ -153,7 +153,7 @@ impl Resource for DashboardRecord {
         }
     }
 
-    fn logged(&self) -> Vec<(&'static str, Value)> {
+    fn logged_fields(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("deleted", json!(self.deleted)),
             ("name", json!(self.name)),

@@ -55,7 +55,7 @@ fn filters_come_as_object_text_or_old_list() {
     assert_eq!(parse(json!({"filters": {}})).unwrap().filters, Some(Map::new()));
     assert_eq!(parse(json!({"filters": "{"})).unwrap_err()["attr"], "filters");
     assert_eq!(parse(json!({"filters": 5})).unwrap_err()["code"], "not_a_dict");
-    let large = json!({"filters": {"a": "x".repeat(limits::QUESTION_BYTES)}});
+    let large = json!({"filters": {"a": "x".repeat(limits::QUERY_BYTES)}});
     assert_eq!(parse(large).unwrap_err()["attr"], "filters");
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(limits::NESTING), "]".repeat(limits::NESTING));
     assert_eq!(parse(json!({"filters": deep})).unwrap_err()["attr"], "filters");
@@ -86,8 +86,7 @@ fn a_query_is_a_node_or_its_text() {
             "{wrong}"
         );
     }
-    let large =
-        json!({"query": {"kind": "TrendsQuery", "series": [], "a": "x".repeat(limits::QUESTION_BYTES)}});
+    let large = json!({"query": {"kind": "TrendsQuery", "series": [], "a": "x".repeat(limits::QUERY_BYTES)}});
     assert_eq!(parse(large).unwrap_err()["attr"], "query");
 }
 

@@ -1,4 +1,4 @@
-//! Fields that the bodies of all kinds have.
+//! Validation of the fields that the bodies of all kinds have.
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::input::invalid;
 use crate::limits;
 
-/// A body, field by field. Each method judges one; the first that breaks a rule is reported.
+/// A body. Each method validates one field.
 #[derive(Debug, Clone, Copy)]
 pub struct Body<'a>(pub &'a Fields);
 
@@ -19,14 +19,14 @@ impl Body<'_> {
         Field::of(self.0, name)
     }
 
-    /// A name, which may be null; `blank` says whether it may be empty.
+    /// A name, which may be null. `blank`: it may be empty.
     #[expect(clippy::option_option, reason = "absent and null are different")]
     pub fn name(&self, blank: bool) -> ApiResult<Option<Option<String>>> {
         let rule = TextRule { max_chars: limits::TEXT_CHARS, blank, trim: true };
         self.field("name").nullable(|name, value| fields::string(name, value, rule)).map_err(invalid)
     }
 
-    /// A text that may be empty; null is empty too.
+    /// A text that may be empty; null is an empty text.
     pub fn text(&self, name: &str, max_chars: usize) -> ApiResult<Option<String>> {
         let rule = TextRule { max_chars, blank: true, trim: false };
         let text = self.field(name).nullable(|name, value| fields::string(name, value, rule));
@@ -38,39 +38,39 @@ impl Body<'_> {
         self.field(name).sent(fields::boolean).map_err(invalid)
     }
 
-    /// Tags; `owner` is who has them. In a form they come as the text of a list.
+    /// Tags; `owner` is for error texts. In a form they are JSON text of a list.
     pub fn tags(&self, owner: &str) -> ApiResult<Option<Vec<String>>> {
-        let tags = |name: &str, value: &Value| match of_form(name, value) {
+        let tags = |name: &str, value: &Value| match parse_form_value(name, value) {
             Ok(list @ Value::Array(_)) => fields::tags(name, &list, owner),
             _ => fields::tags(name, value, owner),
         };
         self.field("tags").sent(tags).map_err(invalid)
     }
 
-    /// An object within the limits of a question; in a form it comes as a text.
+    /// An object within the limits of a query; in a form it is JSON text.
     pub fn object(&self, name: &str) -> ApiResult<Option<Map<String, Value>>> {
         let object = |name: &str, value: &Value| {
-            let value = of_form(name, value)?;
-            bounded(name, &value)?;
+            let value = parse_form_value(name, value)?;
+            check_limits(name, &value)?;
             fields::object(name, &value).cloned()
         };
         self.field(name).sent(object).map_err(invalid)
     }
 
-    /// A list within the limits of a question; in a form it comes as a text.
+    /// A list within the limits of a query; in a form it is JSON text.
     pub fn list(&self, name: &str) -> ApiResult<Option<Vec<Value>>> {
         let list = |name: &str, value: &Value| {
-            let value = of_form(name, value)?;
-            bounded(name, &value)?;
+            let value = parse_form_value(name, value)?;
+            check_limits(name, &value)?;
             fields::list(name, &value).map(<[Value]>::to_vec)
         };
         self.field(name).sent(list).map_err(invalid)
     }
 
-    /// 400 where the body asks for what is not done here.
-    pub fn refuse(&self, names: &[&str]) -> ApiResult<()> {
-        let asked = |name: &&&str| self.0.get(**name).is_some_and(|value| !json::is_nothing(value));
-        match names.iter().find(asked) {
+    /// 400 where the body has one of these unsupported fields.
+    pub fn reject_unsupported(&self, names: &[&str]) -> ApiResult<()> {
+        let is_sent = |name: &&&str| self.0.get(**name).is_some_and(|value| !json::is_nothing(value));
+        match names.iter().find(is_sent) {
             Some(name) => {
                 let detail = format!("Not supported yet: {name}.");
                 Err(ApiError::invalid("invalid_input", detail, Some(name)))
@@ -80,8 +80,8 @@ impl Body<'_> {
     }
 }
 
-/// What a form says as JSON text.
-fn of_form(name: &str, value: &Value) -> Result<Value, FieldError> {
+/// The value of a field; JSON text, as forms have it, is parsed.
+fn parse_form_value(name: &str, value: &Value) -> Result<Value, FieldError> {
     match value {
         Value::String(text) => {
             serde_json::from_str(text).map_err(|_| FieldError::invalid(name, "The text is not valid JSON."))
@@ -90,10 +90,10 @@ fn of_form(name: &str, value: &Value) -> Result<Value, FieldError> {
     }
 }
 
-/// Refuses what is too large or too deep to be stored and asked about.
-pub fn bounded(name: &str, value: &Value) -> Result<(), FieldError> {
-    if json::text_bytes(value) > limits::QUESTION_BYTES {
-        let detail = format!("{name} must not be larger than {} KiB as JSON.", limits::QUESTION_BYTES / 1024);
+/// Checks the limits of size and depth of a stored query.
+pub fn check_limits(name: &str, value: &Value) -> Result<(), FieldError> {
+    if json::text_bytes(value) > limits::QUERY_BYTES {
+        let detail = format!("{name} must not be larger than {} KiB as JSON.", limits::QUERY_BYTES / 1024);
         return Err(FieldError::invalid(name, detail));
     }
     if json::depth(value) > limits::NESTING {

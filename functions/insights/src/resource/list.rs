@@ -1,7 +1,7 @@
-//! Lists: rows are filtered and ordered, and the records of one page are read.
+//! Lists: filter and sort the summary rows, then fetch the records of one page.
 //!
-//! Must stay true: the order is total (ties go by number), so pages neither repeat nor skip; a list reads two pages of
-//! rows and one batch of records at a time, however many records there are.
+//! Must stay true: the order is total (ties are broken by id), so pages neither repeat nor skip; a list reads two pages of rows
+//! and one batch of records at a time, however many records there are.
 
 use std::cmp::Ordering;
 
@@ -11,45 +11,46 @@ use pennon_core::http::{Call, Page};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, Query, StoreError, Table};
 
-use super::{Resource, Row, key, whole};
+use super::{Resource, Row, key, row_backfill};
 use crate::Insights;
 use crate::limits;
 
 /// A page of a list.
 #[derive(Debug)]
-pub struct Found<R> {
-    /// Who asks, and in which project.
+pub struct ListPage<R> {
+    /// The caller and the project.
     pub access: Access,
-    /// The page.
+    /// Offset and limit.
     pub page: Page,
-    /// How many there are in all.
+    /// The number of records on all pages.
     pub count: usize,
-    /// Those of the page, in order.
+    /// The records of the page, in order.
     pub records: Vec<R>,
 }
 
-/// The page that a request asks for, of the records that `fits` lets through, in the order of `compare`.
-pub async fn page_of<R: Resource>(
+/// The requested page of the rows that `filter` keeps, in the order of `compare`.
+pub async fn fetch_page<R: Resource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
-    fits: impl FnOnce(&mut Vec<Row>) -> ApiResult<()>,
+    filter: impl FnOnce(&mut Vec<Row>) -> ApiResult<()>,
     compare: impl Fn(&Row, &Row) -> Ordering,
-) -> ApiResult<Found<R>> {
+) -> ApiResult<ListPage<R>> {
     let (access, mut rows) = access_and_rows::<R>(state, call, scope).await?;
     if let Some(search) = search(call)? {
-        rows.retain(|row| row.mentions(&search));
+        rows.retain(|row| row.matches_search(&search));
     }
-    fits(&mut rows)?;
+    filter(&mut rows)?;
     rows.sort_by(|left, right| compare(left, right).then(left.id.cmp(&right.id)));
     let page = Page::of(call);
-    let wanted: Vec<Key> = page.slice(&rows).iter().map(|row| key::<R>(access.project.id, row.id)).collect();
-    let items = state.app.store.records.batch_get(&wanted).await?;
+    let record_keys: Vec<Key> =
+        page.slice(&rows).iter().map(|row| key::<R>(access.project.id, row.id)).collect();
+    let items = state.app.store.records.batch_get(&record_keys).await?;
     let records = items.iter().flatten().map(Item::body).collect::<Result<Vec<R>, StoreError>>()?;
-    Ok(Found { access, page, count: rows.len(), records })
+    Ok(ListPage { access, page, count: rows.len(), records })
 }
 
-/// The text that a list is searched for, in lower case.
+/// The search text of a list, in lower case.
 fn search(call: &Call) -> ApiResult<Option<String>> {
     let text = call.query_value("search").unwrap_or("").trim();
     if text.chars().count() > limits::SEARCH_CHARS {
@@ -61,53 +62,58 @@ fn search(call: &Call) -> ApiResult<Option<String>> {
 
 /// The project, and its rows.
 ///
-/// Where the path names the project by its number, the rows are read beside the key and not after it; nothing of them
-/// is shown unless the key opens the project.
+/// Where the path has the id of the project, the rows are prefetched in parallel with the API key. They are only used if the
+/// key has access to the project.
 async fn access_and_rows<R: Resource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
 ) -> ApiResult<(Access, Vec<Row>)> {
     let records = &state.app.store.records;
-    let named = call.id("project_id").filter(|_| call.credential().is_some());
-    let early = async {
-        match named {
-            Some(project) => Some(stored::<R>(records, project).await),
+    let path_id = call.id("project_id").filter(|_| call.credential().is_some());
+    let prefetch = async {
+        match path_id {
+            Some(project) => Some(fetch_rows::<R>(records, project).await),
             None => None,
         }
     };
-    let (access, early) = tokio::join!(state.app.project(call, scope, |_| []), early);
+    let (access, prefetched) = tokio::join!(state.app.project(call, scope, |_| []), prefetch);
     let (access, []) = access?;
     let project = access.project.id;
-    let found = match early {
-        Some(early) if named == Some(project) => early?,
-        _ => stored::<R>(records, project).await?,
+    let stored = match prefetched {
+        Some(rows) if path_id == Some(project) => rows?,
+        _ => fetch_rows::<R>(records, project).await?,
     };
-    let rows = match found {
+    let rows = match stored {
         Some(rows) => rows,
         None => {
-            whole::complete::<R>(records, project).await?;
-            stored::<R>(records, project).await?.unwrap_or_default()
+            row_backfill::backfill_rows::<R>(records, project).await?;
+            fetch_rows::<R>(records, project).await?.unwrap_or_default()
         }
     };
     Ok((access, rows))
 }
 
-/// The rows of the kind; none where not every record has one yet.
-async fn stored<R: Resource>(records: &Table, project: ProjectId) -> Result<Option<Vec<Row>>, StoreError> {
+/// The rows of the kind; `None` where they were not backfilled yet.
+async fn fetch_rows<R: Resource>(
+    records: &Table,
+    project: ProjectId,
+) -> Result<Option<Vec<Row>>, StoreError> {
     let mut items = records.query(Query::partition(keys::records_pk(project, R::ROWS))).await?;
-    let mark = keys::rows_are_whole(project, R::ROWS);
+    let complete_marker = keys::rows_are_whole(project, R::ROWS);
     match items.pop() {
-        Some(last) if last.key == mark => items.iter().map(Item::body).collect::<Result<_, _>>().map(Some),
+        Some(last) if last.key == complete_marker => {
+            items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)
+        }
         _ => Ok(None),
     }
 }
 
-/// All rows of the kind, complete.
+/// All rows of the kind. Backfills them if necessary.
 pub async fn rows<R: Resource>(records: &Table, project: ProjectId) -> ApiResult<Vec<Row>> {
-    if let Some(rows) = stored::<R>(records, project).await? {
+    if let Some(rows) = fetch_rows::<R>(records, project).await? {
         return Ok(rows);
     }
-    whole::complete::<R>(records, project).await?;
-    Ok(stored::<R>(records, project).await?.unwrap_or_default())
+    row_backfill::backfill_rows::<R>(records, project).await?;
+    Ok(fetch_rows::<R>(records, project).await?.unwrap_or_default())
 }

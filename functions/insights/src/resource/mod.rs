@@ -1,14 +1,15 @@
-//! What dashboards, cohorts and actions have in common: a record with a summary row, lists, and changes that are logged.
+//! The code that dashboards, cohorts and actions share: records with summary rows, lists, and logged writes.
 //!
-//! Must stay true: a record, its summary row and its activity entry are written in one transaction, which asks that the
-//! record is as it was read; a live record has a row and a deleted one has none, whoever wrote it.
+//! [`Resource`] is the trait of a kind, [`RecordWrite`] a validated write. Must stay true: a record, its summary row and its
+//! activity entry are written in one transaction, on the condition that the record is unchanged since it was read; a record
+//! that is not deleted has a row and a deleted one has none, for all writers.
 
+mod activity_entry;
 pub(crate) mod body;
-pub(crate) mod declared;
-mod entry;
+pub(crate) mod declarations;
 pub(crate) mod list;
 mod row;
-mod whole;
+mod row_backfill;
 
 use std::collections::BTreeMap;
 
@@ -30,35 +31,35 @@ use serde_json::Value;
 pub use row::Row;
 
 use crate::Insights;
-use crate::store::count;
+use crate::store::reserve_ids;
 
-/// What a record's path allows.
+/// The methods of a record's path.
 const ALLOWED: &str = "GET, HEAD, OPTIONS, PATCH, PUT";
 
-/// A kind of records that is managed over HTTP and by workspace files alike.
+/// A kind of record that is managed over HTTP and by workspace files.
 pub trait Resource: Serialize + DeserializeOwned + Clone + Send + Sync {
-    /// The records.
+    /// Kind of the records.
     const KIND: Kind;
-    /// Their summary rows.
+    /// Kind of the summary rows.
     const ROWS: Kind;
-    /// What counts their numbers.
+    /// Counter of their ids.
     const COUNTER: Counter;
-    /// What the activity log calls them.
+    /// Scope of their activity entries.
     const SCOPE: &'static str;
-    /// What the log calls their type in the detail of an entry; none where it says nothing.
+    /// `type` in the detail of an activity entry.
     const LOGGED_TYPE: Option<&'static str> = None;
 
-    /// Its number.
+    /// Its id.
     fn id(&self) -> u64;
     /// Its name, if it has one.
     fn name(&self) -> Option<&str>;
     /// Whether it is soft-deleted.
     fn is_deleted(&self) -> bool;
-    /// Its summary.
+    /// Its summary row.
     fn row(&self) -> Row;
-    /// What the log compares, in its order.
-    fn logged(&self) -> Vec<(&'static str, Value)>;
-    /// The word of the log for a change of what was there before.
+    /// The fields that the activity log compares, in the order of the log.
+    fn logged_fields(&self) -> Vec<(&'static str, Value)>;
+    /// The activity of an update in the log.
     fn activity(before: &Self, after: &Self) -> &'static str {
         match (before.is_deleted(), after.is_deleted()) {
             (false, true) => "deleted",
@@ -66,12 +67,12 @@ pub trait Resource: Serialize + DeserializeOwned + Clone + Send + Sync {
             _ => "updated",
         }
     }
-    /// Names that it has to itself while it is there.
-    fn names(&self, _project: ProjectId) -> Vec<Key> {
+    /// Keys of the rows that make its name unique while it is not deleted.
+    fn unique_names(&self, _project: ProjectId) -> Vec<Key> {
         Vec::new()
     }
-    /// The writes that follow when a file puts `after` in its place, or nothing.
-    fn replaced(
+    /// Further writes when a workspace file replaces it by `after`, or removes it.
+    fn replacement_writes(
         &self,
         _after: Option<&Self>,
         _project: ProjectId,
@@ -79,54 +80,54 @@ pub trait Resource: Serialize + DeserializeOwned + Clone + Send + Sync {
     ) -> Result<Vec<Write>, StoreError> {
         Ok(Vec::new())
     }
-    /// What changes in a stored record of the kind when a workspace file declares other things of it.
+    /// Adjusts a stored record before the fields that a workspace file declares are applied.
     fn declare(_stored: &mut BTreeMap<String, Value>, _declared: &BTreeMap<String, Value>) {}
 }
 
-/// Where a record lies.
+/// The key of a record.
 pub fn key<R: Resource>(project: ProjectId, id: u64) -> Key {
     keys::record(project, R::KIND, id)
 }
 
-/// A number for a new record.
-pub async fn reserve<R: Resource>(records: &Table) -> ApiResult<u64> {
-    Ok(count(records, R::COUNTER, 1).await?.start)
+/// Reserves an id for a new record.
+pub async fn reserve_id<R: Resource>(records: &Table) -> ApiResult<u64> {
+    Ok(reserve_ids(records, R::COUNTER, 1).await?.start)
 }
 
-/// A change that was judged.
+/// A validated write of a record, with its activity entry.
 #[derive(Debug)]
-pub struct Judged<'a, R> {
-    /// Who changes it.
+pub struct RecordWrite<'a, R> {
+    /// The user and the project.
     pub access: &'a Access,
-    /// When.
+    /// The instant.
     pub now: DateTime<Utc>,
-    /// What it was, and the item that was read; none for a new one.
+    /// The record before it, and the item that was read; `None` for a new one.
     pub before: Option<(&'a R, &'a Item)>,
-    /// What it is then.
+    /// The record after it.
     pub after: &'a R,
 }
 
-impl<R: Resource> Judged<'_, R> {
-    /// Whether the log tells of it.
+impl<R: Resource> RecordWrite<'_, R> {
+    /// Whether it has an activity entry.
     pub fn is_logged(&self) -> bool {
         let before = self.before.map(|(before, _)| before);
-        entry::of(before, self.after, self.access.caller.user(), self.now).is_some()
+        activity_entry::new(before, self.after, self.access.caller.user(), self.now).is_some()
     }
 
     /// The transaction: record, summary row, activity entry.
     pub fn writes(&self) -> Result<Vec<Write>, StoreError> {
         let project = self.access.project.id;
-        let mut writes = rows_of(project, self.before.map(|(_, item)| item), self.after)?;
+        let mut writes = record_writes(project, self.before.map(|(_, item)| item), self.after)?;
         let before = self.before.map(|(before, _)| before);
-        if let Some(entry) = entry::of(before, self.after, self.access.caller.user(), self.now) {
+        if let Some(entry) = activity_entry::new(before, self.after, self.access.caller.user(), self.now) {
             writes.extend(entry.writes(project, ids::new_uuid())?);
         }
         Ok(writes)
     }
 }
 
-/// The record and its summary row. `before` is the item that was read; none for a new record.
-pub fn rows_of<R: Resource>(
+/// The writes of the record and its summary row. `before` is the item that was read; `None` for a new record.
+pub fn record_writes<R: Resource>(
     project: ProjectId,
     before: Option<&Item>,
     after: &R,
@@ -140,7 +141,7 @@ pub fn rows_of<R: Resource>(
     Ok(vec![Write::Put(record, guard), row_of(project, after)?])
 }
 
-/// The summary row alone, or its removal.
+/// The write of the summary row, or its deletion.
 pub fn row_of<R: Resource>(project: ProjectId, after: &R) -> Result<Write, StoreError> {
     let key = keys::record(project, R::ROWS, after.id());
     Ok(match after.is_deleted() {
@@ -149,41 +150,44 @@ pub fn row_of<R: Resource>(project: ProjectId, after: &R) -> Result<Write, Store
     })
 }
 
-/// The project of a request, and the record that its path names.
-pub async fn find<R: Resource>(
+/// The project of a request, and the record with the id of the path.
+pub async fn get_record<R: Resource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
 ) -> ApiResult<(Access, Option<Item>)> {
-    let number = call.id("id");
-    let wanted = |project| number.map(|id| key::<R>(project, id)).into_iter().collect::<Vec<Key>>();
-    let (access, found) = state.app.project_with(call, scope, wanted).await?;
-    Ok((access, found.into_iter().next().flatten()))
+    let id = call.id("id");
+    let keys = |project| id.map(|id| key::<R>(project, id)).into_iter().collect::<Vec<Key>>();
+    let (access, items) = state.app.project_with(call, scope, keys).await?;
+    Ok((access, items.into_iter().next().flatten()))
 }
 
-/// The deletion that is none: 405 for whoever may write, whether or not there is such a record.
+/// `DELETE`: 405 for a caller with write access, whether or not the record exists.
 pub async fn destroy(state: &Insights, call: &Call, scope: &'static str) -> ApiResult<Response> {
     state.app.project(call, scope, |_| []).await?;
     Err(ApiError::method_not_allowed(call.method.as_str(), ALLOWED).without_body())
 }
 
 /// `GET P/{kind}/activity/`: the log of all records of a kind.
-pub async fn all_activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+pub async fn list_all_activity<R: Resource>(
+    State(state): State<Insights>,
+    call: Call,
+) -> ApiResult<Response> {
     scope_log(&state.app, &call, R::SCOPE).await
 }
 
 /// `GET P/{kind}/{id}/activity/`: the log of one; 404 without a body where there is none.
-pub async fn activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+pub async fn list_activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     item_log(&state.app, &call, R::SCOPE, key::<R>, |_| Ok(true)).await
 }
 
-/// Reads a record; 404 where there is none.
-pub fn read<R: Resource>(item: Option<Item>) -> ApiResult<(R, Item)> {
+/// Decodes a record; 404 where there is none.
+pub fn require_record<R: Resource>(item: Option<Item>) -> ApiResult<(R, Item)> {
     let item = item.ok_or_else(ApiError::not_found)?;
     Ok((item.body()?, item))
 }
 
-/// What the caller may do with something, in a word: only creation and membership tell.
+/// The `user_access_level` of the caller. It depends on the creator and the membership only.
 pub fn access_level(creator: Option<&User>, access: &Access) -> &'static str {
     let own = creator.is_some_and(|user| user.id == access.caller.user().id);
     if own || access.level().is_admin() { "manager" } else { "editor" }

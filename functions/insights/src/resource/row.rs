@@ -1,13 +1,13 @@
-//! The summary row: what lists filter and order by, whatever the kind.
+//! The summary row of a record of any kind: the fields that lists filter and sort by.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// What a list knows of a record before it reads it. Ten thousand of them are read for one list, so what most have in
-/// common is left out.
+/// The fields of a record that a list needs before it reads the record. One list may read 10,000 rows, so default values are
+/// not stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,30 +15,30 @@ pub struct Row {
     /// Sorted, lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: DateTime<Utc>,
-    /// Number of the user who made it.
+    /// Id of the user who created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<u64>,
-    /// Dashboards: shown before others.
+    /// Dashboards: listed first.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pinned: bool,
-    /// Cohorts: a list of members.
+    /// Cohorts: defined by a list of members.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_static: bool,
-    /// Cohorts: criteria on events.
+    /// Cohorts: has criteria on events.
     #[serde(default, skip_serializing_if = "is_false")]
     pub behavioral: bool,
-    /// Cohorts: other cohorts that the criteria name.
+    /// Cohorts: other cohorts that the criteria refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cohorts: Vec<u64>,
-    /// Dashboards: how it came about.
+    /// Dashboards: how it was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_mode: Option<String>,
 }
 
 impl Row {
-    /// The row of something with this number, and nothing else to say.
+    /// A row with default values.
     pub fn new(id: u64, created_at: DateTime<Utc>) -> Row {
         Row {
             id,
@@ -55,7 +55,7 @@ impl Row {
     }
 
     /// Whether the name or a tag contains `search`, which is in lower case.
-    pub fn mentions(&self, search: &str) -> bool {
+    pub fn matches_search(&self, search: &str) -> bool {
         let mut texts = self.name.iter().chain(&self.tags);
         texts.any(|text| text.to_lowercase().contains(search))
     }

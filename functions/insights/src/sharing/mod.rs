@@ -1,7 +1,7 @@
-//! `GET` and `PATCH P/insights/{id}/sharing/`, `POST P/insights/{id}/sharing/refresh/`: the public link to an insight.
+//! `GET` and `PATCH P/insights/{id}/sharing/`, `POST P/insights/{id}/sharing/refresh/`: the sharing token of an insight.
 //!
-//! Must stay true: reading writes nothing; the row by which a token opens the insight is there exactly while sharing is
-//! switched on, and changes in one transaction with the record and its log entry; only the hash of a token is stored.
+//! Must stay true: a read writes nothing; the row of a token exists exactly while sharing is enabled, and is written in one
+//! transaction with the record and its activity entry; only the hash of a token is stored.
 
 mod record;
 mod tokens;
@@ -19,7 +19,7 @@ use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, 
 use crate::dashboards::Dashboards;
 use crate::placement::Placement;
 use crate::record::Insight;
-use crate::{Insights, changes, limits, store, tiles};
+use crate::{Insights, activity_log, limits, store, tiles};
 use record::{Sharing, SharingInput};
 use tokens::Tokens;
 
@@ -27,94 +27,96 @@ const READ: &str = "sharing_configuration:read";
 const WRITE: &str = "sharing_configuration:write";
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// What is stored of an insight and of its sharing.
-struct Found {
+/// An insight and its sharing configuration.
+struct SharedInsight {
     insight: Insight,
-    /// None until it was first changed.
+    /// `None` until it was first changed.
     sharing: Option<(Sharing, Item)>,
 }
 
-impl Found {
-    /// Reads what was found; 404 unless there is a live insight.
-    fn read(found: Vec<Option<Item>>) -> ApiResult<Found> {
+impl SharedInsight {
+    /// Decodes the items of [`row_keys`]; 404 where the insight does not exist or is deleted.
+    fn from_items(items: Vec<Option<Item>>) -> ApiResult<SharedInsight> {
         let missing = || ApiError::missing("Insight not found.");
-        let mut found = found.into_iter();
-        let insight: Insight = found.next().flatten().ok_or_else(missing)?.body()?;
+        let mut items = items.into_iter();
+        let insight: Insight = items.next().flatten().ok_or_else(missing)?.body()?;
         if insight.deleted {
             return Err(missing());
         }
-        let sharing = found.next().flatten();
+        let sharing = items.next().flatten();
         let sharing = sharing.map(|item| Ok::<_, StoreError>((item.body()?, item))).transpose()?;
-        Ok(Found { insight, sharing })
+        Ok(SharedInsight { insight, sharing })
     }
 }
 
-fn wanted(call: &Call) -> impl Fn(u64) -> Vec<Key> {
-    let number = call.id("id");
-    move |project| number.map_or(Vec::new(), |id| vec![store::key(project, id), keys::sharing(project, id)])
+fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
+    let id = call.id("id");
+    move |project| id.map_or(Vec::new(), |id| vec![store::key(project, id), keys::sharing(project, id)])
 }
 
-/// How an insight is shared.
+/// The sharing configuration of an insight.
 pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let (access, found) = state.app.project_with(&call, READ, wanted(&call)).await?;
+    let (access, items) = state.app.project_with(&call, READ, row_keys(&call)).await?;
     Format::of(&call)?;
-    let found = Found::read(found)?;
-    let tokens = Tokens { app: &state.app, project: access.project.id, insight: found.insight.id };
-    Ok(json(match &found.sharing {
-        Some((sharing, _)) => sharing.shown(&tokens.stored(sharing).await?),
-        None => Sharing::shown_of_none(&tokens.fresh(0).await?),
+    let shared = SharedInsight::from_items(items)?;
+    let tokens = Tokens { app: &state.app, project: access.project.id, insight: shared.insight.id };
+    Ok(json(match &shared.sharing {
+        Some((sharing, _)) => sharing.to_json(&tokens.get_current(sharing).await?),
+        None => Sharing::default_json(&tokens.create(0).await?),
     }))
 }
 
-/// Switches sharing on or off, or changes how the insight is shown to those who come by the link.
+/// Enables or disables sharing, or changes its settings.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    change(&state, &call, Change::AsSent).await
+    change(&state, &call, SharingChange::Update).await
 }
 
-/// Gives the insight another token; the one before opens nothing from here on.
+/// Replaces the token; the previous one is revoked.
 pub async fn refresh(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    change(&state, &call, Change::OtherToken).await
+    change(&state, &call, SharingChange::RotateToken).await
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    AsSent,
-    OtherToken,
+enum SharingChange {
+    /// Apply the body.
+    Update,
+    /// Replace the token.
+    RotateToken,
 }
 
-async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Response> {
-    let wanted = wanted(call);
-    let (access, mut found) = state.app.project_with(call, WRITE, &wanted).await?;
+async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResult<Response> {
+    let keys = row_keys(call);
+    let (access, mut items) = state.app.project_with(call, WRITE, &keys).await?;
     Format::of(call)?;
     let records = &state.app.store.records;
-    for tried in 0..limits::WRITE_TRIES {
-        back_off_after_conflict(tried).await;
-        let before = Found::read(found)?;
-        let on = tiles::kept_dashboards(&before.insight.tiles);
-        let dashboards = Dashboards::load(records, access.project.id, on).await?;
-        Placement::of(&before.insight, &dashboards, &access).require_edit()?;
+    for attempt in 0..limits::WRITE_ATTEMPTS {
+        back_off_after_conflict(attempt).await;
+        let before = SharedInsight::from_items(items)?;
+        let dashboard_ids = tiles::current_dashboards(&before.insight.tiles);
+        let dashboards = Dashboards::load(records, access.project.id, dashboard_ids).await?;
+        Placement::new(&before.insight, &dashboards, &access).require_edit()?;
         let tokens = Tokens { app: &state.app, project: access.project.id, insight: before.insight.id };
         let now = access.write_time(call.now);
         let old = before.sharing.as_ref().map(|(sharing, _)| sharing);
         let (after, token) = match change {
-            Change::AsSent => {
+            SharingChange::Update => {
                 let input = SharingInput::parse(&call.json_fields()?)?;
                 let token = match old {
-                    Some(old) => tokens.stored(old).await?,
-                    None => tokens.fresh(0).await?,
+                    Some(old) => tokens.get_current(old).await?,
+                    None => tokens.create(0).await?,
                 };
-                (Sharing::changed(old, &input, &token, now), token)
+                (Sharing::updated(old, &input, &token, now), token)
             }
-            Change::OtherToken => {
+            SharingChange::RotateToken => {
                 let rotation = old.map_or(0, |old| old.rotation).saturating_add(1);
-                let token = tokens.fresh(rotation).await?;
+                let token = tokens.create(rotation).await?;
                 (Sharing::rotated(old, rotation, &token, now), token)
             }
         };
         match records.transact(writes(&access, now, &before, &after)?).await {
-            Ok(()) => return Ok(json(after.shown(&token))),
+            Ok(()) => return Ok(json(after.to_json(&token))),
             Err(StoreError::Condition { .. }) => {
-                found = records.batch_get(&wanted(access.project.id)).await?;
+                items = records.batch_get(&keys(access.project.id)).await?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -122,24 +124,24 @@ async fn change(state: &Insights, call: &Call, change: Change) -> ApiResult<Resp
     Err(ApiError::busy(RETRY_AFTER_SECONDS))
 }
 
-/// The record, the row by which the token opens the insight, and the log entry.
+/// The writes of the record, the row of the token, and the activity entry.
 fn writes(
     access: &Access,
     now: DateTime<Utc>,
-    before: &Found,
+    before: &SharedInsight,
     after: &Sharing,
 ) -> Result<Vec<Write>, StoreError> {
     let (project, insight) = (access.project.id, &before.insight);
     let old = before.sharing.as_ref();
     let mut writes = vec![after.write(keys::sharing(project, insight.id), old.map(|(_, item)| item))?];
-    writes.extend(after.link_writes(project, insight.id, old.map(|(sharing, _)| sharing))?);
+    writes.extend(after.token_writes(project, insight.id, old.map(|(sharing, _)| sharing))?);
     let was_enabled = old.is_some_and(|(old, _)| old.enabled);
     let was_rotated = old.map_or(0, |(old, _)| old.rotation) != after.rotation;
     let user = access.caller.user();
     let entry = if was_enabled != after.enabled {
-        changes::sharing_entry(insight, after.enabled, user, now)
+        activity_log::sharing_entry(insight, after.enabled, user, now)
     } else if was_rotated {
-        changes::token_entry(insight, user, now)
+        activity_log::token_entry(insight, user, now)
     } else {
         None
     };

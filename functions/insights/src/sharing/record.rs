@@ -1,4 +1,4 @@
-//! What is stored of an insight's sharing, and the bodies that change it.
+//! The record of an insight's sharing configuration, and the bodies that change it.
 
 use chrono::{DateTime, Utc};
 use pennon_core::auth::{OpenedBy, link_hash};
@@ -14,26 +14,26 @@ use serde_json::{Map, Value, json};
 
 use crate::input::invalid;
 
-/// Settings that are on or off.
+/// Boolean settings.
 const SWITCHES: [&str; 6] =
     ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
-/// The setting that is a text.
+/// The text setting.
 const THEME: &str = "theme";
 const THEME_RULE: TextRule = TextRule { max_chars: 50, blank: true, trim: false };
 
-/// How an insight is shared.
+/// The sharing configuration of an insight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sharing {
     pub enabled: bool,
     pub created_at: DateTime<Utc>,
     pub settings: Option<Map<String, Value>>,
-    /// How often it was given another token.
+    /// The number of token rotations.
     pub rotation: u32,
-    /// Of the token.
+    /// Hash of the token.
     pub hash: String,
 }
 
-/// The fields of a body that change something; none is absent.
+/// The writable fields of a body; `None` is absent.
 #[expect(clippy::option_option, reason = "absent and null are different")]
 pub(super) struct SharingInput {
     enabled: Option<bool>,
@@ -49,7 +49,7 @@ impl SharingInput {
     }
 }
 
-/// The settings that are known, in the order sent.
+/// The known settings, in the order sent.
 fn settings(name: &str, value: &Value) -> Result<Map<String, Value>, FieldError> {
     let mut known = Map::new();
     for (key, value) in fields::object(name, value)? {
@@ -66,13 +66,13 @@ fn settings(name: &str, value: &Value) -> Result<Map<String, Value>, FieldError>
 }
 
 impl Sharing {
-    fn none(token: &str, now: DateTime<Utc>) -> Sharing {
+    fn disabled(token: &str, now: DateTime<Utc>) -> Sharing {
         Sharing { enabled: false, created_at: now, settings: None, rotation: 0, hash: link_hash(token) }
     }
 
-    /// The sharing after a change; `token` is the one that it has.
-    pub fn changed(old: Option<&Sharing>, input: &SharingInput, token: &str, now: DateTime<Utc>) -> Sharing {
-        let old = old.cloned().unwrap_or_else(|| Sharing::none(token, now));
+    /// The configuration after an update; `token` is its current token.
+    pub fn updated(old: Option<&Sharing>, input: &SharingInput, token: &str, now: DateTime<Utc>) -> Sharing {
+        let old = old.cloned().unwrap_or_else(|| Sharing::disabled(token, now));
         Sharing {
             enabled: input.enabled.unwrap_or(old.enabled),
             settings: input.settings.clone().unwrap_or_else(|| old.settings.clone()),
@@ -80,28 +80,28 @@ impl Sharing {
         }
     }
 
-    /// The sharing when it has this token instead.
+    /// The configuration with a new token.
     pub fn rotated(old: Option<&Sharing>, rotation: u32, token: &str, now: DateTime<Utc>) -> Sharing {
-        let old = old.cloned().unwrap_or_else(|| Sharing::none(token, now));
+        let old = old.cloned().unwrap_or_else(|| Sharing::disabled(token, now));
         Sharing { rotation, hash: link_hash(token), ..old }
     }
 
-    /// The write of the record, if it is still as it was read.
+    /// The write of the record, on the condition that it is unchanged.
     pub fn write(&self, key: Key, old: Option<&Item>) -> Result<Write, StoreError> {
         let version = old.map_or(0, |item| item.version);
         let guard = old.map_or(Guard::Absent, |item| Guard::Version(item.version));
         Ok(Write::Put(Item::new(key, self)?.with_version(version + 1), guard))
     }
 
-    /// The writes of the rows by which tokens open the insight, as far as they change.
-    pub fn link_writes(
+    /// The writes of the changed rows of tokens.
+    pub fn token_writes(
         &self,
         project: ProjectId,
         insight: u64,
         old: Option<&Sharing>,
     ) -> Result<Vec<Write>, StoreError> {
-        let opened = |sharing: &Sharing| sharing.enabled.then(|| sharing.hash.clone());
-        let (before, after) = (old.and_then(opened), opened(self));
+        let active_hash = |sharing: &Sharing| sharing.enabled.then(|| sharing.hash.clone());
+        let (before, after) = (old.and_then(active_hash), active_hash(self));
         if before == after {
             return Ok(Vec::new());
         }
@@ -116,18 +116,18 @@ impl Sharing {
         Ok(writes)
     }
 
-    /// The sharing as answers show it.
-    pub fn shown(&self, token: &str) -> Value {
-        shown(Some(timestamp(self.created_at)), self.enabled, token, &json!(self.settings))
+    /// The JSON of a response.
+    pub fn to_json(&self, token: &str) -> Value {
+        sharing_json(Some(timestamp(self.created_at)), self.enabled, token, &json!(self.settings))
     }
 
-    /// What answers show of an insight whose sharing nobody has changed.
-    pub fn shown_of_none(token: &str) -> Value {
-        shown(None, false, token, &Value::Null)
+    /// The JSON of an insight whose configuration was never changed.
+    pub fn default_json(token: &str) -> Value {
+        sharing_json(None, false, token, &Value::Null)
     }
 }
 
-fn shown(created_at: Option<String>, enabled: bool, token: &str, settings: &Value) -> Value {
+fn sharing_json(created_at: Option<String>, enabled: bool, token: &str, settings: &Value) -> Value {
     json!({
         "created_at": created_at,
         "enabled": enabled,

@@ -1,10 +1,10 @@
-//! Sharing tokens: a keyed function of project, insight and a rotation number, so that one can be shown again although
+//! Sharing tokens: a keyed hash (MAC) of project, insight and rotation number, so that a token can be shown again although
 //! only its hash is stored.
 //!
-//! The key is that of secret payloads, by way of a key derived from it; where several are configured the first makes new
-//! tokens and all show old ones. An installation without such a key makes itself a secret once, in a row that no answer
-//! shows: tokens are then as hard to guess, and whoever can read the table can make them, as they could read what tokens
-//! open. Must stay true: a token that is shown is the one whose hash is stored, or there is none to show.
+//! The key is derived from that of secret payloads. If several are configured, the first creates new tokens and all verify
+//! old ones. An installation without such a key generates a secret once, in a row that no response contains: tokens are just
+//! as hard to guess; read access to the table suffices to create them, but also to read everything that they open. Must stay
+//! true: a token that is shown is the one whose hash is stored, else an error is returned.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -18,7 +18,7 @@ use pennon_core::store::{Guard, Item, StoreError};
 
 use super::record::Sharing;
 
-/// Bytes of a token, which are 30 letters of base64.
+/// Bytes of a token: 30 characters of base64.
 const TOKEN_BYTES: usize = 22;
 const SECRET_BYTES: usize = 32;
 
@@ -30,24 +30,24 @@ pub(super) struct Tokens<'a> {
 }
 
 impl Tokens<'_> {
-    /// The token of this rotation, by the key of today.
-    pub async fn fresh(&self, rotation: u32) -> ApiResult<String> {
-        let text = self.text(rotation);
+    /// The token of this rotation, with the current key.
+    pub async fn create(&self, rotation: u32) -> ApiResult<String> {
+        let text = self.message(rotation);
         match self.app.payload_keys.codes(&text).first() {
             Some(code) => Ok(token(code)),
             None => Ok(token(&code_by(&self.secret().await?, &text))),
         }
     }
 
-    /// The token whose hash is stored. 503 where the key is gone that made it: it still opens the insight.
-    pub async fn stored(&self, sharing: &Sharing) -> ApiResult<String> {
-        let text = self.text(sharing.rotation);
-        let is_it = |token: &String| link_hash(token) == sharing.hash;
-        let by_keys = self.app.payload_keys.codes(&text).iter().map(|code| token(code)).find(is_it);
+    /// The token whose hash is stored. 503 where its key is no longer configured; the token stays valid.
+    pub async fn get_current(&self, sharing: &Sharing) -> ApiResult<String> {
+        let text = self.message(sharing.rotation);
+        let is_current = |token: &String| link_hash(token) == sharing.hash;
+        let by_keys = self.app.payload_keys.codes(&text).iter().map(|code| token(code)).find(is_current);
         if let Some(token) = by_keys {
             return Ok(token);
         }
-        let by_secret = Some(token(&code_by(&self.secret().await?, &text))).filter(is_it);
+        let by_secret = Some(token(&code_by(&self.secret().await?, &text))).filter(is_current);
         by_secret.ok_or_else(|| {
             let detail = format!(
                 "The token cannot be shown: the key that made it is no longer in {SETTING}. POST to refresh/ makes another one."
@@ -56,28 +56,28 @@ impl Tokens<'_> {
         })
     }
 
-    fn text(&self, rotation: u32) -> String {
+    fn message(&self, rotation: u32) -> String {
         format!("sharing {}/{}/{rotation}", self.project, self.insight)
     }
 
-    /// The secret of this installation, which is made when it is first wanted.
+    /// The secret of this installation; generated at the first use.
     async fn secret(&self) -> ApiResult<Vec<u8>> {
         let (records, key) = (&self.app.store.records, keys::sharing_secret());
         if let Some(item) = records.get(&key).await? {
-            return read(&item);
+            return decode_secret(&item);
         }
-        let made = Item::new(key.clone(), &STANDARD.encode(ids::random_bytes::<SECRET_BYTES>()))?;
-        match records.put(made, Guard::Absent).await {
-            // Whoever came first has made it.
+        let generated = Item::new(key.clone(), &STANDARD.encode(ids::random_bytes::<SECRET_BYTES>()))?;
+        match records.put(generated, Guard::Absent).await {
+            // A concurrent request may have written it first.
             Ok(()) | Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let item = records.get(&key).await?;
-        read(&item.ok_or_else(|| ApiError::internal(&"a secret that was just made is gone"))?)
+        decode_secret(&item.ok_or_else(|| ApiError::internal(&"a secret that was just made is gone"))?)
     }
 }
 
-fn read(item: &Item) -> ApiResult<Vec<u8>> {
+fn decode_secret(item: &Item) -> ApiResult<Vec<u8>> {
     STANDARD.decode(item.body::<String>()?).map_err(|error| ApiError::internal(&error))
 }
 

@@ -1,8 +1,8 @@
-//! The summary rows of a project's insights: reading them all in one wait, and knowing that they are those of a version.
+//! The summary rows of a project's insights: fetched in one round trip, verified by a checksum, and cached.
 //!
-//! Must stay true: rows are *proven* to be the state of a version when their stamps add up to the sum that stands beside
-//! its number; so they may be read beside the version and not after it, and only proven rows are remembered. Rows that
-//! could not be proven are still right for an answer: each was read after the request began.
+//! Must stay true: rows are *verified* as the state of a version when their checksums add up to the sum stored with its
+//! number; so they can be fetched in parallel with the version, and only verified rows are cached. Rows that could not be
+//! verified are still correct for a response: each was read after the request began.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,208 +12,213 @@ use pennon_core::store::keys::{self, INSIGHT_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table, VersionBump, Write};
 use pennon_engine::flag::stamp;
 
-use crate::row::InsightRow;
+use crate::summary_row::InsightRow;
 
-/// How often rows are read together with the version before they are taken as they are.
-const TRIES: u32 = 3;
-/// Bytes of rows that a process remembers, by a rough measure.
-const BYTES_MAX: usize = 48 << 20;
+/// Most attempts to fetch rows that match the version; after that they are used unverified.
+const ATTEMPTS: u32 = 3;
+/// Approximate size limit of the cache in bytes.
+const CACHE_BYTES_MAX: usize = 48 << 20;
 
-/// What a warm process keeps of summary rows. Clones share it.
+/// Cache of summary rows by project. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<Mutex<ByteLimitedCache<ProjectId, Rows>>>);
+pub struct SummaryRowCache(Arc<Mutex<ByteLimitedCache<ProjectId, SummaryRows>>>);
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
+impl Default for SummaryRowCache {
+    fn default() -> SummaryRowCache {
+        SummaryRowCache(Arc::new(Mutex::new(ByteLimitedCache::new(CACHE_BYTES_MAX))))
     }
 }
 
-impl Memory {
-    fn rows(&self, project: ProjectId) -> Option<Rows> {
+impl SummaryRowCache {
+    fn get(&self, project: ProjectId) -> Option<SummaryRows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&project).cloned()
     }
 
-    fn keep(&self, project: ProjectId, rows: &Rows) {
-        let bytes = rows.all.iter().map(InsightRow::bytes).sum();
+    fn insert(&self, project: ProjectId, rows: &SummaryRows) {
+        let bytes = rows.rows.iter().map(InsightRow::bytes).sum();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(project, rows.clone(), bytes);
     }
 }
 
-/// The version of a project's insights: each write of an insight raises its number.
+/// The version of a project's summary rows: each write of an insight increments its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Version {
+pub struct RowsVersion {
     number: i64,
-    /// What the stamps of the rows of that number add up to.
-    sum: i64,
-    /// The insight that the last write changed; 0 where it was several.
-    last: i64,
+    /// The sum of the checksums of the rows at that number.
+    checksum: i64,
+    /// The insight that the last write changed; 0 if there were several.
+    last_changed: i64,
 }
 
-impl Version {
-    /// The version in its row.
-    pub fn of(item: Option<&Item>) -> Version {
-        item.map_or_else(Version::default, |item| Version {
+impl RowsVersion {
+    /// Decodes the row of the version.
+    pub fn from_item(item: Option<&Item>) -> RowsVersion {
+        item.map_or_else(RowsVersion::default, |item| RowsVersion {
             number: item.count,
-            sum: item.sums.rows,
-            last: item.sums.last,
+            checksum: item.sums.rows,
+            last_changed: item.sums.last,
         })
     }
 }
 
 /// The summary rows of a project's insights that are not deleted.
 #[derive(Debug, Clone)]
-pub struct Rows {
-    version: Version,
-    proven: bool,
-    all: Arc<Vec<InsightRow>>,
+pub struct SummaryRows {
+    version: RowsVersion,
+    is_verified: bool,
+    rows: Arc<Vec<InsightRow>>,
 }
 
-impl Rows {
-    fn new(version: Version, all: Vec<InsightRow>) -> Rows {
-        let sum = all.iter().fold(0_i64, |sum, row| sum.wrapping_add(stamp_of(row.id, row.item_version)));
-        Rows { version, proven: sum == version.sum, all: Arc::new(all) }
+impl SummaryRows {
+    fn new(version: RowsVersion, rows: Vec<InsightRow>) -> SummaryRows {
+        let checksum =
+            rows.iter().fold(0_i64, |sum, row| sum.wrapping_add(row_checksum(row.id, row.item_version)));
+        SummaryRows { version, is_verified: checksum == version.checksum, rows: Arc::new(rows) }
     }
 
-    /// All of them, in any order.
+    /// All rows, in no particular order.
     pub fn all(&self) -> &[InsightRow] {
-        &self.all
+        &self.rows
     }
 }
 
-fn stamp_of(id: u64, item_version: u64) -> i64 {
+fn row_checksum(id: u64, item_version: u64) -> i64 {
     stamp(i64::try_from(id).unwrap_or(i64::MAX), item_version)
 }
 
-/// What writes of rows add to the sum of a project.
+/// The change of the checksum sum of a project's rows by a write.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Difference {
+pub struct RowsChecksumDelta {
     by: i64,
-    /// The insight, as long as it is one.
-    last: i64,
+    /// The insight that is changed; 0 if there are several.
+    last_changed: i64,
     count: usize,
 }
 
-impl Difference {
-    /// A write that leaves insight `id` with a summary row of version `after`, where it was `before`; none of either is no
-    /// row, as deleted ones and new ones have.
-    pub fn of(id: u64, before: Option<u64>, after: Option<u64>) -> Difference {
-        let stamp = |version: Option<u64>| version.map_or(0, |version| stamp_of(id, version));
-        Difference {
-            by: stamp(after).wrapping_sub(stamp(before)),
-            last: i64::try_from(id).unwrap_or(0),
+impl RowsChecksumDelta {
+    /// A write that changes the summary row of insight `id` from version `before` to `after`. `None` is no row: of a new or a
+    /// deleted insight.
+    pub fn new(id: u64, before: Option<u64>, after: Option<u64>) -> RowsChecksumDelta {
+        let checksum = |version: Option<u64>| version.map_or(0, |version| row_checksum(id, version));
+        RowsChecksumDelta {
+            by: checksum(after).wrapping_sub(checksum(before)),
+            last_changed: i64::try_from(id).unwrap_or(0),
             count: 1,
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
-    pub fn and(self, other: Difference) -> Difference {
-        Difference {
+    pub fn plus(self, other: RowsChecksumDelta) -> RowsChecksumDelta {
+        RowsChecksumDelta {
             by: self.by.wrapping_add(other.by),
-            last: if self.count == 0 { other.last } else { 0 },
+            last_changed: if self.count == 0 { other.last_changed } else { 0 },
             count: self.count + other.count,
         }
     }
 
-    /// The write that tells of it; one in a transaction, whatever number of insights it writes.
-    pub fn raise(self, project: ProjectId) -> Write {
-        let by = RowChecksums { rows: self.by, edges: 0, last: self.last, used: 0 };
+    /// The write of the version: one for each transaction, however many insights it writes.
+    pub fn version_write(self, project: ProjectId) -> Write {
+        let by = RowChecksums { rows: self.by, edges: 0, last: self.last_changed, used: 0 };
         Write::BumpVersion(keys::insights_version(project), VersionBump { by, ..VersionBump::default() })
     }
 }
 
-/// The first page of each shard, read before it is known whether the key opens the project: at most 1 MB a shard. None
-/// where this process remembers rows.
-pub async fn early(
+/// The first page of each shard (at most 1 MB), fetched before the access to the project is verified. `None` where rows are
+/// cached.
+pub async fn prefetch(
     records: &Table,
-    memory: &Memory,
+    cache: &SummaryRowCache,
     project: ProjectId,
 ) -> Result<Option<Vec<Page>>, StoreError> {
-    if memory.rows(project).is_some() {
+    if cache.get(project).is_some() {
         return Ok(None);
     }
     let shards = shards(project).map(|query| async move { records.page(&query, None).await });
     Ok(Some(try_join_all(shards).await?))
 }
 
-/// The rows of `project`, whose version was read a moment ago; `early` is the start of them, where it was read beside it.
+/// The rows of `project`. `version` was just read; `prefetched` are their first pages, if they were fetched.
 ///
-/// No round trip when they are remembered and unchanged, or `early` is all of them; else one, as a rule.
+/// No round trip if they are cached and unchanged, or `prefetched` is complete; else usually one.
 pub async fn load(
     records: &Table,
-    memory: &Memory,
+    cache: &SummaryRowCache,
     project: ProjectId,
-    version: Version,
-    early: Option<Vec<Page>>,
-) -> Result<Rows, StoreError> {
-    let known = memory.rows(project);
-    if let Some(known) = known {
-        if known.version.sum == version.sum {
-            return Ok(Rows { version, ..known });
+    version: RowsVersion,
+    prefetched: Option<Vec<Page>>,
+) -> Result<SummaryRows, StoreError> {
+    let cached = cache.get(project);
+    if let Some(cached) = cached {
+        if cached.version.checksum == version.checksum {
+            return Ok(SummaryRows { version, ..cached });
         }
-        if let Some(rows) = one_change(records, project, &known, version).await? {
-            memory.keep(project, &rows);
+        if let Some(rows) = apply_last_change(records, project, &cached, version).await? {
+            cache.insert(project, &rows);
             return Ok(rows);
         }
     }
-    let first = match early {
-        Some(early) => rest(records, project, early).await?,
-        None => all(records, project).await?,
+    let first = match prefetched {
+        Some(prefetched) => finish_prefetch(records, project, prefetched).await?,
+        None => fetch_all(records, project).await?,
     };
-    let mut rows = Rows::new(version, first);
-    for _ in 1..TRIES {
-        if rows.proven {
+    let mut rows = SummaryRows::new(version, first);
+    for _ in 1..ATTEMPTS {
+        if rows.is_verified {
             break;
         }
-        // Something was written between the version and the rows.
-        let row = keys::insights_version(project);
-        let (item, list) = try_join(records.get(&row), all(records, project)).await?;
-        rows = Rows::new(Version::of(item.as_ref()), list);
+        // An insight was written between the reads of the version and the rows.
+        let version_key = keys::insights_version(project);
+        let (item, list) = try_join(records.get(&version_key), fetch_all(records, project)).await?;
+        rows = SummaryRows::new(RowsVersion::from_item(item.as_ref()), list);
     }
-    if rows.proven {
-        memory.keep(project, &rows);
+    if rows.is_verified {
+        cache.insert(project, &rows);
     }
     Ok(rows)
 }
 
-/// The rows of `version` when it is one write after `known`: only the row that the write changed is read.
-async fn one_change(
+/// The rows of `version` if it is one write after `cached`: only the changed row is fetched.
+async fn apply_last_change(
     records: &Table,
     project: ProjectId,
-    known: &Rows,
-    version: Version,
-) -> Result<Option<Rows>, StoreError> {
-    let Some(id) = u64::try_from(version.last).ok().filter(|id| *id > 0) else { return Ok(None) };
-    if known.version.number + 1 != version.number {
+    cached: &SummaryRows,
+    version: RowsVersion,
+) -> Result<Option<SummaryRows>, StoreError> {
+    let Some(id) = u64::try_from(version.last_changed).ok().filter(|id| *id > 0) else { return Ok(None) };
+    if cached.version.number + 1 != version.number {
         return Ok(None);
     }
     let item = records.get(&keys::insight_row(project, id)).await?;
-    let mut list: Vec<InsightRow> = known.all.iter().filter(|row| row.id != id).cloned().collect();
-    list.extend(item.as_ref().map(InsightRow::read).transpose()?);
-    Ok(Some(Rows::new(version, list)).filter(|rows| rows.proven))
+    let mut list: Vec<InsightRow> = cached.rows.iter().filter(|row| row.id != id).cloned().collect();
+    list.extend(item.as_ref().map(InsightRow::from_item).transpose()?);
+    Ok(Some(SummaryRows::new(version, list)).filter(|rows| rows.is_verified))
 }
 
 fn shards(project: ProjectId) -> impl Iterator<Item = Query> {
     (0..INSIGHT_ROW_SHARDS).map(move |shard| Query::partition(keys::insight_rows_pk(project, shard)))
 }
 
-/// All rows, each shard's pages one after the other, the shards beside each other.
-async fn all(records: &Table, project: ProjectId) -> Result<Vec<InsightRow>, StoreError> {
+/// All rows: the shards in parallel, the pages of a shard in sequence.
+async fn fetch_all(records: &Table, project: ProjectId) -> Result<Vec<InsightRow>, StoreError> {
     let shards = try_join_all(shards(project).map(|query| records.query(query))).await?;
-    shards.iter().flatten().map(InsightRow::read).collect()
+    shards.iter().flatten().map(InsightRow::from_item).collect()
 }
 
-/// What `early` started, to its end.
-async fn rest(records: &Table, project: ProjectId, early: Vec<Page>) -> Result<Vec<InsightRow>, StoreError> {
-    let shards = shards(project).zip(early).map(|(query, page)| async move {
+/// Fetches the remaining pages after [`prefetch`].
+async fn finish_prefetch(
+    records: &Table,
+    project: ProjectId,
+    prefetched: Vec<Page>,
+) -> Result<Vec<InsightRow>, StoreError> {
+    let shards = shards(project).zip(prefetched).map(|(query, page)| async move {
         let Page { mut items, mut next } = page;
         while next.is_some() {
             let page = records.page(&query, next).await?;
             items.extend(page.items);
             next = page.next;
         }
-        items.iter().map(InsightRow::read).collect::<Result<Vec<_>, _>>()
+        items.iter().map(InsightRow::from_item).collect::<Result<Vec<_>, _>>()
     });
     Ok(try_join_all(shards).await?.into_iter().flatten().collect())
 }
@@ -223,17 +228,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_add_up_to_the_stamps_of_what_is_there() {
+    fn deltas_add_up_to_the_checksums_of_the_rows() {
         let steps = [
-            Difference::of(1, None, Some(1)),
-            Difference::of(2, None, Some(1)),
-            Difference::of(1, Some(1), Some(2)),
-            Difference::of(2, Some(1), None),
-            Difference::of(2, None, Some(3)),
+            RowsChecksumDelta::new(1, None, Some(1)),
+            RowsChecksumDelta::new(2, None, Some(1)),
+            RowsChecksumDelta::new(1, Some(1), Some(2)),
+            RowsChecksumDelta::new(2, Some(1), None),
+            RowsChecksumDelta::new(2, None, Some(3)),
         ];
-        let all = steps.into_iter().fold(Difference::default(), Difference::and);
-        assert_eq!(all.by, stamp_of(1, 2).wrapping_add(stamp_of(2, 3)));
-        assert_eq!((all.last, all.count), (0, 5), "which of several changed is not said");
-        assert_eq!(Difference::default().and(steps[2]).last, 1);
+        let sum = steps.into_iter().fold(RowsChecksumDelta::default(), RowsChecksumDelta::plus);
+        assert_eq!(sum.by, row_checksum(1, 2).wrapping_add(row_checksum(2, 3)));
+        assert_eq!((sum.last_changed, sum.count), (0, 5), "0 for several insights");
+        assert_eq!(RowsChecksumDelta::default().plus(steps[2]).last_changed, 1);
     }
 }

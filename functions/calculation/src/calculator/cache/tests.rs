@@ -35,12 +35,12 @@ fn trend(request: Value) -> Query {
     }
 }
 
-fn stored_for(query: &Query) -> Stored {
+fn stored_for(query: &Query) -> CachedResult {
     let project = &project();
-    Stored {
-        settings: settings(project, query, "d", 0),
+    CachedResult {
+        settings_digest: settings_digest(project, query, "d", 0),
         result: json!([{"count": 1.0}]),
-        elsewhere: None,
+        object_ref: None,
         has_more: Some(false),
         hogql: "SELECT".to_owned(),
         timezone: project.timezone.clone(),
@@ -51,7 +51,7 @@ fn stored_for(query: &Query) -> Stored {
 }
 
 #[test]
-fn equal_questions_have_one_key_and_others_have_others() {
+fn equal_queries_have_equal_cache_keys() {
     let one = trend(json!({"events": [{"id": "a"}]}));
     let same = trend(json!({"interval": "day", "events": "[{\"id\": \"a\"}]"}));
     let other = trend(json!({"events": [{"id": "b"}]}));
@@ -63,23 +63,30 @@ fn equal_questions_have_one_key_and_others_have_others() {
 }
 
 #[test]
-fn a_result_is_for_the_settings_that_it_was_calculated_with() {
+fn a_result_is_valid_for_its_settings_only() {
     let query = trend(json!({"events": [{"id": "a"}]}));
     let now = instant("2024-01-10T01:00:00Z");
     let stored = stored_for(&query);
-    let of = |stored: &Stored, project: &Project, query: &Query| {
-        stored.of(&settings(project, query, "d", 0), query, now)
+    let of = |stored: &CachedResult, project: &Project, query: &Query| {
+        stored.to_calculated(&settings_digest(project, query, "d", 0), query, now)
     };
     let shown = of(&stored, &project(), &query).unwrap();
-    assert_eq!(stored.of(&settings(&project(), &query, "other cohorts", 0), &query, now), None);
+    assert_eq!(
+        stored.to_calculated(&settings_digest(&project(), &query, "other cohorts", 0), &query, now),
+        None
+    );
     assert!(shown.is_cached);
     assert_eq!(shown.cache_target_age, instant("2024-01-10T06:00:00Z"));
-    assert_eq!(stored.of(&settings(&project(), &query, "d", 1), &query, now), None, "something was erased");
+    assert_eq!(
+        stored.to_calculated(&settings_digest(&project(), &query, "d", 1), &query, now),
+        None,
+        "something was erased"
+    );
     let moved = Project { timezone: "Europe/Paris".to_owned(), ..project() };
     assert_eq!(of(&stored, &moved, &query), None);
     let sunday = Project { week_start_day: Some(1), ..project() };
     assert_eq!(of(&stored, &sunday, &query), None);
-    // Test account filters matter only to questions that apply them.
+    // Test account filters matter only to queries that apply them.
     let filtered = Project { test_account_filters: vec![json!({"key": "a", "value": "b"})], ..project() };
     assert!(of(&stored, &filtered, &query).is_some());
     let query = trend(json!({"events": [{"id": "a"}], "filter_test_accounts": true}));
@@ -88,20 +95,20 @@ fn a_result_is_for_the_settings_that_it_was_calculated_with() {
 }
 
 #[test]
-fn a_result_is_kept_for_seven_days() {
+fn a_result_expires_after_seven_days() {
     let query = trend(json!({"events": [{"id": "a"}]}));
     let stored = stored_for(&query);
-    let settings = settings(&project(), &query, "d", 0);
-    assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:00Z")).is_some());
-    assert!(stored.of(&settings, &query, instant("2024-01-17T00:00:01Z")).is_none());
+    let digest = settings_digest(&project(), &query, "d", 0);
+    assert!(stored.to_calculated(&digest, &query, instant("2024-01-17T00:00:00Z")).is_some());
+    assert!(stored.to_calculated(&digest, &query, instant("2024-01-17T00:00:01Z")).is_none());
 }
 
 #[test]
-fn a_result_of_the_future_is_none() {
-    // The range lies wholly before the result, and the result after the question.
+fn a_result_in_the_future_is_ignored() {
+    // The range ends before the result, and the result is later than the request.
     let query = trend(json!({"events": [{"id": "a"}], "date_from": "2024-01-01", "date_to": "2024-01-02"}));
     let stored = stored_for(&query);
-    let settings = settings(&project(), &query, "d", 0);
-    assert!(stored.of(&settings, &query, instant("2024-01-09T23:59:00Z")).is_some());
-    assert!(stored.of(&settings, &query, instant("2024-01-09T23:58:59.999Z")).is_none());
+    let digest = settings_digest(&project(), &query, "d", 0);
+    assert!(stored.to_calculated(&digest, &query, instant("2024-01-09T23:59:00Z")).is_some());
+    assert!(stored.to_calculated(&digest, &query, instant("2024-01-09T23:58:59.999Z")).is_none());
 }

@@ -1,0 +1,218 @@
+//! The actors behind a number of a result (persons, distinct ids or groups), in pages.
+//!
+//! Must stay true: actors are matched by the same code that counts them; the pages together hold each actor once, as long
+//! as no event arrives; memory grows with the offset and size of the page, not with the number of actors.
+
+use pennon_core::clock::timestamp;
+use pennon_core::error::ApiResult;
+use pennon_core::model::Project;
+use pennon_engine::people::{Matched, Selector, union};
+use pennon_engine::scan::Partition;
+use pennon_engine::{ActorKind, Plan};
+use pennon_eventstore::{GroupType, PersonInFull, derived, memory_in_use};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::execution::{self, CancellationGuard};
+use super::{Calculator, Concurrency, QueryDefinitions, Question, with_deadline};
+use crate::errors::event_store_error;
+
+/// A page of the actors behind a number.
+#[derive(Debug, Default)]
+pub struct ActorsPage {
+    /// The number of actors on all pages.
+    pub total: usize,
+    /// The actors of this page.
+    pub actors: Vec<ActorJson>,
+}
+
+/// An actor as a JSON object of a response.
+pub type ActorJson = Value;
+
+/// The first actors by id, and the number of all.
+#[derive(Debug, Default)]
+struct FirstActors {
+    total: usize,
+    actors: Vec<Matched>,
+}
+
+impl FirstActors {
+    /// Adds the matches of a partition. `limit` is `None` where several partitions match the same actor: all are kept then.
+    fn add(mut self, matches: Vec<Matched>, limit: Option<usize>) -> FirstActors {
+        self.total += matches.len();
+        self.actors.extend(matches);
+        if let Some(limit) = limit {
+            self.actors.sort_by_key(|one| one.actor);
+            self.actors.truncate(limit);
+        }
+        self
+    }
+
+    /// Merges the matches of the same actor.
+    fn deduplicated(self) -> FirstActors {
+        let actors = union(self.actors);
+        FirstActors { total: actors.len(), actors }
+    }
+}
+
+impl Calculator {
+    /// The actors behind the number that `selector` selects: `limit` of them after the first `offset`.
+    pub async fn actors(
+        &self,
+        question: &Question<'_>,
+        selector: Selector,
+        limit: usize,
+        offset: usize,
+    ) -> ApiResult<ActorsPage> {
+        let Question { project, asked, known, deadline, .. } = *question;
+        let used = known.of(project.id, &super::direct_references(&asked.query, Some(project)))?;
+        let cancellation = CancellationGuard::until(deadline);
+        let work = Box::pin(async {
+            let at = (offset, limit);
+            let attempt =
+                |concurrency| self.try_actors(question, &used, &selector, at, &cancellation, concurrency);
+            match attempt(Concurrency::Shared).await {
+                Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
+                outcome => outcome,
+            }
+        });
+        with_deadline(project, deadline, work).await
+    }
+
+    async fn try_actors(
+        &self,
+        question: &Question<'_>,
+        used: &QueryDefinitions,
+        selector: &Selector,
+        (offset, limit): (usize, usize),
+        cancellation: &CancellationGuard,
+        concurrency: Concurrency,
+    ) -> ApiResult<ActorsPage> {
+        let Question { project, asked, now, .. } = *question;
+        let (_, plan, permit) = self.plan(project, &asked.query, used, now, concurrency).await?;
+        let inputs = self.load_inputs(project, &plan, used).await?;
+        let kind = selector.counts(&asked.query, &plan);
+        // A plan over persons partitions by person, so the same group is in several partitions.
+        let is_shared = kind != plan.actors(selector);
+        let kept = (!is_shared).then(|| offset.saturating_add(limit));
+        let selector = selector.clone();
+        let add =
+            move |first: FirstActors, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
+                Ok(first.add(plan.people(partition, &selector, is_cancelled)?, kept))
+            };
+        let parts = execution::map_partitions(plan.clone(), inputs, cancellation, permit, add).await?;
+        let mut first = FirstActors::default();
+        for part in parts {
+            let total = first.total + part.total;
+            first = FirstActors { total, ..first.add(part.actors, kept) };
+        }
+        if is_shared {
+            first = first.deduplicated();
+        }
+        let total = first.total;
+        let page: Vec<Matched> = first.actors.into_iter().skip(offset).take(limit).collect();
+        let actors = self.actors_json(project, kind, page).await?;
+        Ok(ActorsPage { total, actors })
+    }
+
+    async fn actors_json(
+        &self,
+        project: &Project,
+        kind: ActorKind,
+        page: Vec<Matched>,
+    ) -> ApiResult<Vec<ActorJson>> {
+        match kind {
+            ActorKind::Persons => {
+                let ids: Vec<Uuid> = page.iter().map(|one| one.actor).collect();
+                let persons = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
+                Ok(page.iter().zip(persons).map(|(one, known)| matched_person_json(known, one)).collect())
+            }
+            ActorKind::DistinctIds => {
+                let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+                let key = |one: &Matched| one.key.clone().unwrap_or_default();
+                let ids: Vec<Uuid> =
+                    page.iter().map(|one| finals.of(derived(project.id, &key(one)))).collect();
+                let persons = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
+                let actors = page.iter().zip(persons).map(|(one, known)| {
+                    matched_person_json(PersonInFull { distinct_ids: vec![key(one)], ..known }, one)
+                });
+                Ok(actors.collect())
+            }
+            ActorKind::Groups(index) => {
+                let name = project.group_types.get(usize::from(index)).cloned().unwrap_or_default();
+                let of = GroupType { index: u32::from(index), name };
+                let keys = page.iter().map(|one| (of.clone(), one.key.clone().unwrap_or_default()));
+                let keys: Vec<(GroupType, String)> = keys.collect();
+                let known = self.events.groups_named(project.id, &keys).await.map_err(event_store_error)?;
+                let rows = page.iter().zip(keys.iter().zip(known));
+                Ok(rows.map(|(one, ((_, key), known))| matched_group_json(index, key, known, one)).collect())
+            }
+        }
+    }
+}
+
+fn matched_person_json(known: PersonInFull, matched: &Matched) -> ActorJson {
+    let mut person = person_json(known);
+    person["matched_times"] = json!(matched_times(matched));
+    person
+}
+
+/// A person as a JSON object of a response.
+pub fn person_json(known: PersonInFull) -> ActorJson {
+    json!({
+        "type": "person",
+        "id": known.id,
+        "uuid": known.id,
+        "name": name_of(&known),
+        "distinct_ids": known.distinct_ids,
+        "properties": known.properties,
+        "created_at": known.created_at.and_then(chrono::DateTime::from_timestamp_micros).map(timestamp),
+        "is_identified": known.is_identified,
+    })
+}
+
+fn matched_group_json(index: u8, key: &str, properties: Map<String, Value>, matched: &Matched) -> ActorJson {
+    json!({
+        "type": "group",
+        "id": key,
+        "group_type_index": index,
+        "group_key": key,
+        "properties": properties,
+        "created_at": null,
+        "matched_times": matched_times(matched),
+    })
+}
+
+fn matched_times(matched: &Matched) -> Vec<String> {
+    let instants = matched.times.iter().filter_map(|time| chrono::DateTime::from_timestamp_micros(*time));
+    instants.map(timestamp).collect()
+}
+
+/// The display name of a person: its first non-empty name property, else a distinct id.
+fn name_of(person: &PersonInFull) -> Option<&str> {
+    const NAME_PROPERTIES: [&str; 7] = ["email", "Email", "name", "Name", "username", "Username", "UserName"];
+    let named = NAME_PROPERTIES.iter().filter_map(|key| person.properties.get(*key)?.as_str());
+    named.chain(person.distinct_ids.first().map(String::as_str)).find(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(ids: &[u128]) -> Vec<Matched> {
+        ids.iter().map(|id| Matched { actor: Uuid::from_u128(*id), key: None, times: Vec::new() }).collect()
+    }
+
+    #[test]
+    fn the_first_ones_are_kept_and_all_are_counted_in_any_order() {
+        let most = Some(3);
+        let one = FirstActors::default().add(matches(&[5, 1, 9]), most).add(matches(&[4, 2]), most);
+        let other = FirstActors::default().add(matches(&[2, 4]), most).add(matches(&[9, 5, 1]), most);
+        assert_eq!((one.total, one.actors.clone()), (5, matches(&[1, 2, 4])));
+        assert_eq!(one.actors, other.actors);
+        assert_eq!(FirstActors::default().add(matches(&[1]), Some(0)).total, 1);
+        let shared =
+            FirstActors::default().add(matches(&[7, 3]), None).add(matches(&[3, 1]), None).deduplicated();
+        assert_eq!((shared.total, shared.actors), (3, matches(&[1, 3, 7])));
+    }
+}

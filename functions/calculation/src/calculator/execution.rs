@@ -1,0 +1,176 @@
+//! Runs a plan over the partitions of a scan on all cores, outside the threads that serve requests.
+//!
+//! Must stay true: nothing here blocks a thread of the async runtime; work stops soon after it is cancelled.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_engine::scan::Partition;
+use pennon_engine::{Answer, CalcResult, Facts, Partial, Plan};
+use pennon_eventstore::{QuestionMemory, ThreadMeter};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::CalculationPermit;
+use super::metrics::Measured;
+use crate::errors::{engine_error, event_store_error};
+
+/// Cancels the threads of a calculation at its deadline or when this guard is dropped.
+#[derive(Debug)]
+pub(super) struct CancellationGuard {
+    deadline: Instant,
+    is_dropped: Arc<AtomicBool>,
+    metrics: Option<Measured>,
+}
+
+impl CancellationGuard {
+    pub(super) fn until(deadline: Instant) -> CancellationGuard {
+        CancellationGuard { deadline, is_dropped: Arc::default(), metrics: None }
+    }
+
+    /// The same guard; the calculation records its progress in `metrics`.
+    pub(super) fn with_metrics(mut self, metrics: Option<Measured>) -> CancellationGuard {
+        self.metrics = metrics;
+        self
+    }
+
+    /// The check that the engine polls: whether the work is cancelled.
+    pub(super) fn cancellation_check(&self) -> impl Fn() -> bool + Send + 'static {
+        let (deadline, is_dropped) = (self.deadline, self.is_dropped.clone());
+        move || is_dropped.load(Ordering::Relaxed) || Instant::now() >= deadline
+    }
+}
+
+impl Drop for CancellationGuard {
+    fn drop(&mut self) {
+        self.is_dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// The data that a plan runs over.
+pub(super) struct PlanInputs {
+    pub partitions: Vec<Partition>,
+    pub facts: Facts,
+    /// The memory reservation of the query; the execution reserves from it too.
+    pub memory: QuestionMemory,
+}
+
+/// Runs `work` on the current thread and reserves from `memory` what it allocates. If that exceeds the budget, `work` is
+/// cancelled and the error says why.
+pub(super) fn metered<T>(
+    memory: &QuestionMemory,
+    is_cancelled: &dyn Fn() -> bool,
+    work: impl FnOnce(&dyn Fn() -> bool) -> CalcResult<T>,
+) -> ApiResult<T> {
+    let meter = ThreadMeter::start(memory);
+    let outcome = work(&|| meter.is_over_budget() || is_cancelled());
+    meter.finish().map_err(event_store_error)?;
+    outcome.map_err(engine_error)
+}
+
+/// Runs `plan` over `inputs`. `permit` is held until the last thread has stopped.
+pub(super) async fn run_plan(
+    plan: Arc<Plan>,
+    inputs: PlanInputs,
+    cancellation: &CancellationGuard,
+    permit: CalculationPermit,
+) -> ApiResult<Answer> {
+    let add = |partial: Partial, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
+        Ok(partial.merge(plan.partial(partition, is_cancelled)?))
+    };
+    let memory = inputs.memory.clone();
+    let partials = map_partitions(plan.clone(), inputs, cancellation, permit.clone(), add).await?;
+    let is_cancelled = cancellation.cancellation_check();
+    let finished = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        metered(&memory, &is_cancelled, |is_cancelled| {
+            let mut merged = Partial::default();
+            for partial in partials {
+                // `finish` checks for cancellation first and returns an error then.
+                if is_cancelled() {
+                    break;
+                }
+                merged = merged.merge(partial);
+            }
+            plan.finish(merged, is_cancelled)
+        })
+    });
+    finished.await.map_err(|error| ApiError::internal(&error))?
+}
+
+/// Joins the facts to the partitions and folds them on all cores: `add` adds one partition to a thread's partial result.
+/// Returns one partial result per thread.
+pub(super) async fn map_partitions<T, F>(
+    plan: Arc<Plan>,
+    inputs: PlanInputs,
+    cancellation: &CancellationGuard,
+    permit: CalculationPermit,
+    add: F,
+) -> ApiResult<Vec<T>>
+where
+    T: Default + Send + 'static,
+    F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
+{
+    let PlanInputs { partitions, facts, memory } = inputs;
+    let join_inputs = (plan.clone(), permit.clone(), cancellation.cancellation_check(), memory.clone());
+    let joined = tokio::task::spawn_blocking(move || {
+        let (plan, _permit, is_cancelled, memory) = join_inputs;
+        metered(&memory, &is_cancelled, |is_cancelled| plan.join(partitions, facts, is_cancelled))
+    });
+    let partitions = joined.await.map_err(|error| ApiError::internal(&error))??;
+    let workers = cores().min(partitions.len());
+    let queue = Arc::new(Mutex::new(partitions.into_iter()));
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (plan, queue, is_cancelled, permit, add) =
+            (plan.clone(), queue.clone(), cancellation.cancellation_check(), permit.clone(), add.clone());
+        let (metrics, memory) = (cancellation.metrics.clone(), memory.clone());
+        tasks.spawn_blocking(move || {
+            let _permit = permit;
+            metered(&memory, &is_cancelled, |is_cancelled| {
+                let mut partial = T::default();
+                // Each partition is freed as soon as it was added.
+                while let Some(partition) = next_partition(&queue) {
+                    let started = Instant::now();
+                    partial = add(partial, &plan, &partition, is_cancelled)?;
+                    if let Some(metrics) = &metrics {
+                        let rows = partition.runs.iter().map(|run| run.times.len() as u64).sum();
+                        metrics.add_rows(rows, started.elapsed());
+                    }
+                }
+                Ok(partial)
+            })
+        });
+    }
+    let mut partials = Vec::with_capacity(workers);
+    while let Some(outcome) = tasks.join_next().await {
+        partials.push(outcome.map_err(|error| ApiError::internal(&error))??);
+    }
+    Ok(partials)
+}
+
+fn next_partition(queue: &Mutex<std::vec::IntoIter<Partition>>) -> Option<Partition> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_calculation_is_cancelled_at_its_deadline_and_when_the_guard_is_dropped() {
+        let cancellation = CancellationGuard::until(Instant::now() + Duration::from_secs(3600));
+        let is_cancelled = cancellation.cancellation_check();
+        assert!(!is_cancelled());
+        drop(cancellation);
+        assert!(is_cancelled());
+        assert!(CancellationGuard::until(Instant::now()).cancellation_check()());
+    }
+}

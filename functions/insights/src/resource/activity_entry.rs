@@ -1,0 +1,88 @@
+//! The activity entry of a write of a record.
+//!
+//! Must stay true: a write that changes nothing logs nothing.
+
+use chrono::{DateTime, Utc};
+use pennon_core::activity::Entry;
+use pennon_core::model::User;
+use pennon_engine::flag::json;
+use serde_json::{Value, json as object};
+
+use super::Resource;
+
+/// The entry of a write that results in `after`; `None` where nothing changed.
+pub(super) fn new<'a, R: Resource>(
+    before: Option<&R>,
+    after: &R,
+    user: &'a User,
+    now: DateTime<Utc>,
+) -> Option<Entry<'a>> {
+    let changes =
+        before.map(|before| field_changes(R::SCOPE, &before.logged_fields(), &after.logged_fields()));
+    if changes.as_ref().is_some_and(Vec::is_empty) {
+        return None;
+    }
+    let activity = before.map_or("created", |before| R::activity(before, after));
+    let detail = object!({
+        "id": null, "name": after.name(), "short_id": null, "type": R::LOGGED_TYPE, "trigger": null,
+        "changes": changes,
+    });
+    Some(Entry { scope: R::SCOPE, item: after.id(), activity, user, at: now, detail })
+}
+
+/// A change for each field with different values.
+fn field_changes(
+    scope: &str,
+    before: &[(&'static str, Value)],
+    after: &[(&'static str, Value)],
+) -> Vec<Value> {
+    let fields = before.iter().zip(after);
+    fields.filter_map(|((field, before), (_, after))| change(scope, field, before, after)).collect()
+}
+
+fn change(scope: &str, field: &str, before: &Value, after: &Value) -> Option<Value> {
+    if json::same(before, after) {
+        return None;
+    }
+    let (had, has) = (!json::is_nothing(before), !json::is_nothing(after));
+    // Lists of linked records are always "changed", even from or to empty.
+    let (action, before, after) = match (field, had, has) {
+        ("tags", ..) | (_, true, true) => ("changed", before, after),
+        (_, false, true) => ("created", &Value::Null, after),
+        (_, true, false) => ("deleted", before, &Value::Null),
+        (_, false, false) => return None,
+    };
+    Some(object!({"type": scope, "action": action, "field": field, "before": before, "after": after}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_that_differs_has_a_change() {
+        let before = [
+            ("deleted", object!(false)),
+            ("name", object!("a")),
+            ("description", object!("")),
+            ("steps", object!([1])),
+            ("tags", object!(["x"])),
+        ];
+        let after = [
+            ("deleted", object!(true)),
+            ("name", object!("a")),
+            ("description", object!("d")),
+            ("steps", object!([])),
+            ("tags", object!([])),
+        ];
+        let line = |action: &str, field: &str, before: Value, after: Value| object!({"type": "Action", "action": action, "field": field, "before": before, "after": after});
+        let expected = [
+            line("changed", "deleted", object!(false), object!(true)),
+            line("created", "description", Value::Null, object!("d")),
+            line("deleted", "steps", object!([1]), Value::Null),
+            line("changed", "tags", object!(["x"]), object!([])),
+        ];
+        assert_eq!(field_changes("Action", &before, &after), expected);
+        assert!(field_changes("Action", &before, &before).is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! Insights as JSON of responses.
+
+use pennon_core::auth::Access;
+use pennon_core::clock::timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::placement::Placement;
+use crate::record::Insight;
+use crate::redaction;
+use crate::results::InsightResult;
+use crate::tiles::Tile;
+
+/// The caller of a request, and how the response is formatted.
+#[derive(Debug, Clone, Copy)]
+pub struct Viewer<'a> {
+    /// The caller and the project.
+    pub access: &'a Access,
+    /// Whether `refresh` was sent.
+    pub explicit_refresh: bool,
+}
+
+impl<'a> Viewer<'a> {
+    /// The viewer of a request.
+    pub fn new(access: &'a Access, explicit_refresh: bool) -> Viewer<'a> {
+        Viewer { access, explicit_refresh }
+    }
+
+    /// The response as far as the caller may read it.
+    fn redact(&self, mut answer: Value) -> Value {
+        if self.access.is_link() {
+            redaction::redact(&mut answer);
+        }
+        answer
+    }
+
+    /// The `user_access_level` of the caller. It depends on the creator and the membership only.
+    fn access_level(&self, insight: &Insight) -> &'static str {
+        if self.access.is_link() {
+            return "viewer";
+        }
+        let own = insight.created_by.id == self.access.caller.user().id;
+        if own || self.access.level().is_admin() { "manager" } else { "editor" }
+    }
+}
+
+/// The full JSON. With `tile` it is part of that tile's dashboard.
+pub fn full_json(
+    insight: &Insight,
+    result: &InsightResult,
+    placement: &Placement,
+    viewer: &Viewer<'_>,
+    tile: Option<&Tile>,
+) -> Value {
+    let calculated = result.calculated.as_ref();
+    let timezone = match viewer.explicit_refresh {
+        true => Some(&viewer.access.project.timezone),
+        false => calculated.map(|it| &it.timezone),
+    };
+    let (project, dashboard) = (viewer.access.project.id, tile.map(|tile| tile.dashboard_id));
+    let status = result.status.as_ref();
+    let query_status = status.map(|status| status.to_json(project, Some(insight.id), dashboard));
+    let mut answer = json!({
+        "id": insight.id,
+        "short_id": insight.short_id,
+        "name": insight.name,
+        "derived_name": insight.derived_name,
+        "filters": filters(insight),
+        "query": insight.query,
+        "order": insight.order,
+        "deleted": insight.deleted,
+        "dashboards": placement.dashboards,
+        "dashboard_tiles": placement.tiles,
+        "last_refresh": calculated.map(|it| timestamp(it.last_refresh)),
+        "cache_target_age": calculated.map(|it| timestamp(it.cache_target_age)),
+        "next_allowed_client_refresh": calculated.map(|it| timestamp(it.next_allowed_client_refresh)),
+        "result": calculated.map(|it| &it.result),
+        "hasMore": calculated.and_then(|it| it.has_more),
+        "columns": null,
+        "created_at": timestamp(insight.created_at),
+        "created_by": insight.created_by,
+        "description": insight.description,
+        "updated_at": timestamp(insight.updated_at),
+        "tags": insight.tags,
+        "favorited": insight.favorited,
+        "saved": insight.saved,
+        "last_modified_at": timestamp(insight.last_modified_at),
+        "last_modified_by": insight.last_modified_by,
+        "is_sample": false,
+        "effective_restriction_level": placement.restriction_level,
+        "effective_privilege_level": placement.privilege_level,
+        "user_access_level": viewer.access_level(insight),
+        "timezone": timezone,
+        "is_cached": calculated.is_some_and(|it| it.is_cached),
+        "query_status": query_status,
+        "hogql": calculated.map(|it| &it.hogql),
+        "types": null,
+        "filters_hash": result.key,
+        "alerts": [],
+        "last_viewed_at": null,
+    });
+    if let Some(tile) = tile {
+        answer["color"] = json!(tile.color);
+        answer["layouts"] = tile.layouts.clone();
+    }
+    viewer.redact(answer)
+}
+
+/// The short JSON, without a result.
+pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
+    let answer = json!({
+        "id": insight.id,
+        "short_id": insight.short_id,
+        "name": insight.name,
+        "derived_name": insight.derived_name,
+        "filters": filters(insight),
+        "query": insight.query,
+        "dashboards": placement.dashboards,
+        "dashboard_tiles": placement.tiles,
+        "description": insight.description,
+        "last_refresh": null,
+        "refreshing": false,
+        "saved": insight.saved,
+        "tags": insight.tags,
+        "updated_at": timestamp(insight.updated_at),
+        "created_by": insight.created_by,
+        "created_at": timestamp(insight.created_at),
+        "last_modified_at": timestamp(insight.last_modified_at),
+        "favorited": insight.favorited,
+        "user_access_level": viewer.access_level(insight),
+        "last_viewed_at": null,
+    });
+    viewer.redact(answer)
+}
+
+/// The filters. An insight without a query and without a kind is a trend.
+fn filters(insight: &Insight) -> Map<String, Value> {
+    let mut filters = insight.filters.clone();
+    if insight.query.is_none() {
+        filters.entry("insight").or_insert_with(|| json!("TRENDS"));
+    }
+    filters
+}
