@@ -1,7 +1,7 @@
 //! `backup.json`: the contents of a backup.
 //!
 //! Must stay true: the format number is read before anything else, and a newer format is rejected; every file is file_entry with
-//! its size and hash_file, and the list has its own hash_file; no path leads out of the backup.
+//! its size and digest, and the list has its own digest; no path leads out of the backup.
 
 use std::collections::HashSet;
 use std::path::{Component, Path};

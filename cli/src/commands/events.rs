@@ -80,7 +80,7 @@ fn print_import(options: &Import, done: &Summary, undeclared: &[u64]) -> Result<
         summary["undeclared_projects"] = undeclared.into();
         return print_json(&summary);
     }
-    for line in done.lines_of_text() {
+    for line in done.text_lines() {
         print_line!("{line}")?;
     }
     if !undeclared.is_empty() {
