@@ -1,4 +1,4 @@
-//! `pennon adopt`: going on with tables and events that do not belong together.
+//! `pennon adopt`: makes tables and events of different states or installations one installation.
 //!
 //! Must stay true: nothing is deleted, and no server runs meanwhile.
 
@@ -9,8 +9,8 @@ use pennon_eventstore::Adopted;
 
 use crate::data::{DataDirectory, open_events};
 
-/// Makes the tables and events in the directory `data` one installation.
-pub async fn local(data: &Path) -> Result<Adopted, String> {
+/// Adopts the tables and events of the data directory `data`.
+pub async fn adopt_local(data: &Path) -> Result<Adopted, String> {
     let directory = DataDirectory::existing(data)?;
     let Some(_lock) = directory.lock()? else {
         return Err(format!(
@@ -18,21 +18,21 @@ pub async fn local(data: &Path) -> Result<Adopted, String> {
             directory.path().display()
         ));
     };
-    let embedded = directory.open_unexamined().await?;
-    let adopted = deployed((embedded.store(None), directory.events_url())).await?;
+    let embedded = directory.open_unchecked().await?;
+    let adopted = adopt_tables((embedded.store(None), directory.events_url())).await?;
     embedded.count_writes(directory.path())?;
     Ok(adopted)
 }
 
-/// The same with the tables of `store` and the events at a URL.
-pub async fn deployed((store, events_url): (Store, String)) -> Result<Adopted, String> {
+/// Adopts the tables of `store` and the events at a URL.
+pub async fn adopt_tables((store, events_url): (Store, String)) -> Result<Adopted, String> {
     let events = open_events(&store, &events_url)?;
     let now = chrono::Utc::now().timestamp_micros();
     events.adopt_installation(now).await.map_err(|e| e.to_string())
 }
 
-/// What was done, a line each.
-pub fn lines(adopted: &Adopted) -> Vec<String> {
+/// The report as lines of text.
+pub fn report_lines(adopted: &Adopted) -> Vec<String> {
     let Adopted { id, folder, kept, missing } = adopted;
     let mut lines = vec![format!(
         "tables and events are now installation {id}; {kept} files that the tables do not know are kept in {folder}"

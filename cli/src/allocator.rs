@@ -1,70 +1,71 @@
-//! The allocator of the binary: how soon it returns memory to the system, and how much each thread has.
+//! Configuration of the binary's allocators: how soon they return memory to the system, and per-thread accounting.
 //!
-//! On Linux with the GNU C library the binary allocates with jemalloc: its background thread returns pages that have not been
-//! used for a second, so that the memory of a process falls after a peak, and it counts what each thread has allocated, by
-//! which what a question counts takes part in the memory budget ([`pennon_core::heap`]). C libraries, SQLite above all, still
-//! use the GNU allocator, which makes pools for threads, up to eight a core, and gives little of a pool back. Both read
-//! variables when a process begins, so the process begins once more. Must stay true: whoever has set one of them has decided;
-//! where it cannot be done, all goes on without.
+//! On Linux with glibc the binary allocates with jemalloc. Its background thread returns pages that were unused for a
+//! second, so that the process shrinks after a peak, and its per-thread counters feed the memory budget of queries
+//! ([`pennon_core::heap`]). C libraries, mainly SQLite, still use glibc's malloc, which creates up to eight arenas per core and
+//! returns little of them. Both allocators are configured by environment variables at process start, so the process
+//! executes itself again. Must stay true: variables that the user has set are left alone; if the `exec` fails, the process
+//! continues with the defaults.
 
-/// What a command does with memory.
+/// The allocation pattern of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
-    /// Many small pieces, by several threads at once.
+pub enum AllocationProfile {
+    /// Many small allocations by several threads at once.
     Requests,
     /// Large arrays, one after the other.
     Bulk,
 }
 
-/// Begins the process once more, with as many pools as cores, unused pages returned after a second, or at once in bulk
-/// work. What answers requests asks for large pages, because a first question fills memory that was never touched: at a
-/// hundred million events that is an eighth of its time.
+/// Executes the process again, with as many arenas as cores. Unused pages are returned after a second, or at once with
+/// [`AllocationProfile::Bulk`]. [`AllocationProfile::Requests`] enables transparent huge pages, because the first query fills
+/// untouched memory: at 100 million events that saves an eighth of its time.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn keep_little(usage: Use) {
+pub fn configure_and_reexec(profile: AllocationProfile) {
     use std::os::unix::process::CommandExt;
-    const POOLS: &str = "MALLOC_ARENA_MAX";
-    const OWN: &str = "_RJEM_MALLOC_CONF";
-    if [POOLS, OWN].iter().any(|name| std::env::var_os(name).is_some()) {
+    const GLIBC_ARENAS: &str = "MALLOC_ARENA_MAX";
+    const JEMALLOC_CONFIG: &str = "_RJEM_MALLOC_CONF";
+    if [GLIBC_ARENAS, JEMALLOC_CONFIG].iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let mut arguments = std::env::args_os();
-    let mut again = std::process::Command::new(program);
+    let mut command = std::process::Command::new(program);
     if let Some(name) = arguments.next() {
-        again.arg0(name);
+        command.arg0(name);
     }
-    let (decay, pages) = match usage {
-        Use::Bulk => (0, "default"),
-        Use::Requests => (1000, "always"),
+    let (decay, huge_pages) = match profile {
+        AllocationProfile::Bulk => (0, "default"),
+        AllocationProfile::Requests => (1000, "always"),
     };
-    let own =
-        format!("narenas:{cores},background_thread:true,dirty_decay_ms:{decay},muzzy_decay_ms:0,thp:{pages}");
-    again.args(arguments).env(POOLS, cores.to_string()).env(OWN, own);
-    // Returns only where it fails.
-    drop(again.exec());
+    let config = format!(
+        "narenas:{cores},background_thread:true,dirty_decay_ms:{decay},muzzy_decay_ms:0,thp:{huge_pages}"
+    );
+    command.args(arguments).env(GLIBC_ARENAS, cores.to_string()).env(JEMALLOC_CONFIG, config);
+    // Returns only on failure.
+    drop(command.exec());
 }
 
-/// Other allocators are left as they are.
+/// Other platforms' allocators are not configured.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn keep_little(_: Use) {}
+pub fn configure_and_reexec(_: AllocationProfile) {}
 
-/// Lets questions count what their threads allocate.
+/// Enables memory accounting of queries by the allocations of their threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn count_memory() {
+pub fn enable_memory_accounting() {
     pennon_core::heap::set_allocation_counter(thread_bytes);
 }
 
-/// Other allocators do not count it.
+/// Other platforms' allocators have no per-thread counters.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn count_memory() {}
+pub fn enable_memory_accounting() {}
 
-/// What this thread has allocated less what it has freed.
+/// The bytes that this thread has allocated minus those it has freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn thread_bytes() -> i64 {
     use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
     thread_local! {
-        /// Where the allocator counts, which stays the same for a thread.
+        /// The allocator's counters of this thread, whose addresses never change.
         static COUNTERS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> =
             allocatedp::read().ok().zip(deallocatedp::read().ok());
     }

@@ -1,7 +1,7 @@
-//! `pennon check`: is what is stored still what was written?
+//! `pennon check`: verifies the checksums of all stored events.
 //!
-//! Must stay true: a check changes nothing but what is noted of damage; events go only where a segment or a damaged block is
-//! named.
+//! Must stay true: a check changes nothing but the quarantine of damaged segments; events are dropped only for a segment or
+//! damaged block that the user named.
 
 use chrono::{DateTime, Utc};
 use pennon_eventstore::{CheckProgress, Checked, EventStore, Orphan};
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::args::Check;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
-pub struct Report {
-    /// The segment or block that was given up, and its project.
+pub struct CheckReport {
+    /// The segment or block that was dropped, and its project.
     pub dropped: Option<(u64, String)>,
-    /// What was found of each project.
+    /// The results by project.
     pub projects: Vec<ProjectReport>,
 }
 
-/// What a check found of a project.
+/// The result of a check of one project.
 #[derive(Debug)]
 pub struct ProjectReport {
     project: u64,
@@ -26,26 +26,26 @@ pub struct ProjectReport {
     orphans: Vec<Orphan>,
 }
 
-impl Report {
-    /// How many segments, imports and blocks are damaged.
+impl CheckReport {
+    /// The number of damaged segments, imports and blocks.
     pub fn damaged(&self) -> usize {
-        self.projects.iter().map(|of| of.checked.damaged.len()).sum()
+        self.projects.iter().map(|report| report.checked.damaged.len()).sum()
     }
 
-    /// For people, a line each.
+    /// The report as lines of text.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some((project, segment)) = &self.dropped {
             lines.push(format!("project {project}: {segment} is gone, with all that it held"));
         }
-        for of in &self.projects {
-            list_checked(of.project, &of.checked, &mut lines);
-            list_orphans(of.project, &of.orphans, &mut lines);
+        for report in &self.projects {
+            push_checked(report.project, &report.checked, &mut lines);
+            push_orphans(report.project, &report.orphans, &mut lines);
         }
         lines
     }
 
-    /// The same for programs.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let dropped = self.dropped.as_ref().map(|(project, id)| json!({"project": project, "id": id}));
         let projects: Vec<Value> = self.projects.iter().map(ProjectReport::to_json).collect();
@@ -56,11 +56,11 @@ impl Report {
 impl ProjectReport {
     fn to_json(&self) -> Value {
         let Checked { objects, blocks, bytes, damaged, lifted, restored } = &self.checked;
-        let damaged = damaged.iter().map(|found| {
-            let findings = found.findings.iter();
+        let damaged = damaged.iter().map(|damage| {
+            let findings = damage.findings.iter();
             json!({
-                "id": found.id, "kind": found.kind, "count": found.events,
-                "from": instant(found.from), "to": instant(found.to),
+                "id": damage.id, "kind": damage.kind, "count": damage.events,
+                "from": format_time(damage.from), "to": format_time(damage.to),
                 "findings": findings.map(|it| json!({"object": it.object, "what": it.what})).collect::<Vec<_>>(),
             })
         });
@@ -75,15 +75,15 @@ impl ProjectReport {
     }
 }
 
-/// Checks the objects and waiting blocks of a project or of all, after dropping the segment or block that is to go.
+/// Checks the objects and waiting blocks of one project or of all, after dropping the segment or block of `--drop`.
 pub async fn check(
     events: &EventStore,
     options: &Check,
     now: DateTime<Utc>,
     progress: &mut (dyn FnMut(CheckProgress) + Send),
-) -> Result<Report, String> {
+) -> Result<CheckReport, String> {
     let failed = |e: pennon_eventstore::EventStoreError| e.to_string();
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     if let (Some(segment), Some(project)) = (&options.drop, options.project) {
         if !events.drop_segment(project, segment, now.timestamp_micros()).await.map_err(failed)? {
             return Err(format!("project {project} has no segment and no damaged block {segment}"));
@@ -102,23 +102,23 @@ pub async fn check(
     Ok(report)
 }
 
-fn list_checked(project: u64, checked: &Checked, lines: &mut Vec<String>) {
+fn push_checked(project: u64, checked: &Checked, lines: &mut Vec<String>) {
     let Checked { objects, blocks, bytes, .. } = checked;
     lines.push(format!(
         "project {project}: {objects} objects and {blocks} waiting blocks, {bytes} bytes are what was written"
     ));
-    for found in &checked.damaged {
-        let (from, to) = (instant(found.from), instant(found.to));
-        let (kind, id, count) = (found.kind, &found.id, found.events);
+    for damage in &checked.damaged {
+        let (from, to) = (format_time(damage.from), format_time(damage.to));
+        let (kind, id, count) = (damage.kind, &damage.id, damage.events);
         lines.push(match kind {
             "block" => format!("project {project}: block {id} of events captured at {from} is damaged"),
             "merge row" => format!("project {project}: {id} is damaged"),
             _ => format!("project {project}: {count} {kind} from {from} to {to}, segment {id}, are damaged"),
         });
-        for finding in &found.findings {
+        for finding in &damage.findings {
             lines.push(format!("  {}: {}", finding.object, finding.what));
         }
-        // Merges are in the folding before too, and cannot be given up alone.
+        // Merges are also in the previous folded object, and cannot be dropped separately.
         lines.push(match kind {
             "merges" => "  compaction makes another object of the one before, where that is there; else put this one back \
                          and run `pennon check --lift`"
@@ -142,8 +142,8 @@ fn list_checked(project: u64, checked: &Checked, lines: &mut Vec<String>) {
     }
 }
 
-/// Lists the objects that no manifest named.
-fn list_orphans(project: u64, orphans: &[Orphan], lines: &mut Vec<String>) {
+/// Adds the lines of objects that no manifest references.
+fn push_orphans(project: u64, orphans: &[Orphan], lines: &mut Vec<String>) {
     for Orphan { object, bytes, removed_after } in orphans {
         let day = removed_after.date_naive();
         lines.push(format!(
@@ -152,6 +152,6 @@ fn list_orphans(project: u64, orphans: &[Orphan], lines: &mut Vec<String>) {
     }
 }
 
-fn instant(micros: i64) -> String {
+fn format_time(micros: i64) -> String {
     DateTime::from_timestamp_micros(micros).map_or_else(|| micros.to_string(), |at| at.to_rfc3339())
 }

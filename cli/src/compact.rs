@@ -1,30 +1,29 @@
-//! `pennon compact`: waiting events become segments, and segments few large ones, now and to the end.
+//! `pennon compact`: compacts waiting events into segments, and merges segments into few large ones, until nothing is left.
 //!
-//! Must stay true: it may be stopped at any time and run beside a server; what it does is what the background task does,
-//! only without waiting for the next turn.
+//! Must stay true: it may be stopped at any time and run beside a server; it does what the background task does, without
+//! waiting for the next interval.
 
 use pennon_core::clock::Clock;
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
 
-/// What was done to a project.
+/// The totals of a project.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Finished {
-    /// By all steps together.
+pub struct CompactionTotals {
+    /// The sum of all steps.
     pub all: Compacted,
-    /// Objects and blocks that nobody reads any more.
+    /// Removed objects and blocks that no reader uses.
     pub removed: usize,
 }
 
-/// Compacts `project` until there is nothing left to do. `step` hears of each step that did something, with what was done
-/// so far.
-pub async fn finish(
+/// Compacts `project` until there is nothing left to do. `step` is called after each step with the totals so far.
+pub async fn compact_fully(
     events: &EventStore,
     project: ProjectId,
     step: &mut dyn FnMut(&Compacted),
-) -> Result<Finished, EventStoreError> {
+) -> Result<CompactionTotals, EventStoreError> {
     let now = || Clock::Running.now(None).timestamp_micros();
-    let mut done = Finished::default();
+    let mut done = CompactionTotals::default();
     loop {
         let blocks = events.compact_blocks(project, now()).await?;
         done.all.add(&blocks);

@@ -1,7 +1,7 @@
-//! The data directory of a local installation: the database, the events, and who has them open.
+//! The data directory of a local installation: the database, the events, and the lock of the process that has them open.
 //!
-//! One process at a time has the database open; the others reach it through that process's DynamoDB port. A lock that
-//! the operating system drops with its process decides, so a killed server leaves nothing to clean up.
+//! One process at a time has the database open; others use that process's DynamoDB port. The lock is a file lock of the
+//! operating system, which ends with its process, so a killed server leaves nothing to clean up.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -14,13 +14,13 @@ use pennon_eventstore::{EventStore, Settings};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::embedded::preflight::{self, Thoroughness, examine, sentence};
+use crate::embedded::preflight::{self, Thoroughness, check_database, damage_message};
 use crate::embedded::{self, Embedded, remote_store};
 use crate::private;
 
 mod read_only;
 
-/// The file by whose lock a process says that it has the directory.
+/// The file that the process which uses the directory locks.
 pub(crate) const LOCK: &str = "lock";
 const SERVER: &str = "server.json";
 /// The directory of the events.
@@ -28,20 +28,20 @@ pub(crate) const EVENTS: &str = "events";
 /// The file with the key of secret payloads.
 pub(crate) const PAYLOAD_KEY: &str = "payload.key";
 
-/// Where a running server can be reached. Not `Debug`: who has it can change every table.
+/// The addresses of a running server, and the access key id of its tables. Its `Debug` output omits that secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Base URL of the API.
     pub http: String,
     /// Endpoint of the embedded DynamoDB.
     pub dynamodb: String,
-    /// The AWS access key id that this endpoint requires; another one at each start.
+    /// The AWS access key id that this endpoint requires; a new one at each start.
     pub access_key_id: String,
-    /// Its process.
+    /// The server's process id.
     pub pid: u32,
 }
 
-/// The events at `events_url`, with as much memory as `PENNON_EVENTS_MEMORY_MB` allows.
+/// Opens the events at `events_url`, with the memory limit of `PENNON_EVENTS_MEMORY_MB`.
 pub fn open_events(store: &Store, events_url: &str) -> Result<EventStore, String> {
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     EventStore::open_with(store.clone(), events_url, settings).map_err(|e| e.to_string())
@@ -51,13 +51,13 @@ pub fn open_events(store: &Store, events_url: &str) -> Result<EventStore, String
 #[derive(Debug, Clone)]
 pub struct DataDirectory {
     path: PathBuf,
-    /// Nothing in it may be written.
+    /// The file system or its permissions allow no writes.
     is_read_only: bool,
-    /// It was opened by a command that only reads.
-    is_to_read: bool,
+    /// Opened by a command that only reads.
+    is_for_reading: bool,
 }
 
-/// The right to have the database open, for as long as it lives.
+/// The lock of a data directory, held until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -69,66 +69,66 @@ impl std::fmt::Debug for ServerInfo {
     }
 }
 
-/// A store on a data directory: our own, or that of the server that has it open.
+/// The tables of a data directory: opened by this process, or through the server that has them open.
 #[derive(Debug)]
 pub struct OpenStore {
     /// The tables.
     pub store: Store,
-    /// The server behind it, if it is not our own.
+    /// The server that has the database open, if it is not this process.
     pub server: Option<ServerInfo>,
-    /// Whether it is a copy that goes with this value: the directory cannot be written, and nothing in it is changed.
+    /// Whether this is a temporary copy, because the directory cannot be written.
     pub is_copy: bool,
-    /// The database, if it is our own, and its directory.
-    own: Option<(Embedded, PathBuf)>,
+    /// The database, if this process opened it, and its directory.
+    embedded: Option<(Embedded, PathBuf)>,
     _lock: Option<Lock>,
     _copy: Option<TempDir>,
 }
 
 impl OpenStore {
-    /// Counts writes from now on, once the tables were found to belong to their events. A server counts by itself.
+    /// Starts the write mark. Called after the tables were found to belong to the events. A server has its own.
     pub fn count_writes(&self) -> Result<(), String> {
-        self.own.as_ref().map_or(Ok(()), |(embedded, directory)| embedded.count_writes(directory))
+        self.embedded.as_ref().map_or(Ok(()), |(embedded, directory)| embedded.count_writes(directory))
     }
 }
 
 impl DataDirectory {
-    /// The directory at `path`, created where there is none.
+    /// The directory at `path`; creates it if it does not exist.
     pub fn at(path: &Path) -> Result<DataDirectory, String> {
         std::fs::create_dir_all(path.join(EVENTS)).map_err(|e| unusable(path, &e))?;
         DataDirectory::canonical(path)
     }
 
-    /// The directory at `path`, which holds an installation: for commands that have nothing to do in an empty one.
+    /// The directory at `path`; an error if it has no installation.
     pub fn existing(path: &Path) -> Result<DataDirectory, String> {
-        if holds_installation(path) { DataDirectory::at(path) } else { Err(no_installation(path)) }
+        if holds_installation(path) { DataDirectory::at(path) } else { Err(no_installation_message(path)) }
     }
 
-    /// As [`DataDirectory::existing`], for a command that only reads: a directory that cannot be written stays as it is.
-    pub fn to_read(path: &Path) -> Result<DataDirectory, String> {
+    /// As [`DataDirectory::existing`], for a command that only reads: the directory may be read-only.
+    pub fn for_reading(path: &Path) -> Result<DataDirectory, String> {
         if !holds_installation(path) {
-            return Err(no_installation(path));
+            return Err(no_installation_message(path));
         }
         let is_read_only = read_only::is_read_only(path);
-        Ok(DataDirectory { is_read_only, is_to_read: true, ..DataDirectory::canonical(path)? })
+        Ok(DataDirectory { is_read_only, is_for_reading: true, ..DataDirectory::canonical(path)? })
     }
 
     fn canonical(path: &Path) -> Result<DataDirectory, String> {
         let path = path.canonicalize().map_err(|e| unusable(path, &e))?;
-        Ok(DataDirectory { path, is_read_only: false, is_to_read: false })
+        Ok(DataDirectory { path, is_read_only: false, is_for_reading: false })
     }
 
-    /// The directory itself.
+    /// The absolute path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the events lie, as a URL.
+    /// The URL of the events.
     pub fn events_url(&self) -> String {
         format!("file://{}", self.path.join(EVENTS).display())
     }
 
-    /// The keys that secret payloads are encrypted with: those of the environment, then the directory's own, which is
-    /// made when it is first asked for.
+    /// The keys that encrypt secret payloads: those of the environment, then the directory's own, which is created at the
+    /// first call.
     pub fn payload_keys(&self) -> Result<PayloadKeys, String> {
         let path = self.path.join(PAYLOAD_KEY);
         let failed = |e: std::io::Error| format!("{} cannot be used: {e}", path.display());
@@ -136,8 +136,8 @@ impl DataDirectory {
             Ok(own) => own,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let own = new_key();
-                if self.is_to_read {
-                    // Nothing was encrypted with a key that was never made.
+                if self.is_for_reading {
+                    // Nothing was encrypted yet, so the new key need not be stored.
                     return payload_keys(&own);
                 }
                 write_private(&path, &own).map_err(failed)?;
@@ -148,7 +148,7 @@ impl DataDirectory {
         payload_keys(&own).map_err(|e| format!("{e}; the directory's own key is in {}", path.display()))
     }
 
-    /// The lock, unless another process has it.
+    /// Acquires the lock; `None` if another process has it.
     pub fn lock(&self) -> Result<Option<Lock>, String> {
         let path = self.path.join(LOCK);
         let failed = |e: &dyn std::fmt::Display| format!("{} cannot be locked: {e}", path.display());
@@ -156,7 +156,7 @@ impl DataDirectory {
         let file = file.map_err(|e| failed(&e))?;
         match file.try_lock() {
             Ok(()) => {
-                // Whoever served here before is gone; what it announced would lead others astray.
+                // The previous server has ended; its announcement is stale.
                 self.withdraw();
                 private::restrict(&self.path);
                 Ok(Some(Lock { _file: file }))
@@ -166,32 +166,32 @@ impl DataDirectory {
         }
     }
 
-    /// Says where this process serves, for others to find.
+    /// Writes the addresses of this server, for other processes.
     pub fn announce(&self, info: &ServerInfo) -> Result<(), String> {
         let text = serde_json::to_string_pretty(info).map_err(|e| e.to_string())?;
         let path = self.path.join(SERVER);
         write_private(&path, &text).map_err(|e| format!("{} cannot be written: {e}", path.display()))
     }
 
-    /// Takes the announcement back.
+    /// Removes the addresses of this server.
     pub fn withdraw(&self) {
-        // It is not there unless this process, or one that was killed, wrote it.
+        // The file exists only if this process, or a killed one, wrote it.
         let _ = std::fs::remove_file(self.path.join(SERVER));
     }
 
-    /// Opens the database, whose lock is held, after looking whether it is the one that was written here last.
-    pub async fn open_database(&self, how: Thoroughness) -> Result<Embedded, String> {
-        examine(&self.path, &self.path.join(EVENTS), how)?;
-        self.open_unexamined().await
+    /// Checks and opens the database. The caller holds the lock.
+    pub async fn open_database(&self, thoroughness: Thoroughness) -> Result<Embedded, String> {
+        check_database(&self.path, &self.path.join(EVENTS), thoroughness)?;
+        self.open_unchecked().await
     }
 
-    /// The same, whatever was written here last.
-    pub async fn open_unexamined(&self) -> Result<Embedded, String> {
-        let failed = |what: String| sentence(&self.path.join(embedded::FILE), &what);
+    /// Opens the database without the check that no acknowledged writes are missing. The caller holds the lock.
+    pub async fn open_unchecked(&self) -> Result<Embedded, String> {
+        let failed = |problem: String| damage_message(&self.path.join(embedded::FILE), &problem);
         Embedded::open(&self.path).await.map_err(|e| failed(e.to_string()))
     }
 
-    /// A store on this directory, directly or through the server that has it open.
+    /// Opens the tables, directly or through the server that has them open.
     pub async fn open(&self) -> Result<OpenStore, String> {
         if self.is_read_only {
             return read_only::open(&self.path).await;
@@ -199,31 +199,31 @@ impl DataDirectory {
         if let Some(lock) = self.lock()? {
             return self.open_locked(lock).await;
         }
-        let info = self.server().ok_or_else(|| self.no_announcement())?;
-        if let Err(why) = embedded::reach(&info.dynamodb, &info.access_key_id).await {
-            // A server that was killed a moment ago may have held the lock until now.
+        let info = self.server().ok_or_else(|| self.no_announcement_message())?;
+        if let Err(reason) = embedded::check_endpoint(&info.dynamodb, &info.access_key_id).await {
+            // A server that was just killed may have held the lock until now.
             return match self.lock()? {
                 Some(lock) => self.open_locked(lock).await,
-                None => Err(self.unreachable(&info, &why)),
+                None => Err(self.unreachable_message(&info, &reason)),
             };
         }
-        Ok(OpenStore::of_server(info))
+        Ok(OpenStore::through_server(info))
     }
 
     async fn open_locked(&self, lock: Lock) -> Result<OpenStore, String> {
         let embedded = self.open_database(Thoroughness::Quick).await?;
         let store = embedded.store(None);
-        let own = Some((embedded, self.path.clone()));
-        Ok(OpenStore { store, server: None, is_copy: false, own, _lock: Some(lock), _copy: None })
+        let embedded = Some((embedded, self.path.clone()));
+        Ok(OpenStore { store, server: None, is_copy: false, embedded, _lock: Some(lock), _copy: None })
     }
 
-    /// What the server that runs on this directory has announced; none where none has.
+    /// The announced addresses of the server of this directory, if any.
     pub fn server(&self) -> Option<ServerInfo> {
         let text = std::fs::read_to_string(self.path.join(SERVER)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    fn no_announcement(&self) -> String {
+    fn no_announcement_message(&self) -> String {
         format!(
             "{} is in use by another process that does not say where it serves; wait until it has started or ended, \
              and try again",
@@ -231,10 +231,10 @@ impl DataDirectory {
         )
     }
 
-    fn unreachable(&self, info: &ServerInfo, why: &str) -> String {
+    fn unreachable_message(&self, info: &ServerInfo, reason: &str) -> String {
         let ServerInfo { dynamodb, pid, .. } = info;
         format!(
-            "{} is in use, but the server that announced itself (process {pid}) does not answer at {dynamodb}: {why}. End \
+            "{} is in use, but the server that announced itself (process {pid}) does not answer at {dynamodb}: {reason}. End \
              that process, or wait until it answers, and try again",
             self.path.display()
         )
@@ -242,22 +242,22 @@ impl DataDirectory {
 }
 
 impl OpenStore {
-    /// The store that a running server offers.
-    fn of_server(info: ServerInfo) -> OpenStore {
+    /// The tables of a running server.
+    fn through_server(info: ServerInfo) -> OpenStore {
         let store = remote_store(&info.dynamodb, &info.access_key_id);
-        OpenStore { store, server: Some(info), is_copy: false, own: None, _lock: None, _copy: None }
+        OpenStore { store, server: Some(info), is_copy: false, embedded: None, _lock: None, _copy: None }
     }
 }
 
-/// Whether a database, or what a lost one leaves behind, is in the directory at `path`.
+/// Whether the directory at `path` has a database, or files that belonged to a lost one.
 pub fn holds_installation(path: &Path) -> bool {
     let log = format!("{}-wal", embedded::FILE);
     let names = [embedded::FILE, &log, embedded::write_mark::MARK, SERVER];
     names.iter().any(|name| path.join(name).exists()) || preflight::has_file(&path.join(EVENTS))
 }
 
-/// Why a command that needs an installation does nothing.
-pub(crate) fn no_installation(path: &Path) -> String {
+/// The error message of a command that needs an installation.
+pub(crate) fn no_installation_message(path: &Path) -> String {
     format!(
         "{} holds no Pennon installation; create one there with `pennon serve` or `pennon apply FILE`, or name another \
          directory with --data",
@@ -269,7 +269,7 @@ fn unusable(path: &Path, error: &std::io::Error) -> String {
     format!("the data directory {} cannot be used: {error}", path.display())
 }
 
-/// Writes a file that only its owner reads, where the system knows owners; whole, or not at all.
+/// Writes a file atomically, readable only by its owner on systems that have owners.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("new");
     let mut options = OpenOptions::new();

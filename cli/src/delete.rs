@@ -1,7 +1,7 @@
 //! `pennon delete`: erasure and retention.
 //!
-//! Must stay true: what will be gone is said before it is, and nothing is erased unasked; when the command has ended, no
-//! read finds any of it, kept results included.
+//! Must stay true: the counts are shown before anything is erased, and nothing is erased without confirmation; when the
+//! command has ended, no read returns erased data, cached results included.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 
 use crate::args::Delete;
 
-/// What a command line asks to erase.
+/// The data that a command line asks to erase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of which project.
+    /// The project.
     pub project: ProjectId,
-    /// What of it.
+    /// The data of the project to erase.
     pub doomed: Doomed,
 }
 
 impl Wanted {
-    /// What `options` ask for.
-    pub async fn of(events: &EventStore, options: &Delete) -> Result<Wanted, String> {
+    /// The request of the command line `options`.
+    pub async fn from_options(events: &EventStore, options: &Delete) -> Result<Wanted, String> {
         let projects = events.projects().await.map_err(|e| e.to_string())?;
         let project = match (options.project, &projects[..]) {
             (Some(id), known) if known.contains(&id) => id,
@@ -35,20 +35,20 @@ impl Wanted {
         };
         let doomed = match (&options.person, &options.before) {
             (Some(person), _) => Doomed::Person(person.clone()),
-            (None, Some(date)) => Doomed::Before(instant(date)?),
+            (None, Some(date)) => Doomed::Before(parse_time(date)?),
             (None, None) => Doomed::Project,
         };
         Ok(Wanted { project, doomed })
     }
 
-    /// What it would erase.
+    /// Counts the data that would be erased.
     pub async fn count(&self, events: &EventStore) -> Result<Erased, String> {
         events.would_erase(self.project, &self.doomed).await.map_err(|e| e.to_string())
     }
 
-    /// The same in words.
-    pub fn says(&self, found: &Erased) -> String {
-        let Erased { events, persons, segments, cohorts, uncounted } = found;
+    /// The counts as a line of text.
+    pub fn describe(&self, counts: &Erased) -> String {
+        let Erased { events, persons, segments, cohorts, uncounted } = counts;
         let project = self.project;
         match &self.doomed {
             Doomed::Person(person) if *persons == 0 => {
@@ -78,8 +78,8 @@ impl Wanted {
         }
     }
 
-    /// The same for programs.
-    pub fn to_json(&self, found: &Erased) -> Value {
+    /// The counts as JSON.
+    pub fn to_json(&self, counts: &Erased) -> Value {
         let (person, before) = match &self.doomed {
             Doomed::Person(person) => (Some(person.as_str()), None),
             Doomed::Before(micros) => (None, DateTime::from_timestamp_micros(*micros)),
@@ -87,12 +87,12 @@ impl Wanted {
         };
         json!({
             "project": self.project, "person": person, "before": before.map(|at| at.to_rfc3339()),
-            "events": found.events, "persons": found.persons, "segments": found.segments,
-            "cohorts": found.cohorts, "is_least": found.uncounted,
+            "events": counts.events, "persons": counts.persons, "segments": counts.segments,
+            "cohorts": counts.cohorts, "is_least": counts.uncounted,
         })
     }
 
-    /// Erases it. `now` tells the time, in microseconds since the epoch.
+    /// Erases the data. `now` returns the time in microseconds since the epoch.
     pub async fn erase(
         &self,
         store: &Store,
@@ -100,15 +100,15 @@ impl Wanted {
         now: &(dyn Fn() -> i64 + Sync),
     ) -> Result<Erased, String> {
         let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
-        // Results that were calculated with it. Calculations that have begun will keep theirs after this has looked, so
-        // first the number is raised by which readers tell them.
+        // Cached results may contain erased data. A running calculation may store its result after they are listed below, so
+        // first increment the erasure number, by which readers reject such results.
         let failed = |e: pennon_core::store::StoreError| {
             format!("events were erased, but kept results could not be removed ({e}); run it again")
         };
         store.records.increment(&keys::erasures(self.project), 1).await.map_err(failed)?;
         let query = Query::partition(keys::result(self.project, "").pk);
-        let kept = store.records.query(query).await.map_err(failed)?;
-        store.records.sweep(kept.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;
+        let results = store.records.query(query).await.map_err(failed)?;
+        store.records.sweep(results.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;
         let remove_objects = async {
             let objects = events.list_results(Some(self.project)).await?;
             let objects = objects.into_iter().map(|(object, _)| object).collect::<Vec<_>>();
@@ -119,8 +119,8 @@ impl Wanted {
     }
 }
 
-/// The beginning of a day in UTC, or an instant.
-fn instant(text: &str) -> Result<i64, String> {
+/// Parses a day, which stands for its start in UTC, or an instant. Returns microseconds since the epoch.
+fn parse_time(text: &str) -> Result<i64, String> {
     let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map(|day| day.and_time(NaiveTime::MIN).and_utc());
     let at = day.or_else(|_| DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()));
     at.map(|at| at.timestamp_micros()).map_err(|_| {
@@ -128,17 +128,17 @@ fn instant(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Asks whoever sits at the terminal.
-pub fn is_confirmed(wanted: &Wanted) -> Result<bool, String> {
+/// Asks for confirmation on the terminal.
+pub fn is_confirmed(request: &Wanted) -> Result<bool, String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err("this cannot be undone: look at it with --dry-run, then add --yes".to_owned());
     }
-    eprint!("This cannot be undone. Type the number of the project ({}) to erase it: ", wanted.project);
+    eprint!("This cannot be undone. Type the number of the project ({}) to erase it: ", request.project);
     std::io::stderr().flush().map_err(|e| e.to_string())?;
     let mut answer = String::new();
     input.lock().read_line(&mut answer).map_err(|e| e.to_string())?;
-    Ok(answer.trim() == wanted.project.to_string())
+    Ok(answer.trim() == request.project.to_string())
 }
 
 #[cfg(test)]
@@ -147,11 +147,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_instants_are_understood() {
-        assert_eq!(instant("1970-01-02").unwrap(), 86_400_000_000);
-        assert_eq!(instant("1970-01-01T01:00:00+01:00").unwrap(), 0);
+    fn days_and_instants_are_parsed() {
+        assert_eq!(parse_time("1970-01-02").unwrap(), 86_400_000_000);
+        assert_eq!(parse_time("1970-01-01T01:00:00+01:00").unwrap(), 0);
         for wrong in ["", "1970", "1970-02-30", "yesterday", "1970-01-01T00:00:00"] {
-            assert!(instant(wrong).unwrap_err().contains("--before"), "{wrong}");
+            assert!(parse_time(wrong).unwrap_err().contains("--before"), "{wrong}");
         }
     }
 }

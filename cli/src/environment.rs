@@ -7,14 +7,14 @@ use pennon_core::config::StoreConfig;
 use crate::data::DataDirectory;
 use crate::embedded::{REGION, SECRET_ACCESS_KEY};
 
-/// The variables that lead to the tables of the server on `data`, with the credentials that it requires.
+/// The environment variables for the tables and events of the server on `data`, with its credentials.
 pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
-    let absent = || format!("no server runs on {}; start `pennon serve --data {0}` first", data.display());
-    let directory = DataDirectory::to_read(data).map_err(|_| absent())?;
-    let server = directory.server().ok_or_else(absent)?;
-    // A server that was killed leaves its announcement; its lock is free.
+    let no_server = || format!("no server runs on {}; start `pennon serve --data {0}` first", data.display());
+    let directory = DataDirectory::for_reading(data).map_err(|_| no_server())?;
+    let server = directory.server().ok_or_else(no_server)?;
+    // A killed server leaves its announcement, but not its lock.
     if directory.lock()?.is_some() {
-        return Err(absent());
+        return Err(no_server());
     }
     let tables = StoreConfig::local();
     Ok(vec![
@@ -28,17 +28,17 @@ pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
     ])
 }
 
-/// `variables` as lines for a shell's `eval`.
+/// Shell commands that set `variables`, for `eval`.
 pub fn shell_lines(variables: &[(&'static str, String)]) -> Vec<String> {
     let mut lines: Vec<String> =
-        variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value))).collect();
-    // Those of a real account would be sent with every request, or take precedence.
+        variables.iter().map(|(name, value)| format!("export {name}={}", shell_quote(value))).collect();
+    // Values of a real account would be sent with every request, or take precedence.
     lines.push("unset AWS_SESSION_TOKEN AWS_PROFILE".to_owned());
     lines
 }
 
-/// `text` as one word of a shell.
-fn quoted(text: &str) -> String {
+/// `text` shell_quote as one word of a shell.
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_value_is_one_word_of_a_shell() {
-        assert_eq!(quoted("file:///a b/it's"), r"'file:///a b/it'\''s'");
+        assert_eq!(shell_quote("file:///a b/it's"), r"'file:///a b/it'\''s'");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Opening what a command works on: a data directory, or the tables and the bucket of a deployment.
+//! Opens the installation that a command works on: a data directory, or the tables and the bucket of a deployment.
 //!
-//! Must stay true: tables and events of different installations are never worked on together; every event store that a
-//! command opens keeps to `PENNON_EVENTS_MEMORY_MB`; a command that only reads creates no installation.
+//! Must stay true: tables and events of different installations are never used together; every event store that a
+//! command opens respects `PENNON_EVENTS_MEMORY_MB`; a command that only reads creates no installation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use crate::args::Target;
 use crate::data::{DataDirectory, OpenStore, holds_installation, open_events};
 use crate::serve::Services;
 
-/// How long a deployment may take to show that its events belong to its tables.
-const CONNECT_TIME: Duration = Duration::from_secs(15);
+/// Timeout of the check that a deployment's events belong to its tables.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a command works on: the tables, and where the events lie.
+/// The tables and events that a command works on.
 pub struct Installation {
     /// The tables.
     pub store: Store,
-    /// The events, which were compared with the tables.
+    /// The events, which belong to the tables.
     pub events: EventStore,
-    /// Where they lie.
+    /// The URL of the events.
     pub events_url: String,
-    /// Of a local one.
+    /// The directory of a local installation.
     pub directory: Option<DataDirectory>,
-    /// Keeps a local database to this process.
+    /// The open tables of a local installation, with their lock.
     pub local: Option<OpenStore>,
-    /// The directory of an installation that is there for a preview alone; removed last.
+    /// The temporary directory of an installation for a preview; the last field, so that it is removed last.
     _preview: Option<TempDir>,
 }
 
 impl Installation {
-    /// The events, to be changed: an installation without an id gets one first.
-    pub async fn claimed(&self) -> Result<EventStore, String> {
+    /// The events for writing: gives an installation without an id one first.
+    pub async fn claim_events(&self) -> Result<EventStore, String> {
         self.events.claim_installation().await.map_err(|e| e.to_string())?;
         Ok(self.events.clone())
     }
 
-    /// What answers requests over it, in this process.
+    /// The services that answer API requests in this process.
     pub fn services(&self) -> Result<Services, String> {
         let payload_keys = match &self.directory {
             Some(directory) => directory.payload_keys()?,
@@ -54,26 +54,26 @@ impl Installation {
     }
 }
 
-/// Opens what `target` names; a local installation is created where there is none.
+/// Opens the installation `target`; creates a local one if it does not exist.
 pub async fn open(target: &Target) -> Result<Installation, String> {
     open_with(target, DataDirectory::at).await
 }
 
-/// As [`open`], for a command that changes an installation that is there.
+/// As [`open`], for a command that changes an existing installation.
 pub async fn open_existing(target: &Target) -> Result<Installation, String> {
     open_with(target, DataDirectory::existing).await
 }
 
-/// As [`open_existing`], for a command that changes nothing: the directory may be one that cannot be written.
-pub async fn open_to_read(target: &Target) -> Result<Installation, String> {
-    open_with(target, DataDirectory::to_read).await
+/// As [`open_existing`], for a command that changes nothing: the directory may be read-only.
+pub async fn open_for_reading(target: &Target) -> Result<Installation, String> {
+    open_with(target, DataDirectory::for_reading).await
 }
 
-/// As [`open_to_read`], for a command that shows what it would change: where there is no installation yet, one in a
-/// temporary directory takes its place.
-pub async fn open_to_preview(target: &Target) -> Result<Installation, String> {
+/// As [`open_for_reading`], for a command that previews its changes: if there is no installation, it uses an empty one in a
+/// temporary directory.
+pub async fn open_for_preview(target: &Target) -> Result<Installation, String> {
     if target.cloud || holds_installation(&target.data.data) {
-        return open_to_read(target).await;
+        return open_for_reading(target).await;
     }
     let preview = tempfile::Builder::new().prefix("pennon-").tempdir();
     let preview =
@@ -84,13 +84,13 @@ pub async fn open_to_preview(target: &Target) -> Result<Installation, String> {
 
 async fn open_with(
     target: &Target,
-    at: impl FnOnce(&Path) -> Result<DataDirectory, String>,
+    open_directory: impl FnOnce(&Path) -> Result<DataDirectory, String>,
 ) -> Result<Installation, String> {
     if !target.cloud {
-        let directory = at(&target.data.data)?;
+        let directory = open_directory(&target.data.data)?;
         let local = directory.open().await?;
         let events_url = directory.events_url();
-        let events = compared(&local.store, &events_url).await?;
+        let events = open_verified_events(&local.store, &events_url).await?;
         local.count_writes()?;
         return Ok(Installation {
             store: local.store.clone(),
@@ -101,29 +101,29 @@ async fn open_with(
             _preview: None,
         });
     }
-    let (store, events_url) = cloud().await?;
-    let events = tokio::time::timeout(CONNECT_TIME, compared(&store, &events_url)).await;
+    let (store, events_url) = connect_cloud().await?;
+    let events = tokio::time::timeout(CONNECT_TIMEOUT, open_verified_events(&store, &events_url)).await;
     let events = events
-        .unwrap_or_else(|_| Err(format!("no answer within {} seconds", CONNECT_TIME.as_secs())))
+        .unwrap_or_else(|_| Err(format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs())))
         .map_err(|e| format!("the events at {events_url} cannot be used: {e}"))?;
     Ok(Installation { store, events, events_url, directory: None, local: None, _preview: None })
 }
 
-/// The tables and the address of the events that the environment names.
-pub async fn cloud() -> Result<(Store, String), String> {
+/// Connects to the tables of the deployment that the environment names; returns them and the URL of the events.
+pub async fn connect_cloud() -> Result<(Store, String), String> {
     let config = Config::from_env();
     let events_url = config.events_url.ok_or(
         "--cloud needs PENNON_EVENTS_URL, and the names of the tables in PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE; \
          the outputs of the stack say what they are",
     )?;
     let probe = Key::new(keys::INSTALLATION, "CONNECT");
-    let store = Store::connect(&config.store, &probe).await.map_err(in_one_line)?;
+    let store = Store::connect(&config.store, &probe).await.map_err(one_line_message)?;
     Ok((store, events_url))
 }
 
-fn in_one_line(error: ConnectError) -> String {
+fn one_line_message(error: ConnectError) -> String {
     let error = match error {
-        // Below its first line the text lists every place where credentials were looked for.
+        // Keep only the first line; the others list every source of credentials.
         ConnectError::NoCredentials(cause) => {
             let first = cause.lines().next().unwrap_or_default();
             ConnectError::NoCredentials(
@@ -135,8 +135,8 @@ fn in_one_line(error: ConnectError) -> String {
     format!("--cloud: {error}")
 }
 
-/// The events at `url`, which were compared with the tables: they are of one installation.
-async fn compared(store: &Store, url: &str) -> Result<EventStore, String> {
+/// Opens the events at `url`, and verifies that they are of the same installation as the tables of `store`.
+async fn open_verified_events(store: &Store, url: &str) -> Result<EventStore, String> {
     let events = open_events(store, url)?;
     events.verify_installation().await.map_err(|error| match error {
         EventStoreError::Objects(_) if !url.starts_with("file://") => {

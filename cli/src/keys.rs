@@ -1,6 +1,6 @@
-//! `pennon keys`: API keys without a workspace file.
+//! `pennon keys`: creates, lists and revokes API keys without a workspace file.
 //!
-//! A key is declared like one of a file, so that both ways see each other's keys.
+//! A key is declared like one of a workspace file, so that both interfaces have the same keys.
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::auth::hash_key;
@@ -10,26 +10,26 @@ use serde::Serialize;
 use crate::args::CreateKey;
 use crate::workspace::{self, KeySpec, NewKey, Options, State, Workspace};
 
-/// Makes a key.
-pub async fn create(records: &Table, wanted: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
+/// Creates a key.
+pub async fn create(records: &Table, options: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
     let state = load(records).await?;
-    let user = match &wanted.user {
+    let user = match &options.user {
         Some(email) => email.clone(),
         None => only_user(&state)?,
     };
-    if state.keys.values().any(|key| key.spec.label == wanted.label && key.spec.user == user) {
+    if state.keys.values().any(|key| key.spec.label == options.label && key.spec.user == user) {
         return Err(format!(
             "{user} has a key labelled \"{}\" already; choose another --label, or revoke that one first",
-            wanted.label
+            options.label
         ));
     }
-    let expires_at = wanted.expires.as_deref().map(|text| expiry(text, now)).transpose()?;
-    let scopes = if wanted.scopes.is_empty() { vec!["*".to_owned()] } else { wanted.scopes.clone() };
+    let expires_at = options.expires.as_deref().map(|text| parse_expiry(text, now)).transpose()?;
+    let scopes = if options.scopes.is_empty() { vec!["*".to_owned()] } else { options.scopes.clone() };
     let spec = KeySpec {
-        label: wanted.label.clone(),
+        label: options.label.clone(),
         user,
         scopes,
-        projects: wanted.projects.clone(),
+        projects: options.projects.clone(),
         organizations: Vec::new(),
         expires_at,
         value: None,
@@ -42,7 +42,7 @@ pub async fn create(records: &Table, wanted: &CreateKey, now: DateTime<Utc>) -> 
     applied.new_keys.into_iter().next().ok_or_else(|| "the key was not made".to_owned())
 }
 
-/// A key as it is listed.
+/// A key in the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedKey {
     /// The part of the secret that is shown.
@@ -51,16 +51,16 @@ pub struct ListedKey {
     pub label: String,
     /// Its owner's mail address.
     pub user: String,
-    /// What it allows.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// The projects that it is limited to; none is no limit.
+    /// The projects that it is limited to; empty means no limit.
     pub projects: Vec<u64>,
-    /// When it stops working.
+    /// When it expires.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
 impl ListedKey {
-    /// A line for people.
+    /// The key as a line of text.
     pub fn line(&self) -> String {
         let limits = match self.projects.as_slice() {
             [] => "all projects".to_owned(),
@@ -86,17 +86,18 @@ pub async fn list(records: &Table) -> Result<Vec<ListedKey>, String> {
     Ok(keys.collect())
 }
 
-/// Revokes the key that `named` is, or that has it as mask or label; returns its label.
-pub async fn revoke(records: &Table, named: &str) -> Result<String, String> {
+/// Revokes the key with this secret, mask or label; returns its label.
+pub async fn revoke(records: &Table, secret_mask_or_label: &str) -> Result<String, String> {
     let state = load(records).await?;
-    let hash = hash_key(named);
-    let meant: Vec<_> = state
+    let name = secret_mask_or_label;
+    let hash = hash_key(name);
+    let matches: Vec<_> = state
         .keys
         .iter()
-        .filter(|(own, key)| **own == hash || key.mask == named || key.spec.label == named)
-        .map(|(own, key)| (own.clone(), key.spec.label.clone()))
+        .filter(|(key_hash, key)| **key_hash == hash || key.mask == name || key.spec.label == name)
+        .map(|(key_hash, key)| (key_hash.clone(), key.spec.label.clone()))
         .collect();
-    match meant.as_slice() {
+    match matches.as_slice() {
         [] => Err("no such key; `pennon keys list` shows those there are".to_owned()),
         [(hash, label)] => {
             workspace::revoke(records, hash).await.map_err(|e| e.to_string())?;
@@ -119,8 +120,8 @@ fn only_user(state: &State) -> Result<String, String> {
     }
 }
 
-/// An instant, or a number of days from `now`.
-fn expiry(text: &str, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+/// Parses an instant, or a number of days from `now`.
+fn parse_expiry(text: &str, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u16>().ok());
     let end = match days {
         Some(days) => now + Duration::days(days.into()),
@@ -142,10 +143,13 @@ mod tests {
     #[test]
     fn a_key_expires_at_an_instant_or_after_days() {
         let now = "2026-01-05T10:00:00Z".parse().unwrap();
-        assert_eq!(expiry("90d", now).unwrap().to_rfc3339(), "2026-04-05T10:00:00+00:00");
-        assert_eq!(expiry("2027-01-31T00:00:00Z", now).unwrap().to_rfc3339(), "2027-01-31T00:00:00+00:00");
+        assert_eq!(parse_expiry("90d", now).unwrap().to_rfc3339(), "2026-04-05T10:00:00+00:00");
+        assert_eq!(
+            parse_expiry("2027-01-31T00:00:00Z", now).unwrap().to_rfc3339(),
+            "2027-01-31T00:00:00+00:00"
+        );
         for bad in ["0d", "soon", "2020-01-01T00:00:00Z", "-1d"] {
-            assert!(expiry(bad, now).is_err(), "{bad}");
+            assert!(parse_expiry(bad, now).is_err(), "{bad}");
         }
     }
 }

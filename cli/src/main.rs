@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use pennon::allocator::{Use, count_memory, keep_little};
+use pennon::allocator::{AllocationProfile, configure_and_reexec, enable_memory_accounting};
 use pennon::args::{self, Command};
 use pennon::private::set_umask;
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,25 +11,27 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 mod commands;
 
-// The system's allocator keeps what it was once given, and does not count what a thread has.
+// glibc's allocator returns little memory to the system, and has no per-thread counters.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What is logged unless `PENNON_LOG` says otherwise. The SDK's own warnings print its values; what they are about comes back as
-/// an error, which is printed.
+/// The default log filter; `PENNON_LOG` overrides it. The SDK's warnings are excluded because they print values; their causes
+/// are returned as errors, which are printed.
 const LOG_LEVELS: &str = "warn,dynoxide=error,aws_=error";
-/// The same for commands that end: after the last retry the error is printed.
+/// The default of all commands but `serve`. Retries are not logged, because the final error is printed.
 const COMMAND_LOG_LEVELS: &str = "warn,dynoxide=error,aws_=error,pennon_eventstore::retry=error";
 
 fn main() -> ExitCode {
     set_umask();
     let command = args::parse();
-    keep_little(match command {
-        Command::Import(_) | Command::Export(_) | Command::Compact(_) | Command::Delete(_) => Use::Bulk,
-        _ => Use::Requests,
+    configure_and_reexec(match command {
+        Command::Import(_) | Command::Export(_) | Command::Compact(_) | Command::Delete(_) => {
+            AllocationProfile::Bulk
+        }
+        _ => AllocationProfile::Requests,
     });
-    count_memory();
+    enable_memory_accounting();
     run(command)
 }
 

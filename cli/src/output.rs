@@ -1,14 +1,14 @@
-//! What a command prints: its result on standard output, as text or as JSON.
+//! Prints the result of a command on stdout, as text or as JSON.
 //!
-//! Must stay true: progress, warnings and errors go to standard error, so that the result can be piped; a closed pipe is no
-//! error, because its reader may have read enough.
+//! Must stay true: progress, warnings and errors go to stderr, so that the result can be piped; a closed pipe is no error,
+//! because its reader may have read enough.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub fn print(text: Arguments<'_>) -> Result<(), String> {
     let mut output = std::io::stdout().lock();
     match output.write_fmt(text).and_then(|()| output.flush()) {
@@ -19,13 +19,13 @@ pub fn print(text: Arguments<'_>) -> Result<(), String> {
     }
 }
 
-/// Prints a JSON document for people and programs, over several lines.
+/// Prints an indented JSON document.
 pub fn print_json(document: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string_pretty(document).map_err(|e| e.to_string())?;
     print(format_args!("{text}\n"))
 }
 
-/// Prints a JSON document as one line of several.
+/// Prints a JSON document on one line, for JSON lines.
 pub fn print_json_line(document: &impl Serialize) -> Result<(), String> {
     let text = serde_json::to_string(document).map_err(|e| e.to_string())?;
     print(format_args!("{text}\n"))

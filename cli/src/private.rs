@@ -1,19 +1,19 @@
-//! What the product writes is for the user who runs it alone: directories 0700, files 0600.
+//! Permissions of data files: only the user who runs the product has access (directories 0700, files 0600).
 //!
-//! Must stay true: the mask is set before the first file is made, so that it holds for every file that this process writes,
-//! those of SQLite and of the object store included. What an earlier release left readable for others is restricted by
-//! the next process that takes the directory's lock.
+//! Must stay true: the umask is set before the first file is created, so that it applies to every file of this process,
+//! those of SQLite and of the object store included. Files that an earlier release left readable for others are restricted by
+//! the next process that acquires the directory's lock.
 
 use std::path::Path;
 
-/// Lets nobody but this user into files and directories that this process makes from now on.
+/// Restricts new files and directories of this process to its user.
 pub fn set_umask() {
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
-/// Restricts the data directory `root` and all in it to their owner. What cannot be restricted (a file system without modes,
-/// another owner) is logged and changes nothing else.
+/// Restricts the data directory `root`, recursively, to its owner. An error (a file system without modes, another owner) is
+/// only logged.
 pub fn restrict(root: &Path) {
     #[cfg(unix)]
     if let Err((path, error)) = unix::restrict_entries(root).and_then(|()| unix::set_mode(root, 0o700)) {
@@ -32,11 +32,11 @@ mod unix {
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
-    type Failed = (PathBuf, std::io::Error);
+    type ModeError = (PathBuf, std::io::Error);
 
-    /// Restricts what lies in `directory`. A directory gets its mode after its entries have theirs, so one that has it already
-    /// was done before, and is not walked again at each start.
-    pub fn restrict_entries(directory: &Path) -> Result<(), Failed> {
+    /// Restricts the entries of `directory`, recursively. A directory gets its mode after its entries, so one with the right
+    /// mode is complete, and is not walked again at each start.
+    pub fn restrict_entries(directory: &Path) -> Result<(), ModeError> {
         let failed = |e| (directory.to_owned(), e);
         for entry in std::fs::read_dir(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -53,24 +53,24 @@ mod unix {
         Ok(())
     }
 
-    /// Sets the mode of what is at `path`, if that is another one, and if it is still there.
-    pub fn set_mode(path: &Path, wanted: u32) -> Result<(), Failed> {
+    /// Sets the mode of `path`, unless it has that mode or no longer exists.
+    pub fn set_mode(path: &Path, wanted: u32) -> Result<(), ModeError> {
         if mode(path)?.is_none_or(|mode| mode == wanted) {
             return Ok(());
         }
         std::fs::set_permissions(path, Permissions::from_mode(wanted))
-            .or_else(|e| absent(path, e).map(|_| ()))
+            .or_else(|e| ignore_not_found(path, e).map(|_| ()))
     }
 
-    fn mode(path: &Path) -> Result<Option<u32>, Failed> {
+    fn mode(path: &Path) -> Result<Option<u32>, ModeError> {
         match std::fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(metadata.permissions().mode() & 0o777)),
-            Err(e) => absent(path, e),
+            Err(e) => ignore_not_found(path, e),
         }
     }
 
-    /// A file that is gone needs no mode.
-    fn absent(path: &Path, error: std::io::Error) -> Result<Option<u32>, Failed> {
+    /// Ignores the error of a file that no longer exists.
+    fn ignore_not_found(path: &Path, error: std::io::Error) -> Result<Option<u32>, ModeError> {
         if error.kind() == std::io::ErrorKind::NotFound { Ok(None) } else { Err((path.to_owned(), error)) }
     }
 }

@@ -1,4 +1,4 @@
-//! Options of the commands that copy an installation, or put one in order.
+//! Options of `backup`, `restore` and `adopt`.
 
 use std::path::PathBuf;
 

@@ -1,30 +1,30 @@
-//! `pennon backup` and `pennon restore`: tables and objects of one moment, while the server goes on serving and writing.
+//! `pennon backup` and `pennon restore`: consistent online backups of tables and objects.
 //!
-//! A backup is a directory, or the same directory packed as one file:
+//! A backup is a directory, or the same directory as one tar file:
 //!
-//! | what | content |
+//! | file | content |
 //! |---|---|
-//! | `backup.json` | format number, release, moment, and each file with its size and its SHA-256 ([`contents`]) |
-//! | `dynamodb.sqlite` | the tables, as one read transaction saw them |
-//! | `events/` | the objects that these tables name, and the results that were kept |
-//! | `payload.key` | the key of secret payloads, only where it was asked for |
+//! | `backup.json` | format number, release, time, and each file with its size and SHA-256 ([`contents`]) |
+//! | `dynamodb.sqlite` | the tables, from one read transaction |
+//! | `events/` | the objects that these tables reference, and cached results |
+//! | `payload.key` | the key of secret payloads, only with `--with-payload-key` |
 //!
-//! The tables come first ([`snapshot`]); the objects that they name are never changed, and stay for ten minutes after others
-//! have taken their place, so there is time to hold on to them by hard links ([`objects`]). Where one has gone
-//! nevertheless, everything begins anew.
+//! The tables are copied first ([`snapshot`]). The objects that they reference are immutable, and are removed 10 minutes after
+//! they were replaced, which leaves time to hard-link them ([`objects`]). If one is missing nevertheless, the backup
+//! restarts, at most 3 times.
 //!
-//! Must stay true: what was acknowledged before a backup began is in it, and of what comes later a transaction is in it
-//! whole or not at all; a backup bears its name only when all of it lies on the disk and was compared with its checksums;
-//! what a restore gives its name to has been compared with them again. Neither changes the installation that it reads, and
-//! neither writes over anything.
+//! Must stay true: writes that were acknowledged before a backup began are in it, and a later transaction is in it completely
+//! or not at all; a backup gets its final name only when all of it is on the disk and its checksums were verified; a
+//! restored directory gets its name after they were verified again. Neither command changes the installation that it
+//! reads, and neither overwrites anything.
 
 mod contents;
+mod create;
 mod objects;
 mod pack;
 mod restore;
 mod snapshot;
 mod staging;
-mod take;
 
 use std::io::Read;
 use std::path::Path;
@@ -34,35 +34,35 @@ use sha2::{Digest, Sha256};
 use crate::data::open_events;
 use crate::embedded::Embedded;
 
-pub use contents::{Contents, FORMAT, Listed};
-pub use restore::{Restored, restore};
-pub(crate) use staging::clear;
-pub use take::{How, Taken, take};
+pub use contents::{Contents, FORMAT, FileEntry};
+pub use create::{BackupOptions, CompletedBackup, create};
+pub use restore::{RestoredBackup, restore};
+pub(crate) use staging::remove_unfinished;
 
-/// The file that says what a backup holds.
+/// The file that lists the contents of a backup.
 pub const CONTENTS: &str = "backup.json";
-/// Ending of the names of backups that are one file.
-pub const PACKED: &str = "tar";
+/// Extension of backups that are one file.
+pub const ARCHIVE_EXTENSION: &str = "tar";
 
-/// How far the work has come: what is done, and how many of how many bytes.
+/// A progress callback: the current step, the work that is done, and the total, in bytes or files.
 pub type Progress<'a> = &'a mut (dyn FnMut(&'static str, u64, u64) + Send);
 
-/// Error text for a file or directory.
-fn at(path: &Path, what: &str) -> impl Fn(std::io::Error) -> String {
-    let text = format!("{} cannot be {what}", path.display());
+/// An error message for `path`: it cannot be `action` (a past participle).
+fn path_error(path: &Path, action: &str) -> impl Fn(std::io::Error) -> String {
+    let text = format!("{} cannot be {action}", path.display());
     move |error| format!("{text}: {error}")
 }
 
-/// SHA-256 of a file, in hexadecimal digits, and its size.
-fn digest(path: &Path) -> std::io::Result<(String, u64)> {
+/// The SHA-256 of a file, in hexadecimal digits, and its size.
+fn hash_file(path: &Path) -> std::io::Result<(String, u64)> {
     let mut file = std::fs::File::open(path)?;
     let (mut digest, mut size) = (Sha256::new(), 0);
-    let mut piece = vec![0; 1 << 20];
+    let mut buffer = vec![0; 1 << 20];
     loop {
-        match file.read(&mut piece)? {
+        match file.read(&mut buffer)? {
             0 => return Ok((hex(&digest.finalize()), size)),
             read => {
-                digest.update(&piece[..read]);
+                digest.update(&buffer[..read]);
                 size += read as u64;
             }
         }
@@ -73,12 +73,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares all objects in `directory` that its tables name with their checksums. Returns how many there are.
-async fn compare(directory: &Path, progress: Progress<'_>) -> Result<usize, String> {
+/// Verifies the checksums of all objects in `directory` that its tables reference. Returns the number of objects.
+async fn verify_objects(directory: &Path, progress: Progress<'_>) -> Result<usize, String> {
     let embedded = Embedded::open(directory).await.map_err(|e| e.to_string())?;
     let url = format!("file://{}", directory.join(crate::data::EVENTS).display());
     let events = open_events(&embedded.store(None), &url)?;
-    // A copy is the same installation at the moment that its tables are of.
+    // A copy has the installation's id, and the state of its tables.
     events.mark_copy().await.map_err(|e| e.to_string())?;
     let mut objects = 0;
     for project in events.projects().await.map_err(|e| e.to_string())? {
@@ -86,7 +86,7 @@ async fn compare(directory: &Path, progress: Progress<'_>) -> Result<usize, Stri
             progress("comparing", done.objects as u64, done.of as u64);
         };
         let checked = events.check(project, false, &mut show).await.map_err(|e| e.to_string())?;
-        if let Some(finding) = checked.damaged.iter().flat_map(|found| &found.findings).next() {
+        if let Some(finding) = checked.damaged.iter().flat_map(|damage| &damage.findings).next() {
             return Err(format!("{} is damaged: {}", finding.object, finding.what));
         }
         objects += checked.objects;

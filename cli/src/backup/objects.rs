@@ -1,89 +1,92 @@
-//! The objects that a snapshot of the tables names: held on to, then copied.
+//! Hard-links, then copies, the objects that a snapshot of the tables references.
 //!
-//! An object goes ten minutes after another one took its place, and copying many takes longer. So a hard link is made of each
-//! at once, inside the data directory, which keeps its bytes whatever becomes of its name.
+//! An object is removed 10 minutes after it was replaced, and copying many objects takes longer. So all of them are hard-linked
+//! at once, inside the data directory, which keeps their content when their names are removed.
 //!
-//! Must stay true: an object that is needed and gone is told by name; the installation's own files are only ever read.
+//! Must stay true: a missing required object is an error with its name; the installation's own files are only read.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::staging::{HELD, Staging};
-use super::{Progress, at};
+use super::staging::{LINKS, Staging};
+use super::{Progress, path_error};
 use crate::data::EVENTS;
 
-/// The objects of a snapshot, by their names below the events.
+/// The objects of a snapshot, by their paths below the events directory.
 #[derive(Debug, Default)]
-pub(super) struct Named {
-    /// Without these the tables mean nothing.
+pub(super) struct ReferencedObjects {
+    /// Objects that the tables require.
     pub needed: Vec<String>,
-    /// These are calculated anew where they are gone.
+    /// Cached results, which are calculated again if they are missing.
     pub results: Vec<String>,
 }
 
-/// Why there are no copies.
+/// Why objects could not be copied.
 #[derive(Debug)]
-pub(super) enum Missed {
-    /// This object was needed and is gone.
-    Gone(String),
-    /// Anything else.
+pub(super) enum CopyError {
+    /// This required object is missing.
+    ObjectMissing(String),
+    /// Any other error, as its message.
     Failed(String),
 }
 
-/// How a copy is made.
+/// How objects are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Copying {
-    /// Byte by byte.
+pub(super) enum CopyMode {
+    /// The bytes.
     Bytes,
     /// By a hard link.
     Link,
-    /// By a hard link, or byte by byte where the place lies on another file system.
+    /// By a hard link, or the bytes if the destination is on another file system.
     LinkIfPossible,
 }
 
-/// Objects that stay until this is dropped.
-pub(super) struct Held {
+/// Objects that are hard-linked until this is dropped.
+pub(super) struct LinkedObjects {
     from: PathBuf,
     names: Vec<String>,
-    /// The links; none on a file system that has no links.
+    /// The directory of the links; `None` on a file system without hard links.
     _links: Option<Staging>,
 }
 
-/// Holds on to the objects of the data directory `data`.
-pub(super) fn hold(data: &Path, named: &Named) -> Result<Held, Missed> {
+/// Hard-links `objects` of the data directory `data`.
+pub(super) fn link_objects(data: &Path, objects: &ReferencedObjects) -> Result<LinkedObjects, CopyError> {
     let live = data.join(EVENTS);
-    let links = Staging::of(&data.join(HELD), true).map_err(Missed::Failed)?;
-    let mut names = Vec::with_capacity(named.needed.len() + named.results.len());
-    let needed = named.needed.iter().map(|name| (name, true));
-    for (name, is_needed) in needed.chain(named.results.iter().map(|name| (name, false))) {
+    let links = Staging::new(&data.join(LINKS), true).map_err(CopyError::Failed)?;
+    let mut names = Vec::with_capacity(objects.needed.len() + objects.results.len());
+    let needed = objects.needed.iter().map(|name| (name, true));
+    for (name, is_needed) in needed.chain(objects.results.iter().map(|name| (name, false))) {
         let to = links.path().join(name);
-        match make_parent(&to).and_then(|()| std::fs::hard_link(live.join(name), &to)) {
+        match create_parent(&to).and_then(|()| std::fs::hard_link(live.join(name), &to)) {
             Ok(()) => names.push(name.clone()),
-            Err(e) if e.kind() == ErrorKind::NotFound && is_needed => return Err(Missed::Gone(name.clone())),
+            Err(e) if e.kind() == ErrorKind::NotFound && is_needed => {
+                return Err(CopyError::ObjectMissing(name.clone()));
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            // Then they are copied under their own names, and one that goes meanwhile is missed.
+            // Without hard links the objects are copied from their own names; one that is removed meanwhile is missing.
             Err(_) => {
-                let names = named.needed.iter().chain(&named.results).cloned().collect();
-                return Ok(Held { from: live, names, _links: None });
+                let names = objects.needed.iter().chain(&objects.results).cloned().collect();
+                return Ok(LinkedObjects { from: live, names, _links: None });
             }
         }
     }
-    Ok(Held { from: links.path().to_owned(), names, _links: Some(links) })
+    Ok(LinkedObjects { from: links.path().to_owned(), names, _links: Some(links) })
 }
 
-impl Held {
-    /// Copies them into the directory `to`.
-    pub(super) fn copy(&self, to: &Path, copying: Copying, progress: Progress<'_>) -> Result<(), Missed> {
+impl LinkedObjects {
+    /// Copies the objects into the directory `to`.
+    pub(super) fn copy(&self, to: &Path, mode: CopyMode, progress: Progress<'_>) -> Result<(), CopyError> {
         let total = self.names.len() as u64;
         for (done, name) in self.names.iter().enumerate() {
             let (from, to) = (self.from.join(name), to.join(name));
-            make_parent(&to).map_err(at(&to, "made")).map_err(Missed::Failed)?;
-            copy_one(&from, &to, copying).map_err(|e| match e.kind() {
-                ErrorKind::NotFound => Missed::Gone(name.clone()),
-                ErrorKind::CrossesDevices => {
-                    Missed::Failed(format!("{} lies on another file system: leave --link out", to.display()))
-                }
-                _ => Missed::Failed(at(&to, "written")(e)),
+            create_parent(&to).map_err(path_error(&to, "made")).map_err(CopyError::Failed)?;
+            copy_object(&from, &to, mode).map_err(|e| match e.kind() {
+                ErrorKind::NotFound => CopyError::ObjectMissing(name.clone()),
+                ErrorKind::CrossesDevices => CopyError::Failed(format!(
+                    "{} lies on another file system: leave --link out",
+                    to.display()
+                )),
+                _ => CopyError::Failed(path_error(&to, "written")(e)),
             })?;
             progress("copying", done as u64 + 1, total);
         }
@@ -91,17 +94,17 @@ impl Held {
     }
 }
 
-fn copy_one(from: &Path, to: &Path, copying: Copying) -> std::io::Result<()> {
-    let bytes = || std::fs::copy(from, to).map(|_| ());
-    match copying {
-        Copying::Bytes => bytes(),
-        Copying::Link => std::fs::hard_link(from, to),
-        Copying::LinkIfPossible => std::fs::hard_link(from, to).or_else(|_| bytes()),
+fn copy_object(from: &Path, to: &Path, mode: CopyMode) -> std::io::Result<()> {
+    let copy_bytes = || std::fs::copy(from, to).map(|_| ());
+    match mode {
+        CopyMode::Bytes => copy_bytes(),
+        CopyMode::Link => std::fs::hard_link(from, to),
+        CopyMode::LinkIfPossible => std::fs::hard_link(from, to).or_else(|_| copy_bytes()),
     }
 }
 
-/// Makes the directory that `path` lies in.
-pub(super) fn make_parent(path: &Path) -> std::io::Result<()> {
+/// Creates the parent directory of `path`.
+pub(super) fn create_parent(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)
 }
 
@@ -111,19 +114,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_copied_although_it_goes_meanwhile_and_what_is_gone_is_told() {
+    fn a_linked_object_is_copied_although_it_was_removed_and_a_missing_one_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let (data, to) = (directory.path().join("data"), directory.path().join("to"));
         std::fs::create_dir_all(data.join("events/p")).unwrap();
         std::fs::write(data.join("events/p/a.parquet"), "segment").unwrap();
-        let mut named = Named { needed: vec!["p/a.parquet".into()], results: vec!["results/gone".into()] };
-        let held = hold(&data, &named).unwrap();
+        let mut objects =
+            ReferencedObjects { needed: vec!["p/a.parquet".into()], results: vec!["results/gone".into()] };
+        let linked = link_objects(&data, &objects).unwrap();
         std::fs::remove_file(data.join("events/p/a.parquet")).unwrap();
-        held.copy(&to, Copying::Bytes, &mut |_, _, _| {}).unwrap();
+        linked.copy(&to, CopyMode::Bytes, &mut |_, _, _| {}).unwrap();
         assert_eq!(std::fs::read_to_string(to.join("p/a.parquet")).unwrap(), "segment");
-        drop(held);
+        drop(linked);
         assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1, "nothing is left in the data directory");
-        named.needed.push("p/b.parquet".into());
-        assert!(matches!(hold(&data, &named), Err(Missed::Gone(name)) if name == "p/a.parquet"));
+        objects.needed.push("p/b.parquet".into());
+        let result = link_objects(&data, &objects);
+        assert!(matches!(result, Err(CopyError::ObjectMissing(name)) if name == "p/a.parquet"));
     }
 }

@@ -1,6 +1,6 @@
-//! A backup as one file: a tar archive of its directory, the contents first.
+//! A backup as one file: a tar archive of its directory, with `backup.json` first.
 //!
-//! Must stay true: nothing is unpacked but the plain files that the contents list, each once and of the size that they say.
+//! Must stay true: only the regular files that `backup.json` lists are unpacked, each once and with the listed size.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,18 +9,18 @@ use std::path::Path;
 
 use tar::{Archive, Builder, Entry, EntryType, Header};
 
-use super::contents::{Contents, is_ours};
-use super::objects::make_parent;
-use super::{CONTENTS, Progress, at};
+use super::contents::{Contents, is_backup_path};
+use super::objects::create_parent;
+use super::{CONTENTS, Progress, path_error};
 
-/// Packs the files of `contents` in `directory` into a new file at `to`, which lies on the disk then.
+/// Packs the files of `contents` in `directory` into a new file at `to`, and syncs it.
 pub(super) fn pack(
     contents: &Contents,
     directory: &Path,
     to: &Path,
     progress: Progress<'_>,
 ) -> Result<(), String> {
-    let failed = at(to, "written");
+    let failed = path_error(to, "written");
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -31,8 +31,8 @@ pub(super) fn pack(
     let (mut done, total) = (0, contents.bytes());
     for path in paths {
         let from = directory.join(path);
-        let mut file = File::open(&from).map_err(at(&from, "read"))?;
-        let size = file.metadata().map_err(at(&from, "read"))?.len();
+        let mut file = File::open(&from).map_err(path_error(&from, "read"))?;
+        let size = file.metadata().map_err(path_error(&from, "read"))?.len();
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_size(size);
@@ -47,25 +47,25 @@ pub(super) fn pack(
     file.get_ref().sync_all().map_err(&failed)
 }
 
-/// Unpacks the file at `from` into `directory`. Returns what it holds: the contents, and exactly the files that they list.
+/// Unpacks the file at `from` into `directory`. Returns its contents; the archive had exactly the files that they list.
 pub(super) fn unpack(from: &Path, directory: &Path) -> Result<Contents, String> {
-    let file = File::open(from).map_err(at(from, "read"))?;
+    let file = File::open(from).map_err(path_error(from, "read"))?;
     let mut archive = Archive::new(BufReader::with_capacity(1 << 20, file));
     let mut entries = archive.entries().map_err(|e| damaged(&e))?;
     let first = entries.next().ok_or_else(|| damaged(&"it is empty"))?;
     let mut first = first.map_err(|e| damaged(&e))?;
-    let path = path_of(&first)?;
+    let path = entry_path(&first)?;
     if path != CONTENTS {
         return Err(damaged(&format!("it begins with {path:?} instead of {CONTENTS}")));
     }
-    unpack_one(&mut first, &path, directory)?;
+    unpack_entry(&mut first, &path, directory)?;
     let contents = Contents::read(directory)?;
-    let mut left: HashMap<&str, u64> =
+    let mut remaining: HashMap<&str, u64> =
         contents.files.iter().map(|file| (file.path.as_str(), file.bytes)).collect();
     for entry in entries {
         let mut entry = entry.map_err(|e| damaged(&e))?;
-        let path = path_of(&entry)?;
-        let Some(bytes) = left.remove(path.as_str()) else {
+        let path = entry_path(&entry)?;
+        let Some(bytes) = remaining.remove(path.as_str()) else {
             return Err(match contents.files.iter().any(|file| file.path == path) || path == CONTENTS {
                 true => format!("{path:?} is in it twice"),
                 false => format!("{path:?} does not belong into it: its {CONTENTS} does not list it"),
@@ -74,31 +74,31 @@ pub(super) fn unpack(from: &Path, directory: &Path) -> Result<Contents, String> 
         if entry.size() != bytes {
             return Err(format!("{path} has {} bytes and had {bytes}", entry.size()));
         }
-        unpack_one(&mut entry, &path, directory)?;
+        unpack_entry(&mut entry, &path, directory)?;
     }
-    match left.keys().min() {
+    match remaining.keys().min() {
         Some(path) => Err(format!("{path} is missing")),
         None => Ok(contents),
     }
 }
 
-fn damaged(what: &dyn std::fmt::Display) -> String {
-    format!("it is no backup, or damaged: {what}")
+fn damaged(problem: &dyn std::fmt::Display) -> String {
+    format!("it is no backup, or damaged: {problem}")
 }
 
-/// Where an entry is to lie: that of a plain file at a path that a backup has.
-fn path_of(entry: &Entry<'_, impl Read>) -> Result<String, String> {
+/// The path of an entry. An error unless it is a regular file at a path that a backup may have.
+fn entry_path(entry: &Entry<'_, impl Read>) -> Result<String, String> {
     let path = entry.path().map_err(|e| damaged(&e))?.to_string_lossy().into_owned();
-    match entry.header().entry_type() == EntryType::Regular && is_ours(&path) {
+    match entry.header().entry_type() == EntryType::Regular && is_backup_path(&path) {
         true => Ok(path),
         false => Err(format!("{path:?} does not belong into a backup")),
     }
 }
 
-fn unpack_one(entry: &mut Entry<'_, impl Read>, path: &str, directory: &Path) -> Result<(), String> {
+fn unpack_entry(entry: &mut Entry<'_, impl Read>, path: &str, directory: &Path) -> Result<(), String> {
     let to = directory.join(path);
-    make_parent(&to).map_err(at(&to, "made"))?;
-    let mut file = File::create_new(&to).map_err(at(&to, "made"))?;
+    create_parent(&to).map_err(path_error(&to, "made"))?;
+    let mut file = File::create_new(&to).map_err(path_error(&to, "made"))?;
     let expected = entry.size();
     let copied = std::io::copy(entry, &mut file).map_err(|e| damaged(&e))?;
     if copied != expected {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_come_back_and_what_leads_elsewhere_is_refused() {
+    fn files_round_trip_and_a_truncated_archive_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         for name in ["in", "out", "cut"] {
@@ -121,26 +121,26 @@ mod tests {
         }
         let files = ["dynamodb.sqlite", "events/project=1/events/a.sums"];
         let listed = files.map(|file| {
-            make_parent(&path("in").join(file)).unwrap();
+            create_parent(&path("in").join(file)).unwrap();
             std::fs::write(path("in").join(file), file.repeat(1000)).unwrap();
-            let (sha256, bytes) = super::super::digest(&path("in").join(file)).unwrap();
-            super::super::Listed { path: file.to_owned(), bytes, sha256 }
+            let (sha256, bytes) = super::super::hash_file(&path("in").join(file)).unwrap();
+            super::super::FileEntry { path: file.to_owned(), bytes, sha256 }
         });
-        let contents = Contents::of(chrono::DateTime::UNIX_EPOCH, listed.to_vec());
+        let contents = Contents::new(chrono::DateTime::UNIX_EPOCH, listed.to_vec());
         contents.write(&path("in")).unwrap();
         pack(&contents, &path("in"), &path("a.tar"), &mut |_, _, _| {}).unwrap();
         assert_eq!(unpack(&path("a.tar"), &path("out")).unwrap(), contents);
-        contents.compare(&path("out"), &mut |_| {}).unwrap();
+        contents.verify_files(&path("out"), &mut |_| {}).unwrap();
 
         let whole = std::fs::read(path("a.tar")).unwrap();
         std::fs::write(path("cut.tar"), &whole[..whole.len() / 2]).unwrap();
         assert!(unpack(&path("cut.tar"), &path("cut")).is_err());
     }
 
-    /// An entry of a forged archive: its path as it is, its type, what it links to, its content.
-    type Forged<'a> = (&'a str, EntryType, &'a str, &'a [u8]);
+    /// An entry of a forged archive: its unchecked path, type, link target and content.
+    type ForgedEntry<'a> = (&'a str, EntryType, &'a str, &'a [u8]);
 
-    fn forged(to: &Path, entries: &[Forged<'_>]) {
+    fn forged(to: &Path, entries: &[ForgedEntry<'_>]) {
         let mut archive = Builder::new(File::create(to).unwrap());
         for (path, kind, link, content) in entries {
             let mut header = Header::new_gnu();
@@ -156,22 +156,22 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_of_anything_but_the_listed_files_is_refused() {
+    fn an_archive_with_other_than_the_listed_files_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let listed = ["dynamodb.sqlite", "events/a"].map(|path| super::super::Listed {
+        let listed = ["dynamodb.sqlite", "events/a"].map(|path| super::super::FileEntry {
             path: path.to_owned(),
             bytes: 1,
             sha256: "00".to_owned(),
         });
-        let text = serde_json::to_vec(&Contents::of(chrono::DateTime::UNIX_EPOCH, listed.to_vec())).unwrap();
+        let text = serde_json::to_vec(&Contents::new(chrono::DateTime::UNIX_EPOCH, listed.to_vec())).unwrap();
         let file = |path: &'static str| (path, EntryType::Regular, "", &b"1"[..]);
         let (contents, tables, object) =
             ((CONTENTS, EntryType::Regular, "", &text[..]), file("dynamodb.sqlite"), file("events/a"));
         let link = |kind| ("events/a", kind, "/etc/passwd", &b""[..]);
         let absolute = directory.path().join("absolute").display().to_string();
         let absolute = (absolute.as_str(), EntryType::Regular, "", &b"1"[..]);
-        let cases: [(&str, &[Forged<'_>], &str); 13] = [
+        let cases: [(&str, &[ForgedEntry<'_>], &str); 13] = [
             ("extra", &[contents, tables, object, file("events/b")], "does not list it"),
             ("key", &[contents, tables, object, file("payload.key")], "does not list it"),
             ("elsewhere", &[contents, tables, object, file("notes")], "does not belong"),
@@ -194,8 +194,8 @@ mod tests {
             let (archive, out) = (path("forged.tar"), path(name));
             forged(&archive, entries);
             std::fs::create_dir(&out).unwrap();
-            let refused = unpack(&archive, &out).unwrap_err();
-            assert!(refused.contains(what), "{name}: {refused}");
+            let error = unpack(&archive, &out).unwrap_err();
+            assert!(error.contains(what), "{name}: {error}");
             std::fs::remove_dir_all(&out).unwrap();
             std::fs::remove_file(&archive).unwrap();
         }

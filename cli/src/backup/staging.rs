@@ -1,69 +1,68 @@
-//! Directories that are being made: under a name that nobody takes for a finished one, beside the place where they will lie.
+//! Staging directories: a directory is built under a temporary name next to its destination, and renamed when it is complete.
 //!
-//! Must stay true: the final name is given once, to something that lies on the disk with all that it holds; what a process
-//! left behind that was killed, wherever that was, is removed by the next one that makes the same thing, and what another
-//! one is making is not.
+//! Must stay true: the rename happens once, after everything was synced to the disk; the leftovers of a killed process,
+//! wherever it was killed, are removed by the next process with the same destination; a staging directory in use is not.
 //!
-//! Who holds the lock in a directory owns it, and whoever finds a directory takes the lock before anything else, also where
-//! there is no lock file yet: its process was killed before it made one, or has not come so far. In the second case the
-//! directory is removed under its maker, which notices, because it cannot take the lock or finds the locked file gone, and
-//! begins again under another name. The lock file stays until the directory has its final name.
+//! The process that holds the lock in a directory owns it. A process that finds a directory acquires the lock before it removes
+//! it, and creates a missing lock file: the owner was killed before it created one, or is about to. In the second case the
+//! directory is removed while its owner starts to use it. The owner notices, because it cannot acquire the lock or the locked
+//! file is gone, and starts again with another name. The lock file stays until the directory has its final name.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::at;
+use super::path_error;
 use crate::data::LOCK;
 
-/// What stands behind the name of something that is being made.
+/// The suffix of the name of a staging directory, before a random id.
 const UNFINISHED: &str = ".unfinished-";
-/// The file whose lock says that somebody is at it. Not that of a data directory: this one is removed from what a server may
-/// have begun to use.
+/// The lock file of a staging directory. Not the name of a data directory's lock: this file is deleted from a directory that a
+/// server may already use.
 pub(super) const STAGING_LOCK: &str = "unfinished.lock";
-/// How often a directory is made anew that others removed before it was locked.
-const TRIES: usize = 10;
-/// The name of the links in a data directory; nothing ever gets it.
-pub(super) const HELD: &str = "backup";
+/// How often a directory is created again because another process removed it before it was locked.
+const ATTEMPTS_MAX: usize = 10;
+/// The name, in the data directory, of the staging directory of hard links. It is never renamed.
+pub(super) const LINKS: &str = "backup";
 
-/// A directory that is being made.
+/// A staging directory. It is removed when this is dropped without [`Staging::finish`].
 #[derive(Debug)]
 pub(super) struct Staging {
     path: PathBuf,
-    /// Whether it has got its name.
-    is_named: bool,
-    /// Tells others that somebody is at it.
+    /// Whether it has its final name.
+    is_finished: bool,
+    /// Keeps other processes from removing it.
     _lock: File,
 }
 
 impl Staging {
-    /// A new directory for what will lie at `place`; for the owner's eyes where it is `private`.
-    pub(super) fn of(place: &Path, private: bool) -> Result<Staging, String> {
+    /// A new staging directory for the destination `place`; only its owner can read a `private` one.
+    pub(super) fn new(place: &Path, private: bool) -> Result<Staging, String> {
         let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
         let (Some(parent), Some(name)) = (parent, place.file_name()) else {
             return Err(format!("{} is no name for it", place.display()));
         };
-        std::fs::create_dir_all(parent).map_err(at(parent, "made"))?;
+        std::fs::create_dir_all(parent).map_err(path_error(parent, "made"))?;
         let prefix = format!("{}{UNFINISHED}", name.to_string_lossy());
-        remove_left_over(parent, &prefix);
-        for _ in 0..TRIES {
+        remove_leftovers(parent, &prefix);
+        for _ in 0..ATTEMPTS_MAX {
             let path = parent.join(format!("{prefix}{}", uuid::Uuid::new_v4()));
-            make_directory(&path, private).map_err(at(&path, "made"))?;
-            if let Some(lock) = lock_own(&path).map_err(at(&path, "locked"))? {
-                return Ok(Staging { path, is_named: false, _lock: lock });
+            create_directory(&path, private).map_err(path_error(&path, "made"))?;
+            if let Some(lock) = lock_new_directory(&path).map_err(path_error(&path, "locked"))? {
+                return Ok(Staging { path, is_finished: false, _lock: lock });
             }
         }
         Err(format!("others keep removing {prefix}* in {}; try again", parent.display()))
     }
 
-    /// Where it lies meanwhile.
+    /// The temporary path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes all that it holds.
+    /// Removes all content but the lock.
     pub(super) fn clear(&self) -> Result<(), String> {
-        let failed = at(&self.path, "cleared");
+        let failed = path_error(&self.path, "cleared");
         for entry in std::fs::read_dir(&self.path).map_err(&failed)? {
             let entry = entry.map_err(&failed)?;
             if entry.file_name() == STAGING_LOCK {
@@ -77,39 +76,39 @@ impl Staging {
         Ok(())
     }
 
-    /// Puts it with all that it holds at `place`, where nothing is, or an empty directory.
+    /// Syncs the directory and renames it to `place`, which must not exist or be an empty directory.
     pub(super) fn finish(mut self, place: &Path) -> Result<(), String> {
-        sync_all(&self.path).map_err(at(&self.path, "written"))?;
-        give_name(&self.path, place)?;
-        self.is_named = true;
-        // Under its final name it is nobody's to clear.
+        sync_all(&self.path).map_err(path_error(&self.path, "written"))?;
+        rename_durably(&self.path, place)?;
+        self.is_finished = true;
+        // Under its final name no process removes it.
         let lock = place.join(STAGING_LOCK);
-        std::fs::remove_file(&lock).map_err(at(&lock, "removed"))?;
-        sync_directory(place).map_err(at(place, "written"))
+        std::fs::remove_file(&lock).map_err(path_error(&lock, "removed"))?;
+        sync_directory(place).map_err(path_error(place, "written"))
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if !self.is_named {
-            // What cannot be removed now is by the next process that makes the same thing.
+        if !self.is_finished {
+            // On an error the next process with the same destination removes it.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Renames `path`, which lies on the disk, to `place`, and waits until that lies on the disk too.
-pub(super) fn give_name(path: &Path, place: &Path) -> Result<(), String> {
+/// Renames `path`, which was synced, to `place`, and syncs the parent directory.
+pub(super) fn rename_durably(path: &Path, place: &Path) -> Result<(), String> {
     std::fs::rename(path, place).map_err(|e| {
         format!("{} cannot be made ({e}); name a place in it that is not there yet", place.display())
     })?;
     match place.parent() {
-        Some(parent) => sync_directory(parent).map_err(at(parent, "written")),
+        Some(parent) => sync_directory(parent).map_err(path_error(parent, "written")),
         None => Ok(()),
     }
 }
 
-/// Waits until a directory and all below it lie on the disk.
+/// Syncs a directory and all below it.
 fn sync_all(directory: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -122,13 +121,13 @@ fn sync_all(directory: &Path) -> std::io::Result<()> {
     sync_directory(directory)
 }
 
-/// Waits until the names in a directory lie on the disk, where the system knows how.
+/// Syncs the entries of a directory, on systems that support it.
 fn sync_directory(directory: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
-/// Makes a directory, for the owner alone where it is `private`.
-fn make_directory(path: &Path, private: bool) -> std::io::Result<()> {
+/// Creates a directory; only its owner can read a `private` one.
+fn create_directory(path: &Path, private: bool) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     if private {
@@ -139,24 +138,24 @@ fn make_directory(path: &Path, private: bool) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// The lock of a directory that was just made; none where another process took it for a leftover.
-fn lock_own(directory: &Path) -> std::io::Result<Option<File>> {
+/// Locks a directory that was just created; `None` if another process removed it as a leftover.
+fn lock_new_directory(directory: &Path) -> std::io::Result<Option<File>> {
     let path = directory.join(STAGING_LOCK);
     match lock(&path, true) {
-        // Where it was removed in between, what is locked is the file of a directory that is gone.
-        Ok(Some(file)) if is_at(&file, &path) => Ok(Some(file)),
+        // If the directory was removed in between, the locked file is that of the removed directory.
+        Ok(Some(file)) if is_same_file(&file, &path) => Ok(Some(file)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Whether `file` still is the one at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+/// Whether `file` is still the one at `path`.
+fn is_same_file(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         file.metadata().map(id).ok() == path.metadata().map(id).ok()
     }
     #[cfg(not(unix))]
@@ -166,7 +165,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The lock at `path`, unless somebody has it.
+/// Acquires the lock at `path`; `None` if another process has it.
 fn lock(path: &Path, create: bool) -> std::io::Result<Option<File>> {
     let file = OpenOptions::new().create(create).truncate(false).write(true).open(path)?;
     match file.try_lock() {
@@ -176,27 +175,27 @@ fn lock(path: &Path, create: bool) -> std::io::Result<Option<File>> {
     }
 }
 
-/// Whether somebody has `directory` as a data directory.
+/// Whether a process uses `directory` as a data directory.
 pub(super) fn is_locked(directory: &Path) -> bool {
     matches!(lock(&directory.join(LOCK), false), Ok(None))
 }
 
-/// Removes what backups that were killed have left in the data directory: links, which keep the room of removed objects.
-pub(crate) fn clear(data: &Path) {
-    remove_left_over(data, &format!("{HELD}{UNFINISHED}"));
+/// Removes the links that killed backups left in the data directory, which keep the disk space of removed objects in use.
+pub(crate) fn remove_unfinished(data: &Path) {
+    remove_leftovers(data, &format!("{LINKS}{UNFINISHED}"));
 }
 
-/// Removes directories of processes that were killed.
-fn remove_left_over(parent: &Path, prefix: &str) {
+/// Removes the staging directories of killed processes.
+fn remove_leftovers(parent: &Path, prefix: &str) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
         let path = entry.path();
-        // Releases before locked another file.
+        // Earlier releases locked another file.
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_locked(&path) {
             continue;
         }
         if let Ok(Some(_lock)) = lock(&path.join(STAGING_LOCK), true) {
-            // It does no harm where it stays.
+            // A leftover that cannot be removed is harmless.
             let _ = std::fs::remove_dir_all(&path);
         }
     }
@@ -213,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_has_its_name_when_it_is_whole_and_leaves_nothing_behind() {
+    fn a_directory_is_renamed_when_complete_and_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("thing");
-        drop(Staging::of(&place, true).unwrap());
+        drop(Staging::new(&place, true).unwrap());
         assert!(names(directory.path()).is_empty());
-        let staging = Staging::of(&place, true).unwrap();
+        let staging = Staging::new(&place, true).unwrap();
         std::fs::create_dir(staging.path().join("inner")).unwrap();
         std::fs::write(staging.path().join("inner/file"), "1").unwrap();
         assert!(!place.exists());
@@ -230,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_goes_wherever_it_was_killed_and_what_another_one_makes_stays() {
+    fn leftovers_of_killed_processes_are_removed_and_directories_in_use_stay() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("thing");
         let left = |name: &str| directory.path().join(format!("thing.unfinished-{name}"));
-        // Before it made the lock file, before it took the lock, while it wrote, and as the release before did.
+        // Killed before it created the lock file, before it acquired the lock, while it wrote; and of an earlier release.
         let files: [(&str, &[&str]); 4] = [
             ("1", &[]),
             ("2", &[STAGING_LOCK]),
@@ -249,8 +248,8 @@ mod tests {
         std::fs::create_dir(&before).unwrap();
         let _held = lock(&before.join(LOCK), true).unwrap().unwrap();
         std::fs::write(left("6"), "a file of the user").unwrap();
-        let other = Staging::of(&place, false).unwrap();
-        let own = Staging::of(&place, false).unwrap();
+        let other = Staging::new(&place, false).unwrap();
+        let own = Staging::new(&place, false).unwrap();
         for (name, _) in files {
             assert!(!left(name).exists(), "{name}");
         }
@@ -262,30 +261,30 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_removed_before_it_is_locked_is_noticed() {
+    fn removal_of_a_directory_before_it_is_locked_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let made = directory.path().join("thing.unfinished-1");
-        make_directory(&made, true).unwrap();
-        remove_left_over(directory.path(), "thing.unfinished-");
-        assert!(!made.exists() && lock_own(&made).unwrap().is_none());
-        // The other one has just taken the lock.
-        make_directory(&made, true).unwrap();
-        let held = lock_own(&made).unwrap().unwrap();
-        assert!(lock_own(&made).unwrap().is_none());
-        remove_left_over(directory.path(), "thing.unfinished-");
+        create_directory(&made, true).unwrap();
+        remove_leftovers(directory.path(), "thing.unfinished-");
+        assert!(!made.exists() && lock_new_directory(&made).unwrap().is_none());
+        // The other process has just acquired the lock.
+        create_directory(&made, true).unwrap();
+        let held = lock_new_directory(&made).unwrap().unwrap();
+        assert!(lock_new_directory(&made).unwrap().is_none());
+        remove_leftovers(directory.path(), "thing.unfinished-");
         assert!(made.exists());
         drop(held);
-        remove_left_over(directory.path(), "thing.unfinished-");
+        remove_leftovers(directory.path(), "thing.unfinished-");
         assert!(!made.exists());
     }
 
     #[test]
-    fn many_that_make_the_same_thing_at_once_remove_none_of_each_others() {
+    fn concurrent_processes_with_one_destination_do_not_remove_each_others_directories() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("thing");
         let make = || {
             for _ in 0..50 {
-                let staging = Staging::of(&place, false).unwrap();
+                let staging = Staging::new(&place, false).unwrap();
                 std::fs::write(staging.path().join("file"), "1").unwrap();
                 assert_eq!(std::fs::read_to_string(staging.path().join("file")).unwrap(), "1");
             }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use pennon::args::{Adopt, Backup, Restore};
 use pennon::backup::{self, Contents};
-use pennon::installation::cloud;
+use pennon::installation::connect_cloud;
 use pennon::output::print_json;
 use pennon::{adopt, print_line};
 use serde_json::{Value, json};
 
-use super::progress::{progress_bar, step};
+use super::progress::{backup_progress, progress_bar};
 
 pub(super) async fn backup(options: Backup) -> Result<(), String> {
     if options.target.cloud {
@@ -18,11 +18,11 @@ pub(super) async fn backup(options: Backup) -> Result<(), String> {
             .to_owned());
     }
     let Backup { target, out, link, with_payload_key, output } = options;
-    let how = backup::How { data: target.data.data, out, link, payload_key: with_payload_key };
+    let options = backup::BackupOptions { data: target.data.data, out, link, payload_key: with_payload_key };
     let bar = progress_bar();
-    let taken = backup::take(&how, &mut step(&bar)).await;
+    let created = backup::create(&options, &mut backup_progress(&bar)).await;
     bar.finish_and_clear();
-    let backup::Taken { place, contents } = taken?;
+    let backup::CompletedBackup { place, contents } = created?;
     if output.json {
         return print_json(&summary(&place, &contents));
     }
@@ -38,9 +38,9 @@ pub(super) async fn backup(options: Backup) -> Result<(), String> {
 
 pub(super) async fn restore(options: &Restore) -> Result<(), String> {
     let bar = progress_bar();
-    let restored = backup::restore(&options.from, &options.data, &mut step(&bar)).await;
+    let restored = backup::restore(&options.from, &options.data, &mut backup_progress(&bar)).await;
     bar.finish_and_clear();
-    let backup::Restored { place, contents } = restored?;
+    let backup::RestoredBackup { place, contents } = restored?;
     if options.output.json {
         return print_json(&summary(&place, &contents));
     }
@@ -67,8 +67,8 @@ fn summary(place: &Path, contents: &Contents) -> Value {
 
 pub(super) async fn adopt(options: &Adopt) -> Result<(), String> {
     let adopted = match options.target.cloud {
-        true => adopt::deployed(cloud().await?).await?,
-        false => adopt::local(&options.target.data.data).await?,
+        true => adopt::adopt_tables(connect_cloud().await?).await?,
+        false => adopt::adopt_local(&options.target.data.data).await?,
     };
     if options.output.json {
         return print_json(&json!({
@@ -76,5 +76,5 @@ pub(super) async fn adopt(options: &Adopt) -> Result<(), String> {
             "missing_files": adopted.missing,
         }));
     }
-    adopt::lines(&adopted).iter().try_for_each(|line| print_line!("{line}"))
+    adopt::report_lines(&adopted).iter().try_for_each(|line| print_line!("{line}"))
 }

@@ -6,13 +6,13 @@ use pennon::args::{Check, Compact, Delete, Export, Import};
 use pennon::data::holds_installation;
 use pennon::export::Exporting;
 use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
-use pennon::installation::{open, open_existing, open_to_read};
+use pennon::installation::{open, open_existing, open_for_reading};
 use pennon::output::print_json;
 use pennon::{compact, delete, print_line, workspace};
 use pennon_eventstore::{CheckProgress, Compacted};
 use serde_json::{Value, json};
 
-use super::progress::{export_progress, progress_bar, show};
+use super::progress::{export_progress, progress_bar, show_import};
 use super::signals::stop_signal;
 
 pub(super) async fn import(options: &Import) -> Result<(), String> {
@@ -23,8 +23,8 @@ pub(super) async fn import(options: &Import) -> Result<(), String> {
         );
     }
     let bar = progress_bar();
-    let mut progress = |progress| show(&bar, progress);
-    let mut how = ImportOptions {
+    let mut progress = |progress| show_import(&bar, progress);
+    let mut import_options = ImportOptions {
         default_project: options.project,
         from: options.from,
         map: options.map.clone(),
@@ -33,32 +33,32 @@ pub(super) async fn import(options: &Import) -> Result<(), String> {
         ..ImportOptions::default()
     };
     // A dry run creates no installation.
-    let is_there = options.target.cloud || holds_installation(&options.target.data.data);
-    if options.dry_run && !is_there {
-        let done = dry_run_file(&options.file, how, &mut progress).await;
+    let exists = options.target.cloud || holds_installation(&options.target.data.data);
+    if options.dry_run && !exists {
+        let done = dry_run_file(&options.file, import_options, &mut progress).await;
         bar.finish_and_clear();
         return print_import(options, &done.map_err(|e| e.to_string())?, &[]);
     }
     let opened = match options.dry_run {
-        true => open_to_read(&options.target).await?,
+        true => open_for_reading(&options.target).await?,
         false => open(&options.target).await?,
     };
     let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
     let events = match options.dry_run {
         true => opened.events.clone(),
-        false => opened.claimed().await?,
+        false => opened.claim_events().await?,
     };
-    how.group_types = state.group_types();
+    import_options.group_types = state.group_types();
     let now = Utc::now().timestamp_micros();
     let stopped = stop_signal()?;
-    let imported = async {
+    let import = async {
         match options.dry_run {
-            true => dry_run_file(&options.file, how, &mut progress).await,
-            false => import_file(&events, &options.file, how, now, &mut progress).await,
+            true => dry_run_file(&options.file, import_options, &mut progress).await,
+            false => import_file(&events, &options.file, import_options, now, &mut progress).await,
         }
     };
     let done = tokio::select! {
-        done = imported => Some(done),
+        done = import => Some(done),
         () = stopped => None,
     };
     bar.finish_and_clear();
@@ -80,7 +80,7 @@ fn print_import(options: &Import, done: &Summary, undeclared: &[u64]) -> Result<
         summary["undeclared_projects"] = undeclared.into();
         return print_json(&summary);
     }
-    for line in done.lines_of_text() {
+    for line in done.text_lines() {
         print_line!("{line}")?;
     }
     if !undeclared.is_empty() {
@@ -90,7 +90,7 @@ fn print_import(options: &Import, done: &Summary, undeclared: &[u64]) -> Result<
 }
 
 pub(super) async fn export(options: &Export) -> Result<(), String> {
-    let opened = open_to_read(&options.target).await?;
+    let opened = open_for_reading(&options.target).await?;
     let services = opened.services()?;
     let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
     let bar = progress_bar();
@@ -112,7 +112,7 @@ pub(super) async fn export(options: &Export) -> Result<(), String> {
 pub(super) async fn check(options: &Check) -> Result<(), String> {
     let opened = match options.lift || options.drop.is_some() {
         true => open_existing(&options.target).await?,
-        false => open_to_read(&options.target).await?,
+        false => open_for_reading(&options.target).await?,
     };
     let events = opened.events.clone();
     let bar = progress_bar();
@@ -138,7 +138,7 @@ pub(super) async fn check(options: &Check) -> Result<(), String> {
 
 pub(super) async fn compact(options: &Compact) -> Result<(), String> {
     let opened = open_existing(&options.target).await?;
-    let events = opened.claimed().await?;
+    let events = opened.claim_events().await?;
     let projects = events.projects().await.map_err(|e| e.to_string())?;
     let projects = match options.project {
         None => projects,
@@ -152,7 +152,7 @@ pub(super) async fn compact(options: &Compact) -> Result<(), String> {
             bar.set_message(format!("{} events, {} rows of segments", done.events, done.merged_rows));
             bar.tick();
         };
-        let done = compact::finish(&events, project, &mut step).await.map_err(|e| e.to_string())?;
+        let done = compact::compact_fully(&events, project, &mut step).await.map_err(|e| e.to_string())?;
         bar.finish_and_clear();
         let Compacted { blocks, events, copies, merged_segments, merged_rows, .. } = done.all;
         if options.output.json {
@@ -185,7 +185,7 @@ pub(super) async fn compact(options: &Compact) -> Result<(), String> {
     }
 }
 
-fn compacted_json(project: u64, done: &compact::Finished) -> Value {
+fn compacted_json(project: u64, done: &compact::CompactionTotals) -> Value {
     let all = &done.all;
     json!({
         "project": project, "blocks": all.blocks, "events": all.events, "copies": all.copies,
@@ -196,32 +196,32 @@ fn compacted_json(project: u64, done: &compact::Finished) -> Value {
 
 pub(super) async fn delete(options: &Delete) -> Result<(), String> {
     let opened = match options.dry_run {
-        true => open_to_read(&options.target).await?,
+        true => open_for_reading(&options.target).await?,
         false => open_existing(&options.target).await?,
     };
     let events = match options.dry_run {
         true => opened.events.clone(),
-        false => opened.claimed().await?,
+        false => opened.claim_events().await?,
     };
-    let wanted = delete::Wanted::of(&events, options).await?;
-    let found = wanted.count(&events).await?;
+    let request = delete::Wanted::from_options(&events, options).await?;
+    let counts = request.count(&events).await?;
     let json = options.output.json;
-    // With --json the plan goes where the user reads it before confirming, and standard output has one document.
+    // With --json the plan goes to stderr, where the user reads it before confirming; stdout has one document.
     match (json, options.dry_run) {
-        (true, true) => return print_json(&json!({"dry_run": true, "found": wanted.to_json(&found)})),
-        (true, false) => eprintln!("{}", wanted.says(&found)),
-        (false, _) => print_line!("{}", wanted.says(&found))?,
+        (true, true) => return print_json(&json!({"dry_run": true, "found": request.to_json(&counts)})),
+        (true, false) => eprintln!("{}", request.describe(&counts)),
+        (false, _) => print_line!("{}", request.describe(&counts))?,
     }
     if options.dry_run {
         return Ok(());
     }
-    if !options.yes && !delete::is_confirmed(&wanted)? {
+    if !options.yes && !delete::is_confirmed(&request)? {
         return Err("nothing was erased".to_owned());
     }
     let now = || Utc::now().timestamp_micros();
-    let erased = wanted.erase(&opened.store, &events, &now).await?;
+    let erased = request.erase(&opened.store, &events, &now).await?;
     if json {
-        return print_json(&json!({"dry_run": false, "erased": wanted.to_json(&erased)}));
+        return print_json(&json!({"dry_run": false, "erased": request.to_json(&erased)}));
     }
     let least = if erased.uncounted { "at least " } else { "" };
     print_line!("erased {least}{} events; {} segments were written anew", erased.events, erased.segments)?;

@@ -1,6 +1,6 @@
-//! What each command does with its options: it opens the installation, calls the library, and prints the result.
+//! One function for each command: it opens the installation, calls the library, and prints the result.
 //!
-//! Must stay true: results go to standard output, as text or with `--json` as JSON; progress goes to standard error.
+//! Must stay true: results go to stdout, as text or with `--json` as JSON; progress goes to stderr.
 
 mod copies;
 mod events;
@@ -14,7 +14,7 @@ mod workspace;
 use pennon::args::Command;
 use pennon::serve::serve;
 
-/// Runs `command` to its end.
+/// Runs `command`.
 pub(crate) async fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Serve(options) => serve(&options, signals::stop_signal()?).await,

@@ -1,4 +1,4 @@
-//! Progress of the commands: a bar on a terminal, lines where there is none.
+//! Progress of the commands: a bar on a terminal, lines of text elsewhere.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ pub(crate) fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1);
     let style =
         ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3} %  {elapsed} gone, {eta} to go");
-    // The template is a constant; were it wrong, the plain bar would do.
+    // The template is a constant; if it were invalid, the default bar would do.
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// Reports the progress of an export.
+/// The progress callback of an export.
 pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgress {
     let bar = bar.clone();
     Arc::new(move |progress: pennon::export::Progress| {
@@ -28,8 +28,8 @@ pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgre
     })
 }
 
-/// Shows how far an import is, where standard error is a terminal.
-pub(crate) fn show(bar: &ProgressBar, progress: Progress) {
+/// Shows the progress of an import on `bar`.
+pub(crate) fn show_import(bar: &ProgressBar, progress: Progress) {
     bar.set_message(match progress.phase {
         Phase::Checking => "checking",
         Phase::Storing => "storing",
@@ -38,8 +38,8 @@ pub(crate) fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_position(progress.done);
 }
 
-/// Shows how far a backup or a restore is.
-pub(crate) fn step(bar: &ProgressBar) -> impl FnMut(&'static str, u64, u64) + Send {
+/// The progress callback of a backup or a restore.
+pub(crate) fn backup_progress(bar: &ProgressBar) -> impl FnMut(&'static str, u64, u64) + Send {
     |what, done, of| {
         bar.set_message(what);
         bar.set_length(of);

@@ -1,13 +1,15 @@
 //! `pennon query`.
 
 use pennon::args::Query;
-use pennon::installation::open_to_read;
+use pennon::installation::open_for_reading;
 use pennon::output::print;
 
 pub(super) async fn query(options: &Query) -> Result<(), String> {
-    let opened = open_to_read(&options.target).await?;
-    let keeps = !opened.local.as_ref().is_some_and(|local| local.is_copy);
+    let opened = open_for_reading(&options.target).await?;
+    let stores_results = !opened.local.as_ref().is_some_and(|local| local.is_copy);
     let events = opened.events.clone();
-    let text = pennon::query::run(options, opened.store.clone(), (events, &opened.events_url), keeps).await?;
+    let text =
+        pennon::query::run(options, opened.store.clone(), (events, &opened.events_url), stores_results)
+            .await?;
     print(format_args!("{text}"))
 }

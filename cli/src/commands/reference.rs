@@ -1,4 +1,4 @@
-//! The commands that print what this release knows, and `pennon env`.
+//! The commands that print reference material (routes, OpenAPI, costs, completions, man pages), and `pennon env`.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub(super) fn completions(options: &Completions) -> Result<(), String> {
 
 pub(super) fn man(options: &Man) -> Result<(), String> {
     let mut pennon = definition();
-    // Gives every command its whole name and the options of --help.
+    // Completes the names of all commands, and their --help options.
     pennon.build();
     if let Some(directory) = &options.out {
         return write_pages(pennon, directory);

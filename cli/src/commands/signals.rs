@@ -1,6 +1,6 @@
 //! The signals that end a command early.
 
-/// Listens from now on for Ctrl-C, and for the signal by which a service manager asks a process to end; resolves then.
+/// Listens from now on for SIGINT (Ctrl-C) and SIGTERM (service managers); the future resolves at the first.
 #[cfg(unix)]
 pub(super) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +19,7 @@ pub(super) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
 #[cfg(not(unix))]
 pub(super) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     Ok(async {
-        // Without a handler for it there is nothing to wait for but the process's end.
+        // On an error there is no handler, so Ctrl-C ends the process.
         let _ = tokio::signal::ctrl_c().await;
     })
 }

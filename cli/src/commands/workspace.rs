@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use pennon::args::{Apply, Init};
-use pennon::installation::{open, open_to_preview};
+use pennon::installation::{open, open_for_preview};
 use pennon::output::print_json;
 use pennon::workspace::{self, Applied, Options, Workspace};
 use pennon::{init, print_line};
@@ -23,12 +23,12 @@ pub(super) fn init(options: &Init) -> Result<(), String> {
 pub(super) async fn apply(options: &Apply) -> Result<(), String> {
     let file = Workspace::read(&options.file)?;
     let opened = match options.dry_run {
-        true => open_to_preview(&options.target).await?,
+        true => open_for_preview(&options.target).await?,
         false => open(&options.target).await?,
     };
     let services = opened.services()?;
-    let how = Options { prune: options.prune, dry_run: options.dry_run };
-    let applied = workspace::apply_all(&services, &file, how, Utc::now())
+    let apply_options = Options { prune: options.prune, dry_run: options.dry_run };
+    let applied = workspace::apply_all(&services, &file, apply_options, Utc::now())
         .await
         .map_err(|e| format!("{}: {e}", options.file.display()))?;
     if options.output.json {

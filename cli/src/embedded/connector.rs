@@ -1,4 +1,4 @@
-//! The SDK's HTTP client, with the database behind it in place of a network.
+//! An HTTP client for the SDK that calls the embedded database instead of a network.
 
 use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents};
 use aws_smithy_runtime_api::client::http::{
@@ -11,13 +11,13 @@ use dynoxide::{Database, DynoxideError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::writes::Turn;
+use super::writer::WriteLock;
 
 /// Answers DynamoDB requests from an embedded database.
 #[derive(Clone)]
 pub struct Connector {
     database: Database,
-    turn: Turn,
+    write_lock: WriteLock,
 }
 
 impl std::fmt::Debug for Connector {
@@ -27,9 +27,9 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// A connector to `database`, which writes when it is its `turn`.
-    pub fn new(database: Database, turn: Turn) -> Connector {
-        Connector { database, turn }
+    /// A connector to `database`; write operations hold `write_lock`.
+    pub fn new(database: Database, write_lock: WriteLock) -> Connector {
+        Connector { database, write_lock }
     }
 }
 
@@ -45,22 +45,22 @@ impl HttpClient for Connector {
 
 impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let Connector { database, turn } = self.clone();
+        let Connector { database, write_lock } = self.clone();
         HttpConnectorFuture::new(async move {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             let operation = target.rsplit('.').next().unwrap_or_default();
             let body = request.body().bytes().unwrap_or_default();
-            // The database may answer before this task is polled again. Calls that a task makes side by side should
-            // all begin before the first ends, as they do over a network.
+            // The database may answer before this task is polled again. Yield, so that calls that a task makes
+            // concurrently all begin before the first ends, as they do over a network.
             tokio::task::yield_now().await;
             let (operation, body) = (operation.to_owned(), body.to_vec());
             // SQLite blocks its thread, and other requests must go on meanwhile.
-            let answer = tokio::task::spawn_blocking(move || {
-                dispatch(&database, &turn, &operation, &String::from_utf8_lossy(&body))
+            let result = tokio::task::spawn_blocking(move || {
+                dispatch(&database, &write_lock, &operation, &String::from_utf8_lossy(&body))
             })
             .await
             .map_err(|error| ConnectorError::other(error.into(), None))?;
-            let (status, body) = match answer {
+            let (status, body) = match result {
                 Ok(body) => (200, body),
                 Err(error) => (error.status_code(), error.to_json()),
             };
@@ -76,32 +76,33 @@ fn response(status: u16, body: String) -> Result<HttpResponse, ConnectorError> {
     Ok(response)
 }
 
-/// Runs one operation; body and answer are DynamoDB's JSON.
+/// Runs one operation. Request and response bodies are DynamoDB's JSON. A write operation holds the write lock, updates the
+/// write mark before it returns, and notifies the stream's followers.
 pub(super) fn dispatch(
     database: &Database,
-    turn: &Turn,
+    write_lock: &WriteLock,
     operation: &str,
     body: &str,
 ) -> Result<String, DynoxideError> {
     let reads = ["Get", "BatchGet", "TransactGet", "Query", "Scan", "List", "Describe"];
     let is_read = reads.iter().any(|word| operation.starts_with(word));
-    // Two writers of one file would wait for each other by looking again and again.
-    let turn_taken = (!is_read).then(|| turn.take());
-    let answer = if is_read {
-        answer(database, operation, body)
+    // Without it two writers of one file would poll SQLite's lock.
+    let guard = (!is_read).then(|| write_lock.acquire());
+    let result = if is_read {
+        call_database(database, operation, body)
     } else {
-        let written = turn.files().guarding(|| answer(database, operation, body));
-        turn.committed();
+        let written = write_lock.files().run_checked(|| call_database(database, operation, body));
+        write_lock.record_commit();
         written.unwrap_or_else(|lost| Err(DynoxideError::InternalServerError(lost)))
     };
-    drop(turn_taken);
-    if !is_read && answer.is_ok() {
-        turn.wrote();
+    drop(guard);
+    if !is_read && result.is_ok() {
+        write_lock.notify_followers();
     }
-    answer
+    result
 }
 
-fn answer(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
+fn call_database(database: &Database, operation: &str, body: &str) -> Result<String, DynoxideError> {
     match operation {
         "GetItem" => run(body, |request| database.get_item(request)),
         "BatchGetItem" => run(body, |request| database.batch_get_item(request)),
@@ -130,14 +131,14 @@ fn answer(database: &Database, operation: &str, body: &str) -> Result<String, Dy
     }
 }
 
-fn run<Request: DeserializeOwned, Answer: Serialize>(
+fn run<Request: DeserializeOwned, Response: Serialize>(
     body: &str,
-    operation: impl FnOnce(Request) -> Result<Answer, DynoxideError>,
+    operation: impl FnOnce(Request) -> Result<Response, DynoxideError>,
 ) -> Result<String, DynoxideError> {
     let request = serde_json::from_str(body).map_err(|error| {
         let text = error.to_string();
         DynoxideError::ValidationException(text.trim_start_matches("VALIDATION:").to_owned())
     })?;
-    let answer = operation(request)?;
-    serde_json::to_string(&answer).map_err(|error| DynoxideError::InternalServerError(error.to_string()))
+    let response = operation(request)?;
+    serde_json::to_string(&response).map_err(|error| DynoxideError::InternalServerError(error.to_string()))
 }

@@ -1,20 +1,22 @@
-//! The embedded DynamoDB: a database in a file or in memory, spoken to through the ordinary SDK.
+//! The embedded DynamoDB: a SQLite database in a file or in memory, behind the AWS SDK's client.
 //!
-//! The SDK's requests go to the database without a socket; most reads and transactions of the product go to its file
-//! without the SDK. The same database is offered on a loopback port, so that functions under `cargo lambda watch`, other
-//! commands and any AWS tool reach it while the server runs.
+//! SDK requests reach the database without a socket ([`Connector`]). Most reads and transactions of the product bypass the
+//! SDK and use the SQLite file directly (`sqlite_backend.rs`). The same database is served on a loopback port (`port.rs`), so that
+//! functions under `cargo lambda watch`, other commands and AWS tools can use it while the server runs.
+//!
+//! [`Embedded`] is the entry point.
 
 mod connector;
 mod expiry;
-mod file;
 mod open_files;
 mod port;
 pub mod preflight;
-mod reads;
+mod reader;
+mod sqlite_backend;
 mod stream;
 mod wal;
 pub mod write_mark;
-mod writes;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,40 +35,40 @@ use pennon_core::store::local_backend::LocalBackend;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{Meter, Store, StoreError, schema};
-use writes::Turn;
+use writer::WriteLock;
 
 pub use connector::Connector;
-pub use stream::{Follower, Inserted};
+pub use stream::{StreamFollower, StreamInserts};
 
 /// The file that holds the database, inside the data directory.
 pub const FILE: &str = "dynamodb.sqlite";
-/// In memory the records table has no stream: nobody follows it, and the database would look through all that it ever held
-/// for the number of the next entry, which a file has an index for.
-const IN_MEMORY: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
+/// The records table of an in-memory database, without a stream: it has no follower, and without the index that a file has
+/// the database would scan all stream records for the next sequence number on each write.
+const IN_MEMORY_RECORDS: TableSchema = TableSchema { stream: None, ..schema::RECORDS };
 /// The first SQLite in which a checkpoint by one connection cannot corrupt the write-ahead log of another.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Region that local clients name; the embedded database has none.
+/// The region of local clients. The embedded database has none, but SDKs require one.
 pub const REGION: &str = "us-east-1";
-/// What local clients sign with. SDKs require one; the port compares the access key id only (`port.rs` has the reason).
+/// The secret of local clients. SDKs require one; the port compares only the access key id (`port.rs` has the reason).
 pub const SECRET_ACCESS_KEY: &str = "not-checked";
-/// How long a server may take to show that it is there.
-const REACH_TIME: Duration = Duration::from_secs(5);
-/// How long a running server may take to begin to answer one call: a write waits for a disk, and for others' writes.
-const REMOTE_READ_TIME: Duration = Duration::from_secs(60);
+/// Timeout of the connectivity check.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Read timeout of a call to a running server: a write waits for the disk and for other writers.
+const REMOTE_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An embedded DynamoDB with Pennon's tables.
 #[derive(Clone)]
 pub struct Embedded {
     database: Database,
-    turn: Turn,
-    file: Option<InFile>,
+    write_lock: WriteLock,
+    file: Option<DatabaseFile>,
 }
 
-/// The file of a database, and what reads and writes it without the SDK.
+/// The SQLite file of a database, and the backend that reads and writes it without the SDK.
 #[derive(Clone)]
-struct InFile {
+struct DatabaseFile {
     path: PathBuf,
-    direct: Arc<dyn LocalBackend>,
+    backend: Arc<dyn LocalBackend>,
 }
 
 impl std::fmt::Debug for Embedded {
@@ -76,83 +78,88 @@ impl std::fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// The database in `directory`, made if it is not there.
+    /// Opens the database in `directory`; creates it if it does not exist.
     pub async fn open(directory: &Path) -> Result<Embedded, StoreError> {
         validate_sqlite_version(rusqlite::version_number()).map_err(StoreError::Failed)?;
         let file = directory.join(FILE);
         let database = Database::new(&file.to_string_lossy())
             .map_err(|e| StoreError::Failed(format!("{} cannot be opened: {e}", file.display())))?;
         let names = StoreConfig::local();
-        let turn = Turn::of(OpenFiles::of(&file));
+        let write_lock = WriteLock::new(OpenFiles::new(&file));
         let unusable = |e| StoreError::Failed(format!("{} cannot be used: {e}", file.display()));
         stream::prepare(&file).map_err(unusable)?;
         let tables = [names.records_table, names.blocks_table];
-        let direct = Arc::new(file::File::new(&file, tables, turn.clone()));
-        let in_file = InFile { path: file, direct };
-        Embedded { database, turn, file: Some(in_file) }.with_tables(&schema::RECORDS).await
+        let backend = Arc::new(sqlite_backend::SqliteBackend::new(&file, tables, write_lock.clone()));
+        let database_file = DatabaseFile { path: file, backend };
+        let embedded = Embedded { database, write_lock, file: Some(database_file) };
+        embedded.create_tables(&schema::RECORDS).await
     }
 
-    /// A database that ends with the process, for tests.
+    /// A database in memory, for tests.
     pub async fn in_memory() -> Result<Embedded, StoreError> {
         let database = Database::memory().map_err(|e| StoreError::Failed(e.to_string()))?;
-        Embedded { database, turn: Turn::default(), file: None }.with_tables(&IN_MEMORY).await
+        let embedded = Embedded { database, write_lock: WriteLock::default(), file: None };
+        embedded.create_tables(&IN_MEMORY_RECORDS).await
     }
 
-    /// Counts writes in a mark beside the database, which lies in `directory`, from now on.
+    /// From now on records the number of committed writes in the write mark file in `directory`, which is the database's.
     pub fn count_writes(&self, directory: &Path) -> Result<(), String> {
         let mark = write_mark::WriteMark::start(directory)?;
-        self.turn.count_in(mark);
+        self.write_lock.set_write_mark(mark);
         Ok(())
     }
 
-    async fn with_tables(self, records: &TableSchema) -> Result<Embedded, StoreError> {
+    async fn create_tables(self, records: &TableSchema) -> Result<Embedded, StoreError> {
         let client = self.client(None);
         let names = StoreConfig::local();
         schema::create(&client, &names.records_table, records).await?;
         schema::create(&client, &names.blocks_table, &schema::BLOCKS).await?;
-        set_stream(&client, &names.records_table, records).await?;
+        update_stream(&client, &names.records_table, records).await?;
         Ok(self)
     }
 
-    /// Follows what is inserted into those partitions of the records table whose keys begin with `prefix`, from now on;
-    /// none for a database in memory.
-    pub fn follow(&self, prefix: &str) -> Result<Option<Follower>, StoreError> {
+    /// Follows, from now on, inserts into the partitions of the records table whose keys start with `prefix`. `None` for a
+    /// database in memory.
+    pub fn follow(&self, prefix: &str) -> Result<Option<StreamFollower>, StoreError> {
         let names = StoreConfig::local();
-        let follower = |file: &InFile| Follower::of(&file.path, &self.turn, &names.records_table, prefix);
+        let follower = |file: &DatabaseFile| {
+            StreamFollower::new(&file.path, &self.write_lock, &names.records_table, prefix)
+        };
         self.file.as_ref().map(follower).transpose()
     }
 
-    /// Removes the items whose time is over, which DynamoDB does by itself, and records of the stream that are too many or
-    /// too old. Returns how many items.
-    pub async fn tidy(&self) -> Result<usize, StoreError> {
-        let (Some(file), turn) = (self.file.clone(), self.turn.clone()) else { return Ok(0) };
+    /// Deletes items whose time to live is over, as DynamoDB does, and trims the stream by count and age. Returns the number
+    /// of deleted items.
+    pub async fn clean_up(&self) -> Result<usize, StoreError> {
+        let (Some(file), write_lock) = (self.file.clone(), self.write_lock.clone()) else { return Ok(0) };
         let names = StoreConfig::local();
+        write_lock.files().check().map_err(StoreError::Unavailable)?;
         // SQLite blocks its thread.
-        turn.files().check().map_err(StoreError::Unavailable)?;
-        let tidied = tokio::task::spawn_blocking(move || {
-            let records = expiry::expire(&file.path, &turn, &names.records_table, true)?;
-            let blocks = expiry::expire(&file.path, &turn, &names.blocks_table, false)?;
-            let _turn = turn.take();
+        let deleted = tokio::task::spawn_blocking(move || {
+            let records = expiry::delete_expired(&file.path, &write_lock, &names.records_table, true)?;
+            let blocks = expiry::delete_expired(&file.path, &write_lock, &names.blocks_table, false)?;
+            let _guard = write_lock.acquire();
             stream::prepare(&file.path)?;
             Ok(records + blocks)
         });
-        let tidied = tidied.await.map_err(|e| StoreError::Failed(e.to_string()))?;
-        tidied.map_err(|e: rusqlite::Error| StoreError::Busy(format!("expired items cannot be removed: {e}")))
+        let deleted = deleted.await.map_err(|e| StoreError::Failed(e.to_string()))?;
+        deleted
+            .map_err(|e: rusqlite::Error| StoreError::Busy(format!("expired items cannot be removed: {e}")))
     }
 
-    /// What is wrong, if the database's files were removed or replaced since they were opened.
+    /// An error if a file of the database was removed or replaced since it was opened.
     pub fn check_files(&self) -> Result<(), String> {
-        self.turn.files().check()
+        self.write_lock.files().check()
     }
 
-    /// Whether the database lies in a file, which is read and written without the SDK.
+    /// Whether the database is in a file, which is read and written without the SDK.
     pub fn is_in_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// What carries an SDK client's requests to the database.
+    /// The HTTP client that passes an SDK client's requests to the database.
     pub fn connector(&self) -> Connector {
-        Connector::new(self.database.clone(), self.turn.clone())
+        Connector::new(self.database.clone(), self.write_lock.clone())
     }
 
     /// An SDK client without a socket. `round_trips` counts its calls.
@@ -168,30 +175,30 @@ impl Embedded {
         Client::from_conf(config.build())
     }
 
-    /// The two tables: straight from the file, if there is one, and through [`Embedded::client`]. Where `round_trips`
-    /// are counted, every call goes through the client.
+    /// The two tables. They read and write the file directly if there is one, and use [`Embedded::client`] for all else. With
+    /// `round_trips`, every call goes through the client, so that it is counted.
     pub fn store(&self, round_trips: Option<RoundTrips>) -> Store {
         let is_counted = round_trips.is_some();
         let store = Store::new(&self.client(round_trips), &StoreConfig::local());
         match &self.file {
-            Some(file) if !is_counted => store.with_local_backend(&file.direct),
+            Some(file) if !is_counted => store.with_local_backend(&file.backend),
             _ => store,
         }
     }
 
-    /// The two tables, through something that stands before [`Embedded::connector`].
+    /// The two tables through `connector`, which wraps [`Embedded::connector`].
     pub fn store_through(connector: impl HttpClient + 'static, round_trips: Option<RoundTrips>) -> Store {
         Store::new(&Embedded::client_through(connector, round_trips), &StoreConfig::local())
     }
 
-    /// What offers the database on a port, to clients with this access key id.
+    /// A router that serves the database to clients with this access key id.
     pub fn port(&self, access_key_id: &str) -> axum::Router {
-        port::router(self.database.clone(), self.turn.clone(), access_key_id)
+        port::router(self.database.clone(), self.write_lock.clone(), access_key_id)
     }
 }
 
-/// Refuses an SQLite that is too old for several connections to one file. One can be linked only where the build was told
-/// to use the system's.
+/// Rejects an SQLite that is too old for several connections to one file. Only a build that links the system's SQLite can
+/// have one.
 fn validate_sqlite_version(version: i32) -> Result<(), String> {
     if version >= SQLITE_VERSION_MIN {
         return Ok(());
@@ -205,19 +212,19 @@ fn validate_sqlite_version(version: i32) -> Result<(), String> {
     ))
 }
 
-/// The tables of a database that another process offers at `endpoint` to clients with this access key id.
+/// The tables of a database that another process serves at `endpoint` to clients with this access key id.
 pub fn remote_store(endpoint: &str, access_key_id: &str) -> Store {
-    Store::new(&remote_client(endpoint, access_key_id, REMOTE_READ_TIME), &StoreConfig::local())
+    Store::new(&remote_client(endpoint, access_key_id, REMOTE_READ_TIMEOUT), &StoreConfig::local())
 }
 
-/// Whether a database with the product's tables answers at `endpoint`, within seconds; else why not.
-pub async fn reach(endpoint: &str, access_key_id: &str) -> Result<(), String> {
-    // The time of the whole call ends first.
-    let client = remote_client(endpoint, access_key_id, 2 * REACH_TIME);
-    let once = Config::builder().retry_config(RetryConfig::disabled());
-    let call = client.list_tables().customize().config_override(once).send();
-    let tables = match tokio::time::timeout(REACH_TIME, call).await {
-        Err(_) => return Err(format!("no answer within {} seconds", REACH_TIME.as_secs())),
+/// Checks that a database with the product's tables answers at `endpoint` within 5 seconds; the error says why not.
+pub async fn check_endpoint(endpoint: &str, access_key_id: &str) -> Result<(), String> {
+    // Longer than the timeout of the whole call, which ends first.
+    let client = remote_client(endpoint, access_key_id, 2 * PROBE_TIMEOUT);
+    let no_retries = Config::builder().retry_config(RetryConfig::disabled());
+    let call = client.list_tables().customize().config_override(no_retries).send();
+    let tables = match tokio::time::timeout(PROBE_TIMEOUT, call).await {
+        Err(_) => return Err(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())),
         Ok(Err(SdkError::DispatchFailure(_))) => return Err("no connection".to_owned()),
         Ok(Err(_)) => return Err("another program answers there".to_owned()),
         Ok(Ok(answer)) => answer.table_names.unwrap_or_default(),
@@ -227,30 +234,31 @@ pub async fn reach(endpoint: &str, access_key_id: &str) -> Result<(), String> {
     if is_ours { Ok(()) } else { Err("another database answers there".to_owned()) }
 }
 
-fn remote_client(endpoint: &str, access_key_id: &str, read_time: Duration) -> Client {
-    let timeouts = TimeoutConfig::builder().connect_timeout(REACH_TIME).read_timeout(read_time).build();
+fn remote_client(endpoint: &str, access_key_id: &str, read_timeout: Duration) -> Client {
+    let timeouts = TimeoutConfig::builder().connect_timeout(PROBE_TIMEOUT).read_timeout(read_timeout).build();
     let credentials = Credentials::new(access_key_id, SECRET_ACCESS_KEY, None, None, "server.json");
     let config = local_config().endpoint_url(endpoint).credentials_provider(credentials);
     Client::from_conf(config.timeout_config(timeouts).build())
 }
 
-/// Gives the table the stream that it should have: earlier releases had none, or another.
-async fn set_stream(client: &Client, table: &str, schema: &TableSchema) -> Result<(), StoreError> {
+/// Enables the stream of the schema on a table of an earlier release, which had no stream or another view type.
+async fn update_stream(client: &Client, table: &str, schema: &TableSchema) -> Result<(), StoreError> {
     let Some(view) = schema.stream.map(StreamViewType::from) else { return Ok(()) };
-    let now = client.describe_table().table_name(table).send().await?.table;
-    let now = now.and_then(|table| table.stream_specification).filter(|stream| stream.stream_enabled);
-    if now.as_ref().is_some_and(|stream| stream.stream_view_type.as_ref() == Some(&view)) {
+    let description = client.describe_table().table_name(table).send().await?.table;
+    let current =
+        description.and_then(|table| table.stream_specification).filter(|stream| stream.stream_enabled);
+    if current.as_ref().is_some_and(|stream| stream.stream_view_type.as_ref() == Some(&view)) {
         return Ok(());
     }
     let failed = |e: aws_sdk_dynamodb::error::BuildError| StoreError::Failed(e.to_string());
-    let set = async |stream: StreamSpecification| {
+    let update = async |stream: StreamSpecification| {
         client.update_table().table_name(table).stream_specification(stream).send().await
     };
-    if now.is_some() {
-        set(StreamSpecification::builder().stream_enabled(false).build().map_err(failed)?).await?;
+    if current.is_some() {
+        update(StreamSpecification::builder().stream_enabled(false).build().map_err(failed)?).await?;
     }
     let stream = StreamSpecification::builder().stream_enabled(true).stream_view_type(view);
-    set(stream.build().map_err(failed)?).await?;
+    update(stream.build().map_err(failed)?).await?;
     Ok(())
 }
 
@@ -270,11 +278,11 @@ mod tests {
     use pennon_core::store::{Guard, Item, Key, Query, Write};
 
     #[test]
-    fn the_linked_sqlite_is_new_enough_and_an_older_one_is_refused() {
+    fn the_linked_sqlite_is_new_enough_and_an_older_one_is_rejected() {
         assert_eq!(validate_sqlite_version(rusqlite::version_number()), Ok(()));
         assert_eq!(validate_sqlite_version(3_051_003), Ok(()));
-        let refused = validate_sqlite_version(3_051_002).unwrap_err();
-        assert!(refused.contains("SQLite 3.51.2") && refused.contains("needs 3.51.3"), "{refused}");
+        let error = validate_sqlite_version(3_051_002).unwrap_err();
+        assert!(error.contains("SQLite 3.51.2") && error.contains("needs 3.51.3"), "{error}");
     }
 
     #[tokio::test]
@@ -284,8 +292,8 @@ mod tests {
         table.put(item("a"), Guard::Absent).await.unwrap();
         let writes = vec![Write::Put(item("b"), Guard::Absent), Write::Put(item("a"), Guard::Absent)];
         assert!(table.transact(writes).await.unwrap_err().is_condition(1));
-        let found = table.query(Query::partition("P")).await.unwrap();
-        assert_eq!(found.len(), 1);
+        let items = table.query(Query::partition("P")).await.unwrap();
+        assert_eq!(items.len(), 1);
     }
 
     #[tokio::test]
@@ -293,9 +301,9 @@ mod tests {
         let table = Embedded::in_memory().await.unwrap().store(None).records;
         let key = Key::new("COUNTER", "X");
         let calls = (0..20).map(|_| table.increment(&key, 1));
-        let mut given: Vec<i64> = futures_join(calls).await;
-        given.sort_unstable();
-        assert_eq!(given, (1..=20).collect::<Vec<_>>());
+        let mut numbers: Vec<i64> = futures_join(calls).await;
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
         table.raise(&key, 100).await.unwrap();
         table.raise(&key, 50).await.unwrap();
         assert_eq!(table.increment(&key, 1).await.unwrap(), 101);
@@ -304,15 +312,15 @@ mod tests {
     async fn futures_join(
         calls: impl Iterator<Item = impl Future<Output = Result<i64, StoreError>>>,
     ) -> Vec<i64> {
-        let mut given = Vec::new();
+        let mut numbers = Vec::new();
         for call in calls.collect::<Vec<_>>() {
-            given.push(call.await.unwrap());
+            numbers.push(call.await.unwrap());
         }
-        given
+        numbers
     }
 
     #[tokio::test]
-    async fn what_was_written_is_there_after_opening_again() {
+    async fn written_items_survive_reopening() {
         let directory = std::env::temp_dir().join(format!("pennon-test-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir_all(&directory).unwrap();
         let item = Item::new(Key::new("P", "S"), &vec![50.0, 12.5]).unwrap().with_version(3);
@@ -329,7 +337,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// What the records table's stream tells of.
+    /// The view type of the records table's stream; `None` if it is disabled.
     async fn view(embedded: &Embedded) -> Option<StreamViewType> {
         let name = StoreConfig::local().records_table;
         let table = embedded.client(None).describe_table().table_name(name).send().await.unwrap();
@@ -339,11 +347,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_table_of_an_earlier_release_gets_the_stream_and_keeps_its_items() {
-        let earlier = [IN_MEMORY, TableSchema { stream: Some("NEW_IMAGE"), ..schema::RECORDS }];
+        let earlier = [IN_MEMORY_RECORDS, TableSchema { stream: Some("NEW_IMAGE"), ..schema::RECORDS }];
         for earlier in earlier {
             let directory = tempfile::tempdir().unwrap();
             let database = Database::new(&directory.path().join(FILE).to_string_lossy()).unwrap();
-            let before = Embedded { database, turn: Turn::default(), file: None };
+            let before = Embedded { database, write_lock: WriteLock::default(), file: None };
             let name = StoreConfig::local().records_table;
             schema::create(&before.client(None), &name, &earlier).await.unwrap();
             let item = Item::empty(Key::new("P", "S"));

@@ -1,18 +1,18 @@
-//! Whether the database's files are still the ones that this process has open.
+//! Detects that a file of the database was removed or replaced while this process has it open.
 //!
-//! A file that is removed while it is open stays writable, and what is written to it is lost with the process. So every
-//! write compares the files at the paths with those that were opened (device and inode, three `stat` calls of about a
-//! microsecond each), before its commit and again before it is acknowledged.
+//! A file that is removed while it is open stays writable, and its content is lost when the process ends. So every write
+//! compares the files at the paths with the opened ones (device and inode; three `stat` calls of about a microsecond each),
+//! before its commit and again before it is acknowledged.
 //!
-//! Must stay true: no write is acknowledged after a file was removed or replaced; that is logged once, and lasts until the
-//! process ends, because what was written since is in no file that a next start would find.
+//! Must stay true: no write is acknowledged after a file was removed or replaced. The error is logged once and is permanent
+//! until the process ends, because later writes are in no file that a restart would open.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The database's file and what SQLite keeps beside it, and which files they were when they were first seen.
+/// The database's file, its `-wal` and `-shm` files, and the identity that each had when it was first seen.
 #[derive(Debug, Clone, Default)]
 pub struct OpenFiles(Arc<Mutex<Inner>>);
 
@@ -22,7 +22,7 @@ struct Inner {
     lost: Option<String>,
 }
 
-/// Which file it is, whatever its name.
+/// Identifies a file independently of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -31,21 +31,21 @@ struct Identity {
 
 impl OpenFiles {
     /// The files of the database at `path`, which is open.
-    pub fn of(path: &Path) -> OpenFiles {
-        let beside = |suffix: &str| {
+    pub fn new(path: &Path) -> OpenFiles {
+        let with_suffix = |suffix: &str| {
             let mut name = OsString::from(path);
             name.push(suffix);
             PathBuf::from(name)
         };
-        let files = [path.to_owned(), beside("-wal"), beside("-shm")].map(|path| {
-            // A file that is not there yet is taken from when it is first seen.
+        let files = [path.to_owned(), with_suffix("-wal"), with_suffix("-shm")].map(|path| {
+            // The identity of a file that does not exist yet is set when it is first seen.
             let identity = identity(&path).ok().flatten();
             (path, identity)
         });
         OpenFiles(Arc::new(Mutex::new(Inner { files: files.into(), lost: None })))
     }
 
-    /// What is wrong, if a file was removed or replaced, and what to do.
+    /// An error if a file was removed or replaced, with what to do.
     pub fn check(&self) -> Result<(), String> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lost) = &inner.lost {
@@ -75,12 +75,12 @@ impl OpenFiles {
         Err(text)
     }
 
-    /// Makes a write, unless a file is lost; an error if one was lost meanwhile, whatever became of the write.
-    pub fn guarding<T>(&self, write: impl FnOnce() -> T) -> Result<T, String> {
+    /// Checks the files, runs `write`, and checks them again. An error of the second check wins over the result of `write`.
+    pub fn run_checked<T>(&self, write: impl FnOnce() -> T) -> Result<T, String> {
         self.check()?;
-        let written = write();
+        let result = write();
         self.check()?;
-        Ok(written)
+        Ok(result)
     }
 }
 
@@ -106,27 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_removed_or_replaced_is_noticed_and_stays_lost() {
+    fn a_removed_or_replaced_file_is_a_permanent_error() {
         for suffix in ["", "-wal", "-shm"] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("db");
             std::fs::write(&path, "a").unwrap();
-            let files = OpenFiles::of(&path);
+            let files = OpenFiles::new(&path);
             assert_eq!(files.check(), Ok(()));
-            // SQLite makes these at the first write.
-            for beside in ["db-wal", "db-shm"] {
-                std::fs::write(directory.path().join(beside), "a").unwrap();
+            // SQLite creates these at the first write.
+            for sidecar in ["db-wal", "db-shm"] {
+                std::fs::write(directory.path().join(sidecar), "a").unwrap();
             }
-            assert_eq!(files.guarding(|| 7), Ok(7));
+            assert_eq!(files.run_checked(|| 7), Ok(7));
             let gone = directory.path().join(format!("db{suffix}"));
             let copy = directory.path().join("copy");
             std::fs::rename(&gone, &copy).unwrap();
             assert!(files.check().unwrap_err().contains("was removed"));
             std::fs::rename(&copy, &gone).unwrap();
             assert!(files.check().is_err(), "it was gone for a while");
-            assert!(files.guarding(|| panic!("nothing is written")).is_err());
+            assert!(files.run_checked(|| panic!("nothing is written")).is_err());
 
-            let files = OpenFiles::of(&path);
+            let files = OpenFiles::new(&path);
             std::fs::write(&copy, "b").unwrap();
             std::fs::rename(&copy, &gone).unwrap();
             assert!(files.check().unwrap_err().contains("was replaced"));
@@ -134,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn a_write_during_which_the_file_goes_is_an_error() {
+    fn a_write_during_which_the_file_is_removed_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db");
         std::fs::write(&path, "a").unwrap();
-        let files = OpenFiles::of(&path);
-        assert!(files.guarding(|| std::fs::remove_file(&path).unwrap()).is_err());
+        let files = OpenFiles::new(&path);
+        assert!(files.run_checked(|| std::fs::remove_file(&path).unwrap()).is_err());
     }
 }

@@ -1,14 +1,13 @@
 //! The embedded DynamoDB on a loopback port, for functions under `cargo lambda watch`, other commands and AWS tools.
 //!
-//! Must stay true: another user of this machine does not get in. A request names the access key id that the server chose at
-//! random when it started and wrote into `server.json`, which only its owner can read. The id alone is the secret, and the
-//! signature made with it is not verified: on loopback only root could read a request, an id is worthless after its
-//! server has ended, and a listener that takes over the port then learns nothing of the next server. So all that a
-//! signature would add is independence from what AWS tools log about ids.
+//! Must stay true: other users of this machine have no access. A request must carry the access key id that the server
+//! generates at each start and writes into `server.json`, which only its owner can read. The id alone is the secret; the
+//! request's signature is not verified. On loopback only root could read a request, an id is worthless after its server has
+//! ended, and a listener that takes over the port later learns nothing about the next server. Verification would only
+//! protect against AWS tools that log ids.
 //!
-//! Must stay true: no web page gets in. A browser sends `Origin` with every request that a page makes of another origin,
-//! and asks first with OPTIONS; a page that has its own name resolved to this machine is told by its `Host`. None of
-//! them is answered, and no answer carries CORS headers.
+//! Must stay true: web pages have no access. A browser sends `Origin` with every cross-origin request and a preflight with
+//! OPTIONS; DNS rebinding shows in the `Host` header. All of these get 403, and no response carries CORS headers.
 
 use axum::Router;
 use axum::body::{Body, HttpBody, to_bytes};
@@ -21,7 +20,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::connector::dispatch;
-use super::writes::Turn;
+use super::writer::WriteLock;
 
 /// Largest request: DynamoDB's own limit.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -32,41 +31,41 @@ const UNRECOGNIZED: &str = "These are not the credentials of this server. Set th
 #[derive(Clone)]
 struct Port {
     database: Database,
-    turn: Turn,
-    /// SHA-256 of the access key id: comparing digests takes equally long for every wrong id.
+    write_lock: WriteLock,
+    /// SHA-256 of the access key id: comparing digests does not leak by its timing how much of an id is right.
     access_key_digest: [u8; 32],
 }
 
-/// Answers DynamoDB requests with this access key id from `database`, which writes when it is its `turn`.
-pub fn router(database: Database, turn: Turn, access_key_id: &str) -> Router {
-    let port = Port { database, turn, access_key_digest: Sha256::digest(access_key_id).into() };
-    Router::new().fallback(any(answer)).with_state(port)
+/// A router that answers DynamoDB requests with this access key id from `database`; write operations hold `write_lock`.
+pub fn router(database: Database, write_lock: WriteLock, access_key_id: &str) -> Router {
+    let port = Port { database, write_lock, access_key_digest: Sha256::digest(access_key_id).into() };
+    Router::new().fallback(any(handle)).with_state(port)
 }
 
-async fn answer(State(port): State<Port>, request: Request) -> Response {
+async fn handle(State(port): State<Port>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    if parts.method != Method::POST || is_from_a_page(headers) {
+    if parts.method != Method::POST || is_from_web_page(headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    if !port.has_access(headers) {
-        return refusal(StatusCode::FORBIDDEN, "UnrecognizedClientException", UNRECOGNIZED);
+    if !port.is_authorized(headers) {
+        return error_response(StatusCode::FORBIDDEN, "UnrecognizedClientException", UNRECOGNIZED);
     }
-    // A declared length is refused before the body is read.
+    // Reject by a declared length before the body is read.
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return refusal(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException", TOO_LARGE);
+        return error_response(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException", TOO_LARGE);
     }
     let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-        return refusal(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException", TOO_LARGE);
+        return error_response(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException", TOO_LARGE);
     };
-    let Port { database, turn, .. } = port;
+    let Port { database, write_lock, .. } = port;
     let target = headers.get("x-amz-target").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-    let done = tokio::task::spawn_blocking(move || {
-        dispatch(&database, &turn, &operation, &String::from_utf8_lossy(&body))
+    let task = tokio::task::spawn_blocking(move || {
+        dispatch(&database, &write_lock, &operation, &String::from_utf8_lossy(&body))
     });
-    let outcome = done.await.unwrap_or_else(|e| Err(DynoxideError::InternalServerError(e.to_string())));
-    let (status, body) = match outcome {
+    let result = task.await.unwrap_or_else(|e| Err(DynoxideError::InternalServerError(e.to_string())));
+    let (status, body) = match result {
         Ok(body) => (StatusCode::OK, body),
         Err(error) => {
             let status =
@@ -79,7 +78,7 @@ async fn answer(State(port): State<Port>, request: Request) -> Response {
 
 impl Port {
     /// Whether the request is signed with the access key id of this server.
-    fn has_access(&self, headers: &HeaderMap) -> bool {
+    fn is_authorized(&self, headers: &HeaderMap) -> bool {
         let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let credential = authorization
             .and_then(|text| text.strip_prefix("AWS4-HMAC-SHA256 "))
@@ -90,14 +89,14 @@ impl Port {
     }
 }
 
-/// An error as DynamoDB sends it.
-fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
+/// An error response in DynamoDB's format.
+fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     let body = json!({"__type": format!("com.amazon.coral.service#{code}"), "message": message});
     (status, [(header::CONTENT_TYPE, "application/x-amz-json-1.0")], body.to_string()).into_response()
 }
 
-/// Whether a browser made the request for a page.
-fn is_from_a_page(headers: &HeaderMap) -> bool {
+/// Whether a browser sent the request on behalf of a web page.
+fn is_from_web_page(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     headers.contains_key(header::ORIGIN)
@@ -120,7 +119,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let router = router(Database::memory().unwrap(), Turn::default(), "the-id");
+        let router = router(Database::memory().unwrap(), WriteLock::default(), "the-id");
         let response = router.oneshot(request.body(body).unwrap()).await.unwrap();
         assert!(!response.headers().contains_key("access-control-allow-origin"));
         response.status().as_u16()
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tools_get_in_and_pages_do_not() {
+    async fn tools_have_access_and_web_pages_do_not() {
         assert_eq!(signed("POST", &[("host", "127.0.0.1:8123")]).await, 200);
         assert_eq!(signed("POST", &[("host", "localhost:8123")]).await, 200);
         let page = [("host", "127.0.0.1:8123"), ("origin", "http://evil.example")];
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_access_key_id_of_the_server_gets_in() {
+    async fn only_the_access_key_id_of_the_server_has_access() {
         let host = ("host", "127.0.0.1:8123");
         let others = [
             "",
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_has_sixteen_mebibytes_at_most() {
+    async fn a_body_of_more_than_16_mebibytes_is_rejected() {
         let headers = [("host", "127.0.0.1:8123"), ("authorization", SIGNED)];
         let padded = |bytes: usize| Body::from(format!("{{}}{}", " ".repeat(bytes - 2)));
         assert_eq!(status_of("POST", &headers, padded(16 << 20)).await, 200);

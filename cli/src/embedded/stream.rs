@@ -1,11 +1,10 @@
-//! The stream of the records table: which items came, changed or went, in order, as DynamoDB tells of them.
+//! The change stream of the records table (DynamoDB Streams, keys only): inserts, modifications and removals in order.
 //!
-//! The database gives a record the number after the last, and looks that one up at each write; an index finds it at once.
-//! DynamoDB keeps records for a day; here also no more than [`KEPT_MAX`] stay, so that the file does not grow with what
-//! nobody will read.
+//! The database looks up the highest sequence number of the table at each write; an index makes that fast. DynamoDB retains
+//! records for a day; here at most [`RECORDS_MAX`] of them, so that the file does not grow with unread records.
 //!
-//! Must stay true: a record is written in the commit of its change and as the database would write it, numbers rising;
-//! whoever follows learns of every insert that it asks for, or that it may have missed some.
+//! Must stay true: a record is written in the transaction of its change, as the database would write it, with increasing
+//! sequence numbers; a follower gets every insert that it subscribed to, or is informed that it may have missed some.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -17,55 +16,57 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::writes::{Turn, lock};
+use super::writer::{WriteLock, lock};
 
-/// Most records that stay.
-pub const KEPT_MAX: i64 = 50_000;
-/// How long a record stays.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// After so many new ones, old ones go.
-const TRIMMED_EVERY: usize = 256;
-/// Somebody who follows looks again after this, should nobody have told of a change.
-const LOOKED_EVERY: Duration = Duration::from_secs(5);
-/// How long opening, and reading, wait in SQLite.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Most records that are retained.
+pub const RECORDS_MAX: i64 = 50_000;
+/// How long a record is retained.
+const RETENTION: Duration = Duration::from_secs(24 * 3600);
+/// Old records are deleted after this number of new ones.
+const TRIM_INTERVAL: usize = 256;
+/// A follower polls at this interval if it gets no notification, as for a write of another process.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names a table's records by number, as the database asks for them.
-const INDEX: &str = "CREATE INDEX IF NOT EXISTS pennon_stream_numbers
+/// The index for the database's own queries, by table and sequence number.
+const CREATE_INDEX: &str = "CREATE INDEX IF NOT EXISTS pennon_stream_numbers
     ON _stream_records (table_name, CAST(sequence_number AS INTEGER))";
-const LAST: &str = "SELECT MAX(CAST(sequence_number AS INTEGER)) FROM _stream_records WHERE table_name = ?1";
-const FIRST: &str = "SELECT MIN(CAST(sequence_number AS INTEGER)) FROM _stream_records WHERE table_name = ?1";
-const INSERT: &str = "INSERT INTO _stream_records
+const LAST_NUMBER: &str =
+    "SELECT MAX(CAST(sequence_number AS INTEGER)) FROM _stream_records WHERE table_name = ?1";
+const FIRST_NUMBER: &str =
+    "SELECT MIN(CAST(sequence_number AS INTEGER)) FROM _stream_records WHERE table_name = ?1";
+const INSERT_RECORD: &str = "INSERT INTO _stream_records
     (table_name, event_name, keys_json, sequence_number, shard_id, created_at, event_id, user_identity)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const INSERTED: &str = "SELECT keys_json FROM _stream_records
+const SELECT_INSERTS: &str = "SELECT keys_json FROM _stream_records
     WHERE table_name = ?1 AND CAST(sequence_number AS INTEGER) > ?2 AND CAST(sequence_number AS INTEGER) <= ?3
     AND event_name = 'INSERT' AND instr(keys_json, ?4) > 0
     ORDER BY CAST(sequence_number AS INTEGER)";
-const TRIM_MANY: &str = "DELETE FROM _stream_records WHERE id <= (SELECT MAX(id) FROM _stream_records) - ?1";
-/// Up to the first record that is young enough; records lie in the order of their time.
-const TRIM_OLD: &str = "DELETE FROM _stream_records WHERE id < COALESCE(
+const TRIM_BY_COUNT: &str =
+    "DELETE FROM _stream_records WHERE id <= (SELECT MAX(id) FROM _stream_records) - ?1";
+/// Deletes up to the first record that is young enough; record ids are in the order of time.
+const TRIM_BY_AGE: &str = "DELETE FROM _stream_records WHERE id < COALESCE(
     (SELECT id FROM _stream_records WHERE created_at >= ?1 ORDER BY id LIMIT 1),
     (SELECT MAX(id) + 1 FROM _stream_records))";
 
-/// Makes `file` ready for streams.
+/// Creates the stream's index in `file`, and trims the stream.
 pub fn prepare(file: &Path) -> rusqlite::Result<()> {
     let connection = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    connection.execute_batch(INDEX)?;
+    connection.execute_batch(CREATE_INDEX)?;
     trim(&connection)
 }
 
-pub(super) fn open(file: &Path, how: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(file, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
+pub(super) fn open(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
 }
 
-/// Removes the records that are too many, or too old.
+/// Deletes the records above [`RECORDS_MAX`], and those older than [`RETENTION`].
 pub(super) fn trim(connection: &Connection) -> rusqlite::Result<()> {
-    connection.prepare_cached(TRIM_MANY)?.execute([KEPT_MAX])?;
-    let oldest = (now_micros() / 1_000_000).saturating_sub(KEPT.as_secs().cast_signed());
-    connection.prepare_cached(TRIM_OLD)?.execute([oldest])?;
+    connection.prepare_cached(TRIM_BY_COUNT)?.execute([RECORDS_MAX])?;
+    let oldest = (now_micros() / 1_000_000).saturating_sub(RETENTION.as_secs().cast_signed());
+    connection.prepare_cached(TRIM_BY_AGE)?.execute([oldest])?;
     Ok(())
 }
 
@@ -74,193 +75,204 @@ pub(super) fn now_micros() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What became of an item.
+/// A change of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// It was not there before.
+pub enum StreamEvent {
+    /// A new item was written.
     Insert,
-    /// It was.
+    /// An existing item was written.
     Modify,
-    /// It went.
+    /// An item was deleted by a request.
     Remove,
-    /// It went because its time was over.
+    /// An item was deleted because its time to live was over.
     Expire,
 }
 
-/// Who removes what has expired.
-const EXPIRED_BY: &str = r#"{"type":"Service","principalId":"dynamodb.amazonaws.com"}"#;
+/// The user identity of a deletion by time to live.
+const TTL_IDENTITY: &str = r#"{"type":"Service","principalId":"dynamodb.amazonaws.com"}"#;
 
-impl Event {
+impl StreamEvent {
     fn name(self) -> &'static str {
         match self {
-            Event::Insert => "INSERT",
-            Event::Modify => "MODIFY",
-            Event::Remove | Event::Expire => "REMOVE",
+            StreamEvent::Insert => "INSERT",
+            StreamEvent::Modify => "MODIFY",
+            StreamEvent::Remove | StreamEvent::Expire => "REMOVE",
         }
     }
 
     fn identity(self) -> Option<&'static str> {
-        (self == Event::Expire).then_some(EXPIRED_BY)
+        (self == StreamEvent::Expire).then_some(TTL_IDENTITY)
     }
 }
 
-/// Writes the records of one commit.
-pub struct Recorder<'a> {
+/// Appends the records of one transaction.
+pub struct StreamWriter<'a> {
     connection: &'a Connection,
     table: &'a str,
     shard: String,
-    last: i64,
-    at: i64,
-    recorded: usize,
+    last_number: i64,
+    /// The time of all records, in microseconds.
+    now: i64,
+    appended: usize,
 }
 
-impl<'a> Recorder<'a> {
-    /// A recorder of changes of `table`, within the transaction that `connection` is in.
-    pub fn begin(connection: &'a Connection, table: &'a str) -> rusqlite::Result<Recorder<'a>> {
-        let last: Option<i64> = connection.prepare_cached(LAST)?.query_row([table], |row| row.get(0))?;
-        let (last, at) = (last.unwrap_or(0), now_micros());
-        Ok(Recorder { connection, table, shard: shard_id(table), last, at, recorded: 0 })
+impl<'a> StreamWriter<'a> {
+    /// A writer of the stream of `table`, within the open transaction of `connection`.
+    pub fn begin(connection: &'a Connection, table: &'a str) -> rusqlite::Result<StreamWriter<'a>> {
+        let last: Option<i64> =
+            connection.prepare_cached(LAST_NUMBER)?.query_row([table], |row| row.get(0))?;
+        let (last_number, now) = (last.unwrap_or(0), now_micros());
+        Ok(StreamWriter { connection, table, shard: shard_id(table), last_number, now, appended: 0 })
     }
 
-    /// How many records it wrote.
-    pub fn recorded(&self) -> usize {
-        self.recorded
+    /// The number of appended records.
+    pub fn appended(&self) -> usize {
+        self.appended
     }
 
-    /// Says what became of the item at `key`.
-    pub fn record(&mut self, event: Event, key: &Key) -> rusqlite::Result<()> {
-        self.last = (self.last + 1).max(self.at);
+    /// Appends the record of a change of the item at `key`.
+    pub fn append(&mut self, event: StreamEvent, key: &Key) -> rusqlite::Result<()> {
+        self.last_number = (self.last_number + 1).max(self.now);
         let keys = json!({"pk": {"S": key.pk}, "sk": {"S": key.sk}}).to_string();
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let (number, seconds) = (self.last.to_string(), self.at / 1_000_000);
-        let mut insert = self.connection.prepare_cached(INSERT)?;
-        let (name, who) = (event.name(), event.identity());
-        insert.execute(params![self.table, name, keys, number, self.shard, seconds, id, who])?;
-        self.recorded += 1;
+        let (number, seconds) = (self.last_number.to_string(), self.now / 1_000_000);
+        let mut insert = self.connection.prepare_cached(INSERT_RECORD)?;
+        let (name, identity) = (event.name(), event.identity());
+        insert.execute(params![self.table, name, keys, number, self.shard, seconds, id, identity])?;
+        self.appended += 1;
         Ok(())
     }
 }
 
-/// Counts records until some have to go.
+/// Trims the stream after every [`TRIM_INTERVAL`] new records.
 #[derive(Debug, Default)]
-pub struct Trimmer {
-    written: usize,
+pub struct StreamTrimmer {
+    since_last_trim: usize,
 }
 
-impl Trimmer {
-    /// `more` were written: makes room for them now and then.
-    pub fn wrote(&mut self, more: usize, connection: &Connection) -> rusqlite::Result<()> {
-        self.written += more;
-        if self.written >= TRIMMED_EVERY {
-            self.written = 0;
+impl StreamTrimmer {
+    /// Counts `appended` records, and trims the stream if it is due.
+    pub fn add(&mut self, appended: usize, connection: &Connection) -> rusqlite::Result<()> {
+        self.since_last_trim += appended;
+        if self.since_last_trim >= TRIM_INTERVAL {
+            self.since_last_trim = 0;
             trim(connection)?;
         }
         Ok(())
     }
 }
 
-/// Inserts that somebody who follows the stream asked for.
+/// New inserts for a follower.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Inserted {
-    /// Where they lie, in the order in which they came.
+pub struct StreamInserts {
+    /// The keys of the inserted items, in order.
     pub keys: Vec<Key>,
-    /// Whether there may have been others, whose records are gone.
-    pub missed: bool,
+    /// Whether records were trimmed before they were read, so that inserts may be missing.
+    pub has_gap: bool,
 }
 
-/// Follows the stream of a table.
-pub struct Follower {
-    reads: Arc<Mutex<Connection>>,
+/// Follows the inserts in the stream of a table.
+pub struct StreamFollower {
+    connection: Arc<Mutex<Connection>>,
     changes: watch::Receiver<()>,
     table: String,
     prefix: String,
-    /// The last number that was read.
-    after: i64,
+    /// The cursor: the sequence number of the last record that was read.
+    last_read: i64,
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for StreamFollower {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Follower").field("table", &self.table).field("after", &self.after).finish()
+        let mut debug = formatter.debug_struct("StreamFollower");
+        debug.field("table", &self.table).field("last_read", &self.last_read).finish()
     }
 }
 
-impl Follower {
-    /// Follows what is inserted into `table`, in partitions whose keys begin with `prefix`, from now on.
-    pub(super) fn of(file: &Path, turn: &Turn, table: &str, prefix: &str) -> Result<Follower, StoreError> {
-        let changes = turn.changes();
+impl StreamFollower {
+    /// Follows, from now on, inserts into the partitions of `table` whose keys start with `prefix`.
+    pub(super) fn new(
+        file: &Path,
+        write_lock: &WriteLock,
+        table: &str,
+        prefix: &str,
+    ) -> Result<StreamFollower, StoreError> {
+        let changes = write_lock.subscribe();
         let begin = || {
             let connection = open(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            let after = number(&connection, LAST, table)?.unwrap_or(0);
-            Ok((connection, after))
+            let last_read = query_number(&connection, LAST_NUMBER, table)?.unwrap_or(0);
+            Ok((connection, last_read))
         };
-        let (connection, after) = begin().map_err(failed)?;
-        let reads = Arc::new(Mutex::new(connection));
-        Ok(Follower { reads, changes, table: table.to_owned(), prefix: prefix.to_owned(), after })
+        let (connection, last_read) = begin().map_err(read_error)?;
+        let connection = Arc::new(Mutex::new(connection));
+        let (table, prefix) = (table.to_owned(), prefix.to_owned());
+        Ok(StreamFollower { connection, changes, table, prefix, last_read })
     }
 
     /// The inserts since the last call; waits until there are some.
-    pub async fn next(&mut self) -> Result<Inserted, StoreError> {
+    pub async fn next(&mut self) -> Result<StreamInserts, StoreError> {
         loop {
-            // What changes from here on ends the wait below.
+            // A change from here on ends the wait below.
             self.changes.mark_unchanged();
-            let found = self.look().await?;
-            if found != Inserted::default() {
-                return Ok(found);
+            let inserts = self.poll().await?;
+            if inserts != StreamInserts::default() {
+                return Ok(inserts);
             }
-            // That nobody told of a change in time is no error.
-            let _ = tokio::time::timeout(LOOKED_EVERY, self.changes.changed()).await;
+            // A timeout without a notification is not an error.
+            let _ = tokio::time::timeout(POLL_INTERVAL, self.changes.changed()).await;
         }
     }
 
-    /// The inserts since the last call, if there are any.
-    pub async fn look(&mut self) -> Result<Inserted, StoreError> {
-        let (reads, table, prefix, after) =
-            (self.reads.clone(), self.table.clone(), self.prefix.clone(), self.after);
+    /// The inserts since the last call; empty if there are none.
+    pub async fn poll(&mut self) -> Result<StreamInserts, StoreError> {
+        let (connection, table, prefix, last_read) =
+            (self.connection.clone(), self.table.clone(), self.prefix.clone(), self.last_read);
         // SQLite blocks its thread.
-        let read = tokio::task::spawn_blocking(move || inserted(&lock(&reads), &table, &prefix, after));
-        let (last, found) = read.await.map_err(|e| StoreError::Failed(e.to_string()))?.map_err(failed)?;
-        self.after = last;
-        Ok(found)
+        let task =
+            tokio::task::spawn_blocking(move || read_inserts(&lock(&connection), &table, &prefix, last_read));
+        let (last_read, inserts) =
+            task.await.map_err(|e| StoreError::Failed(e.to_string()))?.map_err(read_error)?;
+        self.last_read = last_read;
+        Ok(inserts)
     }
 }
 
-fn failed(error: rusqlite::Error) -> StoreError {
+fn read_error(error: rusqlite::Error) -> StoreError {
     StoreError::Busy(format!("the stream cannot be read: {error}"))
 }
 
-fn number(connection: &Connection, sql: &str, table: &str) -> rusqlite::Result<Option<i64>> {
+fn query_number(connection: &Connection, sql: &str, table: &str) -> rusqlite::Result<Option<i64>> {
     Ok(connection.prepare_cached(sql)?.query_row([table], |row| row.get(0)).optional()?.flatten())
 }
 
-/// The number of the last record, and the inserts after the one numbered `after`.
-fn inserted(
+/// The sequence number of the last record, and the inserts after the record numbered `last_read`.
+fn read_inserts(
     connection: &Connection,
     table: &str,
     prefix: &str,
-    after: i64,
-) -> rusqlite::Result<(i64, Inserted)> {
-    // Of one state: what is trimmed between two statements would be missed unnoticed.
+    last_read: i64,
+) -> rusqlite::Result<(i64, StreamInserts)> {
+    // One snapshot: a gap from trimming between two statements would not be noticed.
     let snapshot = connection.unchecked_transaction()?;
-    let Some(last) = number(&snapshot, LAST, table)?.filter(|last| *last > after) else {
-        return Ok((after, Inserted::default()));
+    let Some(last) = query_number(&snapshot, LAST_NUMBER, table)?.filter(|last| *last > last_read) else {
+        return Ok((last_read, StreamInserts::default()));
     };
-    let missed = number(&snapshot, FIRST, table)?.is_some_and(|first| first > after);
+    let has_gap = query_number(&snapshot, FIRST_NUMBER, table)?.is_some_and(|first| first > last_read);
     let mut keys = Vec::new();
-    let mut statement = snapshot.prepare_cached(INSERTED)?;
-    // As it stands in the record, but for the quote at its end.
-    let looks_like = Value::from(prefix).to_string();
-    let looks_like = looks_like.trim_end_matches('"');
-    let mut rows = statement.query(params![table, after, last, looks_like])?;
+    let mut statement = snapshot.prepare_cached(SELECT_INSERTS)?;
+    // The prefix in the record's JSON encoding, without the closing quote.
+    let json_prefix = Value::from(prefix).to_string();
+    let json_prefix = json_prefix.trim_end_matches('"');
+    let mut rows = statement.query(params![table, last_read, last, json_prefix])?;
     while let Some(row) = rows.next()? {
-        let found: Value = serde_json::from_str(row.get_ref(0)?.as_str()?).unwrap_or_default();
-        let text = |name: &str| found[name]["S"].as_str();
+        let record_keys: Value = serde_json::from_str(row.get_ref(0)?.as_str()?).unwrap_or_default();
+        let text = |name: &str| record_keys[name]["S"].as_str();
         if let (Some(pk), Some(sk)) = (text("pk"), text("sk"))
             && pk.starts_with(prefix)
         {
             keys.push(Key::new(pk, sk));
         }
     }
-    Ok((last, Inserted { keys, missed }))
+    Ok((last, StreamInserts { keys, has_gap }))
 }
 
 #[cfg(test)]

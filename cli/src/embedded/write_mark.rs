@@ -1,13 +1,13 @@
-//! The write mark: how many writes the database has acknowledged, in the database and in a small file beside it.
+//! The write mark: the number of acknowledged writes, in the database and in a sidecar file.
 //!
-//! Triggers count the writes of both tables in the transaction that makes them (`pennon_writes`), whoever makes it. After
-//! the commit, and before the write is acknowledged, the number goes into `dynamodb.mark`. So the file never runs ahead
-//! of the database, and a database that is behind the file has lost writes that were acknowledged: an older copy, or a
-//! write-ahead log that is gone, cut or damaged, of which SQLite itself says nothing.
+//! Triggers count the writes of both tables in the transaction of the write (`pennon_writes`), for every writer. After the
+//! commit, and before the write is acknowledged, the number is written to `dynamodb.mark`. So the file is never ahead of the
+//! database, and a database that is behind the file has lost acknowledged writes: it is an older copy, or its write-ahead
+//! log was removed, truncated or damaged, which SQLite does not report.
 //!
-//! The file is written without waiting for the disk, and synced every ten seconds of writing: after `kill -9` it is exact;
-//! after a power cut it may be ten seconds behind, which only makes it notice less. Must stay true: a mark that cannot be
-//! written or read refuses no start.
+//! The file is written without fsync and synced every 10 seconds of writing: after `kill -9` it is exact; after a power cut it
+//! may be 10 seconds behind, which only makes the check weaker. Must stay true: a mark that cannot be written or read
+//! does not prevent a start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -21,15 +21,15 @@ use sha2::{Digest, Sha256};
 
 use super::FILE;
 
-/// The file, beside the database.
+/// The sidecar file's name, in the directory of the database.
 pub const MARK: &str = "dynamodb.mark";
-const SYNCED_EVERY: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
-const NUMBER: &str = "SELECT number FROM pennon_writes";
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS pennon_writes (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL);
+const SYNC_INTERVAL: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const SELECT_NUMBER: &str = "SELECT number FROM pennon_writes";
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS pennon_writes (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL);
     INSERT OR IGNORE INTO pennon_writes VALUES (1, 0);";
 
-/// Writes the file after each commit.
+/// Writes the sidecar file after each commit.
 #[derive(Debug)]
 pub struct WriteMark {
     path: PathBuf,
@@ -40,44 +40,45 @@ pub struct WriteMark {
 struct State {
     file: File,
     connection: Connection,
+    /// The number in the file.
     written: u64,
-    synced: Instant,
+    synced_at: Instant,
 }
 
 impl WriteMark {
-    /// Counts the writes of the database in `directory` from now on.
+    /// Installs the counters in the database of `directory`, and writes its current number to the file.
     pub fn start(directory: &Path) -> Result<WriteMark, String> {
         let path = directory.join(MARK);
         let database = directory.join(FILE);
         let unusable = |e: rusqlite::Error| format!("{} cannot be used: {e}", database.display());
         let connection = open(&database, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(unusable)?;
-        prepare(&connection).map_err(unusable)?;
+        create_counter(&connection).map_err(unusable)?;
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
         let file = file.map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
-        let state = State { file, connection, written: u64::MAX, synced: Instant::now() };
+        let state = State { file, connection, written: u64::MAX, synced_at: Instant::now() };
         let mark = WriteMark { path, state: Mutex::new(state) };
-        mark.note(true);
+        mark.update(true);
         Ok(mark)
     }
 
-    /// Notes what was committed. Called while the turn to write is held.
-    pub fn committed(&self) {
-        self.note(false);
+    /// Updates the file after a commit. The caller holds the write lock.
+    pub fn record_commit(&self) {
+        self.update(false);
     }
 
-    fn note(&self, sync: bool) {
+    fn update(&self, sync: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = state.note(sync) {
+        if let Err(error) = state.update(sync) {
             tracing::warn!(%error, file = %self.path.display(), "the write mark could not be written");
         }
     }
 }
 
 impl State {
-    fn note(&mut self, sync: bool) -> Result<(), String> {
+    fn update(&mut self, sync: bool) -> Result<(), String> {
         let number = self
             .connection
-            .prepare_cached(NUMBER)
+            .prepare_cached(SELECT_NUMBER)
             .and_then(|mut number| number.query_row([], |row| row.get(0)));
         let number: u64 = number.map_err(|e| e.to_string())?;
         if number == self.written {
@@ -85,24 +86,24 @@ impl State {
         }
         self.file.write_all_at(encode(number).as_bytes(), 0).map_err(|e| e.to_string())?;
         self.written = number;
-        if sync || self.synced.elapsed() >= SYNCED_EVERY {
+        if sync || self.synced_at.elapsed() >= SYNC_INTERVAL {
             self.file.sync_data().map_err(|e| e.to_string())?;
-            self.synced = Instant::now();
+            self.synced_at = Instant::now();
         }
         Ok(())
     }
 }
 
-fn open(database: &Path, how: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(database, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
+fn open(database: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(database, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
 }
 
-/// Makes the number, and what raises it.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+/// Creates the table of the number, and the triggers that increment it.
+fn create_counter(connection: &Connection) -> rusqlite::Result<()> {
     let names = StoreConfig::local();
-    let mut sql = format!("BEGIN IMMEDIATE; {TABLE}");
+    let mut sql = format!("BEGIN IMMEDIATE; {CREATE_TABLE}");
     for (short, table) in [("records", names.records_table), ("blocks", names.blocks_table)] {
         for action in ["INSERT", "UPDATE", "DELETE"] {
             sql += &format!(
@@ -115,22 +116,22 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&(sql + "COMMIT;"))
 }
 
-/// The number in a database; none where an earlier release made it.
-pub(super) fn stored(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let table = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'pennon_writes'";
-    if connection.query_row(table, [], |_| Ok(())).optional()?.is_none() {
+/// The number in the database; `None` for one of an earlier release, which has no counter.
+pub(super) fn read_stored(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'pennon_writes'";
+    if connection.query_row(sql, [], |_| Ok(())).optional()?.is_none() {
         return Ok(None);
     }
-    connection.query_row(NUMBER, [], |row| row.get(0)).optional()
+    connection.query_row(SELECT_NUMBER, [], |row| row.get(0)).optional()
 }
 
-/// The number in the file beside the database of `directory`; none where there is none, or it was cut by a power cut.
+/// The number in the sidecar file of `directory`; `None` if the file is missing or incomplete, as after a power cut.
 pub fn read(directory: &Path) -> Option<u64> {
     decode(&std::fs::read_to_string(directory.join(MARK)).ok()?)
 }
 
-/// How many acknowledged writes are missing, where the file says `mark` and the database has `stored`.
-pub fn missing(mark: Option<u64>, stored: Option<u64>) -> Option<u64> {
+/// How many acknowledged writes are missing from the database: `mark` is the file's number, `stored` the database's.
+pub fn missing_writes(mark: Option<u64>, stored: Option<u64>) -> Option<u64> {
     mark?.checked_sub(stored.unwrap_or(0)).filter(|missing| *missing > 0)
 }
 
@@ -155,7 +156,7 @@ mod tests {
     use pennon_core::store::{Guard, Item, Key, Write};
 
     #[test]
-    fn a_mark_comes_back_and_a_cut_or_changed_one_says_nothing() {
+    fn a_mark_round_trips_and_a_truncated_or_changed_one_is_rejected() {
         for number in [0, 1, 987_654_321, u64::MAX] {
             let text = encode(number);
             assert_eq!(decode(&text), Some(number));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_database_that_is_behind_its_mark_has_lost_something() {
+    fn only_a_database_that_is_behind_its_mark_has_lost_writes() {
         for (mark, stored, lost) in [
             (None, None, None),
             (None, Some(7), None),
@@ -177,17 +178,17 @@ mod tests {
             (Some(7), Some(4), Some(3)),
             (Some(7), None, Some(7)),
         ] {
-            assert_eq!(missing(mark, stored), lost, "{mark:?} {stored:?}");
+            assert_eq!(missing_writes(mark, stored), lost, "{mark:?} {stored:?}");
         }
     }
 
     #[tokio::test]
-    async fn writes_are_counted_whoever_makes_them() {
+    async fn writes_of_both_paths_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let embedded = Embedded::open(directory.path()).await.unwrap();
         embedded.count_writes(directory.path()).unwrap();
         let item = |sk: &str| Item::empty(Key::new("P", sk));
-        // Straight into the file, and by the database.
+        // Directly into the file, and through the database.
         for store in [embedded.store(None), embedded.store(Some(RoundTrips::new()))] {
             for table in [&store.records, &store.blocks] {
                 let before = read(directory.path()).unwrap();
@@ -199,7 +200,7 @@ mod tests {
                 assert!(last > after);
                 let connection =
                     open(&directory.path().join(FILE), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-                assert_eq!(stored(&connection).unwrap(), Some(last));
+                assert_eq!(read_stored(&connection).unwrap(), Some(last));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! A part of a file on its way into the store.
+//! A batch of records of a file, in columns, to be stored at once.
 //!
-//! Must stay true: a chunk that is full fits into one segment a project, and two of them beside an encoded segment into
-//! the memory of an import; however long the lines are, memory is looked at before much has come in unseen.
+//! Must stay true: a full chunk fits into one segment per project, and two chunks and an encoded segment fit into the memory
+//! of an import; memory is measured at least every 8 MiB, however long the lines are.
 
 use std::collections::BTreeMap;
 
@@ -11,119 +11,122 @@ use pennon_eventstore::{
 
 use super::Summary;
 use super::people::FoldedPeople;
-use super::record::{Placed, Record};
+use super::record::{Record, SourceRecord};
 
 /// Most bytes of memory of a chunk.
-const MEMORY_BYTES: usize = 160 << 20;
-/// Most bytes of texts of a chunk, however often each occurs.
-const TEXT_BYTES: usize = 384 << 20;
-/// Most persons or groups of a chunk.
-const OTHERS: usize = 100_000;
-/// Most bytes of these: to write them takes a few times as many.
-const OTHERS_BYTES: usize = 96 << 20;
-/// Events between two looks at the memory.
-const LOOK_AFTER: usize = 4096;
-/// Bytes that come in between two looks at the memory, but for the last line.
-const LOOK_AFTER_BYTES: usize = 8 << 20;
+const MEMORY_BYTES_MAX: usize = 160 << 20;
+/// Most bytes of texts of a chunk, before deduplication.
+const TEXT_BYTES_MAX: usize = 384 << 20;
+/// Most persons and groups of a chunk.
+const PEOPLE_MAX: usize = 100_000;
+/// Most bytes of persons and groups: writing them takes a few times as much memory.
+const CHUNK_PEOPLE_BYTES_MAX: usize = 96 << 20;
+/// Memory is measured after this many events.
+const MEASURE_AFTER_EVENTS: usize = 4096;
+/// Memory is measured after this many bytes, plus the last line.
+const MEASURE_AFTER_BYTES: usize = 8 << 20;
 
-/// A part of a file, by project.
+/// Records by project.
 pub(super) struct Chunk {
+    /// The number of records of the file that were read for it.
     pub records: u64,
     now: i64,
-    most: usize,
+    events_max: usize,
     events: BTreeMap<u64, EventColumns>,
     persons: BTreeMap<u64, PersonColumns>,
     groups: BTreeMap<u64, GroupColumns>,
-    /// Events, and persons and groups.
-    counts: (usize, usize),
-    others_bytes: usize,
-    unseen: Unseen,
-    /// Whether memory was found used up.
-    is_heavy: bool,
+    event_count: usize,
+    /// The number of persons and groups, and their bytes.
+    people_count: usize,
+    people_bytes: usize,
+    unmeasured: Unmeasured,
+    /// Whether a memory limit was exceeded.
+    is_over_memory: bool,
 }
 
-/// What has come in since memory was looked at.
+/// What was added since memory was measured.
 #[derive(Default)]
-struct Unseen {
+struct Unmeasured {
     events: usize,
     bytes: usize,
-    /// The project that takes an event, and how much it had taken before.
-    taking: Option<(u64, usize)>,
+    /// The project of the event that is being added, and the bytes of its columns before.
+    adding: Option<(u64, usize)>,
 }
 
 impl Chunk {
-    /// An empty chunk of an import that began at `now`.
+    /// An empty chunk of an import that began at `now`, in microseconds since the epoch.
     pub(super) fn new(now: i64) -> Chunk {
         Chunk {
             records: 0,
             now,
-            most: EVENTS_PER_SEGMENT_MAX,
+            events_max: EVENTS_PER_SEGMENT_MAX,
             events: BTreeMap::new(),
             persons: BTreeMap::new(),
             groups: BTreeMap::new(),
-            counts: (0, 0),
-            others_bytes: 0,
-            unseen: Unseen::default(),
-            is_heavy: false,
+            event_count: 0,
+            people_count: 0,
+            people_bytes: 0,
+            unmeasured: Unmeasured::default(),
+            is_over_memory: false,
         }
     }
 
-    /// Whether another record belongs into the next chunk.
+    /// Whether the next record belongs into another chunk.
     pub(super) fn is_full(&mut self) -> bool {
-        self.look();
-        self.is_heavy || self.counts.0 >= self.most || self.counts.1 >= OTHERS
+        self.measure_if_due();
+        self.is_over_memory || self.event_count >= self.events_max || self.people_count >= PEOPLE_MAX
     }
 
-    /// The columns that take the next event of a project.
+    /// The columns of a project, to which the caller adds one event.
     pub(super) fn columns(&mut self, project: u64) -> &mut EventColumns {
-        self.look();
-        self.counts.0 += 1;
+        self.measure_if_due();
+        self.event_count += 1;
         let columns = self.events.entry(project).or_insert_with(|| EventColumns::new(self.now));
-        self.unseen.taking = Some((project, columns.taken_bytes()));
+        self.unmeasured.adding = Some((project, columns.taken_bytes()));
         columns
     }
 
-    /// Looks at the memory if enough has come in since the last time.
-    fn look(&mut self) {
-        let Some((project, before)) = self.unseen.taking.take() else { return };
-        let taken = self.events.get(&project).map_or(0, EventColumns::taken_bytes);
-        self.unseen.events += 1;
-        self.unseen.bytes += taken.saturating_sub(before);
-        if self.unseen.events >= LOOK_AFTER || self.unseen.bytes >= LOOK_AFTER_BYTES {
-            self.unseen = Unseen::default();
+    /// Measures the memory if enough was added since the last time.
+    fn measure_if_due(&mut self) {
+        let Some((project, before)) = self.unmeasured.adding.take() else { return };
+        let after = self.events.get(&project).map_or(0, EventColumns::taken_bytes);
+        self.unmeasured.events += 1;
+        self.unmeasured.bytes += after.saturating_sub(before);
+        if self.unmeasured.events >= MEASURE_AFTER_EVENTS || self.unmeasured.bytes >= MEASURE_AFTER_BYTES {
+            self.unmeasured = Unmeasured::default();
             let memory = self.events.values().map(EventColumns::memory).sum::<usize>();
             let texts = self.events.values().map(EventColumns::text_bytes).sum::<usize>();
-            self.is_heavy |= memory > MEMORY_BYTES || texts > TEXT_BYTES;
+            self.is_over_memory |= memory > MEMORY_BYTES_MAX || texts > TEXT_BYTES_MAX;
         }
     }
 
     /// Adds a record.
-    pub(super) fn put(&mut self, placed: Placed) -> Result<(), EventStoreError> {
-        let project = placed.project;
-        match placed.record {
+    pub(super) fn push(&mut self, source: SourceRecord) -> Result<(), EventStoreError> {
+        let project = source.project;
+        match source.record {
             Record::Event(event) => {
-                self.columns(project).push(placed.line, &event);
+                self.columns(project).push(source.line, &event);
                 return Ok(());
             }
             Record::Person(person) => {
                 let persons = self.persons.entry(project).or_insert_with(|| PersonColumns::new(project));
                 let before = persons.bytes();
                 persons.push(&person)?;
-                self.others_bytes += persons.bytes() - before;
+                self.people_bytes += persons.bytes() - before;
             }
             Record::Group(group) => {
                 let groups = self.groups.entry(project).or_default();
                 let before = groups.bytes();
                 groups.push(&group)?;
-                self.others_bytes += groups.bytes() - before;
+                self.people_bytes += groups.bytes() - before;
             }
         }
-        self.counts.1 += 1;
-        self.is_heavy |= self.others_bytes > OTHERS_BYTES;
+        self.people_count += 1;
+        self.is_over_memory |= self.people_bytes > CHUNK_PEOPLE_BYTES_MAX;
         Ok(())
     }
 
-    /// Stores it. Groups and persons first, so that events are written under the persons that they are of.
+    /// Stores the chunk. Groups and persons come first, so that events are stored with their final persons.
     pub(super) async fn store(
         self,
         store: &EventStore,
@@ -150,8 +153,8 @@ impl Chunk {
     }
 }
 
-/// The chunks with the persons and groups that a file was folded into.
-pub(super) fn of_people(people: FoldedPeople, now: i64) -> Result<Vec<Chunk>, EventStoreError> {
+/// Chunks of the persons and groups that were folded from a file.
+pub(super) fn chunks_of_people(people: FoldedPeople, now: i64) -> Result<Vec<Chunk>, EventStoreError> {
     let persons = people.persons.into_iter().map(|(project, person)| (project, Record::Person(person)));
     let groups = people.groups.into_iter().map(|(project, group)| (project, Record::Group(group)));
     let mut chunks: Vec<Chunk> = Vec::new();
@@ -160,7 +163,7 @@ pub(super) fn of_people(people: FoldedPeople, now: i64) -> Result<Vec<Chunk>, Ev
             chunks.push(Chunk::new(now));
         }
         if let Some(chunk) = chunks.last_mut() {
-            chunk.put(Placed { line: 0, project, record })?;
+            chunk.push(SourceRecord { line: 0, project, record })?;
         }
     }
     Ok(chunks)

@@ -1,11 +1,11 @@
-//! What a file is, by its first bytes and never by its name.
+//! Detects compression and format of a file from its first bytes, never from its name.
 //!
-//! Must stay true: a file that an import does not read is named as what it looks like, with what to do about it.
+//! Must stay true: the error for an unsupported file names its likely format, and what to do.
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     None,
     /// gzip, one member or several.
     Gzip,
@@ -24,14 +24,14 @@ impl Compression {
     }
 }
 
-/// What records are read from.
+/// The format of a file's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
     /// One JSON array of objects.
     JsonArray,
-    /// A header and rows, divided by this byte.
+    /// A header and rows, with this delimiter.
     Csv(u8),
     /// Apache Parquet.
     Parquet,
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// What one of its records is called in messages.
+    /// The word for a record in messages.
     pub fn unit(self) -> &'static str {
         match self {
             Format::JsonLines | Format::Csv(_) => "line",
@@ -60,8 +60,8 @@ impl Format {
     }
 }
 
-/// How the bytes of a file are compressed.
-pub fn compression(start: &[u8]) -> Compression {
+/// Detects the compression of a file from its first bytes.
+pub fn detect_compression(start: &[u8]) -> Compression {
     match start {
         [0x1f, 0x8b, ..] => Compression::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
@@ -69,16 +69,16 @@ pub fn compression(start: &[u8]) -> Compression {
     }
 }
 
-/// The format of content without its compression, or what it looks like and what to do. `start` is its beginning, whole
-/// where it is shorter than `start` could be.
-pub fn format(start: &[u8], compression: Compression) -> Result<Format, String> {
+/// Detects the format of decompressed content; the error names the likely format, and what to do. `start` is the first 64 KiB,
+/// or all of a shorter file.
+pub fn detect_format(start: &[u8], compression: Compression) -> Result<Format, String> {
     if start.starts_with(b"PAR1") {
         return match compression {
             Compression::None => Ok(Format::Parquet),
             _ => Err("looks like a Parquet file inside another compression; unpack it first".to_owned()),
         };
     }
-    if let Some((what, advice)) = foreign(start) {
+    if let Some((what, advice)) = unsupported_format(start) {
         let inside = match compression {
             Compression::None => String::new(),
             other => format!(" inside {}", other.name()),
@@ -89,7 +89,7 @@ pub fn format(start: &[u8], compression: Compression) -> Result<Format, String> 
     match text.first() {
         None | Some(b'{') => Ok(Format::JsonLines),
         Some(b'[') => Ok(Format::JsonArray),
-        Some(_) => csv(text).ok_or_else(|| {
+        Some(_) => detect_csv(text).ok_or_else(|| {
             format!("looks like {}; {READABLE}", if text.contains(&0) { "binary data" } else { "plain text" })
         }),
     }
@@ -98,8 +98,8 @@ pub fn format(start: &[u8], compression: Compression) -> Result<Format, String> 
 const READABLE: &str = "an import reads JSON lines, a JSON array, CSV with a header, or Parquet, the first three also as gzip or zstd";
 const UNPACK: &str = "unpack it and import the files in it one by one";
 
-/// A header has several columns, and is text.
-fn csv(text: &[u8]) -> Option<Format> {
+/// CSV, if the first line is UTF-8 and has a delimiter.
+fn detect_csv(text: &[u8]) -> Option<Format> {
     let header = text.split(|byte| *byte == b'\n').next()?;
     if header.contains(&0) || std::str::from_utf8(header).is_err() {
         return None;
@@ -109,11 +109,11 @@ fn csv(text: &[u8]) -> Option<Format> {
     (count(delimiter) > 0).then_some(Format::Csv(delimiter))
 }
 
-/// What a file looks like that is of no format of an import, and what to do.
-fn foreign(start: &[u8]) -> Option<(&'static str, &'static str)> {
+/// The likely format of an unsupported file, and what to do.
+fn unsupported_format(start: &[u8]) -> Option<(&'static str, &'static str)> {
     let has = |text: &[u8]| start.windows(text.len()).any(|window| window == text);
     let trimmed = start.trim_ascii_start();
-    let begins =
+    let starts_with =
         |text: &str| trimmed.get(..text.len()).is_some_and(|s| s.eq_ignore_ascii_case(text.as_bytes()));
     Some(match start {
         [b'P', b'K', 3 | 5 | 7, ..] if has(b"[Content_Types].xml") || has(b"xl/") => {
@@ -137,10 +137,10 @@ fn foreign(start: &[u8]) -> Option<(&'static str, &'static str)> {
         _ if start.starts_with(b"ARROW1\0") => ("an Arrow IPC file", "convert it to Parquet"),
         _ if start.starts_with(b"\xd0\xcf\x11\xe0") => ("an old Office document (xls)", "save it as CSV"),
         _ if start.starts_with(b"\x89PNG") || start.starts_with(b"\xff\xd8\xff") => ("an image", READABLE),
-        _ if begins("<!doctype html") || begins("<html") => {
+        _ if starts_with("<!doctype html") || starts_with("<html") => {
             ("an HTML page", "the download was likely a login or error page: download the export again")
         }
-        _ if begins("<?xml") || begins("<Error>") => {
+        _ if starts_with("<?xml") || starts_with("<Error>") => {
             ("an XML document", "the download was likely an error of the storage: download the export again")
         }
         _ => return None,
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_content() {
-        for (start, want) in [
+    fn formats_are_detected_by_content() {
+        for (start, expected) in [
             (&b""[..], Format::JsonLines),
             (b"  \n{\"event\": 1}", Format::JsonLines),
             (b"\xef\xbb\xbf{\"event\": 1}", Format::JsonLines),
@@ -164,15 +164,15 @@ mod tests {
             (b"event\tdistinct_id\n", Format::Csv(b'\t')),
             (b"PAR1", Format::Parquet),
         ] {
-            assert_eq!(format(start, Compression::None).unwrap(), want, "{start:?}");
+            assert_eq!(detect_format(start, Compression::None).unwrap(), expected, "{start:?}");
         }
-        assert_eq!(compression(&[0x1f, 0x8b, 8]), Compression::Gzip);
-        assert_eq!(compression(&[0x28, 0xb5, 0x2f, 0xfd]), Compression::Zstd);
-        assert_eq!(compression(b"{"), Compression::None);
+        assert_eq!(detect_compression(&[0x1f, 0x8b, 8]), Compression::Gzip);
+        assert_eq!(detect_compression(&[0x28, 0xb5, 0x2f, 0xfd]), Compression::Zstd);
+        assert_eq!(detect_compression(b"{"), Compression::None);
     }
 
     #[test]
-    fn other_files_are_named_as_what_they_look_like() {
+    fn the_error_names_the_likely_format_of_an_unsupported_file() {
         let mut tar = vec![0; 512];
         tar[..4].copy_from_slice(b"a.js");
         tar[257..262].copy_from_slice(b"ustar");
@@ -196,7 +196,7 @@ mod tests {
             (b"hello world", Compression::None, "plain text"),
             (b"\x01\x00\x02,\x03", Compression::None, "binary data"),
         ] {
-            let error = format(start, compression).unwrap_err();
+            let error = detect_format(start, compression).unwrap_err();
             assert!(error.contains(word), "{start:?}: {error}");
         }
     }

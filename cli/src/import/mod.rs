@@ -1,26 +1,27 @@
-//! History out of files into the event store.
+//! Imports files of historical events, persons and groups into the event store.
 //!
-//! [`formats`] reads records out of a file, [`mappings`] turn each into events, persons and groups, [`people`] folds what is said
-//! of persons and groups bit by bit, [`source`] is both together, [`report`] says what was done.
+//! [`formats`] reads records from a file; [`mappings`] turns each into events, persons and groups; [`people`] folds partial
+//! updates of persons and groups; [`source`] combines the three; [`report`] describes the result.
 //!
-//! A file is read twice: first it is checked to its end, then it is stored. So a file with a bad line stores nothing at
-//! all, and the error names the line. What is stored goes straight into segments, chunk by chunk; an import that is
-//! stopped halfway has stored whole chunks, and importing the file again adds the rest: events without a uuid get one
-//! from the file's content and their line, so that each counts once. The same content counts once whether it is
-//! compressed or not. Persons that are folded come first, so that events are written under them.
-//! Must stay true: memory is bounded by two chunks and [`PEOPLE_BYTES_MAX`]; an import makes, merges or changes no person or
-//! group but those that its records say; nothing of a record is left out that [`Summary::ignored`] does not count.
+//! A file is read twice: the first pass validates all of it, the second stores it. So a file with an invalid line stores
+//! nothing, and the error names the line. Events are written directly into segments, chunk by chunk. An interrupted import
+//! has stored whole chunks, and importing the file again adds the rest: an event without a uuid gets one derived from the
+//! digest of the content and its line, so that it is deduplicated. The digest is of the decompressed content. Folded persons
+//! are stored first, so that events are stored with their final persons.
+//!
+//! Must stay true: memory is bounded by two chunks and [`PEOPLE_BYTES_MAX`]; an import creates, merges or changes only the
+//! persons and groups of its records; every field that is dropped is counted in [`Summary::ignored`].
 
 mod chunk;
 mod detect;
 mod error;
 mod formats;
-mod known;
 mod mappings;
 mod people;
 mod record;
 mod report;
 mod source;
+mod stored_properties;
 mod time;
 
 #[cfg(test)]
@@ -37,31 +38,31 @@ pub use mappings::Vendor;
 pub use mappings::native::FieldRule;
 pub use people::PEOPLE_BYTES_MAX;
 pub use report::{SourceDescription, Summary};
-pub use time::TimeForm;
+pub use time::TimeFormat;
 
-use chunk::{Chunk, of_people};
-use people::{FoldedPeople, People};
-use source::{Counts, KnownContent, Source};
+use chunk::{Chunk, chunks_of_people};
+use people::{FoldedPeople, PeopleBuilder};
+use source::{ContentInfo, Counts, Source};
 
-/// Records that are read between two reports of progress.
-const AT_ONCE: u64 = 50_000;
+/// Records that are read between two progress reports.
+const RECORDS_PER_STEP: u64 = 50_000;
 /// Records that a dry run shows.
 const SAMPLES: usize = 3;
 
-/// What an import is told beside the file.
+/// Options of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// The project of lines that name none.
+    /// The project of records without one.
     pub default_project: Option<u64>,
-    /// Names of the group types of projects, where they are known; groups are compared with them.
+    /// The declared group types of projects, which groups must match.
     pub group_types: BTreeMap<u64, Vec<String>>,
-    /// Whose export the file is; recognised by its content where left out.
+    /// The vendor whose export the file is; by default detected from its content.
     pub from: Option<Vendor>,
-    /// Names of the file for fields of an event.
+    /// Columns or keys of the file for fields of an event.
     pub map: Vec<FieldRule>,
-    /// What is done with fields that are unknown. Where left out, Parquet columns are properties, all else is refused.
+    /// The handling of unknown fields; by default Parquet columns become properties, and others are rejected.
     pub extra: Option<ExtraFields>,
-    /// The group type of groups whose vendor knows no types.
+    /// The group type of groups whose vendor has no group types.
     pub group_type: Option<String>,
 }
 
@@ -76,31 +77,31 @@ pub enum ExtraFields {
     Ignore,
 }
 
-/// What an import is doing.
+/// The current pass of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading the file to its end, to find mistakes.
+    /// Validating the whole file.
     Checking,
-    /// Storing.
+    /// Storing the records.
     Storing,
 }
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The current pass.
     pub phase: Phase,
-    /// How much of the file has been read in this phase: bytes, or rows of a Parquet file.
+    /// How much of the file was read in this pass: bytes, or rows of a Parquet file.
     pub done: u64,
-    /// Of how much.
+    /// The size of the file in the same unit.
     pub total: u64,
-    /// Lines read in this phase.
+    /// Records read in this pass.
     pub lines: u64,
 }
 
-/// A file that has been read to its end.
+/// The result of the first pass.
 struct CheckedFile {
-    known: KnownContent,
+    content_info: ContentInfo,
     people: FoldedPeople,
     summary: Summary,
 }
@@ -114,84 +115,84 @@ pub async fn import_file(
     now: i64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ImportError> {
-    let CheckedFile { known, mut people, summary } = check(path, &options, progress).await?;
-    let failed = |error: EventStoreError| ImportError::of_file(path, error.to_string());
+    let CheckedFile { content_info, mut people, summary } = check(path, &options, progress).await?;
+    let failed = |error: EventStoreError| ImportError::for_file(path, error.to_string());
     let mut summary = Summary { events: 0, persons: 0, groups: 0, ..summary };
-    known::lay_over_stored(store, &mut people).await.map_err(failed)?;
-    for part in of_people(people, now).map_err(failed)? {
-        part.store(store, &mut summary).await.map_err(failed)?;
+    stored_properties::merge_with_stored(store, &mut people).await.map_err(failed)?;
+    for chunk in chunks_of_people(people, now).map_err(failed)? {
+        chunk.store(store, &mut summary).await.map_err(failed)?;
     }
-    let source = open(path, &options, Some(known), false).await?;
+    let source = open(path, &options, Some(content_info), false).await?;
     let mut read = 0;
-    let (mut source, mut part) = next_chunk(source, now, path, read, progress).await?;
-    while part.records > 0 {
-        read += part.records;
-        let stored = async { part.store(store, &mut summary).await.map_err(failed) };
+    let (mut source, mut chunk) = next_chunk(source, now, path, read, progress).await?;
+    while chunk.records > 0 {
+        read += chunk.records;
+        let stored = async { chunk.store(store, &mut summary).await.map_err(failed) };
         // The next chunk is read while this one is stored.
-        (_, (source, part)) = tokio::try_join!(stored, next_chunk(source, now, path, read, progress))?;
+        (_, (source, chunk)) = tokio::try_join!(stored, next_chunk(source, now, path, read, progress))?;
     }
     Ok(summary)
 }
 
-/// Reads the file at `path` to its end as an import does, and stores nothing. The summary has samples.
+/// Validates the file at `path` as an import does, and stores nothing. The summary has samples of records.
 pub async fn dry_run_file(
     path: &Path,
     options: ImportOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ImportError> {
-    let CheckedFile { known, people, mut summary } = check(path, &options, progress).await?;
+    let CheckedFile { content_info, people, mut summary } = check(path, &options, progress).await?;
     summary.is_dry_run = true;
     summary.persons += people.persons.len() as u64;
     summary.groups += people.groups.len() as u64;
-    let mut source = open(path, &options, Some(known), true).await?;
+    let mut source = open(path, &options, Some(content_info), true).await?;
     let unit = source.unit();
     let step = tokio::task::spawn_blocking(move || {
         let mut samples = Vec::new();
         while samples.len() < SAMPLES
             && let Some((number, mapped)) = source.next()?
         {
-            samples.push(report::sample(unit, number, &mapped));
+            samples.push(report::sample_json(unit, number, &mapped));
         }
         Ok::<_, ImportError>(samples)
     });
-    summary.samples = done(step.await, path)?;
+    summary.samples = step_result(step.await, path)?;
     Ok(summary)
 }
 
 async fn open(
     path: &Path,
     options: &ImportOptions,
-    known: Option<KnownContent>,
+    content_info: Option<ContentInfo>,
     by_record: bool,
 ) -> Result<Source, ImportError> {
-    let (at, options) = (path.to_owned(), options.clone());
-    let opened = tokio::task::spawn_blocking(move || Source::open(&at, options, known, by_record)).await;
-    done(opened, path)
+    let (file, options) = (path.to_owned(), options.clone());
+    let open = move || Source::open(&file, options, content_info, by_record);
+    step_result(tokio::task::spawn_blocking(open).await, path)
 }
 
-/// Reads the file to its end.
+/// The first pass: validates the whole file, and folds its updates of persons and groups.
 async fn check(
     path: &Path,
     options: &ImportOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckedFile, ImportError> {
     let mut source = open(path, options, None, false).await?;
-    let mut people = People::default();
+    let mut people = PeopleBuilder::default();
     let mut counts = Counts::default();
     loop {
         let step = tokio::task::spawn_blocking(move || {
-            let records = source.check(AT_ONCE, &mut people, &mut counts)?;
+            let records = source.check(RECORDS_PER_STEP, &mut people, &mut counts)?;
             Ok::<_, ImportError>((source, people, counts, records))
         });
         let records;
-        (source, people, counts, records) = done(step.await, path)?;
+        (source, people, counts, records) = step_result(step.await, path)?;
         let (read, total) = source.position();
         progress(Progress { phase: Phase::Checking, done: read, total, lines: counts.lines });
         if records == 0 {
             break;
         }
     }
-    let known = source.known().map_err(|error| error.in_file(path))?;
+    let content_info = source.content_info().map_err(|error| error.with_file(path))?;
     let people = people.fold();
     let Counts { lines, events, persons, groups, mut ignored } = counts;
     if people.unusable_merges > 0 {
@@ -209,10 +210,10 @@ async fn check(
         source: source.description(),
         ..Summary::default()
     };
-    Ok(CheckedFile { known, people, summary })
+    Ok(CheckedFile { content_info, people, summary })
 }
 
-/// The next chunk of `source`, of which `lines` records were read before; without records at its end.
+/// Reads the next chunk of `source`; one without records at its end. `lines` records were read before.
 async fn next_chunk(
     mut source: Source,
     now: i64,
@@ -223,11 +224,11 @@ async fn next_chunk(
     let mut chunk = Chunk::new(now);
     loop {
         let step = tokio::task::spawn_blocking(move || {
-            let records = source.take(AT_ONCE, &mut chunk)?;
+            let records = source.read_into(&mut chunk, RECORDS_PER_STEP)?;
             Ok::<_, ImportError>((source, chunk, records))
         });
         let records;
-        (source, chunk, records) = done(step.await, path)?;
+        (source, chunk, records) = step_result(step.await, path)?;
         let (read, total) = source.position();
         let lines = lines + chunk.records;
         progress(Progress { phase: Phase::Storing, done: read, total, lines });
@@ -237,9 +238,10 @@ async fn next_chunk(
     }
 }
 
-fn done<T>(
+/// The result of a blocking step, with the file's name in an error.
+fn step_result<T>(
     step: Result<Result<T, ImportError>, tokio::task::JoinError>,
     path: &Path,
 ) -> Result<T, ImportError> {
-    step.map_err(|e| ImportError::of_file(path, e.to_string()))?.map_err(|error| error.in_file(path))
+    step.map_err(|e| ImportError::for_file(path, e.to_string()))?.map_err(|error| error.with_file(path))
 }

@@ -1,9 +1,9 @@
-//! What a file says of persons and groups bit by bit, folded into one record each: which distinct ids are one person, and
-//! the latest of their properties.
+//! Folds a file's partial updates of persons and groups into one record each: the distinct ids of a person (union-find),
+//! and the latest value of each property.
 //!
-//! Merges follow the rules of captured events: one that is not forced happens only to a person that nothing identified yet, so
-//! a device that two users share does not make them one. Must stay true: the result depends on the times of merges and
-//! properties and on the order of the file's records, on nothing else; memory is bounded by [`PEOPLE_BYTES_MAX`].
+//! Merges follow the rules of captured events: a merge that is not forced applies only if its source was not identified yet, so
+//! that a shared device does not merge two users. Must stay true: the result depends only on the times of merges and
+//! properties and on the order of the file's records; memory is bounded by [`PEOPLE_BYTES_MAX`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, btree_map};
@@ -11,74 +11,75 @@ use std::collections::{BTreeMap, HashMap, btree_map};
 use pennon_eventstore::{GroupRecord, PersonRecord, is_usable_id};
 use serde_json::{Map, Value};
 
-/// Most bytes of memory, about: a million persons with three distinct ids and a few properties.
+/// Limit of the estimated memory: about a million persons with three distinct ids and a few properties.
 pub const PEOPLE_BYTES_MAX: usize = 1 << 30;
-/// What an entry takes besides its texts.
+/// Estimated memory of an entry besides its texts.
 const ENTRY_BYTES: usize = 96;
 
-/// What a record of a file says of persons and groups, without being a whole record of one.
+/// A partial update of a person or a group. Times are in microseconds since the epoch.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fact {
-    /// The distinct id is that person's, by the file's own number of the person.
-    Same { person: String, distinct_id: String },
-    /// `from` is to become a part of `to`.
+pub(crate) enum PeopleUpdate {
+    /// The distinct id belongs to the person with this id of the exporting vendor.
+    SamePerson { person: String, distinct_id: String },
+    /// `from` is merged into `to`.
     Merge { from: String, to: String, at: i64, forced: bool },
-    /// Properties of the person with this distinct id. `is_whole`: all that it had then.
+    /// Properties of the person with this distinct id. With `is_whole` it had no others at that time.
     Properties { distinct_id: String, properties: Map<String, Value>, at: i64, is_whole: bool },
-    /// When a person was first seen.
+    /// The time when a person was first seen.
     FirstSeen { distinct_id: String, at: i64 },
     /// Properties of a group.
-    Group { type_name: String, index: u32, key: String, properties: Map<String, Value>, at: i64 },
+    GroupProperties { type_name: String, index: u32, key: String, properties: Map<String, Value>, at: i64 },
 }
 
-/// The persons and groups of all projects.
-pub(crate) struct People {
+/// Collects updates of the persons and groups of all projects.
+pub(crate) struct PeopleBuilder {
     projects: BTreeMap<u64, ProjectPeople>,
     bytes: usize,
     bytes_max: usize,
-    asked_merges: u64,
+    merge_count: u64,
     unusable_merges: u64,
 }
 
-/// Persons and groups as they are to be stored.
+/// The persons and groups to store.
 #[derive(Debug, Default)]
 pub(crate) struct FoldedPeople {
     pub persons: Vec<(u64, PersonRecord)>,
     pub groups: Vec<(u64, GroupRecord)>,
-    /// Merges that made two persons one.
+    /// Merges of two persons.
     pub merges: u64,
-    /// Merges of a person that was identified before, each pair of ids once.
+    /// Rejected merges of a person that was identified before; each pair of ids counts once.
     pub refused_merges: u64,
-    /// Merges with an id that stands for no user, such as `anonymous`.
+    /// Rejected merges with an id that identifies no user, such as `anonymous`.
     pub unusable_merges: u64,
 }
 
 #[derive(Default)]
 struct ProjectPeople {
-    numbers: HashMap<String, u32>,
-    /// The number of a distinct id of the same person, or its own; always a smaller one.
+    /// The interned distinct ids: their indexes in `parents`.
+    indexes: HashMap<String, u32>,
+    /// The union-find forest: the index of another distinct id of the same person, which is smaller, or the own index.
     parents: Vec<u32>,
-    /// By the file's own number of a person, the number of a distinct id.
+    /// The index of a distinct id of each person, by the vendor's person id.
     persons: HashMap<String, u32>,
-    /// When each merge (from, to, forced) was asked for first, and which one that was: a later one changes nothing.
+    /// The time and sequence number of the first occurrence of each merge (from, to, forced): later ones have no effect.
     merges: HashMap<(u32, u32, bool), (i64, u64)>,
-    known: HashMap<u32, State>,
+    properties: HashMap<u32, TimedProperties>,
     first_seen: HashMap<u32, i64>,
-    groups: BTreeMap<(u32, String), (String, State)>,
-    united: u64,
+    groups: BTreeMap<(u32, String), (String, TimedProperties)>,
+    union_count: u64,
 }
 
-/// Properties, each with its time.
+/// Properties, each with the time of its value (last write wins).
 #[derive(Default)]
-struct State {
+struct TimedProperties {
     values: HashMap<String, (i64, Value)>,
-    /// When all of them were said the last time.
+    /// The time of the latest complete set of properties.
     whole_at: Option<i64>,
 }
 
-impl State {
-    /// Takes properties of a time. Returns how many bytes it grew by.
-    fn take(&mut self, properties: Map<String, Value>, at: i64, is_whole: bool) -> isize {
+impl TimedProperties {
+    /// Applies properties of a time. Returns the growth of the estimated memory in bytes.
+    fn apply(&mut self, properties: Map<String, Value>, at: i64, is_whole: bool) -> isize {
         if self.whole_at.is_some_and(|whole| at < whole) {
             return 0;
         }
@@ -86,9 +87,9 @@ impl State {
         if is_whole {
             self.whole_at = Some(at);
             self.values.retain(|key, (time, value)| {
-                let stays = *time > at || properties.contains_key(key);
-                grown -= if stays { 0 } else { entry_bytes(key, value) };
-                stays
+                let is_kept = *time > at || properties.contains_key(key);
+                grown -= if is_kept { 0 } else { entry_bytes(key, value) };
+                is_kept
             });
         }
         for (key, value) in properties {
@@ -107,7 +108,7 @@ impl State {
         grown
     }
 
-    fn absorb(&mut self, other: State) {
+    fn merge(&mut self, other: TimedProperties) {
         for (key, (at, value)) in other.values {
             let is_newer = self.values.get(&key).is_none_or(|(known, _)| *known < at);
             if is_newer {
@@ -132,96 +133,104 @@ fn entry_bytes(key: &str, value: &Value) -> isize {
     (key.len() + bytes + ENTRY_BYTES) as isize
 }
 
-impl Default for People {
-    fn default() -> People {
-        People::with_limit(PEOPLE_BYTES_MAX)
+impl Default for PeopleBuilder {
+    fn default() -> PeopleBuilder {
+        PeopleBuilder::with_limit(PEOPLE_BYTES_MAX)
     }
 }
 
-impl People {
-    fn with_limit(bytes_max: usize) -> People {
-        People { projects: BTreeMap::new(), bytes: 0, bytes_max, asked_merges: 0, unusable_merges: 0 }
+impl PeopleBuilder {
+    fn with_limit(bytes_max: usize) -> PeopleBuilder {
+        PeopleBuilder { projects: BTreeMap::new(), bytes: 0, bytes_max, merge_count: 0, unusable_merges: 0 }
     }
 
-    /// Takes a fact.
-    pub(crate) fn take(&mut self, project: u64, fact: Fact) -> Result<(), String> {
-        match fact {
-            Fact::Same { person, distinct_id } => return self.same(project, &person, &distinct_id),
-            Fact::Merge { from, to, at, forced } => {
+    /// Applies an update. An error if the memory limit is exceeded.
+    pub(crate) fn apply(&mut self, project: u64, update: PeopleUpdate) -> Result<(), String> {
+        match update {
+            PeopleUpdate::SamePerson { person, distinct_id } => {
+                return self.add_distinct_id(project, &person, &distinct_id);
+            }
+            PeopleUpdate::Merge { from, to, at, forced } => {
                 if !is_usable_id(&from) || !is_usable_id(&to) {
                     self.unusable_merges += 1;
                     return Ok(());
                 }
-                let (from, to) = (self.number(project, &from), self.number(project, &to));
-                self.asked_merges += 1;
-                let asked = (at, self.asked_merges);
+                let (from, to) = (self.intern(project, &from), self.intern(project, &to));
+                self.merge_count += 1;
+                let occurrence = (at, self.merge_count);
                 let people = self.projects.entry(project).or_default();
                 match people.merges.entry((from, to, forced)) {
-                    Entry::Occupied(mut known) => {
-                        let first = asked.min(*known.get());
-                        known.insert(first);
+                    Entry::Occupied(mut entry) => {
+                        let first = occurrence.min(*entry.get());
+                        entry.insert(first);
                     }
-                    Entry::Vacant(free) => {
-                        free.insert(asked);
+                    Entry::Vacant(entry) => {
+                        entry.insert(occurrence);
                         self.bytes += ENTRY_BYTES;
                     }
                 }
             }
-            Fact::Properties { distinct_id, properties, at, is_whole } => {
+            PeopleUpdate::Properties { distinct_id, properties, at, is_whole } => {
                 if properties.is_empty() {
                     return Ok(());
                 }
-                let number = self.number(project, &distinct_id);
+                let index = self.intern(project, &distinct_id);
                 let people = self.projects.entry(project).or_default();
-                let grown = people.known.entry(number).or_default().take(properties, at, is_whole);
+                let grown = people.properties.entry(index).or_default().apply(properties, at, is_whole);
                 self.bytes = self.bytes.saturating_add_signed(grown);
             }
-            Fact::FirstSeen { distinct_id, at } => {
-                let number = self.number(project, &distinct_id);
+            PeopleUpdate::FirstSeen { distinct_id, at } => {
+                let index = self.intern(project, &distinct_id);
                 let people = self.projects.entry(project).or_default();
-                let first = people.first_seen.entry(number).or_insert(at);
+                let first = people.first_seen.entry(index).or_insert(at);
                 *first = at.min(*first);
             }
-            Fact::Group { type_name, index, key, properties, at } => {
+            PeopleUpdate::GroupProperties { type_name, index, key, properties, at } => {
                 let people = self.projects.entry(project).or_default();
                 let group = match people.groups.entry((index, key)) {
-                    btree_map::Entry::Occupied(known) => known.into_mut(),
-                    btree_map::Entry::Vacant(free) => {
-                        self.bytes += free.key().1.len() + ENTRY_BYTES;
-                        free.insert((type_name, State::default()))
+                    btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                    btree_map::Entry::Vacant(entry) => {
+                        self.bytes += entry.key().1.len() + ENTRY_BYTES;
+                        entry.insert((type_name, TimedProperties::default()))
                     }
                 };
-                let grown = group.1.take(properties, at, false);
+                let grown = group.1.apply(properties, at, false);
                 self.bytes = self.bytes.saturating_add_signed(grown);
             }
         }
         self.check_size()
     }
 
-    /// Notes that a distinct id is that person's.
-    pub(crate) fn same(&mut self, project: u64, person: &str, distinct_id: &str) -> Result<(), String> {
-        let number = self.number(project, distinct_id);
+    /// Adds a distinct id to the person with this id of the vendor.
+    pub(crate) fn add_distinct_id(
+        &mut self,
+        project: u64,
+        person: &str,
+        distinct_id: &str,
+    ) -> Result<(), String> {
+        let index = self.intern(project, distinct_id);
         let people = self.projects.entry(project).or_default();
         match people.persons.get(person).copied() {
-            Some(known) => people.unite(known, number),
+            Some(known) => people.union(known, index),
             None => {
-                people.persons.insert(person.to_owned(), number);
+                people.persons.insert(person.to_owned(), index);
                 self.bytes += person.len() + ENTRY_BYTES;
             }
         }
         self.check_size()
     }
 
-    fn number(&mut self, project: u64, distinct_id: &str) -> u32 {
+    /// The index of a distinct id; adds a new one.
+    fn intern(&mut self, project: u64, distinct_id: &str) -> u32 {
         let people = self.projects.entry(project).or_default();
-        if let Some(number) = people.numbers.get(distinct_id) {
-            return *number;
+        if let Some(index) = people.indexes.get(distinct_id) {
+            return *index;
         }
         self.bytes += distinct_id.len() + ENTRY_BYTES;
-        let number = people.parents.len() as u32;
-        people.numbers.insert(distinct_id.to_owned(), number);
-        people.parents.push(number);
-        number
+        let index = people.parents.len() as u32;
+        people.indexes.insert(distinct_id.to_owned(), index);
+        people.parents.push(index);
+        index
     }
 
     fn check_size(&self) -> Result<(), String> {
@@ -234,16 +243,15 @@ impl People {
         ))
     }
 
-    /// One record for each person and group of whom anything was said. A person of one distinct id and no properties
-    /// needs none.
+    /// One record for each person and group. A person with one distinct id, no properties and no creation time needs none.
     pub(crate) fn fold(self) -> FoldedPeople {
         let mut folded = FoldedPeople { unusable_merges: self.unusable_merges, ..FoldedPeople::default() };
         for (project, mut people) in self.projects {
             folded.refused_merges += people.apply_merges();
-            folded.merges += people.united;
+            folded.merges += people.union_count;
             let groups = std::mem::take(&mut people.groups);
-            folded.groups.extend(groups.into_iter().map(|((index, key), (type_name, state))| {
-                (project, GroupRecord { type_name, index, key, properties: state.into_properties() })
+            folded.groups.extend(groups.into_iter().map(|((index, key), (type_name, properties))| {
+                (project, GroupRecord { type_name, index, key, properties: properties.into_properties() })
             }));
             folded.persons.extend(people.into_records().into_iter().map(|record| (project, record)));
         }
@@ -252,8 +260,9 @@ impl People {
 }
 
 impl ProjectPeople {
-    fn root(&mut self, number: u32) -> u32 {
-        let mut at = number;
+    /// Union-find: the representative of a distinct id, with path halving.
+    fn find(&mut self, index: u32) -> u32 {
+        let mut at = index;
         while self.parents[at as usize] != at {
             let next = self.parents[at as usize];
             self.parents[at as usize] = self.parents[next as usize];
@@ -262,34 +271,35 @@ impl ProjectPeople {
         at
     }
 
-    fn unite(&mut self, one: u32, other: u32) {
-        let (one, other) = (self.root(one), self.root(other));
+    /// Union-find: makes two distinct ids one person.
+    fn union(&mut self, one: u32, other: u32) {
+        let (one, other) = (self.find(one), self.find(other));
         if one != other {
             self.parents[one.max(other) as usize] = one.min(other);
-            self.united += 1;
+            self.union_count += 1;
         }
     }
 
-    /// Applies merges in the order of their times. Returns how many were refused.
+    /// Applies the merges in the order of their times. Returns the number of rejected ones.
     fn apply_merges(&mut self) -> u64 {
         let mut merges: Vec<_> = std::mem::take(&mut self.merges).into_iter().collect();
-        merges.sort_by_key(|(_, asked)| *asked);
+        merges.sort_by_key(|(_, occurrence)| *occurrence);
         let mut identified = vec![false; self.parents.len()];
-        // Who has several distinct ids by the file's own number has been identified.
-        for number in 0..self.parents.len() as u32 {
-            let root = self.root(number);
-            identified[root as usize] |= root != number;
+        // A person with several distinct ids by the vendor's person id is identified.
+        for index in 0..self.parents.len() as u32 {
+            let root = self.find(index);
+            identified[root as usize] |= root != index;
         }
         let mut refused = 0;
         for ((from, to, forced), _) in merges {
-            let (from, to) = (self.root(from), self.root(to));
+            let (from, to) = (self.find(from), self.find(to));
             let is_identified = identified[from as usize];
             if from != to && is_identified && !forced {
                 refused += 1;
             } else {
-                self.unite(from, to);
+                self.union(from, to);
             }
-            let root = self.root(to);
+            let root = self.find(to);
             identified[root as usize] = true;
         }
         refused
@@ -297,33 +307,36 @@ impl ProjectPeople {
 
     fn into_records(mut self) -> Vec<PersonRecord> {
         let mut ids = vec![Vec::new(); self.parents.len()];
-        let mut named: Vec<(String, u32)> = std::mem::take(&mut self.numbers).into_iter().collect();
-        named.sort_by_key(|(_, number)| *number);
-        for (distinct_id, number) in named {
-            ids[self.root(number) as usize].push(distinct_id);
+        let mut distinct_ids: Vec<(String, u32)> = std::mem::take(&mut self.indexes).into_iter().collect();
+        distinct_ids.sort_by_key(|(_, index)| *index);
+        for (distinct_id, index) in distinct_ids {
+            ids[self.find(index) as usize].push(distinct_id);
         }
-        let mut states: HashMap<u32, State> = HashMap::new();
-        let mut known: Vec<(u32, State)> = std::mem::take(&mut self.known).into_iter().collect();
-        known.sort_by_key(|(number, _)| *number);
-        for (number, state) in known {
-            states.entry(self.root(number)).or_default().absorb(state);
+        let mut merged: HashMap<u32, TimedProperties> = HashMap::new();
+        let mut properties: Vec<_> = std::mem::take(&mut self.properties).into_iter().collect();
+        properties.sort_by_key(|(index, _)| *index);
+        for (index, properties) in properties {
+            merged.entry(self.find(index)).or_default().merge(properties);
         }
         let mut first_seen: HashMap<u32, i64> = HashMap::new();
-        for (number, at) in std::mem::take(&mut self.first_seen) {
-            let first = first_seen.entry(self.root(number)).or_insert(at);
+        for (index, at) in std::mem::take(&mut self.first_seen) {
+            let first = first_seen.entry(self.find(index)).or_insert(at);
             *first = at.min(*first);
         }
         let records = ids.into_iter().enumerate().map(|(root, distinct_ids)| PersonRecord {
             distinct_ids,
-            properties: states.remove(&(root as u32)).map(State::into_properties).unwrap_or_default(),
+            properties: merged
+                .remove(&(root as u32))
+                .map(TimedProperties::into_properties)
+                .unwrap_or_default(),
             created_at: first_seen.get(&(root as u32)).copied(),
         });
-        let says_something = |record: &PersonRecord| {
+        let is_needed = |record: &PersonRecord| {
             record.distinct_ids.len() > 1
                 || !record.distinct_ids.is_empty()
                     && (!record.properties.is_empty() || record.created_at.is_some())
         };
-        records.filter(says_something).collect()
+        records.filter(is_needed).collect()
     }
 }
 
@@ -333,18 +346,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn merge(from: &str, to: &str, at: i64, forced: bool) -> Fact {
-        Fact::Merge { from: from.to_owned(), to: to.to_owned(), at, forced }
+    fn merge(from: &str, to: &str, at: i64, forced: bool) -> PeopleUpdate {
+        PeopleUpdate::Merge { from: from.to_owned(), to: to.to_owned(), at, forced }
     }
 
-    fn properties(distinct_id: &str, value: Value, at: i64, is_whole: bool) -> Fact {
+    fn properties(distinct_id: &str, value: Value, at: i64, is_whole: bool) -> PeopleUpdate {
         let properties = value.as_object().unwrap().clone();
-        Fact::Properties { distinct_id: distinct_id.to_owned(), properties, at, is_whole }
+        PeopleUpdate::Properties { distinct_id: distinct_id.to_owned(), properties, at, is_whole }
     }
 
-    fn folded(facts: Vec<Fact>) -> FoldedPeople {
-        let mut people = People::default();
-        facts.into_iter().for_each(|fact| people.take(1, fact).unwrap());
+    fn folded(updates: Vec<PeopleUpdate>) -> FoldedPeople {
+        let mut people = PeopleBuilder::default();
+        updates.into_iter().for_each(|update| people.apply(1, update).unwrap());
         people.fold()
     }
 
@@ -355,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_chain_and_a_shared_device_stays_the_first_users() {
+    fn merges_chain_and_a_shared_device_stays_with_its_first_user() {
         let folded = folded(vec![
             merge("device", "ben", 20, false),
             merge("device", "ann", 10, false),
@@ -367,16 +380,16 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_merge_joins_identified_persons() {
-        let facts = |forced| {
+    fn a_forced_merge_merges_identified_persons() {
+        let updates = |forced| {
             vec![merge("d1", "ann", 1, false), merge("d2", "ben", 2, false), merge("ben", "ann", 3, forced)]
         };
-        assert_eq!(ids(&folded(facts(true))).len(), 1);
-        assert_eq!(ids(&folded(facts(false))).len(), 2);
+        assert_eq!(ids(&folded(updates(true))).len(), 1);
+        assert_eq!(ids(&folded(updates(false))).len(), 2);
     }
 
     #[test]
-    fn the_latest_properties_count_however_lines_are_ordered() {
+    fn the_latest_properties_win_in_any_order_of_lines() {
         let folded = folded(vec![
             properties("ann", json!({"plan": "pro"}), 20, false),
             properties("ann", json!({"plan": "free", "city": "Bern"}), 10, false),
@@ -385,32 +398,37 @@ mod tests {
             properties("cleo", json!({"old": 1}), 10, true),
             properties("cleo", json!({"new": 1}), 20, true),
         ]);
-        let of: Vec<_> =
+        let properties: Vec<_> =
             folded.persons.iter().map(|(_, person)| Value::Object(person.properties.clone())).collect();
-        assert_eq!(of, [json!({"city": "Bern", "plan": "pro"}), json!({"a": 2, "b": 2}), json!({"new": 1})]);
+        assert_eq!(
+            properties,
+            [json!({"city": "Bern", "plan": "pro"}), json!({"a": 2, "b": 2}), json!({"new": 1})]
+        );
     }
 
     #[test]
     fn persons_of_one_id_and_nothing_else_need_no_record() {
-        let mut people = People::default();
-        people.same(1, "p1", "a").unwrap();
-        people.same(1, "p2", "b").unwrap();
-        people.same(1, "p2", "c").unwrap();
-        people.same(1, "p3", "c").unwrap();
-        people.same(1, "p3", "d").unwrap();
+        let mut people = PeopleBuilder::default();
+        people.add_distinct_id(1, "p1", "a").unwrap();
+        people.add_distinct_id(1, "p2", "b").unwrap();
+        people.add_distinct_id(1, "p2", "c").unwrap();
+        people.add_distinct_id(1, "p3", "c").unwrap();
+        people.add_distinct_id(1, "p3", "d").unwrap();
         assert_eq!(ids(&people.fold()), [vec!["b", "c", "d"]]);
     }
 
     #[test]
     fn memory_grows_with_persons_and_not_with_records() {
-        let mut people = People::with_limit(10_000);
+        let mut people = PeopleBuilder::with_limit(10_000);
         for at in (0..10_000).rev() {
-            people.take(1, merge("device", "ann", at, false)).unwrap();
-            people.take(1, merge("device", "ben", at + 1, false)).unwrap();
-            people.take(1, properties("ann", json!({"plan": format!("plan {at}")}), at, true)).unwrap();
-            people.take(1, properties("ben", json!({"n": [at]}), -at, false)).unwrap();
+            people.apply(1, merge("device", "ann", at, false)).unwrap();
+            people.apply(1, merge("device", "ben", at + 1, false)).unwrap();
+            people.apply(1, properties("ann", json!({"plan": format!("plan {at}")}), at, true)).unwrap();
+            people.apply(1, properties("ben", json!({"n": [at]}), -at, false)).unwrap();
             let (type_name, key, properties) = ("team".to_owned(), "a".to_owned(), Map::new());
-            people.take(1, Fact::Group { type_name, index: 0, key, properties, at }).unwrap();
+            people
+                .apply(1, PeopleUpdate::GroupProperties { type_name, index: 0, key, properties, at })
+                .unwrap();
         }
         let folded = people.fold();
         assert_eq!(ids(&folded), [vec!["device", "ann"], vec!["ben"]]);
@@ -419,10 +437,11 @@ mod tests {
 
     #[test]
     fn memory_is_limited() {
-        let mut people = People::with_limit(10_000);
-        let taken =
-            (0..1000).find_map(|n| people.same(1, &format!("p{n}"), &format!("d{n}")).err().map(|e| (n, e)));
-        let (n, error) = taken.unwrap();
+        let mut people = PeopleBuilder::with_limit(10_000);
+        let failed = (0..1000).find_map(|n| {
+            people.add_distinct_id(1, &format!("p{n}"), &format!("d{n}")).err().map(|e| (n, e))
+        });
+        let (n, error) = failed.unwrap();
         assert!((20..100).contains(&n) && error.contains("split the file"), "{n}: {error}");
     }
 }

@@ -1,10 +1,10 @@
-//! What a line or row of a file says.
+//! Records of a file: events, persons and groups, and the parsers of their fields.
 
 use pennon_eventstore::{Event, GroupRecord, PersonRecord};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// What one line says.
+/// A complete record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
     Event(Event),
@@ -12,18 +12,17 @@ pub(crate) enum Record {
     Group(GroupRecord),
 }
 
-/// A record and where it came from.
+/// A record, with its line and project.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Placed {
+pub(crate) struct SourceRecord {
     pub line: u64,
     pub project: u64,
     pub record: Record,
 }
 
-/// The uuid of the event of line `line` of a file with this content: 74 bits of the content's digest, and the line. One of
-/// the kind that RFC 9562 leaves to applications (version 8). That of a file's events all begin alike takes a fifth of the
-/// room that chance would where they are stored.
-pub(crate) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
+/// The uuid of the event in line `line` of a file with this content: 74 bits of the content's digest, and the line (RFC 9562
+/// version 8, custom). The common prefix of a file's events needs a fifth of the storage of random uuids.
+pub(crate) fn derive_uuid(content: &[u8; 32], line: u64) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&content[..10]);
     // No file has 2^48 lines.
@@ -31,7 +30,7 @@ pub(crate) fn uuid_of_line(content: &[u8; 32], line: u64) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// The fields of an event, wherever they were read.
+/// The fields of an event, before validation.
 pub(crate) struct EventFields {
     pub event: Option<Value>,
     pub distinct_id: Option<Value>,
@@ -40,43 +39,43 @@ pub(crate) struct EventFields {
     pub properties: Map<String, Value>,
 }
 
-/// The event that the fields make. `line_uuid` is its identity when it has none.
-pub(crate) fn event(fields: EventFields, line_uuid: Uuid) -> Result<Event, String> {
+/// Builds an event. `line_uuid` is its uuid if `fields` has none.
+pub(crate) fn build_event(fields: EventFields, line_uuid: Uuid) -> Result<Event, String> {
     Ok(Event {
-        event: name(fields.event)?,
-        distinct_id: id(fields.distinct_id, "distinct_id")?,
+        event: parse_event_name(fields.event)?,
+        distinct_id: parse_id(fields.distinct_id, "distinct_id")?,
         timestamp: fields.timestamp.ok_or("the event has no timestamp")?,
-        uuid: own_uuid(fields.uuid)?.unwrap_or(line_uuid),
+        uuid: parse_uuid(fields.uuid)?.unwrap_or(line_uuid),
         properties: fields.properties,
     })
 }
 
-/// The name of an event.
-pub(crate) fn name(value: Option<Value>) -> Result<String, String> {
+/// Parses the name of an event.
+pub(crate) fn parse_event_name(value: Option<Value>) -> Result<String, String> {
     match value {
-        // Some clients send events without a name, as an empty text; they are events like others.
+        // Some clients send events with an empty name, which are accepted.
         Some(Value::String(name)) => Ok(name),
         None | Some(Value::Null) => Err("the event has no name (event)".to_owned()),
         Some(_) => Err("event must be a text".to_owned()),
     }
 }
 
-/// The identity that an event came with, if it did.
-pub(crate) fn own_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
+/// Parses the uuid of an event; `None` if it has none.
+pub(crate) fn parse_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => {
             let uuid = Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?;
-            // All zeros is what exporters write where there is none.
+            // Exporters write the nil uuid for an absent one.
             Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
         }
         Some(_) => Err("uuid must be a text".to_owned()),
     }
 }
 
-/// A distinct id: a text that is not blank, or a number.
-pub(crate) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
+/// Parses a distinct id: a text that is not blank, or a number.
+pub(crate) fn parse_id(value: Option<Value>, field: &str) -> Result<String, String> {
     match value {
         Some(Value::String(id)) if !id.trim().is_empty() => Ok(id),
         Some(Value::Number(id)) => Ok(id.to_string()),
@@ -85,8 +84,8 @@ pub(crate) fn id(value: Option<Value>, field: &str) -> Result<String, String> {
     }
 }
 
-/// A project's number: a number, or a text of digits.
-pub(crate) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64, String> {
+/// Parses a project id: a number, or a text of digits.
+pub(crate) fn parse_project(value: Option<&Value>, default: Option<u64>) -> Result<u64, String> {
     match value {
         None | Some(Value::Null) => {
             default.ok_or_else(|| "no project; name one in the line or by --project".to_owned())
@@ -103,8 +102,8 @@ pub(crate) fn project(value: Option<&Value>, default: Option<u64>) -> Result<u64
     }
 }
 
-/// Properties as an object; absent ones are none.
-pub(crate) fn properties(value: Option<Value>) -> Result<Map<String, Value>, String> {
+/// Parses properties; absent ones are an empty object.
+pub(crate) fn parse_properties(value: Option<Value>) -> Result<Map<String, Value>, String> {
     match value {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(properties)) => Ok(properties),

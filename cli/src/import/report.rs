@@ -1,40 +1,40 @@
-//! What an import did, or would do: as lines for people and as JSON.
+//! The summary of an import or of a dry run, as text and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 
-use super::mappings::Mapped;
-use super::people::Fact;
+use super::mappings::MappedRecord;
+use super::people::PeopleUpdate;
 use super::record::Record;
-use super::time::TimeForm;
+use super::time::TimeFormat;
 
-/// What a file is, and how its records are read.
+/// The format of a file, and the mapping of its fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceDescription {
     /// JSON lines, JSON array, CSV or Parquet.
     pub format: &'static str,
     /// none, gzip or zstd.
     pub compression: &'static str,
-    /// Whose fields it has: the name of a preset.
+    /// The name of the vendor whose mapping is used.
     pub vendor: &'static str,
-    /// The fields by which the vendor was recognised; none where the command line named it, or nothing was recognised.
+    /// The fields by which the vendor was detected; `None` if it was given by an option, or is the default.
     pub recognised_by: Option<String>,
-    /// What becomes of which field.
+    /// Pairs of a field of the file and its target.
     pub mapping: Vec<(String, String)>,
-    /// In which form the times of each field are.
-    pub times: Vec<(&'static str, TimeForm)>,
+    /// The format of the times of each field.
+    pub times: Vec<(&'static str, TimeFormat)>,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
-    /// Lines of the file that are not blank, rows, or elements.
+    /// Records of the file: lines that are not blank, rows, or elements.
     pub lines: u64,
-    /// Events that are new; of a dry run, all of the file.
+    /// New events; in a dry run, all events of the file.
     pub events: u64,
-    /// Events that were there already.
+    /// Duplicates: events that were stored before.
     pub copies: u64,
     /// Persons.
     pub persons: u64,
@@ -42,33 +42,33 @@ pub struct Summary {
     pub groups: u64,
     /// Merges of two persons.
     pub merges: u64,
-    /// Merges that the rules of merges refuse.
+    /// Rejected merges of a person that was identified before.
     pub refused_merges: u64,
-    /// How many records each rule left something out of.
+    /// The number of records with dropped fields, by the rule that drops them.
     pub ignored: BTreeMap<&'static str, u64>,
-    /// The projects that received something.
+    /// The projects of all stored records.
     pub projects: BTreeSet<u64>,
-    /// What the file is.
+    /// The format and mapping of the file.
     pub source: SourceDescription,
-    /// Of a dry run, what becomes of the first records.
+    /// In a dry run, the first records after mapping.
     pub samples: Vec<Value>,
-    /// Whether nothing was stored.
+    /// Whether this was a dry run, which stores nothing.
     pub is_dry_run: bool,
 }
 
 impl Summary {
-    /// Lines for people.
-    pub fn lines_of_text(&self) -> Vec<String> {
+    /// The summary as lines of text.
+    pub fn text_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.is_dry_run {
-            lines.push(format!("{}; fields:", self.what()));
+            lines.push(format!("{}; fields:", self.describe_source()));
             let width =
                 self.source.mapping.iter().map(|(from, _)| from.chars().count()).max().unwrap_or(0).min(48);
-            let of_field = |(from, to): &(String, String)| format!("  {from:width$}  ->  {to}");
-            lines.extend(self.source.mapping.iter().map(of_field));
+            let field_line = |(from, to): &(String, String)| format!("  {from:width$}  ->  {to}");
+            lines.extend(self.source.mapping.iter().map(field_line));
             lines.extend(self.samples.iter().map(|sample| format!("sample {sample}")));
         }
-        let copies = match self.is_dry_run {
+        let duplicates = match self.is_dry_run {
             true => String::new(),
             false => format!(", {} of them were there already", self.copies),
         };
@@ -80,7 +80,7 @@ impl Summary {
             }
         };
         lines.push(format!(
-            "{} {}: {} events{copies}; {} persons, {} groups{merges}",
+            "{} {}: {} events{duplicates}; {} persons, {} groups{merges}",
             self.lines,
             self.unit(),
             self.events + self.copies,
@@ -88,7 +88,7 @@ impl Summary {
             self.groups
         ));
         if !self.is_dry_run && self.lines > 0 {
-            lines.push(format!("read as {}", self.what()));
+            lines.push(format!("read as {}", self.describe_source()));
         }
         lines.extend(self.ignored.iter().map(|(rule, count)| format!("not kept of {count}: {rule}")));
         if self.is_dry_run {
@@ -105,8 +105,8 @@ impl Summary {
         }
     }
 
-    /// The format, the vendor, and the forms of times.
-    fn what(&self) -> String {
+    /// The format, the vendor, and the formats of times.
+    fn describe_source(&self) -> String {
         let source = &self.source;
         let compression = match source.compression {
             "" | "none" => String::new(),
@@ -125,7 +125,7 @@ impl Summary {
         )
     }
 
-    /// All of it as JSON.
+    /// The summary as JSON.
     pub fn to_json(&self) -> Value {
         let times: Map<String, Value> =
             self.source.times.iter().map(|(field, form)| ((*field).to_owned(), json!(form.name()))).collect();
@@ -155,25 +155,25 @@ impl Summary {
     }
 }
 
-fn instant(micros: i64) -> String {
+fn format_time(micros: i64) -> String {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// What one record becomes.
-pub(super) fn sample(unit: &str, number: u64, mapped: &Mapped) -> Value {
+/// A record after mapping, as JSON.
+pub(super) fn sample_json(unit: &str, number: u64, mapped: &MappedRecord) -> Value {
     let mut sample = json!({ unit: number, "project": mapped.project });
     match &mapped.record {
         None => {}
         Some(Record::Event(event)) => {
             sample["event"] = json!({
-                "event": event.event, "distinct_id": event.distinct_id, "timestamp": instant(event.timestamp),
+                "event": event.event, "distinct_id": event.distinct_id, "timestamp": format_time(event.timestamp),
                 "uuid": event.uuid, "properties": event.properties,
             });
         }
         Some(Record::Person(person)) => {
             sample["person"] = json!({
                 "distinct_ids": person.distinct_ids, "properties": person.properties,
-                "created_at": person.created_at.map(instant),
+                "created_at": person.created_at.map(format_time),
             });
         }
         Some(Record::Group(group)) => {
@@ -182,22 +182,26 @@ pub(super) fn sample(unit: &str, number: u64, mapped: &Mapped) -> Value {
             });
         }
     }
-    let facts: Vec<Value> = mapped.facts.iter().map(fact).collect();
-    if !facts.is_empty() {
-        sample["also"] = Value::Array(facts);
+    let updates: Vec<Value> = mapped.updates.iter().map(update_json).collect();
+    if !updates.is_empty() {
+        sample["also"] = Value::Array(updates);
     }
     sample
 }
 
-fn fact(fact: &Fact) -> Value {
-    match fact {
-        Fact::Same { person, distinct_id } => json!({"person_id": person, "distinct_id": distinct_id}),
-        Fact::Merge { from, to, .. } => json!({"merge": from, "into": to}),
-        Fact::Properties { distinct_id, properties, .. } => {
+fn update_json(update: &PeopleUpdate) -> Value {
+    match update {
+        PeopleUpdate::SamePerson { person, distinct_id } => {
+            json!({"person_id": person, "distinct_id": distinct_id})
+        }
+        PeopleUpdate::Merge { from, to, .. } => json!({"merge": from, "into": to}),
+        PeopleUpdate::Properties { distinct_id, properties, .. } => {
             json!({"person": distinct_id, "properties": properties})
         }
-        Fact::FirstSeen { distinct_id, at } => json!({"person": distinct_id, "created_at": instant(*at)}),
-        Fact::Group { type_name, key, properties, .. } => {
+        PeopleUpdate::FirstSeen { distinct_id, at } => {
+            json!({"person": distinct_id, "created_at": format_time(*at)})
+        }
+        PeopleUpdate::GroupProperties { type_name, key, properties, .. } => {
             json!({"group": type_name, "key": key, "properties": properties})
         }
     }

@@ -1,4 +1,5 @@
-//! A file of any format with the mapping of its vendor, as records to store and facts to fold.
+//! Reads a file of any format with the mapping of its vendor: yields records to store, and updates of persons and groups to
+//! fold.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,37 +10,37 @@ use serde_json::{Map, Value};
 use super::chunk::Chunk;
 use super::detect::Format;
 use super::error::ImportError;
-use super::formats::array::Elements;
+use super::formats::array::ArrayReader;
 use super::formats::content::Content;
-use super::formats::csv::{ColumnKind, Table};
-use super::formats::lines::Lines;
-use super::formats::parquet::TableRecords;
-use super::formats::rows::{self, Rows};
+use super::formats::csv::{ColumnKind, CsvReader};
+use super::formats::lines::LineReader;
+use super::formats::parquet::ParquetReader;
+use super::formats::parquet_events::{self, ParquetEventReader};
 use super::formats::{RawRecord, RecordReader};
-use super::mappings::{Context, Mapped, Mapping, Vendor};
-use super::people::People;
-use super::record::{Placed, Record};
+use super::mappings::{Context, MappedRecord, Mapping, Vendor};
+use super::people::PeopleBuilder;
+use super::record::{Record, SourceRecord};
 use super::report::SourceDescription;
-use super::time::TimeFields;
+use super::time::TimeFormats;
 use super::{ExtraFields, ImportOptions};
 
-/// What the check of a file found out, for the pass that stores it.
+/// Results of the first pass that the second pass needs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KnownContent {
-    /// The digest of the content: uuids are derived from it.
+pub(super) struct ContentInfo {
+    /// The SHA-256 of the content, from which uuids are derived.
     pub digest: [u8; 32],
-    /// What the columns of a CSV file are.
+    /// The types of the columns of a CSV file.
     pub columns: Option<Vec<ColumnKind>>,
 }
 
-/// What a check counted.
+/// Counts of the first pass.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub lines: u64,
     pub events: u64,
     pub persons: u64,
     pub groups: u64,
-    /// By the rule that says so.
+    /// Records with dropped fields, by the rule that drops them.
     pub ignored: BTreeMap<&'static str, u64>,
 }
 
@@ -49,50 +50,52 @@ pub(super) struct Source {
     reader: Reader,
     format: Format,
     mapping: Box<dyn Mapping>,
-    /// The record that was read to recognise the vendor.
-    pending: Option<RawRecord>,
+    /// The first record, which was read to detect the vendor.
+    first: Option<RawRecord>,
     options: ImportOptions,
     extra: ExtraFields,
-    known: KnownContent,
-    times: TimeFields,
+    content_info: ContentInfo,
+    times: TimeFormats,
     description: SourceDescription,
 }
 
 enum Reader {
-    /// Parquet with the columns of an event.
-    Rows(Box<Rows>),
+    /// Parquet with the columns of an event, which is read without an object per row.
+    ParquetEvents(Box<ParquetEventReader>),
     Records(Box<dyn RecordReader>),
 }
 
 fn unreadable(error: std::io::Error) -> ImportError {
-    ImportError::of_content(format!("cannot be read: {error}"))
+    ImportError::for_content(format!("cannot be read: {error}"))
 }
 
 impl Source {
-    /// Opens a file. `known` is what an earlier pass found out; `by_record` reads Parquet row by row in any case.
+    /// Opens a file. `content_info` is the result of the first pass; with `by_record` Parquet is always read row by row.
     pub(super) fn open(
         path: &Path,
         options: ImportOptions,
-        known: Option<KnownContent>,
+        content_info: Option<ContentInfo>,
         by_record: bool,
     ) -> Result<Source, ImportError> {
-        let known = known.unwrap_or_default();
+        let content_info = content_info.unwrap_or_default();
         let (content, format, compression) = Content::open(File::open(path).map_err(unreadable)?)?;
         let mut records: Box<dyn RecordReader> = match format {
-            Format::JsonLines => Box::new(Lines::new(content)),
-            Format::JsonArray => Box::new(Elements::new(content)),
-            Format::Csv(delimiter) => Box::new(Table::open(content, delimiter, known.columns.clone())?),
-            Format::Parquet => Box::new(TableRecords::open(File::open(path).map_err(unreadable)?)?),
+            Format::JsonLines => Box::new(LineReader::new(content)),
+            Format::JsonArray => Box::new(ArrayReader::new(content)),
+            Format::Csv(delimiter) => {
+                Box::new(CsvReader::open(content, delimiter, content_info.columns.clone())?)
+            }
+            Format::Parquet => Box::new(ParquetReader::open(File::open(path).map_err(unreadable)?)?),
         };
         let extra = options.extra.unwrap_or(match format {
             Format::Parquet => ExtraFields::Properties,
             _ => ExtraFields::Refuse,
         });
-        let pending = records.next()?;
+        let first = records.next()?;
         let (vendor, recognised_by) = match options.from {
             Some(vendor) => (vendor, None),
             None if !options.map.is_empty() => (Vendor::Pennon, None),
-            None => match recognise(records.as_ref(), pending.as_ref()) {
+            None => match detect_vendor(records.as_ref(), first.as_ref()) {
                 Some((vendor, by)) => (vendor, Some(by)),
                 None => (Vendor::Pennon, None),
             },
@@ -101,8 +104,8 @@ impl Source {
         if let Some(columns) = records.columns() {
             let checked = mapping.check_columns(columns, extra);
             checked.map_err(|message| match format {
-                Format::Csv(_) => ImportError::of_line(1, message),
-                _ => ImportError::of_content(message),
+                Format::Csv(_) => ImportError::at_line(1, message),
+                _ => ImportError::for_content(message),
             })?;
         }
         let description = SourceDescription {
@@ -113,24 +116,29 @@ impl Source {
             mapping: mapping.describe(),
             times: Vec::new(),
         };
-        let is_direct = format == Format::Parquet
+        let is_parquet_of_events = format == Format::Parquet
             && vendor == Vendor::Pennon
             && options.map.is_empty()
             && extra == ExtraFields::Properties
             && !by_record;
-        let (reader, pending) = match is_direct {
-            true => (Reader::Rows(Box::new(Rows::open(File::open(path).map_err(unreadable)?)?)), None),
-            false => (Reader::Records(records), pending),
+        let (reader, first) = match is_parquet_of_events {
+            true => (
+                Reader::ParquetEvents(Box::new(ParquetEventReader::open(
+                    File::open(path).map_err(unreadable)?,
+                )?)),
+                None,
+            ),
+            false => (Reader::Records(records), first),
         };
         let path = path.to_owned();
-        let times = TimeFields::default();
-        Ok(Source { path, reader, format, mapping, pending, options, extra, known, times, description })
+        let times = TimeFormats::default();
+        Ok(Source { path, reader, format, mapping, first, options, extra, content_info, times, description })
     }
 
-    /// What the next record says, and its number; none at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Mapped)>, ImportError> {
+    /// The next record after mapping, with its number; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, MappedRecord)>, ImportError> {
         let Reader::Records(records) = &mut self.reader else { return Ok(None) };
-        let record = match self.pending.take() {
+        let record = match self.first.take() {
             Some(record) => Some(record),
             None => records.next()?,
         };
@@ -139,25 +147,25 @@ impl Source {
             line: number,
             options: &self.options,
             extra: self.extra,
-            content: &self.known.digest,
+            content: &self.content_info.digest,
             times: &mut self.times,
         };
         let mapped = self.mapping.map(fields, &mut context);
         let unit = self.format.unit();
-        let mapped = mapped.map_err(|message| ImportError::of_line(number, message).in_unit(unit))?;
+        let mapped = mapped.map_err(|message| ImportError::at_line(number, message).with_unit(unit))?;
         Ok(Some((number, mapped)))
     }
 
-    /// Checks up to `most` records, and takes what they say of persons and groups. Returns how many there were.
+    /// Validates at most `limit` records, and applies their updates to `people`. Returns the number of records.
     pub(super) fn check(
         &mut self,
-        most: u64,
-        people: &mut People,
+        limit: u64,
+        people: &mut PeopleBuilder,
         counts: &mut Counts,
     ) -> Result<u64, ImportError> {
         let mut checked = 0;
-        while checked < most {
-            if let Reader::Rows(rows) = &mut self.reader {
+        while checked < limit {
+            if let Reader::ParquetEvents(rows) = &mut self.reader {
                 if !rows.check(&self.options, people)? {
                     break;
                 }
@@ -165,9 +173,9 @@ impl Source {
             } else {
                 let Some((number, mapped)) = self.next()? else { break };
                 let unit = self.format.unit();
-                for fact in mapped.facts {
-                    let taken = people.take(mapped.project, fact);
-                    taken.map_err(|message| ImportError::of_line(number, message).in_unit(unit))?;
+                for update in mapped.updates {
+                    let applied = people.apply(mapped.project, update);
+                    applied.map_err(|message| ImportError::at_line(number, message).with_unit(unit))?;
                 }
                 for rule in mapped.ignored {
                     *counts.ignored.entry(rule).or_default() += 1;
@@ -185,70 +193,70 @@ impl Source {
         Ok(checked)
     }
 
-    /// Puts up to `most` records into `chunk`, until it is full. Returns how many were read.
-    pub(super) fn take(&mut self, most: u64, chunk: &mut Chunk) -> Result<u64, ImportError> {
-        let mut taken = 0;
-        while taken < most && !chunk.is_full() {
-            if let Reader::Rows(rows) = &mut self.reader {
-                let digest = &self.known.digest;
-                if !rows.take(&self.options, digest, |project| chunk.columns(project))? {
+    /// Reads at most `limit` records into `chunk`, until it is full. Returns the number of records.
+    pub(super) fn read_into(&mut self, chunk: &mut Chunk, limit: u64) -> Result<u64, ImportError> {
+        let mut read = 0;
+        while read < limit && !chunk.is_full() {
+            if let Reader::ParquetEvents(rows) = &mut self.reader {
+                let digest = &self.content_info.digest;
+                if !rows.read_into(&self.options, digest, |project| chunk.columns(project))? {
                     break;
                 }
             } else {
                 let Some((line, mapped)) = self.next()? else { break };
                 if let Some(record) = mapped.record {
-                    let put = chunk.put(Placed { line, project: mapped.project, record });
-                    put.map_err(|error| ImportError::of_line(line, error.to_string()))?;
+                    let pushed = chunk.push(SourceRecord { line, project: mapped.project, record });
+                    pushed.map_err(|error| ImportError::at_line(line, error.to_string()))?;
                 }
             }
-            taken += 1;
+            read += 1;
         }
-        chunk.records += taken;
-        Ok(taken)
+        chunk.records += read;
+        Ok(read)
     }
 
-    /// What one of its records is called in messages.
+    /// The word for a record in messages.
     pub(super) fn unit(&self) -> &'static str {
         self.format.unit()
     }
 
-    /// How much has been read, and of how much.
+    /// How much was read, and the total, in bytes or rows.
     pub(super) fn position(&self) -> (u64, u64) {
         match &self.reader {
-            Reader::Rows(rows) => (rows.rows_read(), rows.rows()),
+            Reader::ParquetEvents(rows) => (rows.rows_read(), rows.rows()),
             Reader::Records(records) => records.position(),
         }
     }
 
-    /// What was found out, once it has been read to its end.
-    pub(super) fn known(&self) -> Result<KnownContent, ImportError> {
+    /// The result of the first pass, after its end.
+    pub(super) fn content_info(&self) -> Result<ContentInfo, ImportError> {
         let (digest, columns) = match &self.reader {
-            Reader::Rows(_) => (None, None),
+            Reader::ParquetEvents(_) => (None, None),
             Reader::Records(records) => (records.digest(), records.column_kinds()),
         };
         let digest = match digest {
             Some(digest) => digest,
-            None => {
-                File::open(&self.path).and_then(|mut file| rows::digest(&mut file)).map_err(unreadable)?
-            }
+            None => File::open(&self.path)
+                .and_then(|mut file| parquet_events::hash_file(&mut file))
+                .map_err(unreadable)?,
         };
-        Ok(KnownContent { digest, columns })
+        Ok(ContentInfo { digest, columns })
     }
 
-    /// What the file is, with the forms of the times that were read so far.
+    /// The description of the file, with the formats of the times that were read so far.
     pub(super) fn description(&self) -> SourceDescription {
         let times = match &self.reader {
-            Reader::Rows(rows) => rows.times(),
+            Reader::ParquetEvents(rows) => rows.times(),
             Reader::Records(_) => &self.times,
         };
-        SourceDescription { times: times.forms().collect(), ..self.description.clone() }
+        SourceDescription { times: times.formats().collect(), ..self.description.clone() }
     }
 }
 
-/// Whose file it is, by its columns and its first record.
-fn recognise(records: &dyn RecordReader, first: Option<&RawRecord>) -> Option<(Vendor, String)> {
+/// Detects the vendor by the columns and the first record.
+fn detect_vendor(records: &dyn RecordReader, first: Option<&RawRecord>) -> Option<(Vendor, String)> {
     let mut fields: Map<String, Value> =
         records.columns().into_iter().flatten().map(|column| (column.clone(), Value::Null)).collect();
     fields.extend(first.map(|record| record.fields.clone()).unwrap_or_default());
-    Vendor::recognise(&fields)
+    Vendor::detect(&fields)
 }

@@ -4,7 +4,7 @@ use pennon_eventstore::{Event, EventStore, GroupRecord, PersonRecord};
 use serde_json::{Map, Value, json};
 
 use super::chunk::Chunk;
-use super::record::{Placed, Record};
+use super::record::{Record, SourceRecord};
 use super::{ImportOptions, Summary, check, import_file};
 use crate::embedded::Embedded;
 
@@ -23,35 +23,35 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
     let text = (0..1000).map(|n| line(n).to_string()).collect::<Vec<_>>().join("\n");
     let path = directory.path().join("lines.jsonl");
     std::fs::write(&path, text).unwrap();
-    // What a stopped import leaves: a part of the file.
-    let content = check(&path, &options(), &mut |_| {}).await.unwrap().known;
+    // A stopped import has stored a part of the file.
+    let content = check(&path, &options(), &mut |_| {}).await.unwrap().content_info;
     let mut source = super::source::Source::open(&path, options(), Some(content), false).unwrap();
-    let mut part = Chunk::new(NOW - 1000);
-    assert_eq!(source.take(400, &mut part).unwrap(), 400);
+    let mut chunk = Chunk::new(NOW - 1000);
+    assert_eq!(source.read_into(&mut chunk, 400).unwrap(), 400);
     let mut stopped = Summary::default();
-    part.store(&events, &mut stopped).await.unwrap();
+    chunk.store(&events, &mut stopped).await.unwrap();
     assert_eq!(stopped.events, 400);
-    for (new, copies) in [(600, 400), (0, 1000)] {
+    for (new, duplicates) in [(600, 400), (0, 1000)] {
         let summary = import_file(&events, &path, options(), NOW, &mut |_| {}).await.unwrap();
-        assert_eq!((summary.events, summary.copies), (new, copies));
+        assert_eq!((summary.events, summary.copies), (new, duplicates));
     }
 }
 
-/// How many records of a kind one chunk takes, and how many bytes of texts that is.
-fn fills(record: impl Fn(u64) -> Record, bytes: usize) -> (u64, usize) {
+/// The number of such records that fill a chunk, and their bytes of text.
+fn fill_chunk(record: impl Fn(u64) -> Record, bytes: usize) -> (u64, usize) {
     let mut chunk = Chunk::new(NOW);
     let mut count = 0;
     while !chunk.is_full() {
         count += 1;
-        let placed = Placed { line: count, project: 1 + count % 3, record: record(count) };
-        chunk.put(placed).unwrap();
+        let source = SourceRecord { line: count, project: 1 + count % 3, record: record(count) };
+        chunk.push(source).unwrap();
         assert!(count < 200_000, "it is never full");
     }
     (count, count as usize * bytes)
 }
 
 #[test]
-fn a_chunk_is_full_of_few_records_where_they_are_long() {
+fn few_long_records_fill_a_chunk() {
     let text = |n: u64, bytes: usize| format!("{n:06}{}", "x".repeat(bytes.saturating_sub(6)));
     let properties = |n: u64, bytes: usize| Map::from_iter([("k".to_owned(), Value::from(text(n, bytes)))]);
     let person = |n: u64| PersonRecord {
@@ -59,7 +59,7 @@ fn a_chunk_is_full_of_few_records_where_they_are_long() {
         properties: properties(n, 20_000),
         created_at: None,
     };
-    let (_, bytes) = fills(|n| Record::Person(person(n)), 20_000);
+    let (_, bytes) = fill_chunk(|n| Record::Person(person(n)), 20_000);
     assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of persons");
     let group = |n: u64| GroupRecord {
         type_name: "company".to_owned(),
@@ -67,7 +67,7 @@ fn a_chunk_is_full_of_few_records_where_they_are_long() {
         key: n.to_string(),
         properties: properties(n, 20_000),
     };
-    let (_, bytes) = fills(|n| Record::Group(group(n)), 20_000);
+    let (_, bytes) = fill_chunk(|n| Record::Group(group(n)), 20_000);
     assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of groups");
     let event = |n: u64| Event {
         uuid: uuid::Uuid::from_u128(n.into()),
@@ -76,8 +76,8 @@ fn a_chunk_is_full_of_few_records_where_they_are_long() {
         timestamp: NOW,
         properties: properties(n, 3 << 20),
     };
-    let (_, bytes) = fills(|n| Record::Event(event(n)), 3 << 20);
+    let (_, bytes) = fill_chunk(|n| Record::Event(event(n)), 3 << 20);
     assert!(bytes > 64 << 20 && bytes < 192 << 20, "{bytes} bytes of events");
     let short = |n: u64| PersonRecord { properties: properties(n, 1), ..person(0) };
-    assert_eq!(fills(|n| Record::Person(short(n)), 1).0, 100_000);
+    assert_eq!(fill_chunk(|n| Record::Person(short(n)), 1).0, 100_000);
 }

@@ -1,25 +1,25 @@
-//! What `pennon serve` prints when it is ready.
+//! The messages that `pennon serve` prints when it is ready.
 
 use std::net::IpAddr;
 
 use serde_json::json;
 
-use super::Prepared;
+use super::InitialState;
 use crate::data::{DataDirectory, ServerInfo};
 use crate::output::print_json_line;
 use crate::print_line;
 use crate::workspace::NewKey;
 
-/// Prints where the product is, and after the first start how to try it; with `json` as a line of JSON.
+/// Prints the URLs, and after the first start examples to try; with `json`, one line of JSON.
 pub fn print(
     info: &ServerInfo,
     directory: &DataDirectory,
-    prepared: &Prepared,
+    initial_state: &InitialState,
     json: bool,
 ) -> Result<(), String> {
     let data = directory.path().display();
     if json {
-        let demo = if let Prepared::Demo(demo) = prepared { Some(demo.to_json()) } else { None };
+        let demo = if let InitialState::Demo(demo) = initial_state { Some(demo.to_json()) } else { None };
         return print_json_line(&json!({
             "type": "ready", "http": info.http, "reference": format!("{}/docs", info.http),
             "dynamodb": info.dynamodb, "data": directory.path(), "demo": demo,
@@ -29,12 +29,12 @@ pub fn print(
     print_line!("  reference          {}/docs", info.http)?;
     print_line!("  embedded DynamoDB  {}", info.dynamodb)?;
     print_line!("  data               {data}")?;
-    match prepared {
-        Prepared::Demo(demo) => print_line!("\n{}", demo.introduction(&info.http).trim_end())?,
-        Prepared::Existing => {
+    match initial_state {
+        InitialState::Demo(demo) => print_line!("\n{}", demo.introduction(&info.http).trim_end())?,
+        InitialState::Existing => {
             print_line!("  API keys           pennon keys create --data {data} --label NAME")?;
         }
-        Prepared::Empty => {
+        InitialState::Empty => {
             print_line!("\nThe installation is empty. Create a project, a user and a key in it:")?;
             print_line!("  pennon init workspace.yaml && pennon apply workspace.yaml --data {data}")?;
         }
@@ -42,7 +42,7 @@ pub fn print(
     print_line!("\nCtrl-C stops it.")
 }
 
-/// Prints the secrets of new keys, which nothing can show again.
+/// Prints the secrets of new keys. This is the only time that they are shown.
 pub fn print_new_keys(keys: &[NewKey], json: bool) -> Result<(), String> {
     keys.iter().try_for_each(|key| {
         if json {
@@ -55,7 +55,7 @@ pub fn print_new_keys(keys: &[NewKey], json: bool) -> Result<(), String> {
     })
 }
 
-/// Warns on standard error when other machines can reach the API at `host`.
+/// Warns on stderr if other machines can reach the API at `host`.
 pub fn warn_if_public(host: IpAddr) {
     if !host.is_loopback() {
         eprintln!(

@@ -1,10 +1,11 @@
 //! `pennon serve`: every function's router on one port, over an embedded DynamoDB and a local event directory.
 
+mod background;
 mod banner;
+mod calculation_jobs;
 mod connections;
 mod demo;
 mod health;
-mod jobs;
 mod router;
 
 use std::future::Future;
@@ -30,12 +31,12 @@ use connections::ConnectionRegistry;
 pub use connections::ConnectionLimits;
 pub use router::{Group, Services, api, groups};
 
-/// Letters and digits of the access key id of the DynamoDB port: 238 random bits.
+/// Length of the DynamoDB port's access key id in letters and digits: 238 random bits.
 const ACCESS_KEY_LENGTH: usize = 40;
-/// How long requests may go on after the signal to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long running requests may take after the signal to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until `stop` resolves.
+/// Serves until `stop` resolves.
 pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<(), String> {
     traces::start(Sending::Beside)?;
     let directory = DataDirectory::at(&options.data.data)?;
@@ -45,7 +46,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
             directory.path().display()
         ));
     };
-    backup::clear(directory.path());
+    backup::remove_unfinished(directory.path());
     let listener = bind(options.host.0, options.port, "--port").await?;
     let table_listener = bind(Ipv4Addr::LOCALHOST.into(), options.dynamodb_port, "--dynamodb-port").await?;
     let embedded = directory.open_database(Thoroughness::EveryPage).await?;
@@ -56,7 +57,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let mut services = Services::open(app, &directory.events_url())?;
     services.events.claim_installation().await.map_err(|e| e.to_string())?;
     embedded.count_writes(directory.path())?;
-    services.health = health::Health::of(&directory, &embedded)?;
+    services.health = health::Health::new(&directory, &embedded)?;
     let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {
@@ -66,9 +67,9 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         pid: std::process::id(),
     };
     let mut stop = std::pin::pin!(stop);
-    let prepared = tokio::select! {
-        prepared = prepare(options, &services) => prepared?,
-        // What was not prepared yet is by the next start.
+    let initial_state = tokio::select! {
+        state = prepare(options, &services) => state?,
+        // The next start completes the preparation.
         () = &mut stop => return Ok(()),
     };
 
@@ -77,35 +78,35 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let port = embedded.port(&info.access_key_id);
     let tables = tokio::spawn(connections::serve(table_listener, port, registry.clone(), stopped.clone()));
     let server = tokio::spawn(connections::serve(listener, api(&services), registry, stopped.clone()));
-    let background = tokio::spawn(router::background(services.clone(), stopped.clone()));
-    let tidying = tokio::spawn(router::tidying(embedded.clone(), services.clone(), stopped.clone()));
-    let jobs = tokio::spawn(jobs::follow(services.clone(), follower, stopped));
+    let compaction = tokio::spawn(background::run_compaction(services.clone(), stopped.clone()));
+    let cleanup = tokio::spawn(background::run_cleanup(embedded.clone(), services.clone(), stopped.clone()));
+    let jobs = tokio::spawn(calculation_jobs::run_jobs(services.clone(), follower, stopped));
     directory.announce(&info)?;
     banner::warn_if_public(options.host.0);
-    banner::print(&info, &directory, &prepared, options.output.json)?;
+    banner::print(&info, &directory, &initial_state, options.output.json)?;
 
     stop.await;
     stopping.send_replace(true);
-    let all = async { tokio::join!(server, tables, background, tidying, jobs) };
-    if tokio::time::timeout(PATIENCE, all).await.is_err() {
+    let all = async { tokio::join!(server, tables, compaction, cleanup, jobs) };
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
         tracing::warn!("some requests were still running and were cut off");
     }
     directory.withdraw();
     Ok(())
 }
 
-/// What is in an installation when it begins to serve.
-enum Prepared {
-    /// What a workspace file or an earlier start left there.
+/// The content of the installation when it starts to serve.
+enum InitialState {
+    /// That of a workspace file, or of an earlier start.
     Existing,
-    /// Nothing: no demo was wanted.
+    /// Nothing: started with `--no-demo`.
     Empty,
     /// The demo, which was just loaded.
     Demo(demo::Demo),
 }
 
 /// Applies the workspace file, or loads the demo on the first start of an empty installation.
-async fn prepare(options: &Serve, services: &Services) -> Result<Prepared, String> {
+async fn prepare(options: &Serve, services: &Services) -> Result<InitialState, String> {
     let store: &Store = &services.app.store;
     let now = services.app.clock.now(None);
     if let Some(path) = &options.workspace {
@@ -114,14 +115,18 @@ async fn prepare(options: &Serve, services: &Services) -> Result<Prepared, Strin
             .await
             .map_err(|e| format!("{}: {e}", path.display()))?;
         banner::print_new_keys(&applied.new_keys, options.output.json)?;
-        return Ok(Prepared::Existing);
+        return Ok(InitialState::Existing);
     }
     if options.no_demo {
         let state = State::load(&store.records).await.map_err(|e| e.to_string())?;
-        return Ok(if state.is_empty() { Prepared::Empty } else { Prepared::Existing });
+        return Ok(if state.is_empty() { InitialState::Empty } else { InitialState::Existing });
     }
-    let wanted = demo::is_wanted(&store.records).await.map_err(|e| e.to_string())?;
-    if wanted { demo::load(services, now).await.map(Prepared::Demo) } else { Ok(Prepared::Existing) }
+    let needs_demo = demo::needs_load(&store.records).await.map_err(|e| e.to_string())?;
+    if needs_demo {
+        demo::load(services, now).await.map(InitialState::Demo)
+    } else {
+        Ok(InitialState::Existing)
+    }
 }
 
 async fn bind(host: IpAddr, port: u16, option: &str) -> Result<TcpListener, String> {
@@ -133,7 +138,7 @@ async fn bind(host: IpAddr, port: u16, option: &str) -> Result<TcpListener, Stri
     })
 }
 
-/// An address at which this machine reaches a listener: one on all interfaces is also on the loopback interface.
+/// An address of a listener that this machine can connect to: the loopback address for one on all interfaces.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
@@ -148,7 +153,8 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, String> {
     listener.local_addr().map_err(|e| e.to_string())
 }
 
+/// Resolves when the server has to stop.
 async fn signal(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is a reason to stop too.
+    // An error means that the sender was dropped, which is a reason to stop too.
     let _ = stopped.wait_for(|stop| *stop).await;
 }

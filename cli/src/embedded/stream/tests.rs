@@ -12,7 +12,7 @@ fn item(pk: &str, sk: &str) -> Item {
     Item::empty(Key::new(pk, sk))
 }
 
-/// A record as it lies in the file: name, keys, images, number, shard, second, identity, and whether it has an id.
+/// A record in the file: name, keys, images, number, shard, second, identity, and whether it has an id.
 type Record = (String, Value, Option<String>, Option<String>, i64, String, i64, Option<String>, bool);
 
 fn records(directory: &Path) -> Vec<Record> {
@@ -55,10 +55,10 @@ fn transactions() -> Vec<Vec<Write>> {
 }
 
 #[tokio::test]
-async fn transactions_leave_the_records_that_the_database_would_leave() {
-    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let direct = Embedded::open(ours.path()).await.unwrap().store(None).records;
-    let database = Embedded::open(theirs.path()).await.unwrap();
+async fn transactions_write_the_stream_records_of_the_database() {
+    let (direct_directory, sdk_directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let direct = Embedded::open(direct_directory.path()).await.unwrap().store(None).records;
+    let database = Embedded::open(sdk_directory.path()).await.unwrap();
     let database = Embedded::store_through(database.connector(), None).records;
     for writes in transactions() {
         // The fourth changes one item twice, which both refuse.
@@ -66,12 +66,12 @@ async fn transactions_leave_the_records_that_the_database_would_leave() {
         assert_eq!(outcome, database.transact(writes).await.is_ok());
     }
     let begun = now_micros();
-    let (ours, theirs) = (records(ours.path()), records(theirs.path()));
-    assert_eq!(ours.len(), theirs.len());
-    let names = ours.iter().map(|record| record.0.as_str()).collect::<Vec<_>>();
+    let (direct_records, sdk_records) = (records(direct_directory.path()), records(sdk_directory.path()));
+    assert_eq!(direct_records.len(), sdk_records.len());
+    let names = direct_records.iter().map(|record| record.0.as_str()).collect::<Vec<_>>();
     assert_eq!(names, ["INSERT", "MODIFY", "INSERT", "INSERT", "REMOVE", "INSERT", "REMOVE"]);
-    for (one, other) in ours.iter().zip(&theirs) {
-        // But for numbers and times, which come from the clock.
+    for (one, other) in direct_records.iter().zip(&sdk_records) {
+        // All but numbers and times, which come from the clock.
         let of = |record: &Record| {
             let record = record.clone();
             (record.0, record.1, record.2, record.3, record.5, record.7, record.8)
@@ -83,13 +83,13 @@ async fn transactions_leave_the_records_that_the_database_would_leave() {
             assert!((begun / 1_000_000 - 60..=begun / 1_000_000).contains(&seconds));
         }
     }
-    for records in [ours, theirs] {
+    for records in [direct_records, sdk_records] {
         assert!(records.windows(2).all(|two| two[0].4 < two[1].4));
     }
 }
 
 #[tokio::test]
-async fn both_writers_count_on_from_each_other() {
+async fn both_writers_continue_each_others_sequence_numbers() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let direct = embedded.store(None).records;
@@ -108,61 +108,61 @@ async fn both_writers_count_on_from_each_other() {
 }
 
 #[tokio::test]
-async fn numbers_and_records_are_found_by_the_index() {
+async fn queries_of_the_stream_use_the_index() {
     let directory = tempfile::tempdir().unwrap();
     Embedded::open(directory.path()).await.unwrap();
     let connection = Connection::open(directory.path().join(FILE)).unwrap();
-    let database_asks = [
+    let database_queries = [
         "SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) + 1 FROM _stream_records WHERE table_name = ?1",
         "SELECT event_name FROM _stream_records
              WHERE table_name = ?1 AND shard_id = ?2 AND CAST(sequence_number AS INTEGER) > ?3
              ORDER BY CAST(sequence_number AS INTEGER) ASC LIMIT ?4",
     ];
-    for sql in database_asks.iter().chain(&[LAST, FIRST, INSERTED]) {
+    for sql in database_queries.iter().chain(&[LAST_NUMBER, FIRST_NUMBER, SELECT_INSERTS]) {
         let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = plan.parameter_count();
         let steps = plan.query_map(rusqlite::params_from_iter(vec![1; parameters]), |row| row.get(3));
         let steps: Vec<String> = steps.unwrap().collect::<Result<_, _>>().unwrap();
-        // One search, and nothing that sorts.
+        // One search by the index, and no sort.
         assert_eq!(steps.len(), 1, "{sql}: {steps:?}");
         assert!(steps[0].contains(" INDEX pennon_stream_numbers (table_name=?"), "{sql}: {steps:?}");
     }
 }
 
-/// Adds `count` records of `seconds` beside the database.
+/// Adds `count` records with the time `seconds`, without the database.
 fn add(directory: &Path, count: i64, seconds: i64) {
     let mut connection = Connection::open(directory.join(FILE)).unwrap();
     let transaction = connection.transaction().unwrap();
     let name = table_name();
     for _ in 0..count {
-        let mut recorder = Recorder::begin(&transaction, &name).unwrap();
-        recorder.at = seconds * 1_000_000;
-        recorder.record(Event::Insert, &Key::new("Q", "S")).unwrap();
+        let mut stream = StreamWriter::begin(&transaction, &name).unwrap();
+        stream.now = seconds * 1_000_000;
+        stream.append(StreamEvent::Insert, &Key::new("Q", "S")).unwrap();
     }
     transaction.commit().unwrap();
 }
 
 #[tokio::test]
-async fn records_stay_for_a_day_and_no_more_than_so_many_do() {
+async fn records_are_trimmed_by_age_and_by_count() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let table = embedded.store(None).records;
     let now = now_micros() / 1_000_000;
     add(directory.path(), 3, now - 24 * 3600 - 1);
     add(directory.path(), 2, now - 24 * 3600 + 600);
-    embedded.tidy().await.unwrap();
+    embedded.clean_up().await.unwrap();
     assert_eq!(records(directory.path()).len(), 2);
-    add(directory.path(), KEPT_MAX - 2, now);
-    embedded.tidy().await.unwrap();
+    add(directory.path(), RECORDS_MAX - 2, now);
+    embedded.clean_up().await.unwrap();
     assert_eq!(records(directory.path()).len(), 50_000);
-    // Writers make room as they go.
-    for number in 0..TRIMMED_EVERY {
+    // Writers trim the stream.
+    for number in 0..TRIM_INTERVAL {
         table.put(item("P", &number.to_string()), Guard::None).await.unwrap();
     }
     let left = records(directory.path());
     assert_eq!(left.len(), 50_000);
     assert_eq!(left.last().unwrap().1["sk"]["S"], "255");
-    // All that is too old goes, also where nothing younger is there.
+    // All old records are deleted, also if there is no younger one.
     let connection = Connection::open(directory.path().join(FILE)).unwrap();
     connection.execute("UPDATE _stream_records SET created_at = 0", []).unwrap();
     drop(Embedded::open(directory.path()).await.unwrap());
@@ -178,30 +178,30 @@ async fn put(table: &Table, pk: &str, sk: &str) {
 }
 
 #[tokio::test]
-async fn who_follows_learns_of_inserts_in_its_partitions_and_of_nothing_else() {
+async fn a_follower_gets_only_inserts_into_its_partitions() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let direct = embedded.store(None).records;
     let database = Embedded::store_through(embedded.connector(), None).records;
     put(&direct, "JOB#1", "before").await;
     let mut follower = embedded.follow(keys::JOB_PREFIX).unwrap().unwrap();
-    assert_eq!(follower.look().await.unwrap(), Inserted::default());
+    assert_eq!(follower.poll().await.unwrap(), StreamInserts::default());
     put(&direct, "JOB#1", "a").await;
     put(&direct, "JOB#1", "a").await;
     put(&direct, "JOB", "no").await;
     put(&direct, "P", "JOB#1").await;
     put(&database, "JOB#1", "b").await;
     direct.transact(vec![Write::Delete(Key::new("JOB#1", "before"), Guard::None)]).await.unwrap();
-    let found = follower.look().await.unwrap();
-    assert_eq!(found, Inserted { keys: jobs(&["a", "b"]), missed: false });
-    assert_eq!(follower.look().await.unwrap(), Inserted::default());
-    // What went can come again.
+    let inserts = follower.poll().await.unwrap();
+    assert_eq!(inserts, StreamInserts { keys: jobs(&["a", "b"]), has_gap: false });
+    assert_eq!(follower.poll().await.unwrap(), StreamInserts::default());
+    // A deleted item can be inserted again.
     put(&direct, "JOB#1", "before").await;
-    assert_eq!(follower.look().await.unwrap().keys, jobs(&["before"]));
+    assert_eq!(follower.poll().await.unwrap().keys, jobs(&["before"]));
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_at_once_by_either_writer() {
+async fn both_writers_notify_a_waiting_follower() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let direct = embedded.store(None).records;
@@ -218,7 +218,7 @@ async fn whoever_waits_is_told_at_once_by_either_writer() {
 }
 
 #[tokio::test]
-async fn a_transaction_without_a_job_wakes_nobody() {
+async fn a_transaction_without_a_job_notifies_no_follower() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let follower = embedded.follow(keys::JOB_PREFIX).unwrap().unwrap();
@@ -227,7 +227,7 @@ async fn a_transaction_without_a_job_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn who_follows_is_told_that_records_are_gone_which_it_did_not_see() {
+async fn a_follower_is_informed_of_a_gap_in_the_stream() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let table = embedded.store(None).records;
@@ -237,20 +237,20 @@ async fn who_follows_is_told_that_records_are_gone_which_it_did_not_see() {
     let connection = Connection::open(directory.path().join(FILE)).unwrap();
     connection.execute("DELETE FROM _stream_records", []).unwrap();
     put(&table, "JOB#1", "a").await;
-    assert_eq!(follower.look().await.unwrap(), Inserted { keys: jobs(&["a"]), missed: true });
+    assert_eq!(follower.poll().await.unwrap(), StreamInserts { keys: jobs(&["a"]), has_gap: true });
     put(&table, "JOB#1", "b").await;
-    assert_eq!(follower.look().await.unwrap(), Inserted { keys: jobs(&["b"]), missed: false });
+    assert_eq!(follower.poll().await.unwrap(), StreamInserts { keys: jobs(&["b"]), has_gap: false });
 }
 
 #[tokio::test]
-async fn the_port_tells_the_same_stream() {
+async fn the_port_serves_the_same_stream() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     put(&embedded.store(None).records, "JOB#1", "a").await;
     let call = |operation: &str, body: Value| {
         let answer = super::super::connector::dispatch(
             &embedded.database,
-            &embedded.turn,
+            &embedded.write_lock,
             operation,
             &body.to_string(),
         );
@@ -259,13 +259,13 @@ async fn the_port_tells_the_same_stream() {
     let stream = call("ListStreams", json!({"TableName": table_name()}))["Streams"][0]["StreamArn"].clone();
     let described = call("DescribeStream", json!({"StreamArn": stream}));
     let shard = described["StreamDescription"]["Shards"][0]["ShardId"].clone();
-    let asked = json!({"StreamArn": stream, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"});
-    let at = call("GetShardIterator", asked)["ShardIterator"].clone();
-    let records = call("GetRecords", json!({"ShardIterator": at}))["Records"].clone();
+    let parameters = json!({"StreamArn": stream, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"});
+    let iterator = call("GetShardIterator", parameters)["ShardIterator"].clone();
+    let records = call("GetRecords", json!({"ShardIterator": iterator}))["Records"].clone();
     assert_eq!(records.as_array().unwrap().len(), 1);
     assert_eq!(records[0]["eventName"], "INSERT");
-    let told = &records[0]["dynamodb"];
-    assert_eq!(told["Keys"], json!({"pk": {"S": "JOB#1"}, "sk": {"S": "a"}}));
-    assert_eq!(told["StreamViewType"], "KEYS_ONLY");
-    assert!(told.get("NewImage").is_none());
+    let record = &records[0]["dynamodb"];
+    assert_eq!(record["Keys"], json!({"pk": {"S": "JOB#1"}, "sk": {"S": "a"}}));
+    assert_eq!(record["StreamViewType"], "KEYS_ONLY");
+    assert!(record.get("NewImage").is_none());
 }

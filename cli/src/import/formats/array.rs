@@ -1,17 +1,17 @@
-//! A file that is one JSON array of objects, read element by element with bounded memory.
+//! Reads a file that is one JSON array of objects, element by element.
 //!
-//! Must stay true: no more than one element is in memory, however large the array is.
+//! Must stay true: at most one element is in memory.
 
 use std::io::BufRead;
 
 use serde_json::Value;
 
 use super::content::Content;
-use super::{LINE_BYTES_MAX, RawRecord, RecordReader, too_long};
+use super::{LINE_BYTES_MAX, RawRecord, RecordReader, too_long_message};
 use crate::import::error::ImportError;
 
-/// The elements of an array.
-pub(crate) struct Elements {
+/// A streaming reader of the elements of an array.
+pub(crate) struct ArrayReader {
     content: Content,
     state: State,
     element: u64,
@@ -32,40 +32,40 @@ enum State {
     After,
 }
 
-impl Elements {
-    pub(crate) fn new(content: Content) -> Elements {
-        Elements { content, state: State::Before, element: 0, buffer: Vec::new() }
+impl ArrayReader {
+    pub(crate) fn new(content: Content) -> ArrayReader {
+        ArrayReader { content, state: State::Before, element: 0, buffer: Vec::new() }
     }
 
-    fn failed(&self, message: impl Into<String>) -> ImportError {
-        ImportError::of_line(self.element + 1, message).in_unit("element")
+    fn error(&self, message: impl Into<String>) -> ImportError {
+        ImportError::at_line(self.element + 1, message).with_unit("element")
     }
 
-    /// The next byte that is no white space, without taking it.
+    /// The next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Result<Option<u8>, ImportError> {
         loop {
-            let found = match self.content.fill_buf() {
+            let (blank, next) = match self.content.fill_buf() {
                 Ok([]) => return Ok(None),
                 Ok(bytes) => {
                     let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
                     (blank, bytes.get(blank).copied())
                 }
-                Err(error) => return Err(self.failed(format!("cannot be read: {error}"))),
+                Err(error) => return Err(self.error(format!("cannot be read: {error}"))),
             };
-            self.content.consume(found.0);
-            if found.1.is_some() {
-                return Ok(found.1);
+            self.content.consume(blank);
+            if next.is_some() {
+                return Ok(next);
             }
         }
     }
 
-    /// Takes the bytes of an object into the buffer: up to the brace that closes it, outside of texts.
-    fn take_object(&mut self) -> Result<(), ImportError> {
+    /// Reads the bytes of an object into the buffer, up to its closing brace.
+    fn read_object(&mut self) -> Result<(), ImportError> {
         self.buffer.clear();
         let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
         loop {
             let (taken, is_end) = match self.content.fill_buf() {
-                Ok([]) => return Err(self.failed("the file ends inside the array")),
+                Ok([]) => return Err(self.error("the file ends inside the array")),
                 Ok(bytes) => {
                     let mut end = None;
                     for (place, byte) in bytes.iter().enumerate() {
@@ -88,11 +88,11 @@ impl Elements {
                     self.buffer.extend_from_slice(&bytes[..taken]);
                     (taken, end.is_some())
                 }
-                Err(error) => return Err(self.failed(format!("cannot be read: {error}"))),
+                Err(error) => return Err(self.error(format!("cannot be read: {error}"))),
             };
             self.content.consume(taken);
             if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(self.failed(too_long()));
+                return Err(self.error(too_long_message()));
             }
             if is_end {
                 return Ok(());
@@ -101,31 +101,31 @@ impl Elements {
     }
 }
 
-impl RecordReader for Elements {
+impl RecordReader for ArrayReader {
     fn next(&mut self) -> Result<Option<RawRecord>, ImportError> {
         loop {
             let next = self.peek()?;
             self.state = match (self.state, next) {
                 (State::After, None) => return Ok(None),
-                (State::After, Some(_)) => return Err(self.failed("something follows the array")),
-                (_, None) => return Err(self.failed("the file ends inside the array")),
+                (State::After, Some(_)) => return Err(self.error("something follows the array")),
+                (_, None) => return Err(self.error("the file ends inside the array")),
                 (State::Before, Some(b'[')) => State::First,
                 (State::First | State::Between, Some(b']')) => State::After,
                 (State::Between, Some(b',')) => State::Next,
                 (State::First | State::Next, Some(b'{')) => {
-                    self.take_object()?;
+                    self.read_object()?;
                     self.state = State::Between;
                     let fields = match serde_json::from_slice(&self.buffer) {
                         Ok(Value::Object(fields)) => fields,
-                        Ok(_) => return Err(self.failed("not a JSON object")),
-                        Err(error) => return Err(self.failed(format!("not valid JSON: {error}"))),
+                        Ok(_) => return Err(self.error("not a JSON object")),
+                        Err(error) => return Err(self.error(format!("not valid JSON: {error}"))),
                     };
                     self.element += 1;
                     return Ok(Some(RawRecord { number: self.element, fields }));
                 }
-                (State::First | State::Next, Some(_)) => return Err(self.failed("not a JSON object")),
+                (State::First | State::Next, Some(_)) => return Err(self.error("not a JSON object")),
                 (State::Before | State::Between, Some(_)) => {
-                    return Err(self.failed("not valid JSON: a comma or the end of the array is missing"));
+                    return Err(self.error("not valid JSON: a comma or the end of the array is missing"));
                 }
             };
             self.content.consume(1);

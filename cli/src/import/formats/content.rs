@@ -1,4 +1,4 @@
-//! The bytes of a file without their compression, with the digest of what was read and how far it is.
+//! The decompressed content of a file, with its digest and the read position.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use crate::import::detect::{Compression, Format, compression, format};
+use crate::import::detect::{Compression, Format, detect_compression, detect_format};
 use crate::import::error::ImportError;
 
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Bytes that are looked at to tell a format.
+/// Bytes that are read to detect the format.
 const START_BYTES: usize = 64 * 1024;
 
-/// The content of a file.
+/// A reader of the decompressed content of a file.
 pub(crate) struct Content {
     inner: BufReader<Box<dyn Read + Send>>,
     read: Arc<AtomicU64>,
@@ -23,13 +23,13 @@ pub(crate) struct Content {
     digest: Sha256,
 }
 
-/// Counts the bytes that are taken from a file.
-struct Counted {
+/// Counts the bytes that are read from a file.
+struct CountingReader {
     file: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -38,16 +38,16 @@ impl Read for Counted {
 }
 
 fn unreadable(error: &std::io::Error) -> ImportError {
-    ImportError::of_content(format!("cannot be read: {error}"))
+    ImportError::for_content(format!("cannot be read: {error}"))
 }
 
 impl Content {
-    /// Opens a file, and tells what it is.
+    /// Opens a file, and detects its format and compression.
     pub(crate) fn open(file: File) -> Result<(Content, Format, Compression), ImportError> {
         let bytes = file.metadata().map_err(|error| unreadable(&error))?.len();
         let read = Arc::new(AtomicU64::new(0));
-        let mut raw = BufReader::with_capacity(BUFFER_BYTES, Counted { file, read: read.clone() });
-        let compression = compression(raw.fill_buf().map_err(|error| unreadable(&error))?);
+        let mut raw = BufReader::with_capacity(BUFFER_BYTES, CountingReader { file, read: read.clone() });
+        let compression = detect_compression(raw.fill_buf().map_err(|error| unreadable(&error))?);
         let mut plain: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(raw),
             Compression::Gzip => Box::new(MultiGzDecoder::new(raw)),
@@ -56,9 +56,9 @@ impl Content {
             }
         };
         let mut start = Vec::new();
-        let looked = (&mut plain).take(START_BYTES as u64).read_to_end(&mut start);
-        looked.map_err(|error| ImportError::of_line(1, format!("cannot be read: {error}")))?;
-        let format = format(&start, compression).map_err(ImportError::of_content)?;
+        let read_start = (&mut plain).take(START_BYTES as u64).read_to_end(&mut start);
+        read_start.map_err(|error| ImportError::at_line(1, format!("cannot be read: {error}")))?;
+        let format = detect_format(&start, compression).map_err(ImportError::for_content)?;
         let mut start = Cursor::new(start);
         if start.get_ref().starts_with(b"\xef\xbb\xbf") {
             start.set_position(3);
@@ -68,12 +68,12 @@ impl Content {
         Ok((Content { inner, read, bytes, digest: Sha256::new() }, format, compression))
     }
 
-    /// Bytes of the file that have been read, and how many it has.
+    /// The bytes of the file that were read, and its size.
     pub(crate) fn position(&self) -> (u64, u64) {
         (self.read.load(Ordering::Relaxed), self.bytes)
     }
 
-    /// The digest of what has been read, compression taken off.
+    /// The SHA-256 of the decompressed content that was read.
     pub(crate) fn digest(&self) -> [u8; 32] {
         self.digest.clone().finalize().into()
     }

@@ -1,7 +1,7 @@
-//! A CSV file with a header, read with bounded memory.
+//! Reads a CSV file with a header.
 //!
-//! Must stay true: whether a column has numbers, booleans or texts is decided by all of its values, while the file is
-//! checked; an empty cell is an absent value.
+//! Must stay true: the type of a column (number, boolean or text) is inferred from all of its values in the first pass; an
+//! empty cell is an absent value; one record is in memory.
 
 use std::io::Read;
 
@@ -9,34 +9,35 @@ use csv::StringRecord;
 use serde_json::{Map, Number, Value};
 
 use super::content::Content;
-use super::{LINE_BYTES_MAX, RawRecord, RecordReader, too_long};
+use super::{LINE_BYTES_MAX, RawRecord, RecordReader, too_long_message};
 use crate::import::error::ImportError;
 
-/// What the values of a column are.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// No value yet.
     Empty,
     /// `true` and `false`.
     Boolean,
-    /// Numbers as JSON has them.
+    /// JSON numbers.
     Number,
     /// Anything else.
     Text,
 }
 
 impl ColumnKind {
-    fn of(cell: &str) -> ColumnKind {
+    fn infer(cell: &str) -> ColumnKind {
         match cell {
             "" => ColumnKind::Empty,
             "true" | "false" => ColumnKind::Boolean,
-            // Only where nothing is lost: 007, +1 and digits beyond 64 bits stay texts.
-            _ if number(cell).is_some() => ColumnKind::Number,
+            // Only if nothing is lost: 007, +1 and integers above 64 bits stay texts.
+            _ if parse_number(cell).is_some() => ColumnKind::Number,
             _ => ColumnKind::Text,
         }
     }
 
-    fn and(self, other: ColumnKind) -> ColumnKind {
+    /// The type of a column with values of both types.
+    fn unify(self, other: ColumnKind) -> ColumnKind {
         match (self, other) {
             (ColumnKind::Empty, kind) | (kind, ColumnKind::Empty) => kind,
             (one, other) if one == other => one,
@@ -47,13 +48,13 @@ impl ColumnKind {
     fn value(self, cell: &str) -> Value {
         match self {
             ColumnKind::Boolean => Value::Bool(cell == "true"),
-            ColumnKind::Number => number(cell).map_or_else(|| Value::from(cell), Value::Number),
+            ColumnKind::Number => parse_number(cell).map_or_else(|| Value::from(cell), Value::Number),
             ColumnKind::Empty | ColumnKind::Text => Value::from(cell),
         }
     }
 }
 
-fn number(cell: &str) -> Option<Number> {
+fn parse_number(cell: &str) -> Option<Number> {
     let first = cell.trim_start_matches('-').as_bytes().first()?;
     if !first.is_ascii_digit() {
         return None;
@@ -63,16 +64,16 @@ fn number(cell: &str) -> Option<Number> {
     (!is_whole || number.is_i64() || number.is_u64()).then_some(number)
 }
 
-/// Reads a file, and fails where a record is longer than it may be.
-struct Limited {
+/// Fails if a record is longer than [`LINE_BYTES_MAX`].
+struct RecordLimitReader {
     content: Content,
     since_record: u64,
 }
 
-impl Read for Limited {
+impl Read for RecordLimitReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.since_record > LINE_BYTES_MAX as u64 {
-            return Err(std::io::Error::other(too_long()));
+            return Err(std::io::Error::other(too_long_message()));
         }
         let count = self.content.read(buffer)?;
         self.since_record += count as u64;
@@ -80,41 +81,42 @@ impl Read for Limited {
     }
 }
 
-/// The rows of a file.
-pub(crate) struct Table {
-    reader: csv::Reader<Limited>,
+/// A reader of the rows of a file.
+pub(crate) struct CsvReader {
+    reader: csv::Reader<RecordLimitReader>,
     columns: Vec<String>,
-    /// As known from the check.
+    /// The column types from the first pass.
     known: Option<Vec<ColumnKind>>,
-    seen: Vec<ColumnKind>,
+    /// The column types inferred so far.
+    inferred: Vec<ColumnKind>,
     row: StringRecord,
 }
 
-impl Table {
+impl CsvReader {
     pub(crate) fn open(
         content: Content,
         delimiter: u8,
         known: Option<Vec<ColumnKind>>,
-    ) -> Result<Table, ImportError> {
-        let content = Limited { content, since_record: 0 };
+    ) -> Result<CsvReader, ImportError> {
+        let content = RecordLimitReader { content, since_record: 0 };
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(content);
-        let header = reader.headers().map_err(|error| ImportError::of_line(1, reason(&error)))?;
+        let header = reader.headers().map_err(|error| ImportError::at_line(1, error_message(&error)))?;
         let columns: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
         for (place, name) in columns.iter().enumerate() {
             if name.is_empty() {
-                return Err(ImportError::of_line(1, format!("column {} has no name", place + 1)));
+                return Err(ImportError::at_line(1, format!("column {} has no name", place + 1)));
             }
             if columns[..place].contains(name) {
-                return Err(ImportError::of_line(1, format!("there are two columns `{name}`")));
+                return Err(ImportError::at_line(1, format!("there are two columns `{name}`")));
             }
         }
-        let seen = vec![ColumnKind::Empty; columns.len()];
-        Ok(Table { reader, columns, known, seen, row: StringRecord::new() })
+        let inferred = vec![ColumnKind::Empty; columns.len()];
+        Ok(CsvReader { reader, columns, known, inferred, row: StringRecord::new() })
     }
 }
 
-/// What is wrong, without the position that the message has beside it.
-fn reason(error: &csv::Error) -> String {
+/// The error message without the position, which the caller adds.
+fn error_message(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("has {len} cells, and the header has {expected_len}")
@@ -125,7 +127,7 @@ fn reason(error: &csv::Error) -> String {
     }
 }
 
-impl RecordReader for Table {
+impl RecordReader for CsvReader {
     fn next(&mut self) -> Result<Option<RawRecord>, ImportError> {
         self.reader.get_mut().since_record = 0;
         let line = self.reader.position().line();
@@ -134,13 +136,13 @@ impl RecordReader for Table {
             Ok(false) => return Ok(None),
             Err(error) => {
                 let line = error.position().map_or(line, csv::Position::line);
-                return Err(ImportError::of_line(line, reason(&error)));
+                return Err(ImportError::at_line(line, error_message(&error)));
             }
         }
         let line = self.row.position().map_or(line, csv::Position::line);
         let mut fields = Map::new();
         for (place, cell) in self.row.iter().enumerate() {
-            self.seen[place] = self.seen[place].and(ColumnKind::of(cell));
+            self.inferred[place] = self.inferred[place].unify(ColumnKind::infer(cell));
             if !cell.is_empty() {
                 let kind = self.known.as_ref().map_or(ColumnKind::Text, |known| known[place]);
                 fields.insert(self.columns[place].clone(), kind.value(cell));
@@ -162,7 +164,7 @@ impl RecordReader for Table {
     }
 
     fn column_kinds(&self) -> Option<Vec<ColumnKind>> {
-        Some(self.seen.clone())
+        Some(self.inferred.clone())
     }
 }
 
@@ -171,9 +173,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_of_one_kind() {
+    fn the_type_of_a_column_is_inferred_from_all_cells() {
         let kind = |cells: &[&str]| {
-            cells.iter().map(|cell| ColumnKind::of(cell)).fold(ColumnKind::Empty, ColumnKind::and)
+            cells.iter().map(|cell| ColumnKind::infer(cell)).fold(ColumnKind::Empty, ColumnKind::unify)
         };
         assert_eq!(kind(&["1", "", "-2.5", "1e3"]), ColumnKind::Number);
         assert_eq!(kind(&["8", "007"]), ColumnKind::Text);

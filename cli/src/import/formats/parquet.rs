@@ -1,49 +1,52 @@
-//! A Parquet file as JSON objects, for files whose columns are not those of an event.
+//! Reads a Parquet file as JSON objects, for files whose columns are not those of an event.
 
 use std::fs::File;
 
 use pennon_eventstore::{TableFile, TableRows};
 use serde_json::Map;
 
-use super::rows::{open_table, reason};
+use super::parquet_events::{error_message, open_table};
 use super::{RawRecord, RecordReader};
 use crate::import::error::ImportError;
 
-/// The rows of a file.
-pub(crate) struct TableRecords {
+/// A reader of the rows of a file.
+pub(crate) struct ParquetReader {
     table: TableFile,
-    waiting: Option<TableRows>,
-    /// How many of those that wait have been taken.
-    at: usize,
+    /// The current batch of rows.
+    batch: Option<TableRows>,
+    /// The next row in the batch.
+    next_in_batch: usize,
+    /// The number of rows that were read.
     row: u64,
 }
 
-impl TableRecords {
-    pub(crate) fn open(file: File) -> Result<TableRecords, ImportError> {
-        Ok(TableRecords { table: open_table(file)?, waiting: None, at: 0, row: 0 })
+impl ParquetReader {
+    pub(crate) fn open(file: File) -> Result<ParquetReader, ImportError> {
+        Ok(ParquetReader { table: open_table(file)?, batch: None, next_in_batch: 0, row: 0 })
     }
 }
 
-impl RecordReader for TableRecords {
+impl RecordReader for ParquetReader {
     fn next(&mut self) -> Result<Option<RawRecord>, ImportError> {
-        while self.waiting.as_ref().is_none_or(|waiting| self.at >= waiting.len()) {
-            self.waiting = match self.table.next_rows() {
+        while self.batch.as_ref().is_none_or(|batch| self.next_in_batch >= batch.len()) {
+            self.batch = match self.table.next_rows() {
                 None => return Ok(None),
                 Some(rows) => {
-                    let failed = |error| ImportError::of_line(self.row + 1, reason(error)).in_unit("row");
+                    let failed =
+                        |error| ImportError::at_line(self.row + 1, error_message(error)).with_unit("row");
                     Some(rows.map_err(failed)?)
                 }
             };
-            self.at = 0;
+            self.next_in_batch = 0;
         }
-        let Some(rows) = &self.waiting else { return Ok(None) };
+        let Some(rows) = &self.batch else { return Ok(None) };
         let mut fields = Map::new();
-        for (place, name) in self.table.columns().iter().enumerate() {
-            if let Some(cell) = rows.cell(place, self.at) {
+        for (column, name) in self.table.columns().iter().enumerate() {
+            if let Some(cell) = rows.cell(column, self.next_in_batch) {
                 fields.insert(name.clone(), cell.to_value());
             }
         }
-        self.at += 1;
+        self.next_in_batch += 1;
         self.row += 1;
         Ok(Some(RawRecord { number: self.row, fields }))
     }

@@ -1,22 +1,23 @@
-//! Amplitude's Export API and its export to S3: one event a line.
+//! Amplitude's Export API and its export to S3: one event per line.
 //!
-//! The distinct id is `user_id`, or `device_id` where no user is known; an event with both joins the device to the user.
-//! `user_properties` are the user's state at the event, so the latest are the person's. `$identify` and `$groupidentify` are
-//! no events, as in the vendor's charts.
+//! The distinct id is `user_id`, else `device_id`; an event with both merges the device into the user. `user_properties` are the
+//! user's complete properties at the time of the event. `$identify` and `$groupidentify` are not imported as events, as in the
+//! vendor's charts.
 
 use pennon_eventstore::Event;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Fields, Mapped, Mapping, described};
+use super::{Context, Fields, MappedRecord, Mapping, field_table};
 use crate::import::record::Record;
 
-pub(super) fn recognise(record: &Map<String, Value>) -> Option<String> {
-    let own = ["amplitude_id", "event_time", "client_event_time", "user_properties", "server_upload_time"];
-    let own: Vec<&str> = own.into_iter().filter(|field| record.contains_key(*field)).collect();
+pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
+    let fields = ["amplitude_id", "event_time", "client_event_time", "user_properties", "server_upload_time"];
+    let fields: Vec<&str> = fields.into_iter().filter(|field| record.contains_key(*field)).collect();
     if record.contains_key("merged_amplitude_id") {
         return Some("merged_amplitude_id".to_owned());
     }
-    (record.contains_key("event_type") && !own.is_empty()).then(|| format!("event_type, {}", own.join(", ")))
+    (record.contains_key("event_type") && !fields.is_empty())
+        .then(|| format!("event_type, {}", fields.join(", ")))
 }
 
 /// Fields that become properties, and their names there.
@@ -46,8 +47,8 @@ const PROPERTIES: [(&str, &str); 23] = [
     ("amplitude_id", "amplitude_id"),
 ];
 
-/// Fields of the vendor's own bookkeeping.
-const UNKEPT: [&str; 25] = [
+/// The vendor's internal fields, which are dropped.
+const DROPPED_FIELDS: [&str; 25] = [
     "$insert_id",
     "$insert_key",
     "$schema",
@@ -80,7 +81,7 @@ pub(crate) struct Amplitude;
 
 impl Mapping for Amplitude {
     fn describe(&self) -> Vec<(String, String)> {
-        let mut lines = described(&[
+        let mut lines = field_table(&[
             ("event_type", "event"),
             ("user_id, else device_id", "distinct_id"),
             ("event_time", "timestamp"),
@@ -96,33 +97,34 @@ impl Mapping for Amplitude {
             ("$identify, $groupidentify", "persons and groups, and no events"),
         ]);
         lines.extend(PROPERTIES.iter().map(|(from, to)| ((*from).to_owned(), format!("properties.{to}"))));
-        lines.push((UNKEPT.join(", "), "not kept".to_owned()));
+        lines.push((DROPPED_FIELDS.join(", "), "not kept".to_owned()));
         lines
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<Mapped, String> {
+    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
         let mut fields = Fields(record);
         if fields.0.contains_key("merged_amplitude_id") {
             return Err("this is a table of merged Amplitude ids, which is not needed: events say which device is whose; \
                         import the files of events"
                 .to_owned());
         }
-        let mut mapped = Mapped::of(context.project()?);
+        let mut mapped = MappedRecord::new(context.project()?);
         let name = fields.text("event_type")?.ok_or("there is no event_type")?;
-        let at = context.instant("event_time", fields.take("event_time").as_ref())?;
+        let at = context.parse_time("event_time", fields.take("event_time").as_ref())?;
         let (user, device) = (fields.id("user_id")?, fields.id("device_id")?);
         let Some(distinct_id) = user.clone().or_else(|| device.clone()) else {
             return Err("there is neither user_id nor device_id".to_owned());
         };
         if let (Some(user), Some(device)) = (&user, &device) {
-            mapped.merge(device, user, at, false);
+            mapped.add_merge(device, user, at, false);
         }
-        mapped.person(&distinct_id, fields.object("user_properties")?, at, true);
+        mapped.add_person_properties(&distinct_id, fields.object("user_properties")?, at, true);
         if let Some(created) = fields.take("user_creation_time") {
-            let at = context.instant("user_creation_time", Some(&created))?;
-            mapped
-                .facts
-                .push(crate::import::people::Fact::FirstSeen { distinct_id: distinct_id.clone(), at });
+            let at = context.parse_time("user_creation_time", Some(&created))?;
+            mapped.updates.push(crate::import::people::PeopleUpdate::FirstSeen {
+                distinct_id: distinct_id.clone(),
+                at,
+            });
         }
         group_properties(&mut fields, &mut mapped, context, at)?;
         let insert_id = fields.text("$insert_id")?;
@@ -147,7 +149,7 @@ impl Mapping for Amplitude {
 /// `{type: {key: {property: value}}}`.
 fn group_properties(
     fields: &mut Fields,
-    mapped: &mut Mapped,
+    mapped: &mut MappedRecord,
     context: &Context<'_>,
     at: i64,
 ) -> Result<(), String> {
@@ -159,23 +161,23 @@ fn group_properties(
             let Value::Object(properties) = properties else {
                 return Err("group_properties must be objects of objects".to_owned());
             };
-            mapped.group(context, &type_name, &key, properties, at);
+            mapped.add_group_properties(context, &type_name, &key, properties, at);
         }
     }
     Ok(())
 }
 
-/// The properties of an event: its own, and what the vendor notes beside them.
+/// The properties of an event: `event_properties`, and those of [`PROPERTIES`].
 fn properties(
     mut fields: Fields,
     device: Option<&str>,
     context: &Context<'_>,
-    mapped: &mut Mapped,
+    mapped: &mut MappedRecord,
 ) -> Result<Map<String, Value>, String> {
     let mut properties = fields.object("event_properties")?;
     let groups = fields.object("groups")?;
     if !groups.is_empty() {
-        // A user may be in several groups of a type there, and in one here: all of them stay readable.
+        // Amplitude allows several groups of a type, this product one: keep all of them as a property.
         if groups.values().any(|keys| keys.as_array().is_some_and(|keys| keys.len() > 1)) {
             properties.entry("amplitude_groups").or_insert_with(|| json!(groups));
         }
@@ -201,7 +203,7 @@ fn properties(
         }
     }
     fields.ignore(
-        &UNKEPT,
+        &DROPPED_FIELDS,
         "amplitude: ids, times of upload and other bookkeeping fields are not kept",
         mapped,
     );

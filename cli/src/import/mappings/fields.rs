@@ -1,21 +1,21 @@
-//! The fields of a record, taken out one by one; what is left at the end is unknown.
+//! The fields of a record. A mapping removes those that it knows; the rest is unknown.
 
 use serde_json::{Map, Value};
 
-use super::{Context, Mapped};
+use super::{Context, MappedRecord};
 use crate::import::ExtraFields;
-use crate::import::record::id;
+use crate::import::record::parse_id;
 
-/// The fields that nothing took yet.
+/// The fields that were not read yet.
 pub(crate) struct Fields(pub Map<String, Value>);
 
 impl Fields {
-    /// A value that is there and not null.
+    /// Removes a field; `None` if it is absent or null.
     pub(crate) fn take(&mut self, field: &str) -> Option<Value> {
         self.0.remove(field).filter(|value| !value.is_null())
     }
 
-    /// A text that is not empty; a number as its text.
+    /// Removes a text that is not empty; a number is converted.
     pub(crate) fn text(&mut self, field: &str) -> Result<Option<String>, String> {
         match self.take(field) {
             None => Ok(None),
@@ -25,16 +25,16 @@ impl Fields {
         }
     }
 
-    /// A distinct id, where there is one.
+    /// Removes a distinct id; `None` if it is absent or blank.
     pub(crate) fn id(&mut self, field: &str) -> Result<Option<String>, String> {
         match self.take(field) {
             None => Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-            value => id(value, field).map(Some),
+            value => parse_id(value, field).map(Some),
         }
     }
 
-    /// An object, or a text that holds one as JSON; empty where there is none.
+    /// Removes an object, or a text with one as JSON; empty if it is absent.
     pub(crate) fn object(&mut self, field: &str) -> Result<Map<String, Value>, String> {
         match self.take(field) {
             None => Ok(Map::new()),
@@ -50,24 +50,24 @@ impl Fields {
         }
     }
 
-    /// Takes fields that are not kept, and notes it.
-    pub(crate) fn ignore(&mut self, fields: &[&str], rule: &'static str, mapped: &mut Mapped) {
-        let mut is_any = false;
+    /// Removes fields that are dropped, and adds `rule` if there were any.
+    pub(crate) fn ignore(&mut self, fields: &[&str], rule: &'static str, mapped: &mut MappedRecord) {
+        let mut has_any = false;
         for field in fields {
-            is_any |= self.0.remove(*field).is_some();
+            has_any |= self.0.remove(*field).is_some();
         }
-        if is_any {
+        if has_any {
             mapped.ignored.push(rule);
         }
     }
 
-    /// What is left is refused, or taken as the command line says. `what` has these fields: "an event".
+    /// Handles the remaining, unknown fields as `--extra` says. `what` is the kind of record in messages, such as "an event".
     pub(crate) fn finish(
         self,
         what: &str,
         properties: &mut Map<String, Value>,
         context: &Context<'_>,
-        mapped: &mut Mapped,
+        mapped: &mut MappedRecord,
     ) -> Result<(), String> {
         for (key, value) in self.0 {
             match context.extra {

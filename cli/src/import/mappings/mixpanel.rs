@@ -1,15 +1,15 @@
 //! Mixpanel's raw event export (`/api/2.0/export`), and profiles as `/api/query/engage` returns them.
 //!
-//! `$identify`, `$create_alias` and `$merge` become merges and no events, because the vendor's reports do not count them. In
-//! projects with the simplified merge, an event with `$user_id` and `$device_id` joins the device to the user.
+//! `$identify`, `$create_alias` and `$merge` become merges and not events, because the vendor's reports do not count them. In
+//! projects with Simplified ID Merge, an event with `$user_id` and `$device_id` merges the device into the user.
 
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, Mapped, Mapping, described};
-use crate::import::record::{Record, id};
+use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use crate::import::record::{Record, parse_id};
 use pennon_eventstore::Event;
 
-pub(super) fn recognise(record: &Map<String, Value>) -> Option<String> {
+pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
     let properties = record.get("properties").and_then(Value::as_object);
     let is_event = record.get("event").is_some_and(Value::is_string)
         && !record.contains_key("distinct_id")
@@ -32,7 +32,7 @@ pub(crate) struct Mixpanel;
 
 impl Mapping for Mixpanel {
     fn describe(&self) -> Vec<(String, String)> {
-        described(&[
+        field_table(&[
             ("event", "event"),
             ("properties.distinct_id", "distinct_id"),
             ("properties.time", "timestamp"),
@@ -48,9 +48,9 @@ impl Mapping for Mixpanel {
         ])
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<Mapped, String> {
+    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
         let mut fields = Fields(record);
-        let mut mapped = Mapped::of(context.project()?);
+        let mut mapped = MappedRecord::new(context.project()?);
         if let Some(results) = fields.take("results") {
             let Value::Array(results) = results else { return Err("results must be a list".to_owned()) };
             let rule = "mixpanel: what stands beside the profiles of a page";
@@ -63,37 +63,47 @@ impl Mapping for Mixpanel {
                 let Value::Object(result) = result else {
                     return Err("results must be a list of profiles".to_owned());
                 };
-                profile(Fields(result), context, &mut mapped)?;
+                map_profile(Fields(result), context, &mut mapped)?;
             }
             fields.finish("a page of Mixpanel profiles", &mut Map::new(), context, &mut mapped)?;
             return Ok(mapped);
         }
         if fields.0.contains_key("$distinct_id") {
-            profile(fields, context, &mut mapped)?;
+            map_profile(fields, context, &mut mapped)?;
             return Ok(mapped);
         }
-        event(fields, context, mapped)
+        map_event(fields, context, mapped)
     }
 }
 
-fn profile(mut fields: Fields, context: &mut Context<'_>, mapped: &mut Mapped) -> Result<(), String> {
-    let distinct_id = id(fields.take("$distinct_id"), "$distinct_id")?;
+fn map_profile(
+    mut fields: Fields,
+    context: &mut Context<'_>,
+    mapped: &mut MappedRecord,
+) -> Result<(), String> {
+    let distinct_id = parse_id(fields.take("$distinct_id"), "$distinct_id")?;
     let mut properties = fields.object("$properties")?;
     fields.finish("a profile of Mixpanel", &mut properties, context, mapped)?;
     if let Some(created) = properties.get("$created") {
-        let at = context.instant("$created", Some(created))?;
-        mapped.facts.push(crate::import::people::Fact::FirstSeen { distinct_id: distinct_id.clone(), at });
+        let at = context.parse_time("$created", Some(created))?;
+        mapped
+            .updates
+            .push(crate::import::people::PeopleUpdate::FirstSeen { distinct_id: distinct_id.clone(), at });
     }
-    mapped.person(&distinct_id, properties, 0, true);
+    mapped.add_person_properties(&distinct_id, properties, 0, true);
     Ok(())
 }
 
-fn event(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -> Result<Mapped, String> {
+fn map_event(
+    mut fields: Fields,
+    context: &mut Context<'_>,
+    mut mapped: MappedRecord,
+) -> Result<MappedRecord, String> {
     let name = fields.text("event")?.ok_or("the event has no name (event)")?;
     let mut properties = Fields(fields.object("properties")?);
     let time = properties.take("time");
     let at = context
-        .instant("properties.time", time.as_ref())
+        .parse_time("properties.time", time.as_ref())
         .map_err(|error| format!("{error} (Mixpanel's times are epoch seconds or milliseconds)"))?;
     fields.finish("an event of Mixpanel", &mut properties.0, context, &mut mapped)?;
     let distinct_id = properties.id("distinct_id")?;
@@ -104,30 +114,30 @@ fn event(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -> R
             let (Some(user), Some(device)) = (user, device) else {
                 return Err("$identify needs properties.$identified_id and properties.$anon_id".to_owned());
             };
-            mapped.merge(&device, &user, at, false);
-            return Ok(unkept(mapped));
+            mapped.add_merge(&device, &user, at, false);
+            return Ok(merge_only(mapped));
         }
         "$create_alias" => {
             let (Some(user), Some(alias)) = (distinct_id, properties.id("alias")?) else {
                 return Err("$create_alias needs properties.distinct_id and properties.alias".to_owned());
             };
-            mapped.merge(&alias, &user, at, true);
-            return Ok(unkept(mapped));
+            mapped.add_merge(&alias, &user, at, true);
+            return Ok(merge_only(mapped));
         }
         "$merge" => {
             let Some(Value::Array(ids)) = properties.take("$distinct_ids") else {
                 return Err("$merge needs properties.$distinct_ids, a list".to_owned());
             };
-            let ids = ids.into_iter().map(|value| id(Some(value), "each of properties.$distinct_ids"));
+            let ids = ids.into_iter().map(|value| parse_id(Some(value), "each of properties.$distinct_ids"));
             let ids = ids.collect::<Result<Vec<_>, _>>()?;
             for other in ids.iter().skip(1) {
-                mapped.merge(other, &ids[0], at, true);
+                mapped.add_merge(other, &ids[0], at, true);
             }
-            return Ok(unkept(mapped));
+            return Ok(merge_only(mapped));
         }
         _ => {}
     }
-    let id_of = |key: &str| id(properties.0.get(key).cloned(), key).ok();
+    let id_of = |key: &str| parse_id(properties.0.get(key).cloned(), key).ok();
     let (user, device) = (id_of("$user_id"), id_of("$device_id"));
     let distinct_id = match distinct_id.or(user.clone()).or(device.clone().map(|id| format!("$device:{id}")))
     {
@@ -135,13 +145,13 @@ fn event(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -> R
         None => return Err("there is no properties.distinct_id".to_owned()),
     };
     if let (Some(user), Some(device)) = (&user, &device) {
-        mapped.merge(&format!("$device:{device}"), user, at, false);
+        mapped.add_merge(&format!("$device:{device}"), user, at, false);
         if distinct_id != *user && distinct_id != format!("$device:{device}") {
-            mapped.merge(&distinct_id, user, at, false);
+            mapped.add_merge(&distinct_id, user, at, false);
         }
     }
     if let Some(before) = id_of("$distinct_id_before_identity") {
-        mapped.merge(&before, &distinct_id, at, false);
+        mapped.add_merge(&before, &distinct_id, at, false);
     }
     let insert_id = properties.0.get("$insert_id").and_then(Value::as_str);
     let uuid = context.uuid(insert_id, &["mixpanel", &name, &distinct_id, &at.to_string()]);
@@ -155,8 +165,8 @@ fn event(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -> R
     Ok(mapped)
 }
 
-/// A record that merges and is no event.
-fn unkept(mut mapped: Mapped) -> Mapped {
+/// A record that is a merge and not an event.
+fn merge_only(mut mapped: MappedRecord) -> MappedRecord {
     mapped.ignored.push("mixpanel: $identify, $create_alias and $merge are merges and no events");
     mapped
 }

@@ -1,8 +1,8 @@
-//! Mappings of records of a file to events, persons and groups: one module a vendor, and [`native`] for this product's own
+//! Mappings of records of a file to events, persons and groups: one module per vendor, and [`native`] for this product's own
 //! fields.
 //!
-//! A mapping is a pure function of one record and its [`Context`]. Must stay true: every field of a record is taken, named
-//! in [`Mapped::ignored`], or refused; two passes over a file give the same.
+//! A mapping is a pure function of one record and its [`Context`]. Must stay true: every field of a record is used, counted
+//! in [`MappedRecord::ignored`], or rejected; two passes over a file have the same result.
 
 pub(crate) mod amplitude;
 mod fields;
@@ -16,16 +16,16 @@ mod tests;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::people::Fact;
-use super::record::{Record, uuid_of_line};
-use super::time::TimeFields;
+use super::people::PeopleUpdate;
+use super::record::{Record, derive_uuid};
+use super::time::TimeFormats;
 use super::{ExtraFields, ImportOptions};
 pub(crate) use fields::Fields;
 
-/// Namespace of the uuids of events whose vendor identifies them by texts.
+/// Namespace of the version 5 uuids of events whose vendor identifies them by texts.
 const NAMESPACE: Uuid = Uuid::from_u128(0x0b7a_52c6_1d3f_4e88_a1c9_7f20_64de_93b5);
 
-/// Whose export a file is.
+/// The vendor whose export a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Vendor {
     /// This product's own fields: `event`, `distinct_id`, `timestamp` ...
@@ -52,15 +52,15 @@ impl Vendor {
         }
     }
 
-    /// Whose record this is, and the fields by which it was recognised.
-    pub(crate) fn recognise(record: &Map<String, Value>) -> Option<(Vendor, String)> {
-        let found = [
-            (Vendor::Posthog, posthog::recognise(record)),
-            (Vendor::Amplitude, amplitude::recognise(record)),
-            (Vendor::Segment, segment::recognise(record)),
-            (Vendor::Mixpanel, mixpanel::recognise(record)),
+    /// Detects the vendor of a record; returns also the fields by which it was detected.
+    pub(crate) fn detect(record: &Map<String, Value>) -> Option<(Vendor, String)> {
+        let candidates = [
+            (Vendor::Posthog, posthog::detect(record)),
+            (Vendor::Amplitude, amplitude::detect(record)),
+            (Vendor::Segment, segment::detect(record)),
+            (Vendor::Mixpanel, mixpanel::detect(record)),
         ];
-        found.into_iter().find_map(|(vendor, by)| Some((vendor, by?)))
+        candidates.into_iter().find_map(|(vendor, fields)| Some((vendor, fields?)))
     }
 
     pub(crate) fn mapping(self, options: &ImportOptions) -> Box<dyn Mapping> {
@@ -74,35 +74,36 @@ impl Vendor {
     }
 }
 
-/// What a mapping knows beside the record.
+/// The input of a mapping besides the record.
 pub(crate) struct Context<'a> {
     /// The record's line, row or element.
     pub line: u64,
     pub options: &'a ImportOptions,
-    /// What is done with fields that the mapping does not know.
+    /// The handling of fields that the mapping does not know.
     pub extra: ExtraFields,
     /// The digest of the file's content.
     pub content: &'a [u8; 32],
-    pub times: &'a mut TimeFields,
+    pub times: &'a mut TimeFormats,
 }
 
 impl Context<'_> {
-    pub(crate) fn instant(&mut self, field: &'static str, value: Option<&Value>) -> Result<i64, String> {
-        self.times.instant(field, self.line, value)
+    /// Parses a time, in microseconds since the epoch.
+    pub(crate) fn parse_time(&mut self, field: &'static str, value: Option<&Value>) -> Result<i64, String> {
+        self.times.parse(field, self.line, value)
     }
 
-    /// The project of a vendor's record, which names none.
+    /// The project of a vendor's record: vendors' records have no project, so it is that of `--project`.
     pub(crate) fn project(&self) -> Result<u64, String> {
         self.options
             .default_project
             .ok_or_else(|| "a vendor's export names no project; pass --project ID".to_owned())
     }
 
-    /// The identity of an event that its vendor identifies by `id`, which may be a UUID or any text; of its line where it has
-    /// none. `scope` is what tells events of one such text apart.
+    /// The uuid of an event with the vendor's `id`, which may be a UUID or any text; derived from the line if it has none.
+    /// Events with the same `id` and another `scope` are different events.
     pub(crate) fn uuid(&self, id: Option<&str>, scope: &[&str]) -> Uuid {
         match id.filter(|id| !id.is_empty()) {
-            None => uuid_of_line(self.content, self.line),
+            None => derive_uuid(self.content, self.line),
             Some(id) => match Uuid::parse_str(id) {
                 Ok(uuid) if !uuid.is_nil() && scope.is_empty() => uuid,
                 _ => Uuid::new_v5(&NAMESPACE, [scope, &[id]].concat().join("\u{1f}").as_bytes()),
@@ -110,39 +111,39 @@ impl Context<'_> {
         }
     }
 
-    /// The place of a group type in the list of the project, where it is declared.
+    /// The index of a group type, if the project declares it.
     pub(crate) fn group_index(&self, project: u64, type_name: &str) -> Option<u32> {
         let types = self.options.group_types.get(&project)?;
         types.iter().position(|known| known == type_name).map(|index| index as u32)
     }
 }
 
-/// What one record says.
+/// A record of a file after mapping.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Mapped {
+pub(crate) struct MappedRecord {
     pub project: u64,
     /// Stored in the order of the file.
     pub record: Option<Record>,
-    /// Folded with those of other records, and stored before.
-    pub facts: Vec<Fact>,
-    /// What is not kept, by the rule that says so.
+    /// Folded with those of other records, and stored before all records.
+    pub updates: Vec<PeopleUpdate>,
+    /// The rules by which fields were dropped.
     pub ignored: Vec<&'static str>,
 }
 
-impl Mapped {
-    pub(crate) fn of(project: u64) -> Mapped {
-        Mapped { project, ..Mapped::default() }
+impl MappedRecord {
+    pub(crate) fn new(project: u64) -> MappedRecord {
+        MappedRecord { project, ..MappedRecord::default() }
     }
 
-    /// Notes that `from` is to become a part of `to`.
-    pub(crate) fn merge(&mut self, from: &str, to: &str, at: i64, forced: bool) {
+    /// Adds a merge of `from` into `to`.
+    pub(crate) fn add_merge(&mut self, from: &str, to: &str, at: i64, forced: bool) {
         if from != to {
-            self.facts.push(Fact::Merge { from: from.to_owned(), to: to.to_owned(), at, forced });
+            self.updates.push(PeopleUpdate::Merge { from: from.to_owned(), to: to.to_owned(), at, forced });
         }
     }
 
-    /// Notes properties of a person.
-    pub(crate) fn person(
+    /// Adds properties of a person.
+    pub(crate) fn add_person_properties(
         &mut self,
         distinct_id: &str,
         properties: Map<String, Value>,
@@ -151,12 +152,12 @@ impl Mapped {
     ) {
         if !properties.is_empty() {
             let distinct_id = distinct_id.to_owned();
-            self.facts.push(Fact::Properties { distinct_id, properties, at, is_whole });
+            self.updates.push(PeopleUpdate::Properties { distinct_id, properties, at, is_whole });
         }
     }
 
-    /// Notes properties of a group, if its type is declared.
-    pub(crate) fn group(
+    /// Adds properties of a group, if its type is declared.
+    pub(crate) fn add_group_properties(
         &mut self,
         context: &Context<'_>,
         type_name: &str,
@@ -167,7 +168,7 @@ impl Mapped {
         match context.group_index(self.project, type_name) {
             Some(index) => {
                 let (type_name, key) = (type_name.to_owned(), key.to_owned());
-                self.facts.push(Fact::Group { type_name, index, key, properties, at });
+                self.updates.push(PeopleUpdate::GroupProperties { type_name, index, key, properties, at });
             }
             None => self.ignored.push(
                 "groups of types that the project's group_types do not list: declare them in the workspace file and import again",
@@ -176,21 +177,21 @@ impl Mapped {
     }
 }
 
-/// How records of a file become events, persons and groups.
+/// Maps records of a file to events, persons and groups.
 pub(crate) trait Mapping: Send + Sync {
-    /// What becomes of which field, for people: pairs of (field of the file, what it becomes).
+    /// A description of the mapping: pairs of a field of the file and its target.
     fn describe(&self) -> Vec<(String, String)>;
 
-    /// Refuses columns that no record could have, where the file has a header.
+    /// Validates the columns of a file with a header.
     fn check_columns(&self, _columns: &[String], _extra: ExtraFields) -> Result<(), String> {
         Ok(())
     }
 
-    /// What a record says.
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<Mapped, String>;
+    /// Maps a record.
+    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String>;
 }
 
 /// A table of fields, as [`Mapping::describe`] returns it.
-fn described(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+fn field_table(fields: &[(&str, &str)]) -> Vec<(String, String)> {
     fields.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect()
 }

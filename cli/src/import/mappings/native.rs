@@ -1,12 +1,13 @@
-//! Records with this product's own fields: an event, a person or a group each. `--map` gives other names to the fields of
-//! events.
+//! The mapping of this product's own fields: a record is an event, a person or a group. `--map` renames the fields of events.
 
 use pennon_eventstore::{GroupRecord, PersonRecord};
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, Mapped, Mapping, described};
-use crate::import::people::Fact;
-use crate::import::record::{EventFields, Record, event, id, project, properties, uuid_of_line};
+use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use crate::import::people::PeopleUpdate;
+use crate::import::record::{
+    EventFields, Record, build_event, derive_uuid, parse_id, parse_project, parse_properties,
+};
 use crate::import::{ExtraFields, ImportOptions};
 
 /// Most group types of a project.
@@ -15,7 +16,7 @@ const GROUP_TYPES_MAX: u64 = 5;
 pub(crate) const EVENT_FIELDS: [&str; 7] =
     ["project", "event", "distinct_id", "timestamp", "uuid", "person_id", "properties"];
 
-/// That a column or key of the file is a field of an event, or a property.
+/// A rule of `--map`: a column or key of the file, and the field or property of an event that it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldRule {
     column: String,
@@ -51,14 +52,14 @@ impl Native {
         Native { rules: options.map.clone() }
     }
 
-    /// Gives fields the names that the command line says.
-    fn rename(&self, fields: &mut Fields, own: &mut Map<String, Value>) -> Result<(), String> {
+    /// Applies the rules of `--map`; those with `properties.NAME` go into `extra_properties`.
+    fn rename(&self, fields: &mut Fields, extra_properties: &mut Map<String, Value>) -> Result<(), String> {
         let renamed: Vec<(&FieldRule, Option<Value>)> =
             self.rules.iter().map(|rule| (rule, fields.0.remove(&rule.column))).collect();
         for (rule, value) in renamed {
             let Some(value) = value else { continue };
             let (into, name) = match rule.field.strip_prefix("properties.") {
-                Some(name) => (&mut *own, name),
+                Some(name) => (&mut *extra_properties, name),
                 None => (&mut fields.0, rule.field.as_str()),
             };
             if into.insert(name.to_owned(), value).is_some() {
@@ -71,11 +72,12 @@ impl Native {
         Ok(())
     }
 
-    fn event(&self, mut fields: Fields, context: &mut Context<'_>) -> Result<Mapped, String> {
-        let mut own = Map::new();
-        self.rename(&mut fields, &mut own)?;
+    fn event(&self, mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
+        let mut extra_properties = Map::new();
+        self.rename(&mut fields, &mut extra_properties)?;
         let named_project = fields.0.remove("project");
-        let mut mapped = Mapped::of(project(named_project.as_ref(), context.options.default_project)?);
+        let mut mapped =
+            MappedRecord::new(parse_project(named_project.as_ref(), context.options.default_project)?);
         let mut event_fields = EventFields {
             event: fields.0.remove("event"),
             distinct_id: fields.0.remove("distinct_id"),
@@ -85,16 +87,16 @@ impl Native {
         };
         let timestamp = fields.0.remove("timestamp");
         let person = fields.id("person_id")?;
-        for (key, value) in own {
+        for (key, value) in extra_properties {
             if event_fields.properties.insert(key.clone(), value).is_some() {
                 return Err(format!("`{key}` is there twice: by --map and in `properties`"));
             }
         }
         fields.finish("an event", &mut event_fields.properties, context, &mut mapped)?;
-        event_fields.timestamp = Some(context.instant("timestamp", timestamp.as_ref())?);
-        let event = event(event_fields, uuid_of_line(context.content, context.line))?;
+        event_fields.timestamp = Some(context.parse_time("timestamp", timestamp.as_ref())?);
+        let event = build_event(event_fields, derive_uuid(context.content, context.line))?;
         if let Some(person) = person {
-            mapped.facts.push(Fact::Same { person, distinct_id: event.distinct_id.clone() });
+            mapped.updates.push(PeopleUpdate::SamePerson { person, distinct_id: event.distinct_id.clone() });
         }
         mapped.record = Some(Record::Event(event));
         Ok(mapped)
@@ -110,7 +112,7 @@ impl Mapping for Native {
                 lines.push((field.to_owned(), field.to_owned()));
             }
         }
-        lines.extend(described(&[("person", "a person"), ("group", "a group")]));
+        lines.extend(field_table(&[("person", "a person"), ("group", "a group")]));
         lines
     }
 
@@ -126,11 +128,11 @@ impl Mapping for Native {
                 ));
             }
         }
-        let is_taken = |column: &str| self.rules.iter().any(|rule| rule.column == column);
+        let is_renamed = |column: &str| self.rules.iter().any(|rule| rule.column == column);
         for needed in ["event", "distinct_id", "timestamp"] {
-            let is_there = self.rules.iter().any(|rule| rule.field == needed)
-                || columns.iter().any(|column| column == needed && !is_taken(column));
-            if !is_there {
+            let exists = self.rules.iter().any(|rule| rule.field == needed)
+                || columns.iter().any(|column| column == needed && !is_renamed(column));
+            if !exists {
                 return Err(format!(
                     "has no column {needed}; name the one that is it: --map COLUMN={needed}"
                 ));
@@ -138,7 +140,7 @@ impl Mapping for Native {
         }
         if extra == ExtraFields::Refuse {
             let unknown =
-                columns.iter().find(|column| !is_taken(column) && !EVENT_FIELDS.contains(&column.as_str()));
+                columns.iter().find(|column| !is_renamed(column) && !EVENT_FIELDS.contains(&column.as_str()));
             if let Some(column) = unknown {
                 return Err(format!(
                     "`{column}` is no field of an event; pass --map {column}=properties.{column}, or --extra properties \
@@ -149,7 +151,7 @@ impl Mapping for Native {
         Ok(())
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<Mapped, String> {
+    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
         let fields = Fields(record);
         let is_mapped = |kind: &str| {
             self.rules.iter().any(|rule| rule.field == kind && fields.0.contains_key(&rule.column))
@@ -176,22 +178,24 @@ fn object(value: Option<Value>, field: &str) -> Result<Fields, String> {
     }
 }
 
-fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<Mapped, String> {
+fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
     let mut own = object(fields.0.remove("person"), "person")?;
     let named_project = fields.0.remove("project");
-    let mut mapped = Mapped::of(project(named_project.as_ref(), context.options.default_project)?);
+    let mut mapped =
+        MappedRecord::new(parse_project(named_project.as_ref(), context.options.default_project)?);
     let Some(Value::Array(ids)) = own.0.remove("distinct_ids") else {
         return Err("person.distinct_ids must be a list".to_owned());
     };
     if ids.is_empty() {
         return Err("person.distinct_ids is empty".to_owned());
     }
-    let distinct_ids = ids.into_iter().map(|value| id(Some(value), "each of person.distinct_ids"));
+    let distinct_ids = ids.into_iter().map(|value| parse_id(Some(value), "each of person.distinct_ids"));
     let created_at = match own.take("created_at") {
         None => None,
-        value => Some(context.instant("person.created_at", value.as_ref())?),
+        value => Some(context.parse_time("person.created_at", value.as_ref())?),
     };
-    let mut properties = properties(own.0.remove("properties")).map_err(|error| format!("person.{error}"))?;
+    let mut properties =
+        parse_properties(own.0.remove("properties")).map_err(|error| format!("person.{error}"))?;
     let distinct_ids = distinct_ids.collect::<Result<_, _>>()?;
     own.finish("a person", &mut properties, context, &mut mapped)?;
     fields.finish("a person's line", &mut properties, context, &mut mapped)?;
@@ -199,10 +203,11 @@ fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<Mapped, Strin
     Ok(mapped)
 }
 
-fn group(mut fields: Fields, context: &mut Context<'_>) -> Result<Mapped, String> {
+fn group(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
     let mut own = object(fields.0.remove("group"), "group")?;
     let named_project = fields.0.remove("project");
-    let mut mapped = Mapped::of(project(named_project.as_ref(), context.options.default_project)?);
+    let mut mapped =
+        MappedRecord::new(parse_project(named_project.as_ref(), context.options.default_project)?);
     let type_name = match own.0.remove("type") {
         Some(Value::String(name)) if !name.is_empty() => name,
         _ => return Err("group.type must be the name of a group type".to_owned()),
@@ -215,8 +220,9 @@ fn group(mut fields: Fields, context: &mut Context<'_>) -> Result<Mapped, String
     if let Some(known) = types.get(index as usize).filter(|known| **known != type_name) {
         return Err(format!("group.index {index} is {known:?} in this project, not {type_name:?}"));
     }
-    let key = id(own.0.remove("key"), "group.key")?;
-    let mut properties = properties(own.0.remove("properties")).map_err(|error| format!("group.{error}"))?;
+    let key = parse_id(own.0.remove("key"), "group.key")?;
+    let mut properties =
+        parse_properties(own.0.remove("properties")).map_err(|error| format!("group.{error}"))?;
     own.finish("a group", &mut properties, context, &mut mapped)?;
     fields.finish("a group's line", &mut properties, context, &mut mapped)?;
     mapped.record = Some(Record::Group(GroupRecord { type_name, index: index as u32, key, properties }));

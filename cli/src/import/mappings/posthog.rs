@@ -1,16 +1,16 @@
 //! PostHog's batch exports: the models *events* and *persons*, as JSON lines or Parquet.
 //!
-//! An event's `person_id` joins its distinct id to that person; `$identify`, `$create_alias` and `$merge_dangerously` merge by
-//! the rules that captured events have. Events of these names are events here too, as they are there.
+//! An event's `person_id` adds its distinct id to that person. `$identify`, `$create_alias` and `$merge_dangerously` merge by the
+//! rules of captured events, and are imported as events too.
 
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, Mapped, Mapping, described};
-use crate::import::people::Fact;
-use crate::import::record::{EventFields, Record, event, id, uuid_of_line};
+use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use crate::import::people::PeopleUpdate;
+use crate::import::record::{EventFields, Record, build_event, derive_uuid, parse_id};
 
 /// Fields that only this vendor's exports have.
-const OWN: [&str; 7] = [
+const VENDOR_FIELDS: [&str; 7] = [
     "person_properties",
     "elements_chain",
     "_inserted_at",
@@ -20,10 +20,10 @@ const OWN: [&str; 7] = [
     "is_deleted",
 ];
 
-pub(super) fn recognise(record: &Map<String, Value>) -> Option<String> {
-    let own: Vec<&str> = OWN.into_iter().filter(|field| record.contains_key(*field)).collect();
+pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
+    let fields: Vec<&str> = VENDOR_FIELDS.into_iter().filter(|field| record.contains_key(*field)).collect();
     let is_either = record.contains_key("event") || record.contains_key("person_id");
-    (is_either && record.contains_key("distinct_id") && !own.is_empty()).then(|| own.join(", "))
+    (is_either && record.contains_key("distinct_id") && !fields.is_empty()).then(|| fields.join(", "))
 }
 
 /// The mapping.
@@ -31,7 +31,7 @@ pub(crate) struct Posthog;
 
 impl Mapping for Posthog {
     fn describe(&self) -> Vec<(String, String)> {
-        described(&[
+        field_table(&[
             ("uuid, event, distinct_id, timestamp, properties", "the same fields of an event"),
             ("elements_chain", "properties.$elements_chain"),
             ("person_id", "joins the distinct ids of one person"),
@@ -43,12 +43,12 @@ impl Mapping for Posthog {
         ])
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<Mapped, String> {
+    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
         let mut fields = Fields(record);
-        let mut mapped = Mapped::of(context.project()?);
+        let mut mapped = MappedRecord::new(context.project()?);
         let rule = "posthog: team_id, _inserted_at and version numbers are not kept";
         let person_version = fields.0.get("person_version").and_then(Value::as_i64);
-        let unkept = [
+        let dropped = [
             "team_id",
             "_inserted_at",
             "person_distinct_id_version",
@@ -56,44 +56,48 @@ impl Mapping for Posthog {
             "elements_hash",
             "site_url",
         ];
-        fields.ignore(&unkept, rule, &mut mapped);
+        fields.ignore(&dropped, rule, &mut mapped);
         let is_person = !fields.0.contains_key("event") && fields.0.contains_key("person_id");
         match is_person {
-            true => person(fields, person_version.unwrap_or(0), context, mapped),
-            false => captured(fields, context, mapped),
+            true => map_person(fields, person_version.unwrap_or(0), context, mapped),
+            false => map_event(fields, context, mapped),
         }
     }
 }
 
 /// A row of the model *persons*: one distinct id of a person.
-fn person(
+fn map_person(
     mut fields: Fields,
     version: i64,
     context: &mut Context<'_>,
-    mut mapped: Mapped,
-) -> Result<Mapped, String> {
+    mut mapped: MappedRecord,
+) -> Result<MappedRecord, String> {
     if fields.take("is_deleted").is_some_and(|deleted| deleted == Value::Bool(true) || deleted == 1) {
         mapped.ignored.push("posthog: deleted persons");
         return Ok(mapped);
     }
-    let distinct_id = id(fields.take("distinct_id"), "distinct_id")?;
-    let person = id(fields.take("person_id"), "person_id")?;
+    let distinct_id = parse_id(fields.take("distinct_id"), "distinct_id")?;
+    let person = parse_id(fields.take("person_id"), "person_id")?;
     let mut properties = fields.object("properties")?;
     if let Some(created_at) = fields.take("created_at") {
-        let at = context.instant("created_at", Some(&created_at))?;
-        mapped.facts.push(Fact::FirstSeen { distinct_id: distinct_id.clone(), at });
+        let at = context.parse_time("created_at", Some(&created_at))?;
+        mapped.updates.push(PeopleUpdate::FirstSeen { distinct_id: distinct_id.clone(), at });
     }
     fields.finish("a person of PostHog", &mut properties, context, &mut mapped)?;
-    mapped.facts.push(Fact::Same { person, distinct_id: distinct_id.clone() });
-    mapped.person(&distinct_id, properties, version, true);
+    mapped.updates.push(PeopleUpdate::SamePerson { person, distinct_id: distinct_id.clone() });
+    mapped.add_person_properties(&distinct_id, properties, version, true);
     Ok(mapped)
 }
 
-fn captured(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -> Result<Mapped, String> {
+fn map_event(
+    mut fields: Fields,
+    context: &mut Context<'_>,
+    mut mapped: MappedRecord,
+) -> Result<MappedRecord, String> {
     fields.ignore(&["created_at"], "posthog: created_at of events, the time of their arrival", &mut mapped);
-    let timestamp = context.instant("timestamp", fields.take("timestamp").as_ref())?;
+    let timestamp = context.parse_time("timestamp", fields.take("timestamp").as_ref())?;
     let person = fields.id("person_id")?;
-    let state = fields.object("person_properties")?;
+    let person_properties = fields.object("person_properties")?;
     let elements = fields.text("elements_chain")?;
     let mut properties = fields.object("properties")?;
     let sets = [
@@ -103,9 +107,9 @@ fn captured(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -
         ("people_set_once", "$set_once"),
     ];
     for (field, property) in sets {
-        let said = fields.object(field)?;
-        if !said.is_empty() && !properties.contains_key(property) {
-            properties.insert(property.to_owned(), Value::Object(said));
+        let values = fields.object(field)?;
+        if !values.is_empty() && !properties.contains_key(property) {
+            properties.insert(property.to_owned(), Value::Object(values));
         }
     }
     if let Some(elements) = elements {
@@ -122,20 +126,20 @@ fn captured(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -
         properties: Map::new(),
     };
     fields.finish("an event of PostHog", &mut properties, context, &mut mapped)?;
-    let mut event = event(event_fields, uuid_of_line(context.content, context.line))?;
+    let mut event = build_event(event_fields, derive_uuid(context.content, context.line))?;
     event.properties = properties;
     let distinct_id = event.distinct_id.as_str();
     if let Some(person) = person {
-        mapped.facts.push(Fact::Same { person, distinct_id: distinct_id.to_owned() });
+        mapped.updates.push(PeopleUpdate::SamePerson { person, distinct_id: distinct_id.to_owned() });
     }
     let object =
         |key: &str| event.properties.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
-    if state.is_empty() {
-        let mut said = object("$set_once");
-        said.extend(object("$set"));
-        mapped.person(distinct_id, said, timestamp, false);
+    if person_properties.is_empty() {
+        let mut values = object("$set_once");
+        values.extend(object("$set"));
+        mapped.add_person_properties(distinct_id, values, timestamp, false);
     } else {
-        mapped.person(distinct_id, state, timestamp, true);
+        mapped.add_person_properties(distinct_id, person_properties, timestamp, true);
     }
     let other = match event.event.as_str() {
         "$identify" => Some(("$anon_distinct_id", false)),
@@ -144,14 +148,14 @@ fn captured(mut fields: Fields, context: &mut Context<'_>, mut mapped: Mapped) -
         _ => None,
     };
     if let Some((key, forced)) = other
-        && let Ok(other) = id(event.properties.get(key).cloned(), key)
+        && let Ok(other) = parse_id(event.properties.get(key).cloned(), key)
     {
-        mapped.merge(&other, distinct_id, timestamp, forced);
+        mapped.add_merge(&other, distinct_id, timestamp, forced);
     }
     if event.event == "$groupidentify" {
-        let text = |key: &str| id(event.properties.get(key).cloned(), key);
+        let text = |key: &str| parse_id(event.properties.get(key).cloned(), key);
         let (type_name, key) = (text("$group_type")?, text("$group_key")?);
-        mapped.group(context, &type_name, &key, object("$group_set"), timestamp);
+        mapped.add_group_properties(context, &type_name, &key, object("$group_set"), timestamp);
     }
     mapped.record = Some(Record::Event(event));
     Ok(mapped)

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Context, Mapped, Mapping, Vendor};
-use crate::import::people::Fact;
+use super::{Context, MappedRecord, Mapping, Vendor};
+use crate::import::people::PeopleUpdate;
 use crate::import::record::Record;
-use crate::import::time::TimeFields;
+use crate::import::time::TimeFormats;
 use crate::import::{ExtraFields, ImportOptions};
 
 fn object(value: Value) -> Map<String, Value> {
@@ -23,19 +23,19 @@ fn options() -> ImportOptions {
     }
 }
 
-fn map_by(mapping: &dyn Mapping, options: &ImportOptions, record: Value) -> Result<Mapped, String> {
+fn map_by(mapping: &dyn Mapping, options: &ImportOptions, record: Value) -> Result<MappedRecord, String> {
     let extra = options.extra.unwrap_or(ExtraFields::Refuse);
-    let mut times = TimeFields::default();
+    let mut times = TimeFormats::default();
     let mut context = Context { line: 3, options, extra, content: &[5; 32], times: &mut times };
     mapping.map(object(record), &mut context)
 }
 
-fn map(vendor: Vendor, record: Value) -> Result<Mapped, String> {
+fn map(vendor: Vendor, record: Value) -> Result<MappedRecord, String> {
     map_by(vendor.mapping(&options()).as_ref(), &options(), record)
 }
 
 /// Name, distinct id, time and properties of the event of a record.
-fn event(mapped: &Mapped) -> (&str, &str, i64, Value) {
+fn event(mapped: &MappedRecord) -> (&str, &str, i64, Value) {
     match &mapped.record {
         Some(Record::Event(event)) => {
             (&event.event, &event.distinct_id, event.timestamp, Value::Object(event.properties.clone()))
@@ -44,26 +44,26 @@ fn event(mapped: &Mapped) -> (&str, &str, i64, Value) {
     }
 }
 
-fn uuid(mapped: &Mapped) -> Uuid {
+fn uuid(mapped: &MappedRecord) -> Uuid {
     match &mapped.record {
         Some(Record::Event(event)) => event.uuid,
         other => panic!("no event but {other:?}"),
     }
 }
 
-fn merges(mapped: &Mapped) -> Vec<(&str, &str, bool)> {
+fn merges(mapped: &MappedRecord) -> Vec<(&str, &str, bool)> {
     let merge = |fact| match fact {
-        &Fact::Merge { ref from, ref to, forced, .. } => Some((from.as_str(), to.as_str(), forced)),
+        &PeopleUpdate::Merge { ref from, ref to, forced, .. } => Some((from.as_str(), to.as_str(), forced)),
         _ => None,
     };
-    mapped.facts.iter().filter_map(merge).collect()
+    mapped.updates.iter().filter_map(merge).collect()
 }
 
 /// 2024-01-03T09:00:00Z.
 const AT: i64 = 1_704_272_400_000_000;
 
 #[test]
-fn posthog_events_keep_names_and_join_persons() {
+fn posthog_events_keep_their_names_and_update_persons() {
     let mapped = map(
         Vendor::Posthog,
         json!({"uuid": "018d0c6e-1000-7000-8000-000000000001", "event": "$identify", "distinct_id": "ann", "person_id": "P",
@@ -76,24 +76,25 @@ fn posthog_events_keep_names_and_join_persons() {
     assert_eq!(event(&mapped), ("$identify", "ann", AT, properties));
     assert_eq!(uuid(&mapped).to_string(), "018d0c6e-1000-7000-8000-000000000001");
     assert_eq!(merges(&mapped), [("device", "ann", false)]);
-    let whole = Fact::Properties {
+    let whole = PeopleUpdate::Properties {
         distinct_id: "ann".to_owned(),
         properties: object(json!({"a": 1})),
         at: AT,
         is_whole: true,
     };
-    assert!(mapped.facts.contains(&whole) && mapped.facts.len() == 3, "{:?}", mapped.facts);
+    assert!(mapped.updates.contains(&whole) && mapped.updates.len() == 3, "{:?}", mapped.updates);
     assert_eq!(mapped.ignored.len(), 2);
 }
 
 #[test]
-fn posthog_sets_count_where_no_state_is_exported() {
+fn posthog_set_properties_count_without_person_properties() {
     let record = json!({"event": "buy", "distinct_id": "ann", "timestamp": "2024-01-03T09:00:00Z", "people_set_once": {"a": 0},
         "properties": {"$set": {"a": 1}}, "team_id": 2});
     let mapped = map(Vendor::Posthog, record).unwrap();
-    let said = object(json!({"a": 1}));
-    let said = Fact::Properties { distinct_id: "ann".to_owned(), properties: said, at: AT, is_whole: false };
-    assert_eq!(mapped.facts, [said]);
+    let properties = object(json!({"a": 1}));
+    let expected =
+        PeopleUpdate::Properties { distinct_id: "ann".to_owned(), properties, at: AT, is_whole: false };
+    assert_eq!(mapped.updates, [expected]);
 }
 
 #[test]
@@ -141,8 +142,8 @@ fn amplitude_devices_groups_and_sessions() {
         "$session_id": "d-17", "$device_id": "d", "$geoip_country_name": "CH"});
     assert_eq!(event(&mapped), ("buy", "ann-user", AT, properties));
     assert_eq!(merges(&mapped), [("d", "ann-user", false)]);
-    let group = mapped.facts.iter().find_map(|fact| match fact {
-        Fact::Group { index, key, .. } => Some((*index, key.as_str())),
+    let group = mapped.updates.iter().find_map(|fact| match fact {
+        PeopleUpdate::GroupProperties { index, key, .. } => Some((*index, key.as_str())),
         _ => None,
     });
     assert_eq!(group, Some((1, "acme")));
@@ -178,9 +179,12 @@ fn segment_calls() {
     let alias = call("alias", json!({"previousId": "old"})).unwrap();
     assert_eq!(merges(&alias), [("a-1", "ann", false), ("old", "ann", true)]);
     let group = call("group", json!({"groupId": "acme", "traits": {"size": 4}})).unwrap();
-    assert!(matches!(&group.facts[1], Fact::Group { index: 1, key, .. } if key == "acme"), "{group:?}");
+    assert!(
+        matches!(&group.updates[1], PeopleUpdate::GroupProperties { index: 1, key, .. } if key == "acme"),
+        "{group:?}"
+    );
     let identify = call("identify", json!({"traits": {"plan": "pro"}})).unwrap();
-    assert!(identify.record.is_none() && identify.facts.len() == 2, "{identify:?}");
+    assert!(identify.record.is_none() && identify.updates.len() == 2, "{identify:?}");
     assert!(call("track", json!({})).unwrap_err().contains("track needs event"));
     assert!(
         call("track", json!({"event": "a", "wish": 1}))
@@ -208,7 +212,10 @@ fn rules_of_the_command_line_rename_fields() {
     let mapped = map_by(mapping.as_ref(), &options, record).unwrap();
     assert_eq!(event(&mapped), ("buy", "5", AT, json!({"cost": 2})));
     assert_eq!(mapped.project, 9);
-    assert_eq!(mapped.facts, [Fact::Same { person: "P".to_owned(), distinct_id: "5".to_owned() }]);
+    assert_eq!(
+        mapped.updates,
+        [PeopleUpdate::SamePerson { person: "P".to_owned(), distinct_id: "5".to_owned() }]
+    );
     let twice = json!({"user": 5, "distinct_id": 6, "what": "buy", "when": 1_704_272_400});
     assert!(map_by(mapping.as_ref(), &options, twice).unwrap_err().contains("`distinct_id` of its own too"));
     for wrong in ["user", "=event", "user=", "user=who", "user=properties."] {
@@ -236,7 +243,7 @@ fn vendors_are_recognised_by_fields() {
         (json!({"type": "track", "event": "a", "userId": "u", "messageId": "m"}), Some(Vendor::Segment)),
         (json!({"type": "track"}), None),
     ] {
-        let found = Vendor::recognise(&object(record.clone())).map(|(vendor, _)| vendor);
-        assert_eq!(found, want, "{record}");
+        let vendor = Vendor::detect(&object(record.clone())).map(|(vendor, _)| vendor);
+        assert_eq!(vendor, want, "{record}");
     }
 }

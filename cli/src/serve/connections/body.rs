@@ -1,4 +1,4 @@
-//! The bodies of a request and of its response, as far as the limits of their connection go.
+//! Request and response bodies that enforce the limits of their connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio::time::{Instant, Sleep};
 use super::limits::BODY_BYTES_MIN;
 use super::registry::{ConnectionState, OpenConnection, Phase, Reservation};
 
-/// Why a body was not read to its end.
+/// Why reading a body was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// It came too slowly.
+    /// It arrived too slowly.
     #[error("the body arrives too slowly")]
     TooSlow,
-    /// The unfinished bodies of all connections are too large together.
+    /// The unfinished bodies of all connections exceed the limit.
     #[error("too many bytes of unfinished requests")]
     OverBudget,
 }
 
-/// The error of a body, for the response: handlers do not tell it from a body that is cut off.
+/// Passes the error of a body to the response: handlers cannot distinguish it from a truncated body.
 #[derive(Debug, Clone, Default)]
 pub struct BodyOutcome(Arc<AtomicU8>);
 
 impl BodyOutcome {
-    /// The error, if there was one.
+    /// The error, if any.
     pub fn error(&self) -> Option<BodyError> {
         match self.0.load(Ordering::Relaxed) {
             1 => Some(BodyError::TooSlow),
@@ -46,7 +46,7 @@ impl BodyOutcome {
     }
 }
 
-/// A request's body. Its bytes count as unfinished until it is read to its end or dropped.
+/// A request's body. Its bytes count as unfinished until it is dropped.
 pub struct RequestBody {
     body: Incoming,
     state: Arc<ConnectionState>,
@@ -72,7 +72,7 @@ impl RequestBody {
         }
     }
 
-    /// Resolves when too little has arrived for too long.
+    /// Resolves when fewer than [`BODY_BYTES_MIN`] bytes arrived in one time window.
     fn poll_window(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.window_end.as_mut().poll(context).is_ready() {
             if self.window_bytes < BODY_BYTES_MIN {
@@ -126,14 +126,14 @@ impl Drop for RequestBody {
     }
 }
 
-/// A response's body, at whose end the connection waits for its next request.
+/// A response's body. When it is dropped, the connection's response is complete.
 pub struct ResponseBody {
     body: Body,
     state: Arc<ConnectionState>,
 }
 
 impl ResponseBody {
-    /// `body`, as it goes over the connection in `state`.
+    /// `body`, sent over the connection of `state`.
     pub fn new(body: Body, state: Arc<ConnectionState>) -> ResponseBody {
         ResponseBody { body, state }
     }

@@ -1,4 +1,4 @@
-//! One connection: its requests one after the other, until it ends or a limit ends it.
+//! Serves the requests of one connection, until the client or a limit ends it.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -28,24 +28,24 @@ use super::registry::{ConnectionState, OpenConnection, Phase};
 use super::stream::LimitedStream;
 use crate::serve::signal;
 
-/// How long, and how much of, what a client still sends is read after a response that did not wait for it. Closing a socket
+/// How long, and how many bytes, a client's unread request is read and discarded after an early response. Closing a socket
 /// with unread bytes resets the connection, and the client might never see the response.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 64 << 20;
 const HEADERS_TOO_SLOW: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// How a connection came to its end.
+/// How a connection ends.
 enum End {
-    /// Everything was answered; the client may still be sending.
+    /// All responses were sent; the client may still be sending.
     Answered,
     /// The headers of a request did not arrive in time.
     HeadersTooSlow,
-    /// It is closed without a word.
+    /// It is closed without a response.
     Closed,
 }
 
-/// Serves `socket` until it ends, or until it waits for a request after `stopped`.
+/// Serves `socket` until it ends, or until it is idle after `stopped`.
 pub async fn serve(
     socket: TcpStream,
     router: Router,
@@ -54,10 +54,10 @@ pub async fn serve(
 ) {
     let connection = Arc::new(connection);
     let stream = TokioIo::new(LimitedStream::new(socket, &connection));
-    let of_service = connection.clone();
+    let service_connection = connection.clone();
     let service = service_fn(move |request| {
-        let answer = answer(request, router.clone(), of_service.clone());
-        Box::pin(answer) as Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>
+        let response = handle(request, router.clone(), service_connection.clone());
+        Box::pin(response) as Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>
     });
     let mut http = http1::Builder::new().serve_connection(stream, service);
     let end = drive(&mut http, &connection.state, &connection.registry.limits, stopped.clone()).await;
@@ -65,7 +65,7 @@ pub async fn serve(
     match end {
         End::Closed => return,
         End::HeadersTooSlow => {
-            // Whoever does not read it either is closed all the same.
+            // The connection is closed whether or not the client reads this.
             let _ = stream.write_all(HEADERS_TOO_SLOW).await;
         }
         End::Answered => {}
@@ -106,7 +106,7 @@ where
         }
         match http.poll_without_shutdown(context) {
             Poll::Ready(Ok(())) => return Poll::Ready(End::Answered),
-            // A request that is none was answered with a 400.
+            // hyper has answered an invalid request with a 400.
             Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(End::Answered),
             Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
             Poll::Pending => {}
@@ -120,7 +120,7 @@ where
     .await
 }
 
-/// When a connection that waits for its client is closed, and how. Bodies and writes have timers of their own.
+/// When and how a connection that waits for its client is closed. Bodies and writes have their own timers.
 fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Instant, End)> {
     let (phase, since) = state.phase();
     match phase {
@@ -130,7 +130,7 @@ fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Insta
     }
 }
 
-async fn answer(
+async fn handle(
     request: Request<Incoming>,
     router: Router,
     connection: Arc<OpenConnection>,
@@ -141,27 +141,27 @@ async fn answer(
     let request = request.map(|body| Body::new(RequestBody::new(body, &connection, outcome.clone())));
     let Ok(mut response) = router.oneshot(request).await;
     if let Some(error) = outcome.error() {
-        response = refusal(error, &response);
+        response = error_response(error, &response);
     }
     Ok(response.map(|body| ResponseBody::new(body, connection.state.clone())))
 }
 
-/// What is sent in place of `response`, whose handler only knows that the body could not be read.
-fn refusal(error: BodyError, response: &Response<Body>) -> Response<Body> {
-    let refusal = match error {
+/// The response for `error`, in place of the handler's `response`, which only knows that the body could not be read.
+fn error_response(error: BodyError, response: &Response<Body>) -> Response<Body> {
+    let api_error = match error {
         BodyError::TooSlow => ApiError::request_timeout(),
         BodyError::OverBudget => ApiError::busy(1),
     };
-    let mut refusal = refusal.into_response();
-    refusal.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    // Pages may read it where they may read the other answers.
+    let mut replacement = api_error.into_response();
+    replacement.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    // Same CORS access as to other responses.
     if let Some(origin) = response.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
-        refusal.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        replacement.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     }
-    refusal
+    replacement
 }
 
-/// Reads what the client still sends, so that the response is not lost.
+/// Reads and discards what the client still sends, so that the response is not lost.
 async fn linger(mut stream: LimitedStream, state: &ConnectionState) {
     state.enter(Phase::Lingering, &[Phase::Idle, Phase::Head, Phase::Body, Phase::Answering, Phase::Sent]);
     let discard = async {

@@ -1,4 +1,4 @@
-//! What a connection may take, and how many there may be.
+//! Limits of connections: their number, time and memory.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Lets this process open as many files as the system allows it, and returns how many connections there may be then:
-    /// the other half of the files is for the database, the events and what requests open.
+    /// Raises this process's limit of open files as far as the system allows, and returns the number of connections: at most
+    /// half of that limit, because the database, the events and requests open files too.
     pub fn connections(&self) -> usize {
         let wanted = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
         raise_descriptor_limit().map_or(wanted, |files| wanted.min(files / 2).max(1))
@@ -66,12 +66,12 @@ impl ConnectionLimits {
         Duration::from_secs(self.header_timeout)
     }
 
-    /// How long an unfinished body may take for its next 8 KiB.
+    /// How long the next 8 KiB of an unfinished body may take.
     pub fn body_time(&self) -> Duration {
         Duration::from_secs(self.body_timeout)
     }
 
-    /// How long a client may take nothing of its response.
+    /// How long a client may read nothing of its response.
     pub fn write_time(&self) -> Duration {
         Duration::from_secs(self.write_timeout)
     }
@@ -82,7 +82,7 @@ impl ConnectionLimits {
     }
 }
 
-/// Raises the soft limit of open files to the hard one, and returns it; none where there is no limit.
+/// Raises the soft limit of open files to the hard limit, and returns it; `None` if there is no limit.
 #[cfg(unix)]
 fn raise_descriptor_limit() -> Option<usize> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -93,7 +93,7 @@ fn raise_descriptor_limit() -> Option<usize> {
     maximum.and_then(|limit| usize::try_from(limit).ok())
 }
 
-/// Elsewhere there is no such limit.
+/// Other systems have no such limit.
 #[cfg(not(unix))]
 fn raise_descriptor_limit() -> Option<usize> {
     None

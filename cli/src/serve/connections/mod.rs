@@ -1,11 +1,12 @@
-//! The connections of both ports of `pennon serve`, with limits on how many there are, how long each step may take, and how
-//! many bytes of unfinished requests they hold.
+//! The connections of both ports of `pennon serve`, with limits on their number, on the time of each step, and on the bytes
+//! of unfinished requests.
 //!
-//! Must stay true: whatever other connections do, a new one is accepted and served. It takes the place of the one that has
-//! waited longest for its client; only where every one is being answered is it refused, with a 503. An error of `accept`
-//! ends nothing. A response arrives although its request is still being sent: the connection lingers.
+//! Must stay true: idle or slow connections cannot keep a new one from being served. At the limit it replaces the
+//! connection that has waited longest for its client; it is rejected, with a 503, only while every connection has a running
+//! request. An error of `accept` does not end the server. A response reaches a client that is still sending its request: the
+//! connection lingers.
 //!
-//! `http1` is hyper's; the limits are here because hyper's own timeout counts idle time as time for headers, and has none for
+//! `http1` is hyper's. The limits are here because hyper's header timeout includes idle time, and hyper has no timeout for
 //! bodies and writes.
 
 mod body;
@@ -29,13 +30,13 @@ use super::signal;
 pub use limits::ConnectionLimits;
 pub use registry::ConnectionRegistry;
 
-/// How long no connection is accepted after the system refused one, for want of descriptors or memory.
+/// The pause after an error of `accept`, for lack of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
                          content-type: text/plain\r\ncontent-length: 57\r\n\r\n\
                          Every connection is being answered. Retry in one second.\n";
 
-/// Serves `router` on `listener` until `stopped`, and then until what is being answered is.
+/// Serves `router` on `listener` until `stopped`, and then until the running requests are answered.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -55,9 +56,9 @@ pub async fn serve(
                 Some(open) => {
                     connections.spawn(connection::serve(socket, router.clone(), open, stopped.clone()));
                 }
-                None => refuse(&socket),
+                None => reject(&socket),
             },
-            Err(error) if is_of_the_client(error.kind()) => {}
+            Err(error) if is_client_error(error.kind()) => {}
             Err(error) => {
                 tracing::error!(%error, "no connection can be accepted; the one that was idle longest is closed");
                 registry.evict_one();
@@ -69,12 +70,12 @@ pub async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-/// Whether a connection ended before it was accepted.
-fn is_of_the_client(kind: ErrorKind) -> bool {
+/// Whether the client closed the connection before it was accepted.
+fn is_client_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
 }
 
-/// Says why, as far as that fits into the socket's buffer at once.
-fn refuse(socket: &TcpStream) {
-    let _ = socket.try_write(REFUSED);
+/// Sends a 503 as far as it fits into the socket's buffer.
+fn reject(socket: &TcpStream) {
+    let _ = socket.try_write(SERVER_FULL);
 }

@@ -1,7 +1,6 @@
-//! The connections that are open, what each is doing, and the bytes that their unfinished requests hold.
+//! The open connections with their phases, and the bytes of their unfinished requests.
 //!
-//! Must stay true: a slot is free again when its connection has ended, whatever ended it; a connection whose request is
-//! being answered is never evicted.
+//! Must stay true: a connection's permit is released whenever it ends; a connection with a running request is never evicted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 
 use super::limits::ConnectionLimits;
 
-/// What a connection is doing.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It waits for a request.
@@ -27,12 +26,12 @@ pub enum Phase {
     Answering,
     /// The response is complete, and being written.
     Sent,
-    /// It was chosen to make room.
+    /// It was chosen for eviction.
     Evicted,
 }
 
 impl Phase {
-    /// In which order connections make room; none for those that keep theirs.
+    /// The priority of eviction, lowest first; `None` for connections that are never evicted.
     fn eviction_order(self) -> Option<u8> {
         match self {
             Phase::Idle | Phase::Lingering => Some(0),
@@ -43,7 +42,7 @@ impl Phase {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub struct ConnectionState {
     phase: Mutex<(Phase, Instant)>,
@@ -55,12 +54,12 @@ impl ConnectionState {
         ConnectionState { phase: Mutex::new((Phase::Idle, Instant::now())), evicted: Notify::new() }
     }
 
-    /// What it is doing, and since when.
+    /// The phase, and when it began.
     pub fn phase(&self) -> (Phase, Instant) {
         *lock(&self.phase)
     }
 
-    /// Notes what it does from now on, if it did one of `before`.
+    /// Changes to `phase` if the current phase is one of `before`.
     pub fn enter(&self, phase: Phase, before: &[Phase]) {
         let mut current = lock(&self.phase);
         if before.contains(&current.0) {
@@ -68,7 +67,7 @@ impl ConnectionState {
         }
     }
 
-    /// Resolves when the connection has to make room.
+    /// Resolves when the connection is evicted.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
@@ -77,42 +76,41 @@ impl ConnectionState {
 /// Every open connection.
 #[derive(Debug)]
 pub struct ConnectionRegistry {
-    /// What each may take.
+    /// The limits of each connection.
     pub limits: ConnectionLimits,
     /// The bytes of unfinished requests.
     pub unfinished: Arc<ByteBudget>,
-    slots: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     last_id: AtomicU64,
 }
 
 impl ConnectionRegistry {
-    /// For at most `connections` at once.
+    /// A registry of at most `connections` at the same time.
     pub fn new(limits: ConnectionLimits, connections: usize) -> Arc<ConnectionRegistry> {
         Arc::new(ConnectionRegistry {
             limits,
             unfinished: ByteBudget::new(limits.unfinished_bytes()),
-            slots: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
+            permits: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
             open: Mutex::default(),
             last_id: AtomicU64::new(0),
         })
     }
 
-    /// A slot for a new connection. Where all are taken, the connection that has been idle longest makes room; none where
-    /// every one is being answered.
+    /// Admits a new connection. At the limit it evicts another one; `None` if every connection has a running request.
     pub async fn admit(self: &Arc<Self>) -> Option<OpenConnection> {
-        let slot = match self.slots.clone().try_acquire_owned() {
-            Ok(slot) => slot,
-            Err(_) if self.evict_one() => self.slots.clone().acquire_owned().await.ok()?,
+        let permit = match self.permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) if self.evict_one() => self.permits.clone().acquire_owned().await.ok()?,
             Err(_) => return None,
         };
         let (id, state) = (self.last_id.fetch_add(1, Ordering::Relaxed), Arc::new(ConnectionState::new()));
         lock(&self.open).insert(id, state.clone());
-        Some(OpenConnection { id, state, registry: self.clone(), _slot: slot })
+        Some(OpenConnection { id, state, registry: self.clone(), _permit: permit })
     }
 
-    /// Closes the connection that has waited longest for its client: first of those without a request, then of those with
-    /// unfinished headers, then of those with unfinished bodies. Returns whether there is one.
+    /// Evicts the connection that has waited longest for its client: first of those without a request, then with unfinished
+    /// headers, then with unfinished bodies. Returns whether there is one.
     pub fn evict_one(&self) -> bool {
         let open = lock(&self.open);
         loop {
@@ -122,7 +120,7 @@ impl ConnectionRegistry {
             });
             let Some((_, state)) = candidates.min_by_key(|(order, _)| *order) else { return false };
             let mut phase = lock(&state.phase);
-            // Otherwise its request has arrived meanwhile.
+            // Else its request has arrived meanwhile.
             if phase.0.eviction_order().is_some() {
                 *phase = (Phase::Evicted, Instant::now());
                 state.evicted.notify_one();
@@ -132,15 +130,15 @@ impl ConnectionRegistry {
     }
 }
 
-/// A connection that has its slot, until it is dropped.
+/// An admitted connection. Dropping it releases its permit.
 #[derive(Debug)]
 pub struct OpenConnection {
-    /// What it is doing.
+    /// Its state.
     pub state: Arc<ConnectionState>,
-    /// Where it is registered.
+    /// The registry that it is in.
     pub registry: Arc<ConnectionRegistry>,
     id: u64,
-    _slot: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for OpenConnection {
@@ -149,26 +147,26 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A number of bytes that may be held at once.
+/// A limit on bytes that are held at the same time.
 #[derive(Debug)]
 pub struct ByteBudget {
-    most: usize,
+    limit: usize,
     held: AtomicUsize,
 }
 
 impl ByteBudget {
-    /// Of at most so many bytes.
-    pub fn new(most: usize) -> Arc<ByteBudget> {
-        Arc::new(ByteBudget { most, held: AtomicUsize::new(0) })
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<ByteBudget> {
+        Arc::new(ByteBudget { limit, held: AtomicUsize::new(0) })
     }
 
-    /// Bytes of this budget; none yet.
+    /// An empty reservation.
     pub fn reservation(self: &Arc<Self>) -> Reservation {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 }
 
-/// Bytes of a budget that are held until it is dropped.
+/// Bytes reserved from a budget until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<ByteBudget>,
@@ -176,19 +174,19 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Holds `more` bytes too, unless that is above the budget.
+    /// Reserves `more` bytes too; false if that exceeds the budget.
     pub fn grow(&mut self, more: usize) -> bool {
-        let most = self.budget.most;
-        let taken = self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-            held.checked_add(more).filter(|held| *held <= most)
+        let limit = self.budget.limit;
+        let update = self.budget.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+            held.checked_add(more).filter(|held| *held <= limit)
         });
-        if taken.is_ok() {
+        if update.is_ok() {
             self.bytes += more;
         }
-        taken.is_ok()
+        update.is_ok()
     }
 
-    /// Gives all bytes back.
+    /// Releases all bytes.
     pub fn release(&mut self) {
         self.budget.held.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
@@ -200,8 +198,8 @@ impl Drop for Reservation {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -210,7 +208,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_connection_that_waited_longest_makes_room_and_no_busy_one_does() {
+    async fn the_longest_waiting_connection_is_evicted_and_no_busy_one() {
         let registry = ConnectionRegistry::new(ConnectionLimits::default(), 4);
         let mut open = Vec::new();
         for phase in [Phase::Answering, Phase::Body, Phase::Head, Phase::Idle] {

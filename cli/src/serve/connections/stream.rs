@@ -1,4 +1,4 @@
-//! A socket that notes when a request begins to arrive, and ends when its client takes nothing of a response.
+//! A socket that tracks the start of requests, and fails when its client does not read a response.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use super::registry::{ConnectionState, OpenConnection, Phase, Reservation};
 pub struct LimitedStream {
     socket: TcpStream,
     state: Arc<ConnectionState>,
-    /// Bytes of headers that are not complete.
+    /// The bytes of incomplete headers.
     head: Reservation,
     write_time: Duration,
-    /// Runs while the client takes nothing.
+    /// The write timeout; set while the client reads nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl LimitedStream {
-    /// Over `socket`, of this connection.
+    /// A stream over the `socket` of `connection`.
     pub fn new(socket: TcpStream, connection: &OpenConnection) -> LimitedStream {
         let registry = &connection.registry;
         LimitedStream {
@@ -36,8 +36,8 @@ impl LimitedStream {
         }
     }
 
-    /// Notes `bytes` that have arrived.
-    fn note_arrival(&mut self, bytes: usize) -> Result<()> {
+    /// Updates the phase and the reservation after `bytes` were received.
+    fn on_received(&mut self, bytes: usize) -> Result<()> {
         self.state.enter(Phase::Head, &[Phase::Idle]);
         if self.state.phase().0 != Phase::Head {
             self.head.release();
@@ -47,8 +47,12 @@ impl LimitedStream {
         Ok(())
     }
 
-    /// What a write came to, or the end if nothing could be written for too long.
-    fn note_write<T>(&mut self, context: &mut Context<'_>, outcome: Poll<Result<T>>) -> Poll<Result<T>> {
+    /// Passes on the outcome of a write, or a timeout error if nothing could be written for too long.
+    fn check_write_timeout<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<Result<T>>,
+    ) -> Poll<Result<T>> {
         if outcome.is_ready() {
             self.stalled = None;
             return outcome;
@@ -72,7 +76,7 @@ impl AsyncRead for LimitedStream {
         let outcome = Pin::new(&mut self.socket).poll_read(context, buffer);
         let arrived = buffer.filled().len() - before;
         if arrived > 0 {
-            self.note_arrival(arrived)?;
+            self.on_received(arrived)?;
         }
         outcome
     }
@@ -81,7 +85,7 @@ impl AsyncRead for LimitedStream {
 impl AsyncWrite for LimitedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.note_write(context, outcome)
+        self.check_write_timeout(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -90,7 +94,7 @@ impl AsyncWrite for LimitedStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.note_write(context, outcome)
+        self.check_write_timeout(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What the demo project has beside events: flags, dashboards, and the insights on them. All dates are relative.
+//! The demo project's flags, dashboards and insights. All dates are relative.
 
 use serde_json::{Value, json};
 
@@ -30,11 +30,11 @@ pub(super) fn flags() -> [Value; 3] {
     ]
 }
 
-/// A dashboard, and the insights on it.
+/// A dashboard and its insights.
 pub(super) struct Dashboard {
-    /// The body of its creation.
+    /// The request body that creates it.
     pub(super) body: Value,
-    /// The bodies of the insights' creation, without `dashboards`.
+    /// The request bodies that create the insights, without `dashboards`.
     pub(super) insights: Vec<Value>,
 }
 
@@ -99,7 +99,7 @@ fn funnel(name: &str, dates: &Value, steps: &[&str], more: &Value) -> Value {
     insight(name, source, more)
 }
 
-/// An insight, whose query has the fields of `more` too.
+/// An insight; the fields of `more` are added to its query.
 fn insight(name: &str, mut source: Value, more: &Value) -> Value {
     for (field, value) in more.as_object().into_iter().flatten() {
         source[field] = value.clone();

@@ -1,8 +1,7 @@
-//! The demo project of a first start: a web shop's events, a few flags, and two dashboards of saved insights.
+//! The demo project of a first start: a web shop's events, three flags, and two dashboards of saved insights.
 //!
-//! Everything goes in by the ways that users have: the workspace file, the import, the API. A load that was cut off is
-//! done again by the next start, with a new key: each of its parts is harmless when it is there already, and a row that
-//! says it is complete comes last.
+//! It is loaded through the interfaces of users: a workspace file, the import, the API. The next start repeats an
+//! interrupted load with a new API key: each step is idempotent, and the row that marks completion is written last.
 
 mod content;
 mod events;
@@ -24,30 +23,30 @@ use crate::import::{ImportOptions, import_file};
 use crate::workspace::{self, Options, State};
 
 const PROJECT: u64 = 1;
-/// Far above the size of any response to the demo's requests.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The demo's organization, by which a load that was cut off is recognised.
+/// Limit of a response's size, far above those of the demo's requests.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
+/// The demo's organization. It identifies an interrupted load.
 const ORGANIZATION: Uuid = Uuid::from_u128(0x01900000_0000_7000_8000_0000000d3e0a);
 
-/// What was loaded, and the key to it.
+/// The loaded demo, with its API key.
 pub struct Demo {
     key: String,
     token: String,
     events: u64,
 }
 
-/// Whether the installation is empty, or a load of the demo into it was cut off.
-pub async fn is_wanted(records: &Table) -> Result<bool, StoreError> {
+/// Whether the installation is empty, or has an interrupted load of the demo.
+pub async fn needs_load(records: &Table) -> Result<bool, StoreError> {
     let state = State::load(records).await?;
-    let began = state.organizations.contains_key(&ORGANIZATION.to_string());
-    Ok(state.is_empty() || (began && records.get(&complete()).await?.is_none()))
+    let is_started = state.organizations.contains_key(&ORGANIZATION.to_string());
+    Ok(state.is_empty() || (is_started && records.get(&completion_key()).await?.is_none()))
 }
 
-fn complete() -> Key {
+fn completion_key() -> Key {
     keys::declared("DEMO", "complete")
 }
 
-/// Loads the demo into an installation that wants it.
+/// Loads the demo into an installation that [`needs_load`].
 pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, String> {
     let (key, token) = (ids::new_api_key(), ids::new_project_token());
     let file = content::workspace_file(&key, &token).map_err(|e| e.to_string())?;
@@ -57,21 +56,21 @@ pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, Strin
     let events = load_events(services, now).await?;
     let router = api(services);
     for flag in content::flags() {
-        // A 400 says that its key is taken: by itself, from a load that was cut off.
+        // A 400 means that its key exists, from an interrupted load.
         send(&router, &key, "POST", "feature_flags", &flag, &[StatusCode::CREATED, StatusCode::BAD_REQUEST])
             .await?;
     }
     create_dashboards(&router, &key).await?;
-    let done = services.app.store.records.put(Item::empty(complete()), Guard::None).await;
-    done.map_err(|e| e.to_string())?;
+    let stored = services.app.store.records.put(Item::empty(completion_key()), Guard::None).await;
+    stored.map_err(|e| e.to_string())?;
     Ok(Demo { key, token, events })
 }
 
 async fn load_events(services: &Services, now: DateTime<Utc>) -> Result<u64, String> {
     let failed = |e: &dyn std::fmt::Display| format!("the demo's events cannot be loaded: {e}");
     let records = &services.app.store.records;
-    let shift = events::Shift::of_installation(records, now).await.map_err(|e| failed(&e))?;
-    let file = events::write_moved(shift)?;
+    let shift = events::Shift::get_or_create(records, now).await.map_err(|e| failed(&e))?;
+    let file = events::write_shifted(shift)?;
     let options = ImportOptions { default_project: Some(PROJECT), ..ImportOptions::default() };
     let imported =
         import_file(&services.events, file.path(), options, now.timestamp_micros(), &mut |_| {}).await;
@@ -79,19 +78,19 @@ async fn load_events(services: &Services, now: DateTime<Utc>) -> Result<u64, Str
     Ok(imported.events + imported.copies)
 }
 
-/// Creates what of the dashboards and of their insights is not there yet.
+/// Creates the dashboards and insights that do not exist yet.
 async fn create_dashboards(router: &Router, key: &str) -> Result<(), String> {
     let existing = |page: Value| -> Vec<Value> { page["results"].as_array().cloned().unwrap_or_default() };
     let dashboards = existing(send(router, key, "GET", "dashboards", &Value::Null, &[StatusCode::OK]).await?);
     let insights = existing(send(router, key, "GET", "insights", &Value::Null, &[StatusCode::OK]).await?);
-    for content::Dashboard { body, insights: wanted } in content::dashboards() {
+    for content::Dashboard { body, insights: new_insights } in content::dashboards() {
         let dashboard = match dashboards.iter().find(|it| it["name"] == body["name"]) {
             Some(dashboard) => dashboard["id"].clone(),
             None => {
                 send(router, key, "POST", "dashboards", &body, &[StatusCode::CREATED]).await?["id"].clone()
             }
         };
-        for mut insight in wanted {
+        for mut insight in new_insights {
             if !insights.iter().any(|it| it["name"] == insight["name"]) {
                 insight["dashboards"] = json!([dashboard]);
                 send(router, key, "POST", "insights", &insight, &[StatusCode::CREATED]).await?;
@@ -101,42 +100,42 @@ async fn create_dashboards(router: &Router, key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends a request to the API; any status but the `expected` is a failure.
+/// Sends a request to the API. Any status that is not `expected` is an error.
 async fn send(
     router: &Router,
     key: &str,
     method: &str,
-    what: &str,
+    resource: &str,
     body: &Value,
     expected: &[StatusCode],
 ) -> Result<Value, String> {
     let request = Request::builder()
         .method(method)
-        .uri(format!("/api/projects/{PROJECT}/{what}/"))
+        .uri(format!("/api/projects/{PROJECT}/{resource}/"))
         .header(header::AUTHORIZATION, format!("Bearer {key}"))
         .header(header::CONTENT_TYPE, "application/json")
         .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
         .map_err(|e| e.to_string())?;
-    let Ok(answer) = router.clone().oneshot(request).await;
-    let status = answer.status();
-    let bytes = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await.map_err(|e| e.to_string())?;
+    let Ok(response) = router.clone().oneshot(request).await;
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), RESPONSE_BYTES_MAX).await.map_err(|e| e.to_string())?;
     if !expected.contains(&status) {
-        return Err(format!("the demo's {what} cannot be created: the status was {status}"));
+        return Err(format!("the demo's {resource} cannot be created: the status was {status}"));
     }
-    serde_json::from_slice(&bytes).map_err(|e| format!("the demo's {what}: {e}"))
+    serde_json::from_slice(&bytes).map_err(|e| format!("the demo's {resource}: {e}"))
 }
 
 impl Demo {
-    /// For programs.
+    /// The form for programs.
     pub fn to_json(&self) -> Value {
         json!({"api_key": self.key, "project": PROJECT, "token": self.token, "events": self.events})
     }
 
-    /// Commands to try, which work when pasted.
+    /// Commands to try, ready to paste.
     pub fn introduction(&self, http: &str) -> String {
         let mut text = String::new();
         let key = &self.key;
-        // Writing to a text cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "First start: a demo project was created, with {} events of a web shop up to yesterday.",

@@ -7,10 +7,10 @@ use pennon_core::store::{
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A small generator of numbers, so that a failure can be repeated.
-struct Numbers(u64);
+/// A deterministic pseudorandom generator, so that a failure can be reproduced.
+struct Generator(u64);
 
-impl Numbers {
+impl Generator {
     fn below(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
@@ -63,8 +63,8 @@ impl Numbers {
     }
 }
 
-fn word(outcome: &Result<(), StoreError>) -> String {
-    match outcome {
+fn result_text(result: &Result<(), StoreError>) -> String {
+    match result {
         Ok(()) => "done".to_owned(),
         Err(error) => error.to_string(),
     }
@@ -84,57 +84,57 @@ fn rows(directory: &Path) -> Vec<(String, String, i64, String, Value)> {
 }
 
 #[tokio::test]
-async fn transactions_end_and_leave_rows_as_those_that_the_database_makes() {
-    let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let direct = Embedded::open(ours.path()).await.unwrap().store(None).records;
-    let database = Embedded::open(theirs.path()).await.unwrap();
+async fn transactions_have_the_results_and_rows_of_the_database() {
+    let (direct_directory, sdk_directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let direct = Embedded::open(direct_directory.path()).await.unwrap().store(None).records;
+    let database = Embedded::open(sdk_directory.path()).await.unwrap();
     let database = Embedded::store_through(database.connector(), None).records;
-    let (mut numbers, mut done, mut refused) = (Numbers(7), 0, 0);
+    let (mut generator, mut succeeded, mut failed) = (Generator(7), 0, 0);
     for round in 0..600 {
-        let writes = numbers.transaction();
-        let outcome = word(&direct.transact(writes.clone()).await);
-        assert_eq!(outcome, word(&database.transact(writes.clone()).await), "{round}: {writes:?}");
-        if outcome == "done" {
-            done += 1
+        let writes = generator.transaction();
+        let result = result_text(&direct.transact(writes.clone()).await);
+        assert_eq!(result, result_text(&database.transact(writes.clone()).await), "{round}: {writes:?}");
+        if result == "done" {
+            succeeded += 1
         } else {
-            refused += 1
+            failed += 1
         }
         if round % 25 == 0 {
-            assert_eq!(rows(ours.path()), rows(theirs.path()), "{round}");
+            assert_eq!(rows(direct_directory.path()), rows(sdk_directory.path()), "{round}");
         }
     }
-    assert_eq!(rows(ours.path()), rows(theirs.path()));
-    assert!(done > 100 && refused > 100, "{done} {refused}");
+    assert_eq!(rows(direct_directory.path()), rows(sdk_directory.path()));
+    assert!(succeeded > 100 && failed > 100, "{succeeded} {failed}");
 }
 
 #[tokio::test]
-async fn what_the_database_would_refuse_is_left_to_it() {
+async fn invalid_transactions_are_left_to_the_database() {
     let directory = tempfile::tempdir().unwrap();
     let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
     let put = |key: Key| Write::Put(Item::empty(key), Guard::None);
     let one = Key::new("P", "S");
-    let refused = [
+    let invalid = [
         vec![put(one.clone()), Write::Check(one.clone(), Guard::Absent)],
         vec![put(Key::new("", "S"))],
         vec![put(Key::new("P", ""))],
         vec![put(Key::new("P", "s".repeat(1025)))],
         vec![put(Key::new("p".repeat(2049), "S"))],
     ];
-    for writes in refused {
+    for writes in invalid {
         let outcome = table.transact(writes.clone()).await;
         assert!(matches!(outcome, Err(StoreError::Failed(_))), "{writes:?}: {outcome:?}");
     }
     assert_eq!(rows(directory.path()), []);
     table.transact(vec![put(Key::new("p".repeat(2048), "s".repeat(1024)))]).await.unwrap();
     assert_eq!(rows(directory.path()).len(), 1);
-    // A counter beyond what a number of ours holds.
+    // A counter above `i64::MAX`.
     table.transact(vec![Write::Add(one.clone(), i64::MAX)]).await.unwrap();
     table.transact(vec![Write::Add(one, i64::MAX)]).await.unwrap();
     assert_eq!(rows(directory.path())[0].4["n"]["N"], "18446744073709551614");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_writers_that_name_one_version_one_wins() {
+async fn one_of_the_writers_with_the_same_expected_version_wins() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let direct = embedded.store(None).records;
@@ -166,7 +166,7 @@ async fn of_writers_that_name_one_version_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn numbers_from_a_counter_differ() {
+async fn a_counter_returns_no_number_twice() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(directory.path()).await.unwrap();
     let (direct, database) =
@@ -175,16 +175,16 @@ async fn numbers_from_a_counter_differ() {
         let table = if number % 10 == 0 { database.clone() } else { direct.clone() };
         tokio::spawn(async move { table.increment(&Key::new("COUNTER", "X"), 1).await.unwrap() })
     });
-    let mut given = Vec::new();
+    let mut numbers = Vec::new();
     for call in calls.collect::<Vec<_>>() {
-        given.push(call.await.unwrap());
+        numbers.push(call.await.unwrap());
     }
-    given.sort_unstable();
-    assert_eq!(given, (1..=200).collect::<Vec<_>>());
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn after_a_failure_of_the_file_writing_goes_on() {
+async fn writes_succeed_again_after_an_error_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
     let put = |sk: &str| table.put(Item::empty(Key::new("P", sk)), Guard::None);
@@ -212,9 +212,9 @@ fn columns(connection: &rusqlite::Connection, table: &str) -> Vec<String> {
     columns.unwrap().map(Result::unwrap).collect()
 }
 
-/// Reads and writes go past the database: a release of it that lays its tables out anew has to fail here.
+/// Direct reads and writes depend on the table layout: a release of the database that changes it has to fail here.
 #[tokio::test]
-async fn the_database_lays_its_tables_out_as_they_are_read_and_written_here() {
+async fn the_table_layout_is_the_expected_one() {
     let directory = tempfile::tempdir().unwrap();
     let _embedded = Embedded::open(directory.path()).await.unwrap();
     let connection = rusqlite::Connection::open(directory.path().join(FILE)).unwrap();

@@ -1,5 +1,5 @@
-//! What is already stored of the persons and groups that a file has properties of: a file has a part of them only, and the
-//! other properties stay.
+//! Merges the properties of persons and groups of a file with the stored ones: a file sets only the properties that it has, and
+//! the others stay.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,35 +9,35 @@ use uuid::Uuid;
 
 use super::people::FoldedPeople;
 
-/// Persons that are read at once.
-const AT_ONCE: usize = 10_000;
+/// Persons that are read from the store at once.
+const READ_BATCH: usize = 10_000;
 
-/// Lays the properties of a file over those that are stored.
-pub(super) async fn lay_over_stored(
+/// Adds the stored properties that the file does not set to the persons and groups of `people`.
+pub(super) async fn merge_with_stored(
     store: &EventStore,
     people: &mut FoldedPeople,
 ) -> Result<(), EventStoreError> {
     for part in people.persons.chunk_by_mut(|a, b| a.0 == b.0) {
         let Some(project) = part.first().map(|(project, _)| *project) else { continue };
         let finals = store.final_persons(project).await?;
-        for part in part.chunks_mut(AT_ONCE) {
+        for part in part.chunks_mut(READ_BATCH) {
             let ids = |record: &PersonRecord| -> BTreeSet<Uuid> {
                 record.distinct_ids.iter().map(|id| finals.of(derived(project, id))).collect()
             };
             let with_properties =
                 part.iter_mut().map(|(_, record)| record).filter(|record| !record.properties.is_empty());
             let mut records: Vec<&mut PersonRecord> = with_properties.collect();
-            let wanted: BTreeSet<Uuid> = records.iter().flat_map(|record| ids(record)).collect();
-            let wanted: Vec<Uuid> = wanted.into_iter().collect();
-            let stored = store.persons(project, &wanted).await?;
+            let person_ids: BTreeSet<Uuid> = records.iter().flat_map(|record| ids(record)).collect();
+            let person_ids: Vec<Uuid> = person_ids.into_iter().collect();
+            let stored = store.persons(project, &person_ids).await?;
             let stored: HashMap<Uuid, Map<String, Value>> =
-                wanted.into_iter().zip(stored.into_iter().map(|person| person.properties)).collect();
+                person_ids.into_iter().zip(stored.into_iter().map(|person| person.properties)).collect();
             for record in &mut records {
-                let own = std::mem::take(&mut record.properties);
+                let from_file = std::mem::take(&mut record.properties);
                 for id in ids(record) {
                     record.properties.extend(stored.get(&id).cloned().unwrap_or_default());
                 }
-                record.properties.extend(own);
+                record.properties.extend(from_file);
             }
         }
     }

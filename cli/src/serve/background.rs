@@ -1,0 +1,72 @@
+//! Background loops of the server: compaction of captured events, scheduled tasks, and deletion of expired data.
+
+use std::time::Duration;
+
+use pennon_core::clock::Clock;
+use pennon_worker::DUE_TIME;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use super::Services;
+use crate::embedded::Embedded;
+
+/// How often captured events are compacted, and the time limit of a run.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(60);
+const COMPACTION_TIMEOUT: Duration = Duration::from_secs(50);
+/// How often expired items and unreferenced result objects are deleted.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Compacts captured events every minute and whenever enough of them wait, and runs scheduled tasks every minute, until
+/// `stopped`.
+pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(COMPACTION_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Skip the first tick, which is immediate, to keep the start fast.
+    ticks.tick().await;
+    loop {
+        let is_tick = tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => true,
+            () = services.events.filled() => false,
+        };
+        let now = services.app.clock.now(None);
+        let run = async {
+            if is_tick
+                && let Err(error) =
+                    pennon_insights::follow_due(&services.app.store.records, now, DUE_TIME).await
+            {
+                tracing::error!(cause = error.detail(), "scheduled tasks failed");
+            }
+            if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIMEOUT).await {
+                tracing::error!(%error, "events could not be compacted");
+            }
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            () = run => {}
+        }
+    }
+}
+
+/// Deletes expired items and unreferenced result objects every hour, until `stopped`.
+pub async fn run_cleanup(embedded: Embedded, services: Services, mut stopped: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(CLEANUP_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let run = async {
+            ticks.tick().await;
+            // The machine's clock, as DynamoDB and buckets use, even if the service has a frozen clock.
+            let now = Clock::Running.now(None);
+            if let Err(error) = services.calculator.sweep_results(now).await {
+                tracing::error!(%error, "result objects could not be removed");
+            }
+            if let Err(error) = embedded.clean_up().await {
+                tracing::error!(%error, "expired items could not be removed");
+            }
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => return,
+            () = run => {}
+        }
+    }
+}
