@@ -88,7 +88,7 @@ impl Query {
         let mut compiler = Compiler::new(project, now);
         let query = match self {
             Self::Trends(query) => {
-                Task::Trend(Box::new(CompiledTrend::new(query, project, range, &mut compiler)?))
+                CompiledQuery::Trend(Box::new(CompiledTrend::new(query, project, range, &mut compiler)?))
             }
             Self::Funnels(query) => {
                 CompiledQuery::Funnel(Box::new(CompiledFunnel::new(query, project, range, &mut compiler)?))
