@@ -4,7 +4,7 @@ use chrono::Utc;
 use indicatif::ProgressBar;
 use pennon::args::{Check, Compact, Delete, Export, Import};
 use pennon::data::holds_installation;
-use pennon::export::Exporting;
+use pennon::export::ExportContext;
 use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
 use pennon::installation::{open, open_existing, open_for_reading};
 use pennon::output::print_json;
@@ -94,11 +94,11 @@ pub(super) async fn export(options: &Export) -> Result<(), String> {
     let services = opened.services()?;
     let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
     let bar = progress_bar();
-    let exporting =
-        Exporting { state: &state, services: &services, report: export_progress(&bar), now: Utc::now() };
+    let context =
+        ExportContext { state: &state, services: &services, report: export_progress(&bar), now: Utc::now() };
     let stopped = stop_signal()?;
     let written = tokio::select! {
-        written = pennon::export::export(&exporting, options) => Some(written),
+        written = pennon::export::export(&context, options) => Some(written),
         () = stopped => None,
     };
     bar.finish_and_clear();
@@ -106,7 +106,7 @@ pub(super) async fn export(options: &Export) -> Result<(), String> {
     if options.output.json {
         return print_json(&exported);
     }
-    exported.lines().iter().try_for_each(|line| print_line!("{line}"))
+    exported.text_lines().iter().try_for_each(|line| print_line!("{line}"))
 }
 
 pub(super) async fn check(options: &Check) -> Result<(), String> {

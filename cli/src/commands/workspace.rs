@@ -4,7 +4,7 @@ use chrono::Utc;
 use pennon::args::{Apply, Init};
 use pennon::installation::{open, open_for_preview};
 use pennon::output::print_json;
-use pennon::workspace::{self, Applied, Options, Workspace};
+use pennon::workspace::{self, ApplyResult, Options, Workspace};
 use pennon::{init, print_line};
 use pennon_core::ids;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(super) async fn apply(options: &Apply) -> Result<(), String> {
     Ok(())
 }
 
-fn summary(applied: &Applied, dry_run: bool) -> Value {
+fn summary(applied: &ApplyResult, dry_run: bool) -> Value {
     let changes = applied.plan.iter().map(|line| {
         let (sign, record) = line.split_once(' ').unwrap_or(("", line));
         let action = match sign {

@@ -1,7 +1,7 @@
-//! The lines of a project's events, persons and groups, in the form that `pennon import` takes.
+//! Writes a project's events, persons and groups as JSON lines in the format of `pennon import`.
 //!
-//! Must stay true: events come in the order by which questions take them, (time, arrival), and a file never ends between
-//! two events of one time; so an import, which takes lines for arrivals, gives them the same order.
+//! Must stay true: events are in the order of queries, (time, arrival), and a file never ends between two events with the
+//! same time; so an import, which uses the order of lines as the order of arrival, has the same order.
 
 use std::path::{Path, PathBuf};
 
@@ -10,37 +10,37 @@ use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{Group, GroupType, PersonInFull, StoredEvent, TakesEvents};
 use serde_json::{Value, json};
 
-use super::files::{Files, failed};
-use super::sorter::{Place, Sorted, Sorter};
-use super::{Exporting, Progress, ReportProgress, unread};
+use super::files::{LineFiles, write_error};
+use super::sorter::{ExternalSorter, SortKey, SortedLines};
+use super::{ExportContext, Progress, ReportProgress, read_error};
 
-/// Events between two reports of progress.
-const TELL_AFTER: u64 = 20_000;
+/// Events between two progress reports.
+const REPORT_INTERVAL: u64 = 20_000;
 
-/// A project that is to be written.
-pub(super) struct Wanted<'a> {
-    pub exporting: &'a Exporting<'a>,
+/// The export of one project.
+pub(super) struct ProjectExport<'a> {
+    pub context: &'a ExportContext<'a>,
     pub project: ProjectId,
     pub directory: &'a Path,
 }
 
-/// Makes the line of an event.
-pub(super) trait Form: Send + 'static {
+/// Formats an event as a JSON line.
+pub(super) trait EventFormat: Send + 'static {
     fn line(&mut self, event: StoredEvent) -> Value;
 }
 
-/// The form of `pennon import`.
-pub(super) struct Plain {
+/// The format of `pennon import`.
+pub(super) struct NativeFormat {
     pub project: ProjectId,
 }
 
-impl Form for Plain {
+impl EventFormat for NativeFormat {
     fn line(&mut self, StoredEvent { event, .. }: StoredEvent) -> Value {
         json!({
             "project": self.project.to_string(),
             "event": event.event,
             "distinct_id": event.distinct_id,
-            "timestamp": instant(event.timestamp),
+            "timestamp": format_time(event.timestamp),
             "uuid": event.uuid,
             "properties": event.properties,
         })
@@ -49,48 +49,49 @@ impl Form for Plain {
 
 /// The line of a person.
 pub(super) fn person_line(project: ProjectId, person: PersonInFull) -> Value {
-    let created_at = person.created_at.map(instant);
+    let created_at = person.created_at.map(format_time);
     json!({"project": project.to_string(), "person": {
         "distinct_ids": person.distinct_ids, "properties": person.properties, "created_at": created_at,
     }})
 }
 
 /// The line of a group.
-pub(super) fn group_line(project: ProjectId, of: &GroupType, group: Group) -> Value {
+pub(super) fn group_line(project: ProjectId, group_type: &GroupType, group: Group) -> Value {
     json!({"project": project.to_string(), "group": {
-        "type": of.name, "index": of.index, "key": group.key, "properties": group.properties,
+        "type": group_type.name, "index": group_type.index, "key": group.key, "properties": group.properties,
     }})
 }
 
-/// A time as a text that every import reads.
-pub(super) fn instant(micros: i64) -> String {
+/// A time in RFC 3339 with microseconds.
+pub(super) fn format_time(micros: i64) -> String {
     DateTime::from_timestamp_micros(micros).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Events on their way into order.
-struct Gathering<F> {
-    form: F,
-    sorter: Sorter,
+/// Formats the events of a scan, and adds them to the sorter.
+struct EventCollector<F> {
+    format: F,
+    sorter: ExternalSorter,
     report: ReportProgress,
     progress: Progress,
     error: Option<String>,
     directory: PathBuf,
 }
 
-impl<F: Form> TakesEvents for Gathering<F> {
+impl<F: EventFormat> TakesEvents for EventCollector<F> {
     fn expect(&mut self, events: u64) {
         self.progress.total = events;
         (self.report)(self.progress);
     }
 
     fn take(&mut self, event: StoredEvent) {
-        let place = event.place();
-        let line = serde_json::to_vec(&self.form.line(event)).map_err(|e| e.to_string());
-        let added = line
-            .and_then(|line| self.sorter.add(place, &line).map_err(|error| failed(&self.directory, &error)));
+        let key = event.place();
+        let line = serde_json::to_vec(&self.format.line(event)).map_err(|e| e.to_string());
+        let added = line.and_then(|line| {
+            self.sorter.add(key, &line).map_err(|error| write_error(&self.directory, &error))
+        });
         self.error = self.error.take().or(added.err());
         self.progress.done += 1;
-        if self.progress.done.is_multiple_of(TELL_AFTER) {
+        if self.progress.done.is_multiple_of(REPORT_INTERVAL) {
             (self.report)(self.progress);
         }
     }
@@ -100,65 +101,68 @@ impl<F: Form> TakesEvents for Gathering<F> {
     }
 }
 
-impl Wanted<'_> {
-    /// Files of this name.
-    pub(super) fn files(&self, name: &'static str) -> Files {
-        Files::new(self.directory, name)
+impl ProjectExport<'_> {
+    /// Numbered files with this name.
+    pub(super) fn files(&self, name: &'static str) -> LineFiles {
+        LineFiles::new(self.directory, name)
     }
 
-    /// The events of the project in order, in this form.
-    pub(super) async fn sorted(&self, form: impl Form) -> Result<Sorted, String> {
-        Ok(self.sorted_and_form(form).await?.0)
+    /// The events of the project in order and in this format.
+    pub(super) async fn sort_events(&self, format: impl EventFormat) -> Result<SortedLines, String> {
+        Ok(self.sort_events_with_format(format).await?.0)
     }
 
-    /// The same, and the form with what it noted.
-    pub(super) async fn sorted_and_form<F: Form>(&self, form: F) -> Result<(Sorted, F), String> {
+    /// As [`ProjectExport::sort_events`]; returns also the format, which may have a state.
+    pub(super) async fn sort_events_with_format<F: EventFormat>(
+        &self,
+        format: F,
+    ) -> Result<(SortedLines, F), String> {
         let directory = self.directory.with_extension("parts");
-        std::fs::create_dir_all(&directory).map_err(|e| failed(&directory, &e))?;
-        let gathering = Gathering {
-            form,
-            sorter: Sorter::new(directory.clone()),
-            report: self.exporting.report.clone(),
+        std::fs::create_dir_all(&directory).map_err(|e| write_error(&directory, &e))?;
+        let collector = EventCollector {
+            format,
+            sorter: ExternalSorter::new(directory.clone()),
+            report: self.context.report.clone(),
             progress: Progress { what: "reading events", done: 0, total: 0 },
             error: None,
             directory: directory.clone(),
         };
-        let gathered = self.exporting.events().each_event(self.project, gathering).await;
-        let gathered = gathered.map_err(|e| unread(&e))?;
-        if let Some(error) = gathered.error {
+        let collector = self.context.events().each_event(self.project, collector).await;
+        let collector = collector.map_err(|e| read_error(&e))?;
+        if let Some(error) = collector.error {
             return Err(error);
         }
-        let sorter = gathered.sorter;
-        let sorted = tokio::task::spawn_blocking(move || sorter.sorted()).await.map_err(|e| e.to_string())?;
-        Ok((sorted.map_err(|e| failed(&directory, &e))?, gathered.form))
+        let sorter = collector.sorter;
+        let sorted = tokio::task::spawn_blocking(move || sorter.finish()).await.map_err(|e| e.to_string())?;
+        Ok((sorted.map_err(|e| write_error(&directory, &e))?, collector.format))
     }
 
-    /// Writes sorted lines into `files`.
-    pub(super) async fn write_sorted(&self, sorted: Sorted, files: Files) -> Result<(), String> {
-        self.write_sorted_to(sorted, files).await?.finish()
+    /// Writes sorted lines into `files`, and finishes them.
+    pub(super) async fn write_sorted(&self, sorted: SortedLines, files: LineFiles) -> Result<(), String> {
+        self.append_sorted(sorted, files).await?.finish()
     }
 
-    /// The same; more may be written behind them.
-    pub(super) async fn write_sorted_to(
+    /// Appends sorted lines to `files`.
+    pub(super) async fn append_sorted(
         &self,
-        mut sorted: Sorted,
-        mut files: Files,
-    ) -> Result<Files, String> {
+        mut sorted: SortedLines,
+        mut files: LineFiles,
+    ) -> Result<LineFiles, String> {
         let parts = self.directory.with_extension("parts");
-        let report = self.exporting.report.clone();
+        let report = self.context.report.clone();
         let written = tokio::task::spawn_blocking(move || {
             let mut progress = Progress { what: "writing events", done: 0, total: sorted.count() };
-            let mut last: Option<Place> = None;
-            while let Some((place, line)) = sorted.next().map_err(|e| failed(&parts, &e))? {
-                let is_later = last.is_none_or(|(time, _)| time < place.0);
-                files.text(&line, is_later)?;
-                last = Some(place);
+            let mut last: Option<SortKey> = None;
+            while let Some((key, line)) = sorted.next().map_err(|e| write_error(&parts, &e))? {
+                let is_later = last.is_none_or(|(time, _)| time < key.0);
+                files.write_line(&line, is_later)?;
+                last = Some(key);
                 progress.done += 1;
-                if progress.done.is_multiple_of(TELL_AFTER) || progress.done == progress.total {
+                if progress.done.is_multiple_of(REPORT_INTERVAL) || progress.done == progress.total {
                     report(progress);
                 }
             }
-            std::fs::remove_dir(&parts).map_err(|e| failed(&parts, &e))?;
+            std::fs::remove_dir(&parts).map_err(|e| write_error(&parts, &e))?;
             Ok(files)
         });
         written.await.map_err(|e| e.to_string())?

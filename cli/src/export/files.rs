@@ -1,6 +1,6 @@
-//! Numbered files of lines under gzip.
+//! Writes lines into numbered gzip files of limited size.
 //!
-//! Must stay true: a file ends where the next line may be read by itself; what was finished is on the disk.
+//! Must stay true: a new file starts only where the caller allows it; finished files are synced to the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -11,12 +11,12 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 
 /// Most lines of a file.
-const LINES: u64 = 1_000_000;
-/// Bytes of text after which a file is full.
-const BYTES: u64 = 512 << 20;
+const LINES_MAX: u64 = 1_000_000;
+/// Bytes of uncompressed text after which a file is full.
+const BYTES_MAX: u64 = 512 << 20;
 
-/// Files that are called one after the other: `events-1.jsonl.gz`, `events-2.jsonl.gz` and so on.
-pub(super) struct Files {
+/// A series of files: `events-1.jsonl.gz`, `events-2.jsonl.gz` and so on.
+pub(super) struct LineFiles {
     directory: PathBuf,
     name: &'static str,
     number: u32,
@@ -25,37 +25,37 @@ pub(super) struct Files {
     bytes: u64,
 }
 
-impl Files {
-    /// None yet.
-    pub(super) fn new(directory: &Path, name: &'static str) -> Files {
-        Files { directory: directory.to_owned(), name, number: 0, file: None, lines: 0, bytes: 0 }
+impl LineFiles {
+    /// A series in `directory`. The first line creates the first file.
+    pub(super) fn new(directory: &Path, name: &'static str) -> LineFiles {
+        LineFiles { directory: directory.to_owned(), name, number: 0, file: None, lines: 0, bytes: 0 }
     }
 
-    /// Writes a value as a line.
-    pub(super) fn line(&mut self, value: &impl Serialize) -> Result<(), String> {
+    /// Writes a value as a line of JSON.
+    pub(super) fn write_json(&mut self, value: &impl Serialize) -> Result<(), String> {
         let text = serde_json::to_vec(value).map_err(|e| e.to_string())?;
-        self.text(&text, true)
+        self.write_line(&text, true)
     }
 
-    /// Writes a line. A new file is begun only where it `may_begin` one.
-    pub(super) fn text(&mut self, text: &[u8], may_begin: bool) -> Result<(), String> {
-        if may_begin && (self.lines >= LINES || self.bytes >= BYTES) {
-            self.end()?;
+    /// Writes a line. It may be the first of a new file only with `may_start_file`.
+    pub(super) fn write_line(&mut self, text: &[u8], may_start_file: bool) -> Result<(), String> {
+        if may_start_file && (self.lines >= LINES_MAX || self.bytes >= BYTES_MAX) {
+            self.finish_file()?;
         }
         let path = self.path();
         let written = self.open().and_then(|file| {
             file.write_all(text)?;
             file.write_all(b"\n")
         });
-        written.map_err(|e| failed(&path, &e))?;
+        written.map_err(|e| write_error(&path, &e))?;
         self.lines += 1;
         self.bytes += text.len() as u64 + 1;
         Ok(())
     }
 
-    /// Ends the last file.
+    /// Finishes the last file.
     pub(super) fn finish(mut self) -> Result<(), String> {
-        self.end()
+        self.finish_file()
     }
 
     fn path(&self) -> PathBuf {
@@ -74,16 +74,16 @@ impl Files {
         }
     }
 
-    fn end(&mut self) -> Result<(), String> {
+    fn finish_file(&mut self) -> Result<(), String> {
         let path = self.path();
         (self.lines, self.bytes) = (0, 0);
         let Some(file) = self.file.take() else { return Ok(()) };
         let written = file.finish().and_then(|file| file.into_inner()?.sync_all());
-        written.map_err(|e| failed(&path, &e))
+        written.map_err(|e| write_error(&path, &e))
     }
 }
 
-/// Writes a file of text that only its owner reads, where the system knows owners.
+/// Writes a text file, readable only by its owner on systems that have owners.
 pub(super) fn write_text(path: &Path, text: &str) -> Result<(), String> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -93,10 +93,10 @@ pub(super) fn write_text(path: &Path, text: &str) -> Result<(), String> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|e| failed(path, &e))
+    written.map_err(|e| write_error(path, &e))
 }
 
-/// Sees to it that the names of a directory are on the disk, where the system knows how.
+/// Syncs the entries of a directory, on systems that support it.
 pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
     match cfg!(unix) {
         true => File::open(path)?.sync_all(),
@@ -104,7 +104,7 @@ pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The message of a file that cannot be written.
-pub(super) fn failed(path: &Path, error: &std::io::Error) -> String {
+/// The error message for a file that cannot be written.
+pub(super) fn write_error(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be written: {error}", path.display())
 }

@@ -1,16 +1,16 @@
-//! `pennon export`: all that an installation holds, as files that others take.
+//! `pennon export`: writes all data of an installation into files in open formats.
 //!
-//! A directory with `workspace.json`, which `pennon apply` takes, and for each project a directory with lines of its
-//! groups, persons and events, which `pennon import` takes, or as events that the vendor's own import takes. Must stay
-//! true: events, waiting ones included, come whole or the export fails; memory does not grow with their number; the
-//! directory appears when everything is in it, so half an export is never taken for one; it holds no key, and secrets
-//! only where they were asked for.
+//! The output is a directory with `workspace.json`, for `pennon apply`, and for each project a directory with JSON lines of its
+//! groups, persons and events, for `pennon import`, or of events for PostHog's import.
+//!
+//! Must stay true: all events, waiting ones included, are exported, or the export fails; memory does not grow with their
+//! number; the directory gets its name when it is complete; it has no API key, and secrets only with `--with-secrets`.
 
 mod events;
 mod files;
-mod place;
+mod output_directory;
+mod posthog;
 mod sorter;
-mod vendor;
 mod workspace;
 
 #[cfg(test)]
@@ -28,36 +28,36 @@ use serde::Serialize;
 use crate::args::{Export, ExportForm};
 use crate::serve::Services;
 use crate::workspace::State;
-use events::Wanted;
-use place::Unfinished;
+use events::ProjectExport;
+use output_directory::OutputDirectory;
 
-/// How far an export is.
+/// The progress of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being written or read.
+    /// The current step.
     pub what: &'static str,
-    /// How many of them are done.
+    /// The number of items that are done.
     pub done: u64,
-    /// Of how many.
+    /// The number of all items.
     pub total: u64,
 }
 
-/// Called with each step, from any thread.
+/// The progress callback; called from any thread.
 pub type ReportProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// What an export needs.
-pub struct Exporting<'a> {
-    /// The records of the installation.
+/// The input of an export.
+pub struct ExportContext<'a> {
+    /// The declarations of the installation.
     pub state: &'a State,
-    /// What reads the rest of it.
+    /// Access to its records and events.
     pub services: &'a Services,
-    /// Called with the progress.
+    /// The progress callback.
     pub report: ReportProgress,
-    /// Now.
+    /// The current time.
     pub now: DateTime<Utc>,
 }
 
-/// What was written of a project.
+/// The numbers of exported rows of a project.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Events.
@@ -66,11 +66,11 @@ pub struct Counts {
     pub persons: u64,
     /// Groups.
     pub groups: u64,
-    /// Distinct ids that belong to a person although no exported event can show it.
+    /// Distinct ids of persons that no exported event can merge, because SDKs send them for users without an id.
     pub unlinked_distinct_ids: u64,
 }
 
-/// How many records of each kind a workspace file declares.
+/// The numbers of records of a workspace file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RecordCounts {
     /// Flags.
@@ -85,22 +85,22 @@ pub struct RecordCounts {
     pub actions: usize,
 }
 
-/// What an export wrote.
+/// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Exported {
-    /// Where it is.
+pub struct ExportSummary {
+    /// The output directory.
     pub directory: PathBuf,
-    /// What the workspace file declares beside organizations, users, projects, keys and roles.
+    /// The records of the workspace file besides organizations, users, projects, keys and roles.
     pub records: RecordCounts,
     /// What is not in the workspace file and why, a sentence each.
     pub notes: Vec<String>,
-    /// What the files of each project hold.
+    /// The counts by project.
     pub projects: BTreeMap<ProjectId, Counts>,
 }
 
-impl Exported {
-    /// Lines for people.
-    pub fn lines(&self) -> Vec<String> {
+impl ExportSummary {
+    /// The summary as lines of text.
+    pub fn text_lines(&self) -> Vec<String> {
         let RecordCounts { flags, insights, dashboards, cohorts, actions } = self.records;
         let mut lines = vec![format!(
             "{flags} flags, {insights} insights, {dashboards} dashboards, {cohorts} cohorts, {actions} actions"
@@ -121,37 +121,38 @@ impl Exported {
     }
 }
 
-impl Exporting<'_> {
-    /// Its events.
+impl ExportContext<'_> {
+    /// The event store.
     fn events(&self) -> &EventStore {
         &self.services.events
     }
 }
 
 /// Exports to `options.out`.
-pub async fn export(exporting: &Exporting<'_>, options: &Export) -> Result<Exported, String> {
-    let unfinished = Unfinished::begin(&options.out)?;
-    let (records, notes) = workspace::write(exporting, options, unfinished.path()).await?;
-    let mut exported = Exported { directory: options.out.clone(), records, notes, projects: BTreeMap::new() };
-    for project in projects(exporting, options).await? {
-        let directory = unfinished.path().join(format!("project-{project}"));
-        std::fs::create_dir_all(&directory).map_err(|e| files::failed(&directory, &e))?;
-        let wanted = Wanted { exporting, project, directory: &directory };
+pub async fn export(context: &ExportContext<'_>, options: &Export) -> Result<ExportSummary, String> {
+    let output = OutputDirectory::create(&options.out)?;
+    let (records, notes) = workspace::write(context, options, output.path()).await?;
+    let mut summary =
+        ExportSummary { directory: options.out.clone(), records, notes, projects: BTreeMap::new() };
+    for project in list_projects(context, options).await? {
+        let directory = output.path().join(format!("project-{project}"));
+        std::fs::create_dir_all(&directory).map_err(|e| files::write_error(&directory, &e))?;
+        let export = ProjectExport { context, project, directory: &directory };
         let counts = match options.form {
-            ExportForm::Pennon => of_project(&wanted).await?,
-            ExportForm::Posthog => vendor::of_project(&wanted).await?,
+            ExportForm::Pennon => write_project(&export).await?,
+            ExportForm::Posthog => posthog::write_project(&export).await?,
         };
-        exported.projects.insert(project, counts);
+        summary.projects.insert(project, counts);
         remove_if_empty(&directory);
     }
-    unfinished.finish()?;
-    Ok(exported)
+    output.finish()?;
+    Ok(summary)
 }
 
-/// The projects that are declared or have events, or the one that is wanted.
-async fn projects(exporting: &Exporting<'_>, options: &Export) -> Result<Vec<ProjectId>, String> {
-    let mut projects = exporting.events().projects().await.map_err(|e| e.to_string())?;
-    projects.extend(exporting.state.projects.values().map(|project| project.spec.id));
+/// The projects that are declared or have events, or only that of `--project`.
+async fn list_projects(context: &ExportContext<'_>, options: &Export) -> Result<Vec<ProjectId>, String> {
+    let mut projects = context.events().projects().await.map_err(|e| e.to_string())?;
+    projects.extend(context.state.projects.values().map(|project| project.spec.id));
     projects.sort_unstable();
     projects.dedup();
     match options.project {
@@ -161,73 +162,73 @@ async fn projects(exporting: &Exporting<'_>, options: &Export) -> Result<Vec<Pro
     }
 }
 
-/// A project without events has no files.
+/// Removes the directory of a project without data.
 fn remove_if_empty(directory: &Path) {
-    // It stays when there is something in it.
+    // An error means that the directory is not empty.
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Groups, persons and events as lines that `pennon import` takes.
-async fn of_project(wanted: &Wanted<'_>) -> Result<Counts, String> {
-    let sorted = wanted.sorted(events::Plain { project: wanted.project }).await?;
+/// Writes groups, persons and events in the format of `pennon import`.
+async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, String> {
+    let sorted = export.sort_events(events::NativeFormat { project: export.project }).await?;
     let mut counts = Counts { events: sorted.count(), ..Counts::default() };
-    let mut groups = wanted.files("groups");
-    for group_type in wanted.group_types() {
-        for group in wanted.groups(&group_type).await? {
-            groups.line(&events::group_line(wanted.project, &group_type, group))?;
+    let mut groups = export.files("groups");
+    for group_type in export.group_types() {
+        for group in export.list_groups(&group_type).await? {
+            groups.write_json(&events::group_line(export.project, &group_type, group))?;
             counts.groups += 1;
         }
     }
     groups.finish()?;
-    let mut persons = wanted.files("persons");
-    counts.persons = wanted
-        .each_person("persons", |person| persons.line(&events::person_line(wanted.project, person)))
+    let mut persons = export.files("persons");
+    counts.persons = export
+        .for_each_person("persons", |person| persons.write_json(&events::person_line(export.project, person)))
         .await?;
     persons.finish()?;
-    wanted.write_sorted(sorted, wanted.files("events")).await?;
+    export.write_sorted(sorted, export.files("events")).await?;
     Ok(counts)
 }
 
-impl Wanted<'_> {
-    /// The group types of the project, by their places.
+impl ProjectExport<'_> {
+    /// The declared group types of the project, with their indexes.
     fn group_types(&self) -> Vec<GroupType> {
-        let names = self.exporting.state.group_types().remove(&self.project).unwrap_or_default();
+        let names = self.context.state.group_types().remove(&self.project).unwrap_or_default();
         (0..).zip(names).map(|(index, name)| GroupType { index, name }).collect()
     }
 
     /// The groups of a type.
-    async fn groups(&self, group_type: &GroupType) -> Result<Vec<pennon_eventstore::Group>, String> {
-        let groups = self.exporting.events().every_group_of(self.project, group_type).await;
-        groups.map_err(|e| unread(&e))
+    async fn list_groups(&self, group_type: &GroupType) -> Result<Vec<pennon_eventstore::Group>, String> {
+        let groups = self.context.events().every_group_of(self.project, group_type).await;
+        groups.map_err(|e| read_error(&e))
     }
 
-    /// Calls `each` for every person. Returns how many there are.
-    async fn each_person(
+    /// Calls `write` for every person with a distinct id. Returns the number of calls.
+    async fn for_each_person(
         &self,
         what: &'static str,
-        mut each: impl FnMut(PersonInFull) -> Result<(), String>,
+        mut write: impl FnMut(PersonInFull) -> Result<(), String>,
     ) -> Result<u64, String> {
-        let events = self.exporting.events();
-        let failed = |e: EventStoreError| unread(&e);
-        let mut every = events.every_person(self.project).await.map_err(failed)?;
-        let (total, mut done, mut written) = (every.count() as u64, 0, 0);
+        let events = self.context.events();
+        let failed = |e: EventStoreError| read_error(&e);
+        let mut scan = events.every_person(self.project).await.map_err(failed)?;
+        let (total, mut done, mut written) = (scan.count() as u64, 0, 0);
         loop {
-            let page = events.next_persons(&mut every).await.map_err(failed)?;
+            let page = events.next_persons(&mut scan).await.map_err(failed)?;
             if page.is_empty() {
                 return Ok(written);
             }
             done += page.len() as u64;
             for person in page.into_iter().filter(|person| !person.distinct_ids.is_empty()) {
-                each(with_own_id_first(self.project, person))?;
+                write(with_own_id_first(self.project, person))?;
                 written += 1;
             }
-            (self.exporting.report)(Progress { what, done, total });
+            (self.context.report)(Progress { what, done, total });
         }
     }
 }
 
-/// Why nothing was exported.
-fn unread(error: &EventStoreError) -> String {
+/// The error message when events cannot be read.
+fn read_error(error: &EventStoreError) -> String {
     match error {
         EventStoreError::Contended => {
             "what was to be read has been replaced and removed meanwhile; nothing was exported. Stop the \
@@ -238,7 +239,7 @@ fn unread(error: &EventStoreError) -> String {
     }
 }
 
-/// The person, its distinct ids beginning with that which made it who it is: so it stays the same where it is imported.
+/// Moves the distinct id from which the person's id is derived to the front, so that an import gives the person the same id.
 fn with_own_id_first(project: ProjectId, mut person: PersonInFull) -> PersonInFull {
     let own = person.distinct_ids.iter().position(|id| pennon_eventstore::derived(project, id) == person.id);
     if let Some(place) = own {

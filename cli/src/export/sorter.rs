@@ -1,6 +1,6 @@
-//! Lines in order, however many: sorted in parts, which lie in files, and put together as they are read.
+//! External merge sort: lines are sorted in runs, which are written to temporary files and merged (k-way) as they are read.
 //!
-//! Must stay true: memory is bounded by one part, or a buffer for each of the parts that are put together at once.
+//! Must stay true: memory is bounded by one run of 64 MiB, or by a buffer for each of at most 64 runs that are merged at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,82 +13,83 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
-/// What lines are ordered by.
-pub(super) type Place = (i64, u128);
+/// The sort key of a line: time, and order of arrival.
+pub(super) type SortKey = (i64, u128);
 
-/// Bytes of lines of a part.
-const PART_BYTES: usize = 64 << 20;
-/// What a line takes in memory beside its text.
-const LINE_BYTES: usize = size_of::<(Place, Range<usize>)>();
-/// Parts that are put together at once.
-const AT_ONCE: usize = 64;
+/// Bytes of memory of a run.
+const RUN_BYTES: usize = 64 << 20;
+/// Memory of a line besides its text.
+const LINE_BYTES: usize = size_of::<(SortKey, Range<usize>)>();
+/// Runs that are merged at once.
+const MERGE_WIDTH: usize = 64;
 
-/// Takes lines in any order.
-pub(super) struct Sorter {
+/// Collects lines in any order.
+pub(super) struct ExternalSorter {
     directory: PathBuf,
-    part_bytes: usize,
+    run_bytes: usize,
     text: Vec<u8>,
-    lines: Vec<(Place, Range<usize>)>,
-    /// Files by how often their lines were put together. So each line is written anew a few times only.
+    lines: Vec<(SortKey, Range<usize>)>,
+    /// The files of runs by the number of their merges, so that each line is rewritten only a few times.
     levels: Vec<Vec<PathBuf>>,
     files: usize,
     count: u64,
 }
 
-impl Sorter {
-    /// One that keeps its parts in `directory`, which is there.
-    pub(super) fn new(directory: PathBuf) -> Sorter {
-        Sorter::with_parts(directory, PART_BYTES)
+impl ExternalSorter {
+    /// A sorter with its temporary files in `directory`, which must exist.
+    pub(super) fn new(directory: PathBuf) -> ExternalSorter {
+        ExternalSorter::with_run_bytes(directory, RUN_BYTES)
     }
 
-    /// The same, with parts of so many bytes.
-    pub(super) fn with_parts(directory: PathBuf, part_bytes: usize) -> Sorter {
+    /// A sorter with runs of `run_bytes`.
+    pub(super) fn with_run_bytes(directory: PathBuf, run_bytes: usize) -> ExternalSorter {
         let levels = vec![Vec::new()];
-        Sorter { directory, part_bytes, text: Vec::new(), lines: Vec::new(), levels, files: 0, count: 0 }
+        let (text, lines) = (Vec::new(), Vec::new());
+        ExternalSorter { directory, run_bytes, text, lines, levels, files: 0, count: 0 }
     }
 
-    /// Takes a line.
-    pub(super) fn add(&mut self, place: Place, line: &[u8]) -> Result<(), Error> {
+    /// Adds a line.
+    pub(super) fn add(&mut self, key: SortKey, line: &[u8]) -> Result<(), Error> {
         let start = self.text.len();
         self.text.extend_from_slice(line);
-        self.lines.push((place, start..self.text.len()));
+        self.lines.push((key, start..self.text.len()));
         self.count += 1;
-        match self.text.len() + self.lines.len() * LINE_BYTES >= self.part_bytes {
-            true => self.write_part(),
+        match self.text.len() + self.lines.len() * LINE_BYTES >= self.run_bytes {
+            true => self.write_run(),
             false => Ok(()),
         }
     }
 
     /// All lines in order.
-    pub(super) fn sorted(mut self) -> Result<Sorted, Error> {
-        self.write_part()?;
+    pub(super) fn finish(mut self) -> Result<SortedLines, Error> {
+        self.write_run()?;
         let mut paths: Vec<PathBuf> = self.levels.concat();
-        while paths.len() > AT_ONCE {
-            let first = paths.drain(..AT_ONCE).collect();
-            paths.push(self.put_together(first)?);
+        while paths.len() > MERGE_WIDTH {
+            let first = paths.drain(..MERGE_WIDTH).collect();
+            paths.push(self.merge_runs(first)?);
         }
-        Ok(Sorted { count: self.count, parts: Merge::of(paths)? })
+        Ok(SortedLines { count: self.count, merge: KWayMerge::new(paths)? })
     }
 
-    fn write_part(&mut self) -> Result<(), Error> {
+    fn write_run(&mut self) -> Result<(), Error> {
         if self.lines.is_empty() {
             return Ok(());
         }
         let mut lines = std::mem::take(&mut self.lines);
-        lines.sort_by_key(|(place, _)| *place);
-        let (path, mut part) = self.begin()?;
-        for (place, range) in &lines {
-            write_line(&mut part, *place, &self.text[range.clone()])?;
+        lines.sort_by_key(|(key, _)| *key);
+        let (path, mut run) = self.create_run()?;
+        for (key, range) in &lines {
+            write_line(&mut run, *key, &self.text[range.clone()])?;
         }
-        part.finish()?.flush()?;
+        run.finish()?.flush()?;
         self.text.clear();
         lines.clear();
         self.lines = lines;
         self.levels[0].push(path);
         let mut level = 0;
-        while self.levels[level].len() >= AT_ONCE {
+        while self.levels[level].len() >= MERGE_WIDTH {
             let paths = std::mem::take(&mut self.levels[level]);
-            let path = self.put_together(paths)?;
+            let path = self.merge_runs(paths)?;
             level += 1;
             if self.levels.len() == level {
                 self.levels.push(Vec::new());
@@ -98,17 +99,17 @@ impl Sorter {
         Ok(())
     }
 
-    fn put_together(&mut self, paths: Vec<PathBuf>) -> Result<PathBuf, Error> {
-        let (path, mut part) = self.begin()?;
-        let mut lines = Merge::of(paths)?;
-        while let Some((place, line)) = lines.next()? {
-            write_line(&mut part, place, &line)?;
+    fn merge_runs(&mut self, paths: Vec<PathBuf>) -> Result<PathBuf, Error> {
+        let (path, mut run) = self.create_run()?;
+        let mut merge = KWayMerge::new(paths)?;
+        while let Some((key, line)) = merge.next()? {
+            write_line(&mut run, key, &line)?;
         }
-        part.finish()?.flush()?;
+        run.finish()?.flush()?;
         Ok(path)
     }
 
-    fn begin(&mut self) -> Result<(PathBuf, GzEncoder<BufWriter<File>>), Error> {
+    fn create_run(&mut self) -> Result<(PathBuf, GzEncoder<BufWriter<File>>), Error> {
         self.files += 1;
         let path = self.directory.join(format!("part-{}", self.files));
         let file = BufWriter::new(File::create_new(&path)?);
@@ -116,60 +117,60 @@ impl Sorter {
     }
 }
 
-/// Lines in order.
-pub(super) struct Sorted {
+/// The lines in order.
+pub(super) struct SortedLines {
     count: u64,
-    parts: Merge,
+    merge: KWayMerge,
 }
 
-impl Sorted {
-    /// How many there are, those included that were read.
+impl SortedLines {
+    /// The number of all lines, read or not.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The next one.
-    pub(super) fn next(&mut self) -> Result<Option<(Place, Vec<u8>)>, Error> {
-        self.parts.next()
+    /// The next line.
+    pub(super) fn next(&mut self) -> Result<Option<(SortKey, Vec<u8>)>, Error> {
+        self.merge.next()
     }
 }
 
-/// Parts that are read side by side. Each is removed with its last line.
-struct Merge {
-    parts: Vec<(PathBuf, BufReader<GzDecoder<BufReader<File>>>)>,
-    /// The next line of each part that has one.
-    next: BinaryHeap<Reverse<(Place, usize, Vec<u8>)>>,
+/// A k-way merge of runs. The file of each run is removed after its last line.
+struct KWayMerge {
+    runs: Vec<(PathBuf, BufReader<GzDecoder<BufReader<File>>>)>,
+    /// The next line of each run that has one.
+    heads: BinaryHeap<Reverse<(SortKey, usize, Vec<u8>)>>,
 }
 
-impl Merge {
-    fn of(paths: Vec<PathBuf>) -> Result<Merge, Error> {
+impl KWayMerge {
+    fn new(paths: Vec<PathBuf>) -> Result<KWayMerge, Error> {
         let open = |path: PathBuf| {
             let file = BufReader::new(File::open(&path)?);
             Ok((path, BufReader::new(GzDecoder::new(file))))
         };
-        let parts = paths.into_iter().map(open).collect::<Result<Vec<_>, Error>>()?;
-        let mut merge = Merge { next: BinaryHeap::with_capacity(parts.len()), parts };
-        (0..merge.parts.len()).try_for_each(|part| merge.advance(part))?;
+        let runs = paths.into_iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+        let mut merge = KWayMerge { heads: BinaryHeap::with_capacity(runs.len()), runs };
+        (0..merge.runs.len()).try_for_each(|run| merge.advance(run))?;
         Ok(merge)
     }
 
-    fn next(&mut self) -> Result<Option<(Place, Vec<u8>)>, Error> {
-        let Some(Reverse((place, part, line))) = self.next.pop() else { return Ok(None) };
-        self.advance(part)?;
-        Ok(Some((place, line)))
+    fn next(&mut self) -> Result<Option<(SortKey, Vec<u8>)>, Error> {
+        let Some(Reverse((key, run, line))) = self.heads.pop() else { return Ok(None) };
+        self.advance(run)?;
+        Ok(Some((key, line)))
     }
 
-    fn advance(&mut self, part: usize) -> Result<(), Error> {
-        let (path, reader) = &mut self.parts[part];
+    fn advance(&mut self, run: usize) -> Result<(), Error> {
+        let (path, reader) = &mut self.runs[run];
         match read_line(reader)? {
-            Some((place, line)) => self.next.push(Reverse((place, part, line))),
+            Some((key, line)) => self.heads.push(Reverse((key, run, line))),
             None => std::fs::remove_file(path)?,
         }
         Ok(())
     }
 }
 
-fn write_line(out: &mut impl Write, (time, seq): Place, line: &[u8]) -> Result<(), Error> {
+fn write_line(out: &mut impl Write, (time, seq): SortKey, line: &[u8]) -> Result<(), Error> {
     let length = u32::try_from(line.len()).map_err(Error::other)?;
     out.write_all(&time.to_le_bytes())?;
     out.write_all(&seq.to_le_bytes())?;
@@ -177,7 +178,7 @@ fn write_line(out: &mut impl Write, (time, seq): Place, line: &[u8]) -> Result<(
     out.write_all(line)
 }
 
-fn read_line(reader: &mut impl Read) -> Result<Option<(Place, Vec<u8>)>, Error> {
+fn read_line(reader: &mut impl Read) -> Result<Option<(SortKey, Vec<u8>)>, Error> {
     let mut time = [0; 8];
     if reader.read(&mut time[..1])? == 0 {
         return Ok(None);

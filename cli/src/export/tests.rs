@@ -1,51 +1,51 @@
 #![allow(clippy::unwrap_used)]
 
-use super::place::Unfinished;
-use super::sorter::{Place, Sorter};
+use super::output_directory::OutputDirectory;
+use super::sorter::{ExternalSorter, SortKey};
 
-/// Numbers that look like chance, the same each time.
+/// A deterministic pseudorandom number.
 fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (n ^ (n >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53) ^ (n >> 29)
 }
 
 #[test]
-fn lines_come_in_order_whatever_the_number_of_parts() {
-    for (lines, part_bytes) in [(0_u64, 100), (1, 100), (50, 1 << 20), (9000, 200), (9000, 1)] {
+fn lines_are_sorted_with_any_number_of_runs() {
+    for (lines, run_bytes) in [(0_u64, 100), (1, 100), (50, 1 << 20), (9000, 200), (9000, 1)] {
         let directory = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::with_parts(directory.path().to_owned(), part_bytes);
-        let mut wanted: Vec<(Place, Vec<u8>)> = (0..lines)
+        let mut sorter = ExternalSorter::with_run_bytes(directory.path().to_owned(), run_bytes);
+        let mut expected: Vec<(SortKey, Vec<u8>)> = (0..lines)
             .map(|n| {
                 let time = i64::try_from(mixed(n) % 100).unwrap() - 50;
                 ((time, u128::from(mixed(n + 7)) << 64), format!("line {n}").into_bytes())
             })
             .collect();
-        wanted.iter().for_each(|(place, line)| sorter.add(*place, line).unwrap());
-        wanted.sort();
-        let mut sorted = sorter.sorted().unwrap();
+        expected.iter().for_each(|(key, line)| sorter.add(*key, line).unwrap());
+        expected.sort();
+        let mut sorted = sorter.finish().unwrap();
         assert_eq!(sorted.count(), lines);
-        let mut found = Vec::new();
+        let mut lines_read = Vec::new();
         while let Some(line) = sorted.next().unwrap() {
-            found.push(line);
+            lines_read.push(line);
         }
-        assert_eq!(found, wanted, "{lines} lines in parts of {part_bytes} bytes");
+        assert_eq!(lines_read, expected, "{lines} lines in parts of {run_bytes} bytes");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "parts are left behind");
     }
 }
 
 #[test]
-fn a_directory_appears_whole_or_not_at_all() {
+fn a_directory_appears_complete_or_not_at_all() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
-    let began = Unfinished::begin(&out).unwrap();
-    std::fs::write(began.path().join("a"), "a").unwrap();
+    let output = OutputDirectory::create(&out).unwrap();
+    std::fs::write(output.path().join("a"), "a").unwrap();
     assert!(!out.exists());
-    assert!(Unfinished::begin(&out).err().unwrap().contains("another export"));
-    drop(began);
+    assert!(OutputDirectory::create(&out).err().unwrap().contains("another export"));
+    drop(output);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-    let began = Unfinished::begin(&out).unwrap();
-    std::fs::write(began.path().join("a"), "a").unwrap();
-    began.finish().unwrap();
+    let output = OutputDirectory::create(&out).unwrap();
+    std::fs::write(output.path().join("a"), "a").unwrap();
+    output.finish().unwrap();
     assert!(out.join("a").exists());
-    assert!(Unfinished::begin(&out).err().unwrap().contains("is there already"));
+    assert!(OutputDirectory::create(&out).err().unwrap().contains("is there already"));
 }

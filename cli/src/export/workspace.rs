@@ -1,7 +1,7 @@
-//! The workspace file of an export: what `pennon apply` takes, as the installation is now.
+//! Writes the workspace file of an export, for `pennon apply`, from the current state of the installation.
 //!
-//! What is deleted is left out. Must stay true: no key is in it, only what a key is found by; payloads that are secret are
-//! masked unless they were asked for; of records that HTTP and files both write everything is said that either can set.
+//! Deleted records are left out. Must stay true: it has no API key, only hashes of keys; secret payloads are masked unless
+//! `--with-secrets` is given; it has all fields that can be set over HTTP or by a workspace file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,35 +16,37 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Exporting, RecordCounts, files};
+use super::{ExportContext, RecordCounts, files};
 use crate::args::Export;
-use crate::workspace::{ActionSpec, CohortSpec, DashboardSpec, State, Workspace, of_flag, of_insight};
+use crate::workspace::{
+    ActionSpec, CohortSpec, DashboardSpec, State, Workspace, flag_to_spec, insight_to_spec,
+};
 
-/// Most members of a cohort that the file lists; longer lists lie beside it.
-const LISTED_MAX: usize = 10_000;
-/// Persons that are looked up at once.
-const PERSONS_AT_ONCE: usize = 10_000;
+/// Most members of a static cohort that the file lists; longer lists are written as CSV files.
+const LISTED_MEMBERS_MAX: usize = 10_000;
+/// Persons that are read at once.
+const PERSON_BATCH: usize = 10_000;
 
-/// Writes the file, and lists of members that are too long for it. Returns how many records of each kind the file declares,
-/// and a sentence for each thing that is not in it.
+/// Writes the file, and CSV files of long lists of cohort members. Returns the numbers of records in the file, and a note for
+/// each thing that is not in it.
 pub(super) async fn write(
-    exporting: &Exporting<'_>,
+    context: &ExportContext<'_>,
     options: &Export,
     directory: &Path,
 ) -> Result<(RecordCounts, Vec<String>), String> {
     let failed = |error: StoreError| error.to_string();
-    let mut file = declared(exporting.state, options.project);
-    let mut lines = Vec::new();
+    let mut file = base_workspace(context.state, options.project);
+    let mut notes = Vec::new();
     let projects: Vec<ProjectId> = file.projects.iter().map(|project| project.id).collect();
     for project in projects {
-        let of = OfProject { exporting, project };
-        file.actions.extend(of.actions().await.map_err(failed)?);
-        let dashboards = of.dashboards().await.map_err(failed)?;
-        of.cohorts(&mut file, directory, &mut lines).await?;
+        let reader = ProjectReader { context, project };
+        file.actions.extend(reader.list_actions().await.map_err(failed)?);
+        let dashboards = reader.list_dashboards().await.map_err(failed)?;
+        reader.add_cohorts(&mut file, directory, &mut notes).await?;
         let live: BTreeSet<u64> = dashboards.iter().map(|dashboard| dashboard.id).collect();
         file.dashboards.extend(dashboards);
-        of.flags(&mut file, &live, options.with_secrets, &mut lines).await?;
-        of.insights(&mut file, &live).await.map_err(failed)?;
+        reader.add_flags(&mut file, &live, options.with_secrets, &mut notes).await?;
+        reader.add_insights(&mut file, &live).await.map_err(failed)?;
     }
     let text = serde_json::to_string_pretty(&file).map_err(|e| e.to_string())?;
     files::write_text(&directory.join("workspace.json"), &format!("{text}\n"))?;
@@ -55,11 +57,11 @@ pub(super) async fn write(
         cohorts: file.cohorts.len(),
         actions: file.actions.len(),
     };
-    Ok((records, lines))
+    Ok((records, notes))
 }
 
-/// What is declared of the installation itself, and of its projects or the one that is wanted.
-fn declared(state: &State, project: Option<ProjectId>) -> Workspace {
+/// The declarations of the installation, and of its projects or only that of `--project`.
+fn base_workspace(state: &State, project: Option<ProjectId>) -> Workspace {
     let mut file = state.workspace();
     file.projects.retain(|it| project.is_none_or(|project| it.id == project));
     let kept: BTreeSet<ProjectId> = file.projects.iter().map(|project| project.id).collect();
@@ -72,29 +74,29 @@ fn declared(state: &State, project: Option<ProjectId>) -> Workspace {
             spec
         })
         .collect();
-    // A key that was limited to other projects would be limited to none.
+    // A key that was limited to other projects must be removed: with an empty list it would be unlimited.
     file.keys.retain(|key| key.projects.is_empty() || key.projects.iter().any(|id| kept.contains(id)));
     file.keys.iter_mut().for_each(|key| key.projects.retain(|id| kept.contains(id)));
     Workspace { actions: Vec::new(), cohorts: Vec::new(), dashboards: Vec::new(), ..file }
 }
 
-/// What is read of one project.
-struct OfProject<'a> {
-    exporting: &'a Exporting<'a>,
+/// Reads the records of one project.
+struct ProjectReader<'a> {
+    context: &'a ExportContext<'a>,
     project: ProjectId,
 }
 
-impl OfProject<'_> {
-    /// The records of a kind.
-    async fn items(&self, kind: Kind) -> Result<Vec<Item>, StoreError> {
-        let records = &self.exporting.services.app.store.records;
+impl ProjectReader<'_> {
+    /// The stored records of a kind.
+    async fn query_items(&self, kind: Kind) -> Result<Vec<Item>, StoreError> {
+        let records = &self.context.services.app.store.records;
         records.query(Query::partition(keys::records_pk(self.project, kind))).await
     }
 
-    /// Those that are not deleted.
-    async fn live<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, StoreError> {
+    /// The records of a kind that are not deleted.
+    async fn list_live<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, StoreError> {
         let mut live = Vec::new();
-        for item in self.items(kind).await? {
+        for item in self.query_items(kind).await? {
             if item.body::<Value>()?["deleted"] != true {
                 live.push(item.body()?);
             }
@@ -102,66 +104,66 @@ impl OfProject<'_> {
         Ok(live)
     }
 
-    /// The mail address of whoever made something, if the file declares that user.
+    /// The mail address of a creator, if that user is declared.
     fn creator(&self, email: Option<&str>) -> Option<String> {
-        let mut users = self.exporting.state.users.values();
-        let found = users.find(|user| Some(user.spec.email.as_str()) == email)?;
-        Some(found.spec.email.clone())
+        let mut users = self.context.state.users.values();
+        let creator = users.find(|user| Some(user.spec.email.as_str()) == email)?;
+        Some(creator.spec.email.clone())
     }
 
     fn creator_of(&self, record: &Value) -> Option<String> {
         self.creator(record["created_by"]["email"].as_str())
     }
 
-    async fn actions(&self) -> Result<Vec<ActionSpec>, StoreError> {
-        let records = self.live::<Value>(Kind::Action).await?;
+    async fn list_actions(&self) -> Result<Vec<ActionSpec>, StoreError> {
+        let records = self.list_live::<Value>(Kind::Action).await?;
         let spec = |record: Value| {
             Ok(ActionSpec {
                 project: self.project,
-                id: read(&record, "id")?,
-                name: read::<Option<String>>(&record, "name")?.unwrap_or_default(),
-                steps: read::<Option<_>>(&record, "steps")?.unwrap_or_default(),
-                description: read(&record, "description")?,
-                tags: read(&record, "tags")?,
-                pinned_at: read(&record, "pinned_at")?,
-                post_to_slack: read(&record, "post_to_slack")?,
-                slack_message_format: read(&record, "slack_message_format")?,
-                created_at: read(&record, "created_at")?,
+                id: get_field(&record, "id")?,
+                name: get_field::<Option<String>>(&record, "name")?.unwrap_or_default(),
+                steps: get_field::<Option<_>>(&record, "steps")?.unwrap_or_default(),
+                description: get_field(&record, "description")?,
+                tags: get_field(&record, "tags")?,
+                pinned_at: get_field(&record, "pinned_at")?,
+                post_to_slack: get_field(&record, "post_to_slack")?,
+                slack_message_format: get_field(&record, "slack_message_format")?,
+                created_at: get_field(&record, "created_at")?,
                 created_by: self.creator_of(&record),
             })
         };
         records.into_iter().map(spec).collect()
     }
 
-    async fn dashboards(&self) -> Result<Vec<DashboardSpec>, StoreError> {
-        let records = self.live::<Value>(Kind::Dashboard).await?;
+    async fn list_dashboards(&self) -> Result<Vec<DashboardSpec>, StoreError> {
+        let records = self.list_live::<Value>(Kind::Dashboard).await?;
         let spec = |record: Value| {
             Ok(DashboardSpec {
                 project: self.project,
-                id: read(&record, "id")?,
-                name: read::<Option<String>>(&record, "name")?.unwrap_or_default(),
-                filters: read(&record, "filters")?,
-                restriction_level: read::<Option<u8>>(&record, "restriction_level")?.unwrap_or(21),
+                id: get_field(&record, "id")?,
+                name: get_field::<Option<String>>(&record, "name")?.unwrap_or_default(),
+                filters: get_field(&record, "filters")?,
+                restriction_level: get_field::<Option<u8>>(&record, "restriction_level")?.unwrap_or(21),
                 created_by: self.creator_of(&record),
                 deleted: false,
-                description: read(&record, "description")?,
-                pinned: read(&record, "pinned")?,
-                tags: read(&record, "tags")?,
-                creation_mode: read(&record, "creation_mode")?,
-                generated: read(&record, "generated")?,
-                created_at: read(&record, "created_at")?,
+                description: get_field(&record, "description")?,
+                pinned: get_field(&record, "pinned")?,
+                tags: get_field(&record, "tags")?,
+                creation_mode: get_field(&record, "creation_mode")?,
+                generated: get_field(&record, "generated")?,
+                created_at: get_field(&record, "created_at")?,
             })
         };
         records.into_iter().map(spec).collect()
     }
 
-    async fn cohorts(
+    async fn add_cohorts(
         &self,
         file: &mut Workspace,
         directory: &Path,
-        lines: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<(), String> {
-        for record in self.live::<CohortRecord>(Kind::Cohort).await.map_err(|e| e.to_string())? {
+        for record in self.list_live::<CohortRecord>(Kind::Cohort).await.map_err(|e| e.to_string())? {
             let mut spec = CohortSpec {
                 project: self.project,
                 id: record.id,
@@ -176,12 +178,12 @@ impl OfProject<'_> {
                 created_by: self.creator(record.created_by.as_ref().map(|user| user.email.as_str())),
             };
             if record.members.is_some() {
-                let members = self.members(&record).await?;
-                if members.len() <= LISTED_MAX {
+                let members = self.list_members(&record).await?;
+                if members.len() <= LISTED_MEMBERS_MAX {
                     spec.person_ids = members;
                 } else {
                     let (name, count) = self.write_members(record.id, members, directory).await?;
-                    lines.push(format!(
+                    notes.push(format!(
                         "cohort {}/{}: {count} members are in {name}, and not in the workspace file",
                         self.project, record.id
                     ));
@@ -192,9 +194,9 @@ impl OfProject<'_> {
         Ok(())
     }
 
-    /// Everybody on the list of a static cohort.
-    async fn members(&self, record: &CohortRecord) -> Result<Vec<Uuid>, String> {
-        let records = &self.exporting.services.app.store.records;
+    /// All members of a static cohort.
+    async fn list_members(&self, record: &CohortRecord) -> Result<Vec<Uuid>, String> {
+        let records = &self.context.services.app.store.records;
         let roster = record.roster(self.project);
         let members = roster.members(records, self.project, record.id).await.map_err(|e| e.to_string())?;
         let mut members: Vec<Uuid> = members.into_iter().collect();
@@ -202,15 +204,15 @@ impl OfProject<'_> {
         Ok(members)
     }
 
-    /// Writes a long list as a table of distinct ids, which `PATCH cohorts/{id}/` takes. Returns the name of the file, and
-    /// how many members it has; of others nothing is known but that they are on the list.
+    /// Writes the members as a CSV file of distinct ids, for `PATCH cohorts/{id}/`. Returns the name of the file and its number
+    /// of members; a member without a known distinct id is left out.
     async fn write_members(
         &self,
         cohort: u64,
         members: Vec<Uuid>,
         directory: &Path,
     ) -> Result<(String, usize), String> {
-        let (project, events) = (self.project, self.exporting.events());
+        let (project, events) = (self.project, self.context.events());
         let failed = |e: pennon_eventstore::EventStoreError| e.to_string();
         let finals = events.final_persons(project).await.map_err(failed)?;
         let persons: BTreeSet<Uuid> = members.iter().map(|member| finals.of(*member)).collect();
@@ -218,8 +220,8 @@ impl OfProject<'_> {
         let mut table = csv::Writer::from_writer(Vec::new());
         table.write_record(["distinct_id"]).map_err(|e| e.to_string())?;
         let mut count = 0;
-        for some in persons.chunks(PERSONS_AT_ONCE) {
-            for person in events.persons(project, some).await.map_err(failed)? {
+        for batch in persons.chunks(PERSON_BATCH) {
+            for person in events.persons(project, batch).await.map_err(failed)? {
                 if let Some(id) = person.distinct_ids.first() {
                     table.write_record([id]).map_err(|e| e.to_string())?;
                     count += 1;
@@ -231,30 +233,30 @@ impl OfProject<'_> {
         let name = format!("project-{project}/cohort-{cohort}.csv");
         let path = directory.join(&name);
         let folder = path.parent().unwrap_or(directory);
-        std::fs::create_dir_all(folder).map_err(|e| files::failed(folder, &e))?;
+        std::fs::create_dir_all(folder).map_err(|e| files::write_error(folder, &e))?;
         files::write_text(&path, &text)?;
         Ok((name, count))
     }
 
-    async fn flags(
+    async fn add_flags(
         &self,
         file: &mut Workspace,
         dashboards: &BTreeSet<u64>,
         with_secrets: bool,
-        lines: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<(), String> {
         let failed = |error: StoreError| error.to_string();
-        let is_there = |id: i64| u64::try_from(id).is_ok_and(|id| dashboards.contains(&id));
-        for flag in self.live::<Flag>(Kind::Flag).await.map_err(failed)? {
+        let has_dashboard = |id: i64| u64::try_from(id).is_ok_and(|id| dashboards.contains(&id));
+        for flag in self.list_live::<Flag>(Kind::Flag).await.map_err(failed)? {
             let roles = self.roles_of(&flag).await.map_err(failed)?;
             let creator = self.creator(flag.created_by.as_ref().map(|user| user.email.as_str()));
-            let mut said = flag;
-            if said.is_encrypted() {
-                let clear = revealed(&self.exporting.services.app.payload_keys, self.project, &said);
+            let mut exported = flag;
+            if exported.is_encrypted() {
+                let clear = revealed(&self.context.services.app.payload_keys, self.project, &exported);
                 let mut clear = clear.into_owned();
                 if !with_secrets {
                     mask(&mut clear.filters);
-                    lines.push(format!(
+                    notes.push(format!(
                         "flag {}/{} \"{}\": its secret payloads are left out; --with-secrets writes them in clear",
                         self.project, clear.id, clear.key
                     ));
@@ -264,38 +266,39 @@ impl OfProject<'_> {
                         self.project, clear.id, clear.key
                     ));
                 }
-                said = clear;
+                exported = clear;
             }
-            said.analytics_dashboards.retain(|id| is_there(*id));
-            said.usage_dashboard = said.usage_dashboard.filter(|id| is_there(*id));
-            file.flags.push(of_flag(self.project, &said, roles, creator).map_err(|e| e.to_string())?);
+            exported.analytics_dashboards.retain(|id| has_dashboard(*id));
+            exported.usage_dashboard = exported.usage_dashboard.filter(|id| has_dashboard(*id));
+            let spec = flag_to_spec(self.project, &exported, roles, creator);
+            file.flags.push(spec.map_err(|e| e.to_string())?);
         }
         Ok(())
     }
 
     /// The roles that may edit a flag.
     async fn roles_of(&self, flag: &Flag) -> Result<Vec<Uuid>, StoreError> {
-        let records = &self.exporting.services.app.store.records;
+        let records = &self.context.services.app.store.records;
         let pk = keys::flag_children_pk(self.project, flag.id.unsigned_abs());
         let rows = records.query(Query::partition(pk).prefix(keys::FLAG_ROLES)).await?;
         let ids = rows.iter().filter_map(|row| row.key.sk.strip_prefix(keys::FLAG_ROLES));
-        let declared = &self.exporting.state.roles;
+        let declared = &self.context.state.roles;
         Ok(ids.filter(|id| declared.contains_key(*id)).filter_map(|id| id.parse().ok()).collect())
     }
 
-    async fn insights(&self, file: &mut Workspace, dashboards: &BTreeSet<u64>) -> Result<(), StoreError> {
-        for insight in self.live::<Insight>(Kind::Insight).await? {
+    async fn add_insights(&self, file: &mut Workspace, dashboards: &BTreeSet<u64>) -> Result<(), StoreError> {
+        for insight in self.list_live::<Insight>(Kind::Insight).await? {
             let creator = self.creator(Some(&insight.created_by.email));
-            let is_there = |id| dashboards.contains(&id);
-            let spec = of_insight(self.project, &insight, is_there, creator);
+            let has_dashboard = |id| dashboards.contains(&id);
+            let spec = insight_to_spec(self.project, &insight, has_dashboard, creator);
             file.insights.push(spec.map_err(|e| StoreError::Corrupt(e.to_string()))?);
         }
         Ok(())
     }
 }
 
-/// A field of a stored record, as far as it is there.
-fn read<T: DeserializeOwned>(record: &Value, field: &str) -> Result<T, StoreError> {
+/// A field of a stored record; an absent one is read as null.
+fn get_field<T: DeserializeOwned>(record: &Value, field: &str) -> Result<T, StoreError> {
     let value = record.get(field).cloned().unwrap_or(Value::Null);
     serde_json::from_value(value).map_err(|e| StoreError::Corrupt(format!("{field}: {e}")))
 }

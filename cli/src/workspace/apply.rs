@@ -1,8 +1,8 @@
-//! Making an installation match a file.
+//! Makes an installation match a workspace file.
 //!
-//! A change that fits into one transaction is written at once or not at all. Of a larger one the rows that follow from the
-//! declarations are written before the declarations themselves: a run that is cut off leaves old declarations, and the
-//! next run of the same file writes the missing rows again.
+//! A change that fits into one transaction is atomic. In a larger change, the rows derived from the declarations are written
+//! before the declarations: an interrupted run leaves the old declarations, so the next run of the same file writes the
+//! missing rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use pennon_insights::{CohortRecord, declaration, declaration_writes, require_fee
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::check::check;
 use super::file::Workspace;
-use super::rows::rows;
+use super::rows::derive_rows;
 use super::state::{NewKey, State};
+use super::validate::validate;
 
-/// Text of a transaction: DynamoDB takes 4 MB, keys and names included.
-const TRANSACTION_BYTES: usize = 3_000_000;
-/// How often a file is applied anew because of changes that others make meanwhile.
-const TRIES: usize = 10;
+/// Most bytes of text in a transaction: DynamoDB's limit is 4 MB, keys and names included.
+const TRANSACTION_BYTES_MAX: usize = 3_000_000;
+/// Attempts to apply a file when concurrent changes conflict.
+const ATTEMPTS_MAX: usize = 10;
 
-/// How to apply.
+/// Options of applying a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Remove what the file does not declare.
@@ -32,11 +32,11 @@ pub struct Options {
     pub dry_run: bool,
 }
 
-/// What was done, or would be.
-pub struct Applied {
-    /// One line per thing that changes: `+` made, `~` changed, `-` removed.
+/// The changes that were made, or would be in a dry run.
+pub struct ApplyResult {
+    /// One line per changed record: `+` created, `~` changed, `-` removed.
     pub plan: Vec<String>,
-    /// Keys that were made, in the order of the file; empty on a dry run.
+    /// The created keys, in the order of the file; empty in a dry run.
     pub new_keys: Vec<NewKey>,
 }
 
@@ -46,7 +46,7 @@ pub enum ApplyError {
     /// The file contradicts itself or the installation.
     #[error("{0}")]
     Invalid(String),
-    /// The store failed; what was written so far is harmless, and the next run goes on.
+    /// The store failed. Partial writes are harmless, and the next run completes them.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -63,12 +63,12 @@ pub async fn apply(
     file: &Workspace,
     options: Options,
     now: DateTime<Utc>,
-) -> Result<Applied, ApplyError> {
-    for _ in 1..TRIES {
+) -> Result<ApplyResult, ApplyError> {
+    for _ in 1..ATTEMPTS_MAX {
         match apply_once(records, file, options, now).await {
-            // Something that the file declares was changed over HTTP at the same time.
+            // A conflict with a concurrent change over HTTP: retry.
             Err(ApplyError::Store(StoreError::Condition { .. })) => {}
-            done => return done,
+            result => return result,
         }
     }
     apply_once(records, file, options, now).await
@@ -79,26 +79,26 @@ async fn apply_once(
     file: &Workspace,
     options: Options,
     now: DateTime<Utc>,
-) -> Result<Applied, ApplyError> {
+) -> Result<ApplyResult, ApplyError> {
     let before = State::load(records).await?;
-    let (after, new_keys) = before.merged(file, options.prune, now);
-    check(file, &after.workspace()).map_err(ApplyError::Invalid)?;
-    let plan = plan(&before.declaration_rows()?, &after.declaration_rows()?);
+    let (after, new_keys) = before.apply_file(file, options.prune, now);
+    validate(file, &after.workspace()).map_err(ApplyError::Invalid)?;
+    let plan = plan_lines(&before.declaration_rows()?, &after.declaration_rows()?);
     if options.dry_run {
-        return Ok(Applied { plan, new_keys: Vec::new() });
+        return Ok(ApplyResult { plan, new_keys: Vec::new() });
     }
-    let (rows_before, rows_after) = (rows(&before)?, rows(&after)?);
+    let (rows_before, rows_after) = (derive_rows(&before)?, derive_rows(&after)?);
     require_feed_room(records, &after, &rows_before, &rows_after).await?;
     raise_counters(records, &after).await?;
-    let mut writes = difference(&rows_before, &rows_after)?;
-    writes.extend(difference(&before.declaration_rows()?, &after.declaration_rows()?)?);
-    keep_uses(records, &mut writes).await?;
-    let writes = keep_edits(records, writes, now).await?;
-    write(records, writes).await?;
-    Ok(Applied { plan, new_keys })
+    let mut writes = diff_rows(&rows_before, &rows_after)?;
+    writes.extend(diff_rows(&before.declaration_rows()?, &after.declaration_rows()?)?);
+    preserve_last_use(records, &mut writes).await?;
+    let writes = merge_http_edits(records, writes, now).await?;
+    write_in_transactions(records, writes).await?;
+    Ok(ApplyResult { plan, new_keys })
 }
 
-/// Refuses cohorts whose new rules would make the definitions of their project's flags too large.
+/// Rejects cohorts whose new rules would make the flag definitions of their project too large.
 async fn require_feed_room(
     records: &Table,
     state: &State,
@@ -122,21 +122,21 @@ async fn require_feed_room(
     Ok(())
 }
 
-/// Puts what was set over HTTP beside what the file says, in place of the writes of dashboards, cohorts and actions.
-async fn keep_edits(
+/// Replaces the writes of dashboards, cohorts and actions by writes that preserve the fields that were set over HTTP.
+async fn merge_http_edits(
     records: &Table,
     writes: Vec<Write>,
     now: DateTime<Utc>,
 ) -> Result<Vec<Write>, ApplyError> {
     let (mut declarations, mut others) = (Vec::new(), Vec::new());
     for write in writes {
-        let said = match &write {
+        let declared = match &write {
             Write::Put(item, _) => declaration(&item.key, Some(item))?,
             Write::Delete(key, _) => declaration(key, None)?,
             _ => None,
         };
-        match said {
-            Some(said) => declarations.push(said),
+        match declared {
+            Some(declared) => declarations.push(declared),
             None => others.push(write),
         }
     }
@@ -145,14 +145,14 @@ async fn keep_edits(
     Ok(writes)
 }
 
-/// Ids that the service gives out later must not meet declared ones.
+/// Raises the id counters above all declared ids, so that the service does not assign these.
 async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError> {
-    let most = |ids: &mut dyn Iterator<Item = u64>| ids.max().and_then(|id| i64::try_from(id).ok());
+    let max_id = |ids: &mut dyn Iterator<Item = u64>| ids.max().and_then(|id| i64::try_from(id).ok());
     let highest = [
-        (Counter::User, most(&mut state.users.values().map(|it| it.spec.id))),
-        (Counter::Action, most(&mut state.actions.values().map(|it| it.spec.id))),
-        (Counter::Cohort, most(&mut state.cohorts.values().map(|it| it.spec.id))),
-        (Counter::Dashboard, most(&mut state.dashboards.values().map(|it| it.spec.id))),
+        (Counter::User, max_id(&mut state.users.values().map(|it| it.spec.id))),
+        (Counter::Action, max_id(&mut state.actions.values().map(|it| it.spec.id))),
+        (Counter::Cohort, max_id(&mut state.cohorts.values().map(|it| it.spec.id))),
+        (Counter::Dashboard, max_id(&mut state.dashboards.values().map(|it| it.spec.id))),
     ];
     for (counter, id) in highest {
         if let Some(id) = id {
@@ -162,21 +162,21 @@ async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError
     Ok(())
 }
 
-/// The writes that make one set of rows the other.
-fn difference(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<Vec<Write>, StoreError> {
+/// The writes that change the rows `before` into `after`.
+fn diff_rows(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Result<Vec<Write>, StoreError> {
     let mut writes = Vec::new();
     for (key, body) in after {
         if before.get(key) != Some(body) {
             writes.push(Write::Put(Item::new(key.clone(), body)?, Guard::None));
         }
     }
-    let gone = before.keys().filter(|key| !after.contains_key(key));
-    writes.extend(gone.map(|key| Write::Delete(key.clone(), Guard::None)));
+    let removed = before.keys().filter(|key| !after.contains_key(key));
+    writes.extend(removed.map(|key| Write::Delete(key.clone(), Guard::None)));
     Ok(writes)
 }
 
-/// A key that is written anew keeps the time of its last use.
-async fn keep_uses(records: &Table, writes: &mut [Write]) -> Result<(), StoreError> {
+/// Preserves the time of the last use of API keys that are overwritten.
+async fn preserve_last_use(records: &Table, writes: &mut [Write]) -> Result<(), StoreError> {
     let is_key = |key: &Key| *key == keys::api_key(key.pk.strip_prefix("KEY#").unwrap_or_default());
     let mut put: Vec<&mut Item> = writes
         .iter_mut()
@@ -185,18 +185,18 @@ async fn keep_uses(records: &Table, writes: &mut [Write]) -> Result<(), StoreErr
             _ => None,
         })
         .collect();
-    let wanted: Vec<Key> = put.iter().map(|item| item.key.clone()).collect();
-    for (item, stored) in put.iter_mut().zip(records.batch_get(&wanted).await?) {
+    let stored_keys: Vec<Key> = put.iter().map(|item| item.key.clone()).collect();
+    for (item, stored) in put.iter_mut().zip(records.batch_get(&stored_keys).await?) {
         item.count = stored.map_or(0, |stored| stored.count);
     }
     Ok(())
 }
 
-/// Writes in order, in as few transactions as their limits allow. A transaction that changes a cohort or the settings of
-/// a project raises the project's version, by which processes know what they remember of it.
-async fn write(records: &Table, writes: Vec<Write>) -> Result<(), StoreError> {
-    let mut part = Vec::new();
-    let mut raised = BTreeSet::new();
+/// Writes in order, in as few transactions as possible. A transaction that changes a cohort or the settings of a project
+/// increments the project's version, which invalidates the caches of other processes.
+async fn write_in_transactions(records: &Table, writes: Vec<Write>) -> Result<(), StoreError> {
+    let mut batch = Vec::new();
+    let mut changed_projects = BTreeSet::new();
     let mut bytes = 0;
     for write in writes {
         let (key, size) = match &write {
@@ -205,44 +205,50 @@ async fn write(records: &Table, writes: Vec<Write>) -> Result<(), StoreError> {
             _ => (None, 0),
         };
         let project = key.and_then(keys::raises_version_of);
-        // Room for the write and a version.
-        if part.len() + raised.len() + 2 > TRANSACTION_WRITES_MAX || bytes + size > TRANSACTION_BYTES {
-            send(records, std::mem::take(&mut part), std::mem::take(&mut raised)).await?;
+        // Up to two more writes: this one and a version.
+        if batch.len() + changed_projects.len() + 2 > TRANSACTION_WRITES_MAX
+            || bytes + size > TRANSACTION_BYTES_MAX
+        {
+            commit(records, std::mem::take(&mut batch), std::mem::take(&mut changed_projects)).await?;
             bytes = 0;
         }
         bytes += size;
-        raised.extend(project);
-        part.push(write);
+        changed_projects.extend(project);
+        batch.push(write);
     }
-    send(records, part, raised).await
+    commit(records, batch, changed_projects).await
 }
 
-async fn send(records: &Table, mut part: Vec<Write>, raised: BTreeSet<ProjectId>) -> Result<(), StoreError> {
-    if part.is_empty() {
+async fn commit(
+    records: &Table,
+    mut batch: Vec<Write>,
+    changed_projects: BTreeSet<ProjectId>,
+) -> Result<(), StoreError> {
+    if batch.is_empty() {
         return Ok(());
     }
     let raise = |project| Write::BumpVersion(keys::project_version(project), VersionBump::default());
-    part.extend(raised.into_iter().map(raise));
-    records.transact(part).await
+    batch.extend(changed_projects.into_iter().map(raise));
+    records.transact(batch).await
 }
 
-/// The lines that say what changes.
-fn plan(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Vec<String> {
+/// The lines of the plan.
+fn plan_lines(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, body) in after {
         match before.get(key) {
-            None => lines.push(format!("+ {}", name(key, body))),
-            Some(old) if old != body => lines.push(format!("~ {}", name(key, body))),
+            None => lines.push(format!("+ {}", record_name(key, body))),
+            Some(old) if old != body => lines.push(format!("~ {}", record_name(key, body))),
             Some(_) => {}
         }
     }
-    let gone = before.iter().filter(|(key, _)| !after.contains_key(key));
-    lines.extend(gone.map(|(key, body)| format!("- {}", name(key, body))));
+    let removed = before.iter().filter(|(key, _)| !after.contains_key(key));
+    lines.extend(removed.map(|(key, body)| format!("- {}", record_name(key, body))));
     lines
 }
 
-/// How a plan calls a declared thing. A key is named by its label, never by its hash.
-fn name(key: &Key, declared: &Value) -> String {
+/// The name of a declared record in a plan. A key is named by its label, never by its hash.
+fn record_name(key: &Key, declared: &Value) -> String {
     let (kind, id) = key.sk.split_once('#').unwrap_or((&key.sk, ""));
     let spec = &declared["spec"];
     let label = ["label", "email", "name"].iter().find_map(|field| spec[field].as_str()).unwrap_or("");
@@ -253,7 +259,7 @@ fn name(key: &Key, declared: &Value) -> String {
     }
 }
 
-/// Removes the key of this hash and its declaration, both or neither.
+/// Removes the API key with this hash and its declaration, atomically.
 pub async fn revoke(records: &Table, hash: &str) -> Result<(), StoreError> {
     let writes = vec![
         Write::Delete(keys::api_key(hash), Guard::None),

@@ -1,6 +1,6 @@
-//! The workspace file: what an administrator declares of an installation, in YAML or JSON.
+//! The workspace file: the declarations of an installation, in YAML or JSON.
 //!
-//! Every list may be left out or empty. Unknown keys are refused, because a misspelt one would silently do nothing.
+//! Every list may be absent or empty. Unknown keys are rejected, because a misspelt one would silently have no effect.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::saved::{FlagSpec, InsightSpec};
+use super::flag_insight_specs::{FlagSpec, InsightSpec};
 
-/// Everything that a file declares.
+/// All declarations of a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workspace {
@@ -67,10 +67,10 @@ pub struct UserSpec {
     /// Last name.
     #[serde(default)]
     pub last_name: String,
-    /// The id under which the user's own events come; derived from the number when left out.
+    /// The distinct id of the user's own events; by default derived from the number.
     #[serde(default)]
     pub distinct_id: Option<String>,
-    /// What the user does.
+    /// The user's job.
     #[serde(default)]
     pub role_at_organization: Option<String>,
     /// Whether the user's keys work.
@@ -121,7 +121,7 @@ pub struct ProjectSpec {
     /// Whether distinct ids are counted in place of persons.
     #[serde(default)]
     pub aggregate_users_by_distinct_id: bool,
-    /// Whether polls for flag definitions are answered with 402, at which SDKs drop the flags they have.
+    /// Whether requests for flag definitions get a 402, after which SDKs drop their flags.
     #[serde(default)]
     pub feature_flag_quota_exhausted: bool,
 }
@@ -130,26 +130,26 @@ pub struct ProjectSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeySpec {
-    /// A name for people; with the user it tells keys apart.
+    /// A name. Label and user identify a key.
     pub label: String,
     /// The owner's mail address.
     pub user: String,
-    /// What the key allows.
+    /// The key's scopes.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// The projects that it is limited to; none is no limit.
+    /// The projects that it is limited to; empty means no limit.
     #[serde(default, deserialize_with = "numbers", serialize_with = "texts")]
     pub projects: Vec<u64>,
-    /// The organizations that it is limited to; none is no limit.
+    /// The organizations that it is limited to; empty means no limit.
     #[serde(default)]
     pub organizations: Vec<Uuid>,
-    /// When it stops working.
+    /// When it expires.
     #[serde(default)]
     pub expires_at: Option<chrono::DateTime<chrono::Utc>>,
-    /// The secret itself, for tests; left out, one is made and printed once. Never stored.
+    /// The secret itself, for tests; by default one is generated and printed once. Never stored.
     #[serde(default, skip_serializing)]
     pub value: Option<Secret>,
-    /// What an exported key is found by, in place of the secret: so it works where it is applied as it did before.
+    /// The hash of an exported key, in place of the secret: so the same key works after an import.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// The shown part of an exported key.
@@ -157,7 +157,7 @@ pub struct KeySpec {
     pub mask: Option<String>,
 }
 
-/// A key's text. Shows itself in no log and no error.
+/// A key's secret. Its `Debug` output omits it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(pub String);
@@ -202,25 +202,25 @@ pub struct ActionSpec {
     /// An event matches when one of these does.
     #[serde(default)]
     pub steps: Vec<Value>,
-    /// Free words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
-    /// Since when it is pinned.
+    /// When it was pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_at: Option<chrono::DateTime<chrono::Utc>>,
-    /// Whether a message should go out; none ever does.
+    /// Whether a message should be sent. Stored only; no message is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_to_slack: Option<bool>,
-    /// What the message would say.
+    /// The format of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_message_format: Option<String>,
     /// Mail address of its creator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// When it was made; left out, when it was first declared.
+    /// When it was created; by default when it was first declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
@@ -252,13 +252,13 @@ pub struct CohortSpec {
     /// Members that are listed as persons, by their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub person_ids: Vec<Uuid>,
-    /// Free words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Mail address of its creator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// When it was made; left out, when it was first declared.
+    /// When it was created; by default when it was first declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
@@ -278,7 +278,7 @@ pub struct DashboardSpec {
     /// Filters that its insights take over.
     #[serde(default)]
     pub filters: Option<Value>,
-    /// 21 everybody edits, 37 collaborators only.
+    /// 21: everybody can edit; 37: only collaborators.
     #[serde(default = "everybody")]
     pub restriction_level: u8,
     /// Mail address of its creator.
@@ -287,7 +287,7 @@ pub struct DashboardSpec {
     /// Whether it was removed.
     #[serde(default)]
     pub deleted: bool,
-    /// Free words.
+    /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether lists show it before others.
@@ -296,31 +296,31 @@ pub struct DashboardSpec {
     /// Tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
-    /// How it came about.
+    /// How it was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_mode: Option<String>,
-    /// Which insights were made with it for what.
+    /// The insights that were created with it, by purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<Value>,
-    /// When it was made; left out, when it was first declared.
+    /// When it was created; by default when it was first declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<chrono::DateTime<chrono::Utc>>,
 }
 
 impl Workspace {
-    /// Reads a file; the error says where it is wrong.
+    /// Reads a file; the error has the position of a mistake.
     pub fn read(path: &Path) -> Result<Workspace, String> {
         let text =
             std::fs::read_to_string(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
         Workspace::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Reads YAML, or JSON when the text starts with a brace.
+    /// Parses YAML, or JSON if the text starts with a brace.
     pub fn parse(text: &str) -> Result<Workspace, String> {
         if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| e.to_string())
         } else {
-            // Without the lines around a mistake: they may hold a key.
+            // Without the snippet of the file, which may contain a key.
             serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())
         }
     }

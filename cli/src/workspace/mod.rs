@@ -1,18 +1,22 @@
-//! `pennon apply`: an installation that follows a file.
+//! `pennon apply`: declarative configuration of an installation by a workspace file.
+//!
+//! [`apply_all`] is the entry point. `file` parses the file, `validate` checks it, `state` merges it with the stored declarations,
+//! `rows` derives all other rows from these, and `apply` writes the difference. Flags and insights (`flag_insight_specs`) are
+//! written through the API's routes (`flag_insight_writer`).
 
 mod apply;
-mod check;
 mod file;
+mod flag_insight_specs;
+mod flag_insight_writer;
 mod rows;
-mod saved;
 mod state;
-mod written;
+mod validate;
 
-pub use apply::{Applied, ApplyError, Options, apply, revoke};
+pub use apply::{ApplyError, ApplyResult, Options, apply, revoke};
 pub use file::{ActionSpec, CohortSpec, DashboardSpec, KeySpec, Workspace};
-pub use saved::{FlagSpec, InsightSpec, TileSpec, of_flag, of_insight};
+pub use flag_insight_specs::{FlagSpec, InsightSpec, TileSpec, flag_to_spec, insight_to_spec};
+pub use flag_insight_writer::apply_all;
 pub use state::{NewKey, State};
-pub use written::apply_all;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The rows that follow from the declarations. Pure: the same state gives the same rows.
+//! Derives all rows from the declarations. Pure: the same state has the same rows.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::file::UserSpec;
 use super::state::{Declared, State};
 
-/// The namespace of ids that follow from other ids.
+/// Namespace of uuids that are derive_uuid from other ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7a0c_61f2_52b4_4b0e_9d0b_3f3b_1c5e_a901);
 
-/// All rows of `state` but the declarations themselves.
-pub fn rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
+/// All rows of `state` except the declarations themselves.
+pub fn derive_rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
     let mut rows = Rows::default();
     for org in state.organizations.values() {
         let record = Organization {
@@ -30,20 +30,20 @@ pub fn rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
     }
     for user in state.users.values() {
         let record = UserRecord {
-            user: shown(&user.spec),
+            user: user_snapshot(&user.spec),
             is_active: user.spec.is_active,
             memberships: memberships(&user.spec),
             created_at: user.created_at,
         };
         rows.add(keys::user(user.spec.id), &record)?;
     }
-    projects(state, &mut rows)?;
+    add_projects(state, &mut rows)?;
     for role in state.roles.values() {
         let members = role.spec.members.iter().filter_map(|email| {
-            let member = user_of(state, email)?;
+            let member = find_user(state, email)?;
             let level =
                 member.spec.memberships.iter().find(|it| it.organization == role.spec.organization)?.level;
-            Some(RoleMember { user: shown(&member.spec), level, joined_at: role.created_at })
+            Some(RoleMember { user: user_snapshot(&member.spec), level, joined_at: role.created_at })
         });
         let record = Role {
             id: role.spec.id,
@@ -55,8 +55,8 @@ pub fn rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
         };
         rows.add(keys::role(role.spec.organization, role.spec.id), &record)?;
     }
-    api_keys(state, &mut rows)?;
-    project_records(state, &mut rows)?;
+    add_api_keys(state, &mut rows)?;
+    add_project_records(state, &mut rows)?;
     Ok(rows.0)
 }
 
@@ -70,13 +70,13 @@ impl Rows {
     }
 }
 
-fn projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
     for project in state.projects.values() {
         let spec = &project.spec;
         let organization = state.organizations.get(&spec.organization.to_string());
         let record = Project {
             id: spec.id,
-            uuid: derived("project", &spec.id.to_string()),
+            uuid: derive_uuid("project", &spec.id.to_string()),
             organization: spec.organization,
             name: spec.name.clone(),
             token: spec.token.clone(),
@@ -98,9 +98,9 @@ fn projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-fn api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
     for (hash, key) in &state.keys {
-        let Some(owner) = user_of(state, &key.spec.user) else { continue };
+        let Some(owner) = find_user(state, &key.spec.user) else { continue };
         let has_role = state.roles.values().filter(|role| role.spec.members.contains(&key.spec.user));
         let roles = has_role.map(|role| RoleMembership {
             organization: role.spec.organization,
@@ -110,7 +110,7 @@ fn api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
         let record = KeyRecord {
             label: key.spec.label.clone(),
             mask: key.mask.clone(),
-            user: shown(&owner.spec),
+            user: user_snapshot(&owner.spec),
             is_active: owner.spec.is_active,
             scopes: key.spec.scopes.clone(),
             projects: key.spec.projects.clone(),
@@ -126,17 +126,17 @@ fn api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-fn project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
     let creator = |email: &Option<String>| {
-        let user = email.as_deref().and_then(|email| user_of(state, email));
-        user.map(|user| json!(shown(&user.spec)))
+        let user = email.as_deref().and_then(|email| find_user(state, email));
+        user.map(|user| json!(user_snapshot(&user.spec)))
     };
     for action in state.actions.values() {
         let spec = &action.spec;
         let mut record = json!({
             "id": spec.id, "name": spec.name, "steps": spec.steps, "created_at": spec.created_at.unwrap_or(action.created_at), "deleted": false,
         });
-        let said = [
+        let optional = [
             ("description", spec.description.as_ref().map(|it| json!(it))),
             ("tags", spec.tags.as_ref().map(|it| json!(it))),
             ("pinned_at", spec.pinned_at.map(|it| json!(it))),
@@ -144,7 +144,7 @@ fn project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Err
             ("slack_message_format", spec.slack_message_format.as_ref().map(|it| json!(it))),
             ("created_by", creator(&spec.created_by)),
         ];
-        add_said(&mut record, said);
+        add_optional_fields(&mut record, optional);
         rows.add(keys::record(spec.project, Kind::Action, spec.id), &record)?;
     }
     for cohort in state.cohorts.values() {
@@ -154,12 +154,12 @@ fn project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Err
             "is_static": spec.is_static, "distinct_ids": spec.distinct_ids, "created_at": spec.created_at.unwrap_or(cohort.created_at),
             "deleted": false,
         });
-        let said = [
+        let optional = [
             ("person_ids", (!spec.person_ids.is_empty()).then(|| json!(spec.person_ids))),
             ("description", spec.description.as_ref().map(|it| json!(it))),
             ("created_by", creator(&spec.created_by)),
         ];
-        add_said(&mut record, said);
+        add_optional_fields(&mut record, optional);
         rows.add(keys::record(spec.project, Kind::Cohort, spec.id), &record)?;
     }
     for dashboard in state.dashboards.values() {
@@ -169,29 +169,32 @@ fn project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Err
             "restriction_level": spec.restriction_level, "created_by": creator(&spec.created_by),
             "created_at": spec.created_at.unwrap_or(dashboard.created_at), "deleted": spec.deleted,
         });
-        let said = [
+        let optional = [
             ("description", spec.description.as_ref().map(|it| json!(it))),
             ("pinned", spec.pinned.map(|it| json!(it))),
             ("tags", spec.tags.as_ref().map(|it| json!(it))),
             ("creation_mode", spec.creation_mode.as_ref().map(|it| json!(it))),
             ("generated", spec.generated.clone()),
         ];
-        add_said(&mut record, said);
+        add_optional_fields(&mut record, optional);
         rows.add(keys::record(spec.project, Kind::Dashboard, spec.id), &record)?;
     }
     Ok(())
 }
 
-/// Adds what the file says; of the rest it says nothing.
-fn add_said(record: &mut Value, said: impl IntoIterator<Item = (&'static str, Option<Value>)>) {
-    for (field, value) in said {
+/// Adds the fields that the file has. The others stay absent, so that they can be set over HTTP.
+fn add_optional_fields(
+    record: &mut Value,
+    optional: impl IntoIterator<Item = (&'static str, Option<Value>)>,
+) {
+    for (field, value) in optional {
         if let Some(value) = value {
             record[field] = value;
         }
     }
 }
 
-fn user_of<'a>(state: &'a State, email: &str) -> Option<&'a Declared<UserSpec>> {
+fn find_user<'a>(state: &'a State, email: &str) -> Option<&'a Declared<UserSpec>> {
     state.users.values().find(|user| user.spec.email == email)
 }
 
@@ -200,8 +203,8 @@ fn memberships(user: &UserSpec) -> Vec<Membership> {
     user.memberships.iter().map(of).collect()
 }
 
-fn shown(user: &UserSpec) -> User {
-    let uuid = derived("user", &user.id.to_string());
+fn user_snapshot(user: &UserSpec) -> User {
+    let uuid = derive_uuid("user", &user.id.to_string());
     User {
         id: user.id,
         uuid,
@@ -215,6 +218,6 @@ fn shown(user: &UserSpec) -> User {
     }
 }
 
-fn derived(kind: &str, id: &str) -> Uuid {
+fn derive_uuid(kind: &str, id: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{kind}/{id}").as_bytes())
 }

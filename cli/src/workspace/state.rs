@@ -1,8 +1,8 @@
-//! What is declared: as the installation has it, and as a file would make it.
+//! The stored declarations, and their state after a file is applied.
 //!
-//! The installation keeps every declaration as one row. All other rows (keys with their owner's snapshot, projects,
-//! tokens ...) follow from the declarations by a pure function, so that applying a file twice changes nothing and an
-//! interrupted run is finished by the next one.
+//! Every declaration is stored as one row. All other rows (keys with their owner's snapshot, projects, tokens ...) are derived
+//! from the declarations by a pure function, so that applying a file is idempotent and the next run completes an interrupted
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ use super::file::{
     UserSpec, Workspace,
 };
 
-/// One declared thing.
+/// A declaration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Declared<T> {
-    /// What the file says of it.
+    /// The declaration in the file.
     pub spec: T,
     /// When it was first declared.
     pub created_at: DateTime<Utc>,
@@ -33,7 +33,7 @@ pub struct Declared<T> {
     pub mask: String,
 }
 
-/// Everything declared, by the name under which it is kept.
+/// All declarations, by their ids.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// By id.
@@ -54,7 +54,7 @@ pub struct State {
     pub dashboards: BTreeMap<String, Declared<DashboardSpec>>,
 }
 
-/// A key that was made, whose secret is shown once.
+/// A created key, whose secret is shown once.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct NewKey {
     /// Its label.
@@ -67,16 +67,16 @@ pub struct NewKey {
 }
 
 impl State {
-    /// What the installation has.
+    /// Loads the declarations of the installation.
     pub async fn load(records: &Table) -> Result<State, StoreError> {
         let mut state = State::default();
         for item in records.query(Query::partition(keys::INSTALLATION)).await? {
-            state.take(&item)?;
+            state.insert(&item)?;
         }
         Ok(state)
     }
 
-    fn take(&mut self, item: &Item) -> Result<(), StoreError> {
+    fn insert(&mut self, item: &Item) -> Result<(), StoreError> {
         let Some((kind, id)) = item.key.sk.split_once('#') else { return Ok(()) };
         let id = id.to_owned();
         match kind {
@@ -108,7 +108,7 @@ impl State {
         self.projects.values().map(|project| (project.spec.id, project.spec.group_types.clone())).collect()
     }
 
-    /// The rows that keep the declarations.
+    /// The rows of the declarations.
     pub fn declaration_rows(&self) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
         fn add<T: Serialize>(
             rows: &mut BTreeMap<Key, Value>,
@@ -146,34 +146,34 @@ impl State {
             actions: specs(&self.actions),
             cohorts: specs(&self.cohorts),
             dashboards: specs(&self.dashboards),
-            // Of these only digests are kept.
+            // Only the digests of these are stored.
             flags: Vec::new(),
             insights: Vec::new(),
         }
     }
 
-    /// This state with `file` applied at `now`, and the keys that were made for it. With `prune`, what the file does
-    /// not declare is no longer declared.
-    pub fn merged(&self, file: &Workspace, prune: bool, now: DateTime<Utc>) -> (State, Vec<NewKey>) {
-        let place = |project: u64, id: u64| format!("{project}/{id}");
-        let mut made = Vec::new();
-        let mut named_keys = Vec::new();
-        for (spec, name) in file.keys.iter().zip(self.key_names(file)) {
+    /// This state after `file` is applied at `now`, and the keys that were created. With `prune`, declarations that are not in
+    /// the file are removed.
+    pub fn apply_file(&self, file: &Workspace, prune: bool, now: DateTime<Utc>) -> (State, Vec<NewKey>) {
+        let record_id = |project: u64, id: u64| format!("{project}/{id}");
+        let mut new_keys = Vec::new();
+        let mut hashed_keys = Vec::new();
+        for (spec, known) in file.keys.iter().zip(self.key_hashes(file)) {
             let stored = KeySpec { value: None, hash: None, mask: None, ..spec.clone() };
-            let (hash, mask) = name.unwrap_or_else(|| {
+            let (hash, mask) = known.unwrap_or_else(|| {
                 let secret = ids::new_api_key();
-                let names = (hash_key(&secret), mask_key(&secret));
-                made.push(NewKey { label: spec.label.clone(), user: spec.user.clone(), secret });
-                names
+                let hash_and_mask = (hash_key(&secret), mask_key(&secret));
+                new_keys.push(NewKey { label: spec.label.clone(), user: spec.user.clone(), secret });
+                hash_and_mask
             });
-            named_keys.push((hash, stored, mask));
+            hashed_keys.push((hash, stored, mask));
         }
-        let mut keys = merge(&self.keys, named_keys.clone(), prune, now);
-        // A key whose secret the file changes replaces the one of the same label and owner.
-        let kept: BTreeSet<&String> = named_keys.iter().map(|(hash, ..)| hash).collect();
+        let mut keys = merge(&self.keys, hashed_keys.clone(), prune, now);
+        // A key whose secret the file changes replaces the key with the same label and owner.
+        let declared: BTreeSet<&String> = hashed_keys.iter().map(|(hash, ..)| hash).collect();
         keys.retain(|hash, key| {
-            kept.contains(hash)
-                || !named_keys
+            declared.contains(hash)
+                || !hashed_keys
                     .iter()
                     .any(|(_, new, _)| new.label == key.spec.label && new.user == key.spec.user)
         });
@@ -193,20 +193,30 @@ impl State {
             ),
             keys,
             roles: merge(&self.roles, keyed(&file.roles, |role| role.id.to_string()), prune, now),
-            actions: merge(&self.actions, keyed(&file.actions, |it| place(it.project, it.id)), prune, now),
-            cohorts: merge(&self.cohorts, keyed(&file.cohorts, |it| place(it.project, it.id)), prune, now),
+            actions: merge(
+                &self.actions,
+                keyed(&file.actions, |it| record_id(it.project, it.id)),
+                prune,
+                now,
+            ),
+            cohorts: merge(
+                &self.cohorts,
+                keyed(&file.cohorts, |it| record_id(it.project, it.id)),
+                prune,
+                now,
+            ),
             dashboards: merge(
                 &self.dashboards,
-                keyed(&file.dashboards, |it| place(it.project, it.id)),
+                keyed(&file.dashboards, |it| record_id(it.project, it.id)),
                 prune,
                 now,
             ),
         };
-        (state, made)
+        (state, new_keys)
     }
 
-    /// For each key of `file`: hash and mask, if they are known.
-    fn key_names(&self, file: &Workspace) -> Vec<Option<(String, String)>> {
+    /// Hash and mask of each key of `file`; `None` for a new key without a secret.
+    fn key_hashes(&self, file: &Workspace) -> Vec<Option<(String, String)>> {
         let known = |spec: &KeySpec| {
             let same = |key: &Declared<KeySpec>| key.spec.label == spec.label && key.spec.user == spec.user;
             self.keys.iter().find(|(_, key)| same(key)).map(|(hash, key)| (hash.clone(), key.mask.clone()))
@@ -226,15 +236,15 @@ fn keyed<T: Clone>(specs: &[T], id: impl Fn(&T) -> String) -> Vec<(String, T, St
     specs.iter().map(|spec| (id(spec), spec.clone(), String::new())).collect()
 }
 
-/// `old` with the named specs put over it.
+/// `old` with `specs` (id, declaration, mask) inserted; with `prune` only these.
 fn merge<T: Clone + PartialEq>(
     old: &BTreeMap<String, Declared<T>>,
-    named: Vec<(String, T, String)>,
+    specs: Vec<(String, T, String)>,
     prune: bool,
     now: DateTime<Utc>,
 ) -> BTreeMap<String, Declared<T>> {
     let mut merged = if prune { BTreeMap::new() } else { old.clone() };
-    for (id, spec, mask) in named {
+    for (id, spec, mask) in specs {
         let declared = match old.get(&id) {
             Some(before) if before.spec == spec => before.clone(),
             Some(before) => Declared {

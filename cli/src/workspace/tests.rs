@@ -5,7 +5,7 @@ use pennon_core::auth::{KeyRecord, hash_key};
 use pennon_core::model::{AccessLevel, Level, Project};
 use pennon_core::store::{Table, keys};
 
-use super::{Applied, ApplyError, Options, State, Workspace, apply};
+use super::{ApplyError, ApplyResult, Options, State, Workspace, apply};
 use crate::embedded::Embedded;
 
 const FILE: &str = r#"
@@ -26,7 +26,7 @@ async fn table() -> Table {
     Embedded::in_memory().await.unwrap().store(None).records
 }
 
-async fn run(table: &Table, text: &str, options: Options) -> Result<Applied, ApplyError> {
+async fn run(table: &Table, text: &str, options: Options) -> Result<ApplyResult, ApplyError> {
     apply(table, &Workspace::parse(text).unwrap(), options, now()).await
 }
 
@@ -88,7 +88,7 @@ async fn a_key_without_a_value_is_made_once_and_its_secret_is_stored_nowhere() {
 }
 
 #[tokio::test]
-async fn a_file_that_contradicts_itself_is_refused_and_a_mistake_shows_no_key() {
+async fn a_contradictory_file_is_rejected_and_errors_show_no_key() {
     let other = "{id: 7, organization: 01900000-0000-7000-8000-000000000001, token: phc_other}";
     let twice = FILE.replace("projects: [{", &format!("projects: [{other}, {{"));
     let table = table().await;
@@ -104,7 +104,7 @@ async fn a_file_that_contradicts_itself_is_refused_and_a_mistake_shows_no_key() 
 }
 
 #[tokio::test]
-async fn contradictions_are_refused_by_their_place() {
+async fn errors_name_the_place_in_the_file() {
     let cases = [
         ("user: ada@example.com", "user: bob@example.com", "keys[0].user: bob@example.com is not declared"),
         ("feature_flag:read", "feature_flag", "keys[0].scopes: \"feature_flag\" is no scope"),
@@ -121,7 +121,7 @@ async fn contradictions_are_refused_by_their_place() {
 }
 
 #[tokio::test]
-async fn what_flags_depend_on_raises_the_version_of_its_project_and_nothing_else_does() {
+async fn only_changes_that_flags_depend_on_increment_the_projects_version() {
     let table = table().await;
     let version = async || table.get(&keys::project_version(7)).await.unwrap().map_or(0, |item| item.count);
     run(&table, FILE, Options::default()).await.unwrap();
@@ -141,9 +141,9 @@ async fn what_flags_depend_on_raises_the_version_of_its_project_and_nothing_else
     assert_eq!(version().await, first + 3, "a cohort that is gone");
 }
 
-/// More cohorts than one transaction takes: each transaction that changes some raises the version.
+/// More cohorts than fit into one transaction: each transaction with cohorts increments the version.
 #[tokio::test]
-async fn a_large_file_raises_the_version_with_every_part() {
+async fn a_large_file_increments_the_version_with_every_transaction() {
     let table = table().await;
     let cohort =
         |id: usize| format!("{{project: \"7\", id: {id}, name: c{id}, is_static: true, distinct_ids: []}}");
@@ -158,14 +158,14 @@ async fn a_large_file_raises_the_version_with_every_part() {
 }
 
 #[tokio::test]
-async fn a_cohort_lists_so_many_members_and_not_one_more() {
+async fn the_number_of_listed_cohort_members_is_limited() {
     let table = table().await;
     let file = |members: usize| {
         let ids = (0..members).map(|n| format!("user-{n}")).collect::<Vec<_>>().join(", ");
         FILE.replace("distinct_ids: [a, b]", &format!("distinct_ids: [{ids}]"))
     };
-    let most = super::check::COHORT_MEMBERS_MAX;
+    let most = super::validate::COHORT_MEMBERS_MAX;
     run(&table, &file(most), Options::default()).await.unwrap();
-    let refused = run(&table, &file(most + 1), Options::default()).await;
-    assert!(matches!(refused, Err(ApplyError::Invalid(problem)) if problem.contains("distinct_ids")));
+    let result = run(&table, &file(most + 1), Options::default()).await;
+    assert!(matches!(result, Err(ApplyError::Invalid(problem)) if problem.contains("distinct_ids")));
 }

@@ -1,7 +1,7 @@
 //! Flags and insights in a workspace file.
 //!
-//! What may be said of one is what may be sent over HTTP, under the same names, and is judged by the same rules when it is
-//! written. Beside that a file says what HTTP never does: the number, the short id, the places on dashboards, the roles.
+//! Their fields are those of the HTTP API, with the same names and the same validation when they are written. A file has also
+//! fields that cannot be set over HTTP: the id, the short id, the tiles on dashboards, the roles.
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::check::require;
 use super::file::{Workspace, number, text};
+use super::validate::require;
 
 /// A flag.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,16 +23,16 @@ pub struct FlagSpec {
     pub project: u64,
     /// Number, unique in the installation.
     pub id: u64,
-    /// Mail address of its creator, in whose name it is written.
+    /// Mail address of its creator, as whom it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// The roles that may edit it; left out, those that may stay.
+    /// The roles that may edit it; unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<Uuid>>,
-    /// The dashboard that was made for it.
+    /// The dashboard that was created for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_dashboard: Option<i64>,
-    /// What may be sent over HTTP.
+    /// The fields of the HTTP API.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
@@ -45,30 +45,30 @@ pub struct InsightSpec {
     pub project: u64,
     /// Number, unique in the installation.
     pub id: u64,
-    /// Short id, unique in the project; made when left out.
+    /// Short id, unique in the project; generated if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_id: Option<String>,
-    /// Mail address of its creator, in whose name it is written.
+    /// Mail address of its creator, as whom it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
-    /// When it was made.
+    /// When it was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<DateTime<Utc>>,
-    /// Its places on dashboards; left out, they stay.
+    /// Its tiles on dashboards; unchanged if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiles: Option<Vec<TileSpec>>,
-    /// What may be sent over HTTP.
+    /// The fields of the HTTP API.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
-/// A place of an insight.
+/// A tile of an insight on a dashboard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TileSpec {
     /// The dashboard.
     pub dashboard: u64,
-    /// Where it stands, by size of the screen.
+    /// The layouts, by screen size.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub layouts: Map<String, Value>,
     /// Its colour.
@@ -95,7 +95,7 @@ const FLAG_FIELDS: [&str; 17] = [
     "evaluation_runtime",
     "bucketing_identifier",
 ];
-/// What is told by applications, and is no matter of how a flag is set.
+/// Set by evaluations, and not a setting of the flag.
 const LAST_CALLED: &str = "last_called_at";
 const INSIGHT_FIELDS: [&str; 10] = [
     "name",
@@ -109,25 +109,26 @@ const INSIGHT_FIELDS: [&str; 10] = [
     "saved",
     "tags",
 ];
-/// Most bytes of a layout, as of those that are sent over HTTP.
+/// Most bytes of a layout; the limit of the HTTP API.
 const LAYOUT_BYTES_MAX: usize = 4096;
-/// Most characters of a short id, which are letters and digits.
+/// Most characters of a short id, which has only letters and digits.
 const SHORT_ID_CHARS_MAX: usize = 12;
-/// Insights have no numbers of eight digits: clients take these for short ids.
-const SKIPPED: std::ops::Range<u64> = 10_000_000..100_000_000;
+/// Insights have no ids of eight digits, because clients treat these as short ids.
+const RESERVED_IDS: std::ops::Range<u64> = 10_000_000..100_000_000;
 
-/// The first thing that is wrong with the flags and insights of `workspace` before they are judged one by one.
-pub(super) fn check(workspace: &Workspace) -> Result<(), String> {
+/// Validates the flags and insights of `workspace`, except for the rules of the HTTP API.
+pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
     for (at, flag) in workspace.flags.iter().enumerate() {
         let is_known = |name: &str| FLAG_FIELDS.contains(&name) || name == LAST_CALLED;
-        known_fields("flags", at, &flag.fields, is_known)?;
+        require_known_fields("flags", at, &flag.fields, is_known)?;
         require(flag.id > 0 && i64::try_from(flag.id).is_ok(), || format!("flags[{at}].id: no number"))?;
         let has_key = flag.fields.get("key").is_some_and(Value::is_string);
         require(has_key, || format!("flags[{at}].key: a text is needed"))?;
     }
     for (at, insight) in workspace.insights.iter().enumerate() {
-        known_fields("insights", at, &insight.fields, |name| INSIGHT_FIELDS.contains(&name))?;
-        let is_number = insight.id > 0 && !SKIPPED.contains(&insight.id) && i64::try_from(insight.id).is_ok();
+        require_known_fields("insights", at, &insight.fields, |name| INSIGHT_FIELDS.contains(&name))?;
+        let is_number =
+            insight.id > 0 && !RESERVED_IDS.contains(&insight.id) && i64::try_from(insight.id).is_ok();
         require(is_number, || format!("insights[{at}].id: no number that an insight can have"))?;
         let is_short = |id: &String| {
             (1..=SHORT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_alphanumeric())
@@ -145,8 +146,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<(), String> {
     Ok(())
 }
 
-/// A misspelt field would do nothing, without a word.
-fn known_fields(
+/// Rejects unknown fields: a misspelt field would silently have no effect.
+fn require_known_fields(
     section: &str,
     at: usize,
     fields: &Map<String, Value>,
@@ -158,8 +159,8 @@ fn known_fields(
     }
 }
 
-/// How a file says a stored flag; payloads of `flag` are in clear, or masked where they are to be left out.
-pub fn of_flag(
+/// The declaration of a stored flag. The payloads of `flag` are in clear, or masked.
+pub fn flag_to_spec(
     project: ProjectId,
     flag: &Flag,
     roles: Vec<Uuid>,
@@ -169,13 +170,13 @@ pub fn of_flag(
     let names = FLAG_FIELDS.iter().chain([&LAST_CALLED]);
     let fields = names.filter_map(|name| Some(((*name).to_owned(), stored.remove(*name)?)));
     let mut fields: Map<String, Value> = fields.collect();
-    // What nobody ever asked for, or set, is said by leaving it out.
+    // Leave out fields that were never set.
     for name in [LAST_CALLED, "deleted", "rollback_conditions"] {
         if fields.get(name).is_some_and(|value| value.is_null() || *value == false) {
             fields.remove(name);
         }
     }
-    // Filters that were never sent; as a body they would be refused.
+    // Leave out filters that were never sent: an empty object would be rejected by the API.
     if flag.filters.is_empty() {
         fields.remove("filters");
     }
@@ -189,18 +190,18 @@ pub fn of_flag(
     })
 }
 
-/// How a file says a stored insight, with its places on the dashboards of which `is_there` is true.
-pub fn of_insight(
+/// The declaration of a stored insight, with its tiles on dashboards for which `is_exported` is true.
+pub fn insight_to_spec(
     project: ProjectId,
     insight: &Insight,
-    is_there: impl Fn(u64) -> bool,
+    is_exported: impl Fn(u64) -> bool,
     creator: Option<String>,
 ) -> Result<InsightSpec, serde_json::Error> {
     let mut stored = to_map(insight)?;
     let fields = INSIGHT_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), stored.remove(*name)?)));
     let mut fields: Map<String, Value> = fields.collect();
     fields.remove("deleted");
-    let live = insight.tiles.iter().filter(|tile| tile.is_kept() && is_there(tile.dashboard_id));
+    let live = insight.tiles.iter().filter(|tile| tile.is_kept() && is_exported(tile.dashboard_id));
     let tiles = live.map(|tile| TileSpec {
         dashboard: tile.dashboard_id,
         layouts: tile.layouts.as_object().cloned().unwrap_or_default(),
@@ -217,8 +218,8 @@ pub fn of_insight(
     })
 }
 
-/// Takes masks out of what a new flag is sent with: there is nothing yet that they could stand for. True if there were any.
-pub(super) fn without_masks(fields: &mut Map<String, Value>) -> bool {
+/// Removes masked payloads from the fields of a new flag, which has no stored payloads to keep. True if there were any.
+pub(super) fn remove_masked_payloads(fields: &mut Map<String, Value>) -> bool {
     let Some(Value::Object(filters)) = fields.get_mut("filters") else { return false };
     let Some(Value::Object(stored)) = filters.get_mut("payloads") else { return false };
     let all = stored.len();

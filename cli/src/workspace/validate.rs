@@ -1,4 +1,4 @@
-//! What a workspace must fulfil as a whole, before anything of it is written.
+//! Validates a workspace file as a whole, before anything is written.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -14,35 +14,35 @@ const GROUP_TYPES_MAX: usize = 5;
 pub(super) const COHORT_MEMBERS_MAX: usize = 10_000;
 const KEY_LABEL_CHARACTERS_MAX: usize = 40;
 
-/// The first thing that is wrong with `workspace`, named by its place in the file. `whole` is what would be declared after
-/// it, which the file may refer to and must not contradict.
-pub fn check(workspace: &Workspace, whole: &Workspace) -> Result<(), String> {
-    let organizations: HashSet<Uuid> = whole.organizations.iter().map(|org| org.id).collect();
-    let users: HashSet<&str> = whole.users.iter().map(|user| user.email.as_str()).collect();
-    let projects: HashSet<u64> = whole.projects.iter().map(|project| project.id).collect();
+/// Validates `workspace`; the error names the first problem and its place in the file. `merged` has all declarations after the
+/// file is applied, which the file may reference and must not contradict.
+pub fn validate(workspace: &Workspace, merged: &Workspace) -> Result<(), String> {
+    let organizations: HashSet<Uuid> = merged.organizations.iter().map(|org| org.id).collect();
+    let users: HashSet<&str> = merged.users.iter().map(|user| user.email.as_str()).collect();
+    let projects: HashSet<u64> = merged.projects.iter().map(|project| project.id).collect();
     check_unique(workspace)?;
-    check_unique(whole).map_err(|problem| format!("together with what is declared already: {problem}"))?;
+    check_unique(merged).map_err(|problem| format!("together with what is declared already: {problem}"))?;
     check_entries(workspace, &organizations, &users, &projects)
 }
 
 fn check_unique(workspace: &Workspace) -> Result<(), String> {
-    unique("organizations", "id", workspace.organizations.iter().map(|org| org.id))?;
-    unique("users", "id", workspace.users.iter().map(|user| user.id))?;
-    unique("users", "email", workspace.users.iter().map(|user| &user.email))?;
-    unique("projects", "id", workspace.projects.iter().map(|project| project.id))?;
-    unique("projects", "token", workspace.projects.iter().map(|project| &project.token))?;
-    unique("roles", "id", workspace.roles.iter().map(|role| role.id))?;
-    unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
-    unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
-    unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
-    unique(
+    require_unique("organizations", "id", workspace.organizations.iter().map(|org| org.id))?;
+    require_unique("users", "id", workspace.users.iter().map(|user| user.id))?;
+    require_unique("users", "email", workspace.users.iter().map(|user| &user.email))?;
+    require_unique("projects", "id", workspace.projects.iter().map(|project| project.id))?;
+    require_unique("projects", "token", workspace.projects.iter().map(|project| &project.token))?;
+    require_unique("roles", "id", workspace.roles.iter().map(|role| role.id))?;
+    require_unique("keys", "label and user", workspace.keys.iter().map(|key| (&key.label, &key.user)))?;
+    require_unique("actions", "id", workspace.actions.iter().map(|action| (action.project, action.id)))?;
+    require_unique("cohorts", "id", workspace.cohorts.iter().map(|cohort| (cohort.project, cohort.id)))?;
+    require_unique(
         "dashboards",
         "id",
         workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)),
     )?;
-    // Numbers of flags and insights are given once in an installation.
-    unique("flags", "id", workspace.flags.iter().map(|flag| flag.id))?;
-    unique("insights", "id", workspace.insights.iter().map(|insight| insight.id))
+    // Ids of flags and insights are require_unique in an installation, not only in a project.
+    require_unique("flags", "id", workspace.flags.iter().map(|flag| flag.id))?;
+    require_unique("insights", "id", workspace.insights.iter().map(|insight| insight.id))
 }
 
 fn check_entries(
@@ -54,7 +54,7 @@ fn check_entries(
     for (at, user) in workspace.users.iter().enumerate() {
         require(!user.email.trim().is_empty(), || format!("users[{at}].email: may not be empty"))?;
         for membership in &user.memberships {
-            known(organizations, &membership.organization, || format!("users[{at}].memberships"))?;
+            require_declared(organizations, &membership.organization, || format!("users[{at}].memberships"))?;
         }
     }
     for (at, cohort) in workspace.cohorts.iter().enumerate() {
@@ -63,7 +63,7 @@ fn check_entries(
         })?;
     }
     for (at, project) in workspace.projects.iter().enumerate() {
-        known(organizations, &project.organization, || format!("projects[{at}].organization"))?;
+        require_declared(organizations, &project.organization, || format!("projects[{at}].organization"))?;
         require(project.token.len() >= 3, || format!("projects[{at}].token: at least 3 characters"))?;
         require(project.timezone.parse::<chrono_tz::Tz>().is_ok(), || {
             format!("projects[{at}].timezone: \"{}\" is no IANA time zone", project.timezone)
@@ -76,9 +76,9 @@ fn check_entries(
         })?;
     }
     for (at, role) in workspace.roles.iter().enumerate() {
-        known(organizations, &role.organization, || format!("roles[{at}].organization"))?;
+        require_declared(organizations, &role.organization, || format!("roles[{at}].organization"))?;
         for member in &role.members {
-            known(users, &member.as_str(), || format!("roles[{at}].members"))?;
+            require_declared(users, &member.as_str(), || format!("roles[{at}].members"))?;
         }
     }
     check_keys(workspace, organizations, users, projects)?;
@@ -92,7 +92,7 @@ fn check_keys(
     projects: &HashSet<u64>,
 ) -> Result<(), String> {
     for (at, key) in workspace.keys.iter().enumerate() {
-        known(users, &key.user.as_str(), || format!("keys[{at}].user"))?;
+        require_declared(users, &key.user.as_str(), || format!("keys[{at}].user"))?;
         require(key.label.chars().count() <= KEY_LABEL_CHARACTERS_MAX, || {
             format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
         })?;
@@ -103,10 +103,10 @@ fn check_keys(
             ));
         }
         for project in &key.projects {
-            known(projects, project, || format!("keys[{at}].projects"))?;
+            require_declared(projects, project, || format!("keys[{at}].projects"))?;
         }
         for organization in &key.organizations {
-            known(organizations, organization, || format!("keys[{at}].organizations"))?;
+            require_declared(organizations, organization, || format!("keys[{at}].organizations"))?;
         }
     }
     Ok(())
@@ -123,14 +123,14 @@ fn check_records(
         .chain(workspace.flags.iter().map(|flag| ("flags", flag.project)))
         .chain(workspace.insights.iter().map(|insight| ("insights", insight.project)));
     for (section, project) in of_projects {
-        known(projects, &project, || section.to_owned())?;
+        require_declared(projects, &project, || section.to_owned())?;
     }
     for (at, dashboard) in workspace.dashboards.iter().enumerate() {
         require(matches!(dashboard.restriction_level, 21 | 37), || {
             format!("dashboards[{at}].restriction_level: 21 or 37")
         })?;
         if let Some(creator) = &dashboard.created_by {
-            known(users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
+            require_declared(users, &creator.as_str(), || format!("dashboards[{at}].created_by"))?;
         }
     }
     let creators = (workspace.actions.iter().map(|it| ("actions", &it.created_by)))
@@ -139,13 +139,13 @@ fn check_records(
         .chain(workspace.insights.iter().map(|it| ("insights", &it.created_by)));
     for (section, creator) in creators {
         if let Some(creator) = creator {
-            known(users, &creator.as_str(), || format!("{section}.created_by"))?;
+            require_declared(users, &creator.as_str(), || format!("{section}.created_by"))?;
         }
     }
-    super::saved::check(workspace)
+    super::flag_insight_specs::validate(workspace)
 }
 
-/// Whether a text is what a key is found by.
+/// Whether a text is the hash of an API key.
 fn is_hash(text: &str) -> bool {
     let digits = text.strip_prefix("sha256$");
     digits.is_some_and(|it| {
@@ -153,19 +153,23 @@ fn is_hash(text: &str) -> bool {
     })
 }
 
-pub(super) fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
+pub(super) fn require(is_valid: bool, error: impl FnOnce() -> String) -> Result<(), String> {
+    if is_valid { Ok(()) } else { Err(error()) }
 }
 
-fn known<T: Eq + Hash + std::fmt::Display>(
+fn require_declared<T: Eq + Hash + std::fmt::Display>(
     declared: &HashSet<T>,
-    wanted: &T,
+    id: &T,
     place: impl FnOnce() -> String,
 ) -> Result<(), String> {
-    require(declared.contains(wanted), || format!("{}: {wanted} is not declared", place()))
+    require(declared.contains(id), || format!("{}: {id} is not declared", place()))
 }
 
-fn unique<T: Eq + Hash>(section: &str, field: &str, values: impl Iterator<Item = T>) -> Result<(), String> {
+fn require_unique<T: Eq + Hash>(
+    section: &str,
+    field: &str,
+    values: impl Iterator<Item = T>,
+) -> Result<(), String> {
     let mut seen = HashSet::new();
     for (at, value) in values.enumerate() {
         require(seen.insert(value), || format!("{section}[{at}]: the {field} is already taken"))?;
