@@ -5,12 +5,12 @@
 use std::path::Path;
 
 use pennon_core::store::Store;
-use pennon_eventstore::Adopted;
+use pennon_eventstore::AdoptionReport;
 
 use crate::data::{DataDirectory, open_events};
 
 /// Adopts the tables and events of the data directory `data`.
-pub async fn adopt_local(data: &Path) -> Result<Adopted, String> {
+pub async fn adopt_local(data: &Path) -> Result<AdoptionReport, String> {
     let directory = DataDirectory::existing(data)?;
     let Some(_lock) = directory.lock()? else {
         return Err(format!(
@@ -25,15 +25,15 @@ pub async fn adopt_local(data: &Path) -> Result<Adopted, String> {
 }
 
 /// Adopts the tables of `store` and the events at a URL.
-pub async fn adopt_tables((store, events_url): (Store, String)) -> Result<Adopted, String> {
+pub async fn adopt_tables((store, events_url): (Store, String)) -> Result<AdoptionReport, String> {
     let events = open_events(&store, &events_url)?;
     let now = chrono::Utc::now().timestamp_micros();
     events.adopt_installation(now).await.map_err(|e| e.to_string())
 }
 
 /// The report as lines of text.
-pub fn report_lines(adopted: &Adopted) -> Vec<String> {
-    let Adopted { id, folder, kept, missing } = adopted;
+pub fn report_lines(adopted: &AdoptionReport) -> Vec<String> {
+    let AdoptionReport { id, folder, kept, missing } = adopted;
     let mut lines = vec![format!(
         "tables and events are now installation {id}; {kept} files that the tables do not know are kept in {folder}"
     )];

@@ -5,13 +5,13 @@
 
 use pennon_core::clock::Clock;
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
+use pennon_eventstore::{CompactionReport, EventStore, EventStoreError, MergeMode};
 
 /// The totals of a project.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CompactionTotals {
     /// The sum of all steps.
-    pub all: Compacted,
+    pub all: CompactionReport,
     /// Removed objects and blocks that no reader uses.
     pub removed: usize,
 }
@@ -20,7 +20,7 @@ pub struct CompactionTotals {
 pub async fn compact_fully(
     events: &EventStore,
     project: ProjectId,
-    step: &mut dyn FnMut(&Compacted),
+    step: &mut dyn FnMut(&CompactionReport),
 ) -> Result<CompactionTotals, EventStoreError> {
     let now = || Clock::Running.now(None).timestamp_micros();
     let mut done = CompactionTotals::default();
@@ -28,13 +28,13 @@ pub async fn compact_fully(
         let blocks = events.compact_blocks(project, now()).await?;
         done.all.add(&blocks);
         step(&done.all);
-        if blocks.goes_on() {
+        if blocks.has_more_work() {
             continue;
         }
-        let merged = events.merge_segments(project, now(), Effort::Fewest).await?;
+        let merged = events.merge_segments(project, now(), MergeMode::Fewest).await?;
         done.all.add(&merged);
         step(&done.all);
-        if !merged.goes_on() {
+        if !merged.has_more_work() {
             break;
         }
     }

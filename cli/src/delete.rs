@@ -8,7 +8,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use chrono::{DateTime, NaiveDate, NaiveTime};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Query, Store};
-use pennon_eventstore::{Doomed, Erased, EventStore};
+use pennon_eventstore::{ErasureReport, ErasureTarget, EventStore};
 use serde_json::{Value, json};
 
 use crate::args::Delete;
@@ -19,7 +19,7 @@ pub struct Wanted {
     /// The project.
     pub project: ProjectId,
     /// The data of the project to erase.
-    pub doomed: Doomed,
+    pub doomed: ErasureTarget,
 }
 
 impl Wanted {
@@ -34,27 +34,27 @@ impl Wanted {
             (None, several) => return Err(format!("say which by --project: {several:?} have events")),
         };
         let doomed = match (&options.person, &options.before) {
-            (Some(person), _) => Doomed::Person(person.clone()),
-            (None, Some(date)) => Doomed::Before(parse_time(date)?),
-            (None, None) => Doomed::Project,
+            (Some(person), _) => ErasureTarget::Person(person.clone()),
+            (None, Some(date)) => ErasureTarget::Before(parse_time(date)?),
+            (None, None) => ErasureTarget::Project,
         };
         Ok(Wanted { project, doomed })
     }
 
     /// Counts the data that would be erased.
-    pub async fn count(&self, events: &EventStore) -> Result<Erased, String> {
-        events.would_erase(self.project, &self.doomed).await.map_err(|e| e.to_string())
+    pub async fn count(&self, events: &EventStore) -> Result<ErasureReport, String> {
+        events.preview_erasure(self.project, &self.doomed).await.map_err(|e| e.to_string())
     }
 
     /// The counts as a line of text.
-    pub fn describe(&self, counts: &Erased) -> String {
-        let Erased { events, persons, segments, cohorts, uncounted } = counts;
+    pub fn describe(&self, counts: &ErasureReport) -> String {
+        let ErasureReport { events, persons, segments, cohorts, uncounted } = counts;
         let project = self.project;
         match &self.doomed {
-            Doomed::Person(person) if *persons == 0 => {
+            ErasureTarget::Person(person) if *persons == 0 => {
                 format!("project {project} knows nobody by {person:?}")
             }
-            Doomed::Person(person) => {
+            ErasureTarget::Person(person) => {
                 let lists = match cohorts {
                     0 => String::new(),
                     _ => format!("; on the lists of {cohorts} static cohorts"),
@@ -63,14 +63,14 @@ impl Wanted {
                     "project {project}, person {person:?}: {events} events, in {segments} segments{lists}"
                 )
             }
-            Doomed::Before(_) => format!("project {project}: {events} events, in {segments} segments"),
-            Doomed::Project if *uncounted => {
+            ErasureTarget::Before(_) => format!("project {project}: {events} events, in {segments} segments"),
+            ErasureTarget::Project if *uncounted => {
                 format!(
                     "project {project}, everything: at least {events} events, in {segments} segments, and what \
                      cannot be counted because it is damaged or too much"
                 )
             }
-            Doomed::Project => {
+            ErasureTarget::Project => {
                 format!(
                     "project {project}, everything: {events} events of {persons} persons, in {segments} segments"
                 )
@@ -79,11 +79,11 @@ impl Wanted {
     }
 
     /// The counts as JSON.
-    pub fn to_json(&self, counts: &Erased) -> Value {
+    pub fn to_json(&self, counts: &ErasureReport) -> Value {
         let (person, before) = match &self.doomed {
-            Doomed::Person(person) => (Some(person.as_str()), None),
-            Doomed::Before(micros) => (None, DateTime::from_timestamp_micros(*micros)),
-            Doomed::Project => (None, None),
+            ErasureTarget::Person(person) => (Some(person.as_str()), None),
+            ErasureTarget::Before(micros) => (None, DateTime::from_timestamp_micros(*micros)),
+            ErasureTarget::Project => (None, None),
         };
         json!({
             "project": self.project, "person": person, "before": before.map(|at| at.to_rfc3339()),
@@ -98,7 +98,7 @@ impl Wanted {
         store: &Store,
         events: &EventStore,
         now: &(dyn Fn() -> i64 + Sync),
-    ) -> Result<Erased, String> {
+    ) -> Result<ErasureReport, String> {
         let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
         // Cached results may contain erased data. A running calculation may store its result after they are listed below, so
         // first increment the erasure number, by which readers reject such results.

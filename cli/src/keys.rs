@@ -8,7 +8,7 @@ use pennon_core::store::Table;
 use serde::Serialize;
 
 use crate::args::CreateKey;
-use crate::workspace::{self, KeySpec, NewKey, Options, State, Workspace};
+use crate::workspace::{self, ApplyOptions, KeySpec, NewKey, State, Workspace};
 
 /// Creates a key.
 pub async fn create(records: &Table, options: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
@@ -38,7 +38,7 @@ pub async fn create(records: &Table, options: &CreateKey, now: DateTime<Utc>) ->
     };
     let file = Workspace { keys: vec![spec], ..Workspace::default() };
     let applied =
-        workspace::apply(records, &file, Options::default(), now).await.map_err(|e| e.to_string())?;
+        workspace::apply(records, &file, ApplyOptions::default(), now).await.map_err(|e| e.to_string())?;
     applied.new_keys.into_iter().next().ok_or_else(|| "the key was not made".to_owned())
 }
 

@@ -8,7 +8,7 @@ use axum::http::{Request, header};
 use http_body_util::BodyExt;
 use pennon::embedded::Embedded;
 use pennon::serve::{Services, api};
-use pennon::workspace::{Options, Workspace, apply};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
@@ -188,7 +188,7 @@ impl TestApp {
         events: tempfile::TempDir,
     ) -> TestApp {
         let file = Workspace::parse(&workspace.to_string()).expect("a workspace");
-        apply(&embedded.store(None).records, &file, Options::default(), clock.now(None))
+        apply(&embedded.store(None).records, &file, ApplyOptions::default(), clock.now(None))
             .await
             .expect("an applied workspace");
         TestApp::over(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())

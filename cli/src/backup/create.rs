@@ -127,9 +127,9 @@ async fn list_objects(data: &Path, tables: &Path) -> Result<ReferencedObjects, S
     let events = open_events(&embedded.store(None), &url)?;
     let mut needed = Vec::new();
     for project in events.projects().await.map_err(|e| e.to_string())? {
-        needed.extend(events.named_objects(project).await.map_err(|e| e.to_string())?);
+        needed.extend(events.list_live_objects(project).await.map_err(|e| e.to_string())?);
     }
-    let results = events.named_results().await.map_err(|e| e.to_string())?;
+    let results = events.list_result_objects().await.map_err(|e| e.to_string())?;
     Ok(ReferencedObjects { needed, results })
 }
 

@@ -9,7 +9,7 @@ use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
 use pennon::installation::{open, open_existing, open_for_reading};
 use pennon::output::print_json;
 use pennon::{compact, delete, print_line, workspace};
-use pennon_eventstore::{CheckProgress, Compacted};
+use pennon_eventstore::{CheckProgress, CompactionReport};
 use serde_json::{Value, json};
 
 use super::progress::{export_progress, progress_bar, show_import};
@@ -148,13 +148,13 @@ pub(super) async fn compact(options: &Compact) -> Result<(), String> {
     let (mut summaries, mut failed_merges, mut damaged_blocks) = (Vec::new(), 0, 0);
     for project in projects {
         let bar = ProgressBar::new_spinner();
-        let mut step = |done: &Compacted| {
+        let mut step = |done: &CompactionReport| {
             bar.set_message(format!("{} events, {} rows of segments", done.events, done.merged_rows));
             bar.tick();
         };
         let done = compact::compact_fully(&events, project, &mut step).await.map_err(|e| e.to_string())?;
         bar.finish_and_clear();
-        let Compacted { blocks, events, copies, merged_segments, merged_rows, .. } = done.all;
+        let CompactionReport { blocks, events, copies, merged_segments, merged_rows, .. } = done.all;
         if options.output.json {
             summaries.push(compacted_json(project, &done));
         } else {

@@ -4,7 +4,7 @@ use chrono::Utc;
 use pennon::args::{Apply, Init};
 use pennon::installation::{open, open_for_preview};
 use pennon::output::print_json;
-use pennon::workspace::{self, ApplyResult, Options, Workspace};
+use pennon::workspace::{self, ApplyOptions, ApplyResult, Workspace};
 use pennon::{init, print_line};
 use pennon_core::ids;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) async fn apply(options: &Apply) -> Result<(), String> {
         false => open(&options.target).await?,
     };
     let services = opened.services()?;
-    let apply_options = Options { prune: options.prune, dry_run: options.dry_run };
+    let apply_options = ApplyOptions { prune: options.prune, dry_run: options.dry_run };
     let applied = workspace::apply_all(&services, &file, apply_options, Utc::now())
         .await
         .map_err(|e| format!("{}: {e}", options.file.display()))?;

@@ -89,7 +89,7 @@ mod tests {
     use super::super::{Embedded, FILE};
     use super::*;
     use pennon_core::config::StoreConfig;
-    use pennon_core::store::{Guard, Item, Query};
+    use pennon_core::store::{Item, Query, WriteCondition};
 
     fn item(sk: &str, expires_at: Option<i64>) -> Item {
         // The body has a field of the attribute's name, which must not count.
@@ -106,10 +106,13 @@ mod tests {
         let now = now_micros() / 1_000_000;
         for table in [&store.records, &store.blocks] {
             for number in 0..250 {
-                table.put(item(&format!("old {number:03}"), Some(now - 1)), Guard::None).await.unwrap();
+                table
+                    .put(item(&format!("old {number:03}"), Some(now - 1)), WriteCondition::None)
+                    .await
+                    .unwrap();
             }
-            table.put(item("never", None), Guard::None).await.unwrap();
-            table.put(item("later", Some(now + 3600)), Guard::None).await.unwrap();
+            table.put(item("never", None), WriteCondition::None).await.unwrap();
+            table.put(item("later", Some(now + 3600)), WriteCondition::None).await.unwrap();
         }
         assert_eq!(embedded.clean_up().await.unwrap(), 500);
         for table in [&store.records, &store.blocks] {
@@ -131,11 +134,11 @@ mod tests {
         let records = embedded.store(None).records;
         let (name, file) = (StoreConfig::local().records_table, directory.path().join(FILE));
         let now = now_micros() / 1_000_000;
-        records.put(item("a", Some(now - 1)), Guard::None).await.unwrap();
+        records.put(item("a", Some(now - 1)), WriteCondition::None).await.unwrap();
         let mut connection = Connection::open(&file).unwrap();
         let keys = list_expired(&connection, &name, now).unwrap();
         assert_eq!(keys.len(), 1);
-        records.put(item("a", Some(now + 60)), Guard::None).await.unwrap();
+        records.put(item("a", Some(now + 60)), WriteCondition::None).await.unwrap();
         assert_eq!(delete_batch(&mut connection, &name, &keys, now, true).unwrap(), 0);
         assert!(records.get(&Key::new("P", "a")).await.unwrap().is_some());
     }

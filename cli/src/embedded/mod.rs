@@ -275,7 +275,7 @@ fn local_config() -> aws_sdk_dynamodb::config::Builder {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_core::store::{Guard, Item, Key, Query, Write};
+    use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
 
     #[test]
     fn the_linked_sqlite_is_new_enough_and_an_older_one_is_rejected() {
@@ -289,8 +289,11 @@ mod tests {
     async fn a_transaction_writes_all_or_nothing() {
         let table = Embedded::in_memory().await.unwrap().store(None).records;
         let item = |sk: &str| Item::new(Key::new("P", sk), &sk).unwrap();
-        table.put(item("a"), Guard::Absent).await.unwrap();
-        let writes = vec![Write::Put(item("b"), Guard::Absent), Write::Put(item("a"), Guard::Absent)];
+        table.put(item("a"), WriteCondition::Absent).await.unwrap();
+        let writes = vec![
+            Write::Put(item("b"), WriteCondition::Absent),
+            Write::Put(item("a"), WriteCondition::Absent),
+        ];
         assert!(table.transact(writes).await.unwrap_err().is_condition(1));
         let items = table.query(Query::partition("P")).await.unwrap();
         assert_eq!(items.len(), 1);
@@ -329,7 +332,7 @@ mod tests {
             .unwrap()
             .store(None)
             .records
-            .put(item.clone(), Guard::None)
+            .put(item.clone(), WriteCondition::None)
             .await
             .unwrap();
         let again = Embedded::open(&directory).await.unwrap().store(None).records;
@@ -355,7 +358,7 @@ mod tests {
             let name = StoreConfig::local().records_table;
             schema::create(&before.client(None), &name, &earlier).await.unwrap();
             let item = Item::empty(Key::new("P", "S"));
-            before.store(None).records.put(item.clone(), Guard::None).await.unwrap();
+            before.store(None).records.put(item.clone(), WriteCondition::None).await.unwrap();
             drop(before);
             for _ in 0..2 {
                 let embedded = Embedded::open(directory.path()).await.unwrap();

@@ -135,7 +135,11 @@ pub(super) fn decode_key(encoded: &str) -> Option<&str> {
 }
 
 /// One page of a query, with the database's page limits. `None` if an item cannot be decoded here.
-fn select_page(connection: &Connection, table: &str, query: &RangeQuery) -> rusqlite::Result<Option<PartitionPage>> {
+fn select_page(
+    connection: &Connection,
+    table: &str,
+    query: &RangeQuery,
+) -> rusqlite::Result<Option<PartitionPage>> {
     let mut statement = connection.prepare_cached(&query.sql(table))?;
     let mut rows = statement.query(rusqlite::params_from_iter(&query.values))?;
     let (mut items, mut bytes) = (Vec::new(), 0);
@@ -220,7 +224,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::{Embedded, FILE};
     use super::*;
-    use pennon_core::store::{Guard, Item, Query, Table, Write};
+    use pennon_core::store::{Item, Query, Table, Write, WriteCondition};
     use serde_json::json;
 
     /// A database in a file, with a partition of several pages and keys at the bounds of prefixes.
@@ -234,8 +238,10 @@ mod tests {
         let edges = edges.map(|sk| Item::new(Key::new("EDGES", sk), &json!({"of": sk, "n": [50.0, 1]})));
         let items = large.chain(edges).collect::<Result<Vec<_>, _>>().unwrap();
         for some in items.chunks(100) {
-            let writes =
-                some.iter().map(|item| Write::Put(item.clone().with_version(7), Guard::None)).collect();
+            let writes = some
+                .iter()
+                .map(|item| Write::Put(item.clone().with_version(7), WriteCondition::None))
+                .collect();
             direct_table(&embedded).transact(writes).await.unwrap();
         }
         (directory, embedded)
@@ -348,7 +354,7 @@ mod tests {
             let item = Item::new(Key::new("P", "S"), &version).unwrap().with_version(version);
             // Write directly and through the database in turn; read both ways.
             let table = if version % 2 == 0 { direct_table(&embedded) } else { sdk_table(&embedded) };
-            table.put(item.clone(), Guard::None).await.unwrap();
+            table.put(item.clone(), WriteCondition::None).await.unwrap();
             assert_eq!(direct_table(&embedded).get(&item.key).await.unwrap().as_ref(), Some(&item));
             assert_eq!(sdk_table(&embedded).get(&item.key).await.unwrap(), Some(item));
         }

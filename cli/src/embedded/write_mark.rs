@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::embedded::Embedded;
     use pennon_core::store::round_trips::RoundTrips;
-    use pennon_core::store::{Guard, Item, Key, Write};
+    use pennon_core::store::{Item, Key, Write, WriteCondition};
 
     #[test]
     fn a_mark_round_trips_and_a_truncated_or_changed_one_is_rejected() {
@@ -192,10 +192,10 @@ mod tests {
         for store in [embedded.store(None), embedded.store(Some(RoundTrips::new()))] {
             for table in [&store.records, &store.blocks] {
                 let before = read(directory.path()).unwrap();
-                table.put(item("a"), Guard::None).await.unwrap();
+                table.put(item("a"), WriteCondition::None).await.unwrap();
                 let after = read(directory.path()).unwrap();
                 assert!(after > before);
-                table.transact(vec![Write::Delete(item("a").key, Guard::None)]).await.unwrap();
+                table.transact(vec![Write::Delete(item("a").key, WriteCondition::None)]).await.unwrap();
                 let last = read(directory.path()).unwrap();
                 assert!(last > after);
                 let connection =

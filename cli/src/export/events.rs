@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, SecondsFormat};
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{Group, GroupType, PersonInFull, StoredEvent, TakesEvents};
+use pennon_eventstore::{EventSink, Group, GroupType, PersonDetails, StoredEvent};
 use serde_json::{Value, json};
 
 use super::files::{LineFiles, write_error};
@@ -48,7 +48,7 @@ impl EventFormat for NativeFormat {
 }
 
 /// The line of a person.
-pub(super) fn person_line(project: ProjectId, person: PersonInFull) -> Value {
+pub(super) fn person_line(project: ProjectId, person: PersonDetails) -> Value {
     let created_at = person.created_at.map(format_time);
     json!({"project": project.to_string(), "person": {
         "distinct_ids": person.distinct_ids, "properties": person.properties, "created_at": created_at,
@@ -77,7 +77,7 @@ struct EventCollector<F> {
     directory: PathBuf,
 }
 
-impl<F: EventFormat> TakesEvents for EventCollector<F> {
+impl<F: EventFormat> EventSink for EventCollector<F> {
     fn expect(&mut self, events: u64) {
         self.progress.total = events;
         (self.report)(self.progress);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{EventStore, EventStoreError, GroupType, PersonInFull};
+use pennon_eventstore::{EventStore, EventStoreError, GroupType, PersonDetails};
 use serde::Serialize;
 
 use crate::args::{Export, ExportForm};
@@ -206,14 +206,14 @@ impl ProjectExport<'_> {
     async fn for_each_person(
         &self,
         what: &'static str,
-        mut write: impl FnMut(PersonInFull) -> Result<(), String>,
+        mut write: impl FnMut(PersonDetails) -> Result<(), String>,
     ) -> Result<u64, String> {
         let events = self.context.events();
         let failed = |e: EventStoreError| read_error(&e);
-        let mut scan = events.every_person(self.project).await.map_err(failed)?;
+        let mut scan = events.scan_all_persons(self.project).await.map_err(failed)?;
         let (total, mut done, mut written) = (scan.count() as u64, 0, 0);
         loop {
-            let page = events.next_persons(&mut scan).await.map_err(failed)?;
+            let page = events.next_person_page(&mut scan).await.map_err(failed)?;
             if page.is_empty() {
                 return Ok(written);
             }
@@ -240,7 +240,7 @@ fn read_error(error: &EventStoreError) -> String {
 }
 
 /// Moves the distinct id from which the person's id is derived to the front, so that an import gives the person the same id.
-fn with_own_id_first(project: ProjectId, mut person: PersonInFull) -> PersonInFull {
+fn with_own_id_first(project: ProjectId, mut person: PersonDetails) -> PersonDetails {
     let own = person.distinct_ids.iter().position(|id| pennon_eventstore::derived(project, id) == person.id);
     if let Some(place) = own {
         person.distinct_ids[..=place].rotate_right(1);

@@ -8,7 +8,9 @@
 use std::collections::BTreeSet;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{Event, FinalPersons, Group, GroupType, PersonInFull, StoredEvent, merge_asked_by};
+use pennon_eventstore::{
+    CanonicalPersons, Event, Group, GroupType, PersonDetails, StoredEvent, requested_merge,
+};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -23,7 +25,7 @@ const IGNORED_MAX: usize = 1000;
 /// The format of PostHog's events.
 struct PosthogFormat {
     project: ProjectId,
-    persons: FinalPersons,
+    persons: CanonicalPersons,
     /// Properties in `$set` of imported events, which did not set them here, but would in PostHog.
     ignored: BTreeSet<String>,
     /// The latest time of an event.
@@ -40,7 +42,7 @@ impl EventFormat for PosthogFormat {
                 self.ignored.extend(names.take(remaining).cloned());
             }
         }
-        let is_rejected_merge = merge_asked_by(self.project, &event)
+        let is_rejected_merge = requested_merge(self.project, &event)
             .is_some_and(|(from, to)| self.persons.of(from) != self.persons.of(to));
         if is_rejected_merge {
             event.properties = event.properties.into_iter().map(rename_merge_property).collect();
@@ -84,7 +86,7 @@ fn generate_event(name: &str, distinct_id: &str, properties: Value, at: i64, uui
 }
 
 /// The events that merge all distinct ids of a person.
-fn merge_events(project: ProjectId, person: &PersonInFull, at: i64) -> impl Iterator<Item = Event> {
+fn merge_events(project: ProjectId, person: &PersonDetails, at: i64) -> impl Iterator<Item = Event> {
     let own = person.distinct_ids.first().cloned().unwrap_or_default();
     let others = person.distinct_ids.iter().skip(1);
     others.map(move |other| {
@@ -95,7 +97,7 @@ fn merge_events(project: ProjectId, person: &PersonInFull, at: i64) -> impl Iter
 }
 
 /// The event that sets the current properties of a person.
-fn set_event(project: ProjectId, person: PersonInFull, ignored: &BTreeSet<String>, at: i64) -> Event {
+fn set_event(project: ProjectId, person: PersonDetails, ignored: &BTreeSet<String>, at: i64) -> Event {
     let own = person.distinct_ids.into_iter().next().unwrap_or_default();
     let unset: Vec<&String> = ignored.iter().filter(|key| !person.properties.contains_key(*key)).collect();
     let mut properties = json!({"$set": &person.properties});
@@ -123,7 +125,7 @@ fn group_event(
 /// Writes a project as `batch-1.jsonl.gz` and so on, which must be sent in this order.
 pub(super) async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, String> {
     let project = export.project;
-    let persons = export.context.events().final_persons(project).await.map_err(|e| e.to_string())?;
+    let persons = export.context.events().canonical_persons(project).await.map_err(|e| e.to_string())?;
     let format = PosthogFormat { project, persons, ignored: BTreeSet::new(), latest: i64::MIN };
     let (sorted, PosthogFormat { ignored, latest, .. }) = export.sort_events_with_format(format).await?;
     let now = export.context.now.timestamp_micros();
@@ -134,7 +136,7 @@ pub(super) async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, 
     export
         .for_each_person("persons", |person| {
             for merge in merge_events(project, &person, now) {
-                match merge_asked_by(project, &merge) {
+                match requested_merge(project, &merge) {
                     Some(_) => files.write_json(&event_line(&merge))?,
                     None => counts.unlinked_distinct_ids += 1,
                 }

@@ -11,7 +11,7 @@ use pennon_core::store::{Item, Query, StoreError};
 use pennon_engine::flag::Flag;
 use pennon_engine::flag::payloads::mask;
 use pennon_insights::{CohortRecord, Insight};
-use pennon_role_access::payloads::{has_sealed, revealed};
+use pennon_role_access::payloads::{has_encrypted, revealed};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
@@ -214,7 +214,7 @@ impl ProjectReader<'_> {
     ) -> Result<(String, usize), String> {
         let (project, events) = (self.project, self.context.events());
         let failed = |e: pennon_eventstore::EventStoreError| e.to_string();
-        let finals = events.final_persons(project).await.map_err(failed)?;
+        let finals = events.canonical_persons(project).await.map_err(failed)?;
         let persons: BTreeSet<Uuid> = members.iter().map(|member| finals.of(*member)).collect();
         let persons: Vec<Uuid> = persons.into_iter().collect();
         let mut table = csv::Writer::from_writer(Vec::new());
@@ -260,7 +260,7 @@ impl ProjectReader<'_> {
                         "flag {}/{} \"{}\": its secret payloads are left out; --with-secrets writes them in clear",
                         self.project, clear.id, clear.key
                     ));
-                } else if has_sealed(&clear) {
+                } else if has_encrypted(&clear) {
                     return Err(format!(
                         "the secret payloads of flag {}/{} \"{}\" cannot be opened with the keys at hand",
                         self.project, clear.id, clear.key

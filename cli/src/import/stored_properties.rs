@@ -19,7 +19,7 @@ pub(super) async fn merge_with_stored(
 ) -> Result<(), EventStoreError> {
     for part in people.persons.chunk_by_mut(|a, b| a.0 == b.0) {
         let Some(project) = part.first().map(|(project, _)| *project) else { continue };
-        let finals = store.final_persons(project).await?;
+        let finals = store.canonical_persons(project).await?;
         for part in part.chunks_mut(READ_BATCH) {
             let ids = |record: &PersonRecord| -> BTreeSet<Uuid> {
                 record.distinct_ids.iter().map(|id| finals.of(derived(project, id))).collect()

@@ -10,14 +10,16 @@ use std::io::Read;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::calculator::{Asked, AskedBy, Known, Measured, Purpose, Question};
-use pennon_calculation::{Calculated, Calculator, Refresh};
+use pennon_calculation::calculator::{
+    Asked, CalculationMetrics, DefinitionLookup, Purpose, QueryOrigin, Question,
+};
+use pennon_calculation::{Calculator, QueryResult, RefreshMode};
 use pennon_core::app::App;
 use pennon_core::clock::{Clock, timestamp};
 use pennon_core::error::ApiError;
 use pennon_core::model::Project;
 use pennon_core::store::{Store, keys};
-use pennon_engine::{CalcResult, Parsed, Query as Node};
+use pennon_engine::{CalcResult, ParsedQuery, Query as Node};
 use pennon_eventstore::EventStore;
 use pennon_insights::saved;
 use serde_json::{Value, json};
@@ -59,7 +61,8 @@ pub async fn run(
     let wanted = wanted(options, &store).await?;
     let app = App::new(store, Clock::Frozen(now));
     let calculator = Calculator::new(&app, events.clone());
-    let calculator = if options.now.is_some() || !keeps { calculator.keeping_none() } else { calculator };
+    let calculator =
+        if options.now.is_some() || !keeps { calculator.without_cache_writes() } else { calculator };
     let (calculator, measured) = calculator.measured();
     let read = calculator.read(&wanted.project, &[&wanted.asked]).await.map_err(|e| said(&e))?;
     if options.engine == Engine::Clickhouse {
@@ -72,8 +75,8 @@ pub async fn run(
 async fn answer(
     options: &Query,
     wanted: &Wanted,
-    (calculator, measured): (&Calculator, &Measured),
-    known: &Known,
+    (calculator, measured): (&Calculator, &CalculationMetrics),
+    known: &DefinitionLookup,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
     let begin = Instant::now();
@@ -86,9 +89,9 @@ async fn answer(
         known,
         now,
         deadline,
-        by: AskedBy::default(),
+        by: QueryOrigin::default(),
     };
-    let answered = calculator.answer(&question, Refresh::ForceBlocking).await.map_err(|e| said(&e))?;
+    let answered = calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| said(&e))?;
     let answered = answered.calculated.ok_or("the calculation gave no result")?;
     let rows = || table::rows(&wanted.asked.query, &answered.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
@@ -109,7 +112,7 @@ async fn answer(
     Ok(text)
 }
 
-fn json_of(answered: &Calculated) -> String {
+fn json_of(answered: &QueryResult) -> String {
     let body = json!({
         "result": answered.result, "timezone": answered.timezone, "hasMore": answered.has_more,
         "last_refresh": timestamp(answered.last_refresh),
@@ -118,7 +121,7 @@ fn json_of(answered: &Calculated) -> String {
 }
 
 /// What the scans took together.
-fn stats(measured: &Measured, begin: Instant) -> String {
+fn stats(measured: &CalculationMetrics, begin: Instant) -> String {
     let scans = measured.scans();
     let sum = |of: fn(&pennon_eventstore::ScanStats) -> u64| scans.iter().map(of).sum::<u64>();
     format!(
@@ -156,9 +159,9 @@ async fn wanted(options: &Query, store: &Store) -> Result<Wanted, String> {
         }
     };
     match parsed {
-        Parsed::Query(query) => Ok(Wanted { project, asked: Asked::new(query, Purpose::Saved, None) }),
-        Parsed::Empty => Err(format!("{name} asks for nothing: it names no events and no actions")),
-        Parsed::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
+        ParsedQuery::Query(query) => Ok(Wanted { project, asked: Asked::new(query, Purpose::Saved, None) }),
+        ParsedQuery::Empty => Err(format!("{name} asks for nothing: it names no events and no actions")),
+        ParsedQuery::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
     }
 }
 
@@ -198,12 +201,12 @@ fn read(name: &str) -> Result<Option<String>, String> {
 }
 
 /// A query node, or the filters of a request for a trend or a funnel.
-fn parse(text: &str) -> Result<CalcResult<Parsed>, String> {
+fn parse(text: &str) -> Result<CalcResult<ParsedQuery>, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
     match value.as_object() {
         None => Err("a query is a JSON object".to_owned()),
-        Some(object) if object.contains_key("kind") => Ok(Node::from_node(&value)),
-        Some(object) => Ok(Node::from_filters(object)),
+        Some(object) if object.contains_key("kind") => Ok(Node::from_query_node(&value)),
+        Some(object) => Ok(Node::from_insight_filters(object)),
     }
 }
 

@@ -4,8 +4,8 @@
 
 use chrono::{DateTime, Utc};
 use pennon_calculation::Calculator;
-use pennon_calculation::calculator::Known;
-use pennon_engine::clickhouse::{Files, MERGED_MAX, Place};
+use pennon_calculation::calculator::DefinitionLookup;
+use pennon_engine::clickhouse::{MAX_PERSON_MERGES, Place, SegmentFiles};
 use pennon_eventstore::EventStore;
 
 use super::{Wanted, said};
@@ -15,7 +15,7 @@ pub(super) async fn write(
     wanted: &Wanted,
     calculator: &Calculator,
     events: &EventStore,
-    known: &Known,
+    known: &DefinitionLookup,
     place: Place,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
@@ -28,15 +28,15 @@ pub(super) async fn write(
             live.waiting, project.id
         ));
     }
-    if live.merged.len() > MERGED_MAX {
+    if live.merged.len() > MAX_PERSON_MERGES {
         return Err(format!(
-            "{} persons in the files are somebody else by now, and a statement names {MERGED_MAX} at most; \
+            "{} persons in the files are somebody else by now, and a statement names {MAX_PERSON_MERGES} at most; \
              `pennon compact` writes the files under the persons of now",
             live.merged.len()
         ));
     }
     let context = calculator.context(project, query, known).await.map_err(|e| said(&e))?;
-    let files = Files { place, segments: live.segments, merged: live.merged };
+    let files = SegmentFiles { place, segments: live.segments, merged: live.merged };
     let sql = query.clickhouse(&context, now, &files).map_err(|e| e.detail)?;
     Ok(format!("{sql};\n"))
 }

@@ -5,7 +5,7 @@
 
 use pennon_calculation::escape_formula;
 use pennon_engine::Query;
-use pennon_engine::query::Viz;
+use pennon_engine::query::FunnelVizType;
 use serde_json::Value;
 
 /// Rows of cells.
@@ -17,12 +17,12 @@ pub(super) fn rows(query: &Query, result: &Value) -> Rows {
         Query::Trends(query) if query.display.is_total() => totals(result),
         Query::Trends(_) => over_time(result, |series| cell(&series["label"])),
         Query::Funnels(query) => match query.viz {
-            Viz::Steps => steps(result),
-            Viz::Trends => over_time(result, |series| match &series["breakdown_value"] {
+            FunnelVizType::Steps => steps(result),
+            FunnelVizType::Trends => over_time(result, |series| match &series["breakdown_value"] {
                 Value::Null => "conversion rate".to_owned(),
                 value => cell(value),
             }),
-            Viz::TimeToConvert => bins(result),
+            FunnelVizType::TimeToConvert => bins(result),
         },
         Query::Correlation(_) => correlation(result),
     }
@@ -165,11 +165,11 @@ pub(super) fn csv(rows: &Rows) -> Result<String, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_engine::Parsed;
+    use pennon_engine::ParsedQuery;
     use serde_json::json;
 
     fn table(node: &Value, result: &Value) -> Rows {
-        let Parsed::Query(query) = Query::from_node(node).unwrap() else { panic!("no question") };
+        let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
         rows(&query, result)
     }
 

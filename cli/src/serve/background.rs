@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pennon_core::clock::Clock;
-use pennon_worker::DUE_TIME;
+use pennon_worker::SCHEDULED_TASKS_TIME;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -32,8 +32,12 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
         let now = services.app.clock.now(None);
         let run = async {
             if is_tick
-                && let Err(error) =
-                    pennon_insights::follow_due(&services.app.store.records, now, DUE_TIME).await
+                && let Err(error) = pennon_insights::run_scheduled_tasks(
+                    &services.app.store.records,
+                    now,
+                    SCHEDULED_TASKS_TIME,
+                )
+                .await
             {
                 tracing::error!(cause = error.detail(), "scheduled tasks failed");
             }

@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::Embedded;
-    use pennon_core::store::{Guard, Item, Query, Store, Write, keys};
+    use pennon_core::store::{Item, Query, Store, Write, WriteCondition, keys};
     use tokio::sync::mpsc;
 
     /// A job is identified by the first letter of its row, which decides how its runs end.
@@ -255,7 +255,7 @@ mod tests {
             };
             if is_done {
                 // A finished job deletes its row.
-                let delete = Write::Delete(Key::new("JOB#1", job.to_string()), Guard::None);
+                let delete = Write::Delete(Key::new("JOB#1", job.to_string()), WriteCondition::None);
                 self.store.records.transact(vec![delete]).await.unwrap();
             }
             self.ended.send(job).unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
         async fn put(&self, sk: &str) {
             let item = Item::empty(Key::new("JOB#1", sk));
-            self.runner.store.records.put(item, Guard::None).await.unwrap();
+            self.runner.store.records.put(item, WriteCondition::None).await.unwrap();
         }
 
         /// The jobs of the next `count` runs, sorted.
@@ -323,7 +323,7 @@ mod tests {
         fixture.put("y").await;
         let mut row = Item::empty(Key::new("JOB#2", "z"));
         row.version = 1;
-        fixture.runner.store.records.transact(vec![Write::Put(row, Guard::Absent)]).await.unwrap();
+        fixture.runner.store.records.transact(vec![Write::Put(row, WriteCondition::Absent)]).await.unwrap();
         assert_eq!(fixture.next_ended(2).await, ['y', 'z']);
         fixture.stop.send_replace(true);
         running.await.unwrap();

@@ -16,7 +16,7 @@ use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::ids;
 use pennon_core::store::{Store, keys};
-use pennon_core::traces::{self, Sending};
+use pennon_core::traces::{self, SendTiming};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ use crate::args::Serve;
 use crate::backup;
 use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::preflight::Thoroughness;
-use crate::workspace::{self, Options, State, Workspace};
+use crate::workspace::{self, ApplyOptions, State, Workspace};
 
 use connections::ConnectionRegistry;
 
@@ -38,7 +38,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until `stop` resolves.
 pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<(), String> {
-    traces::start(Sending::Beside)?;
+    traces::start(SendTiming::Beside)?;
     let directory = DataDirectory::at(&options.data.data)?;
     let Some(_lock) = directory.lock()? else {
         return Err(format!(
@@ -111,7 +111,7 @@ async fn prepare(options: &Serve, services: &Services) -> Result<InitialState, S
     let now = services.app.clock.now(None);
     if let Some(path) = &options.workspace {
         let file = Workspace::read(path)?;
-        let applied = workspace::apply_all(services, &file, Options::default(), now)
+        let applied = workspace::apply_all(services, &file, ApplyOptions::default(), now)
             .await
             .map_err(|e| format!("{}: {e}", path.display()))?;
         banner::print_new_keys(&applied.new_keys, options.output.json)?;

@@ -2,9 +2,9 @@
 
 use axum::Router;
 use axum::routing::get;
-use pennon_calculation::{Calculator, Limits};
+use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
-use pennon_core::config::answer_time;
+use pennon_core::config::max_answer_wait;
 use pennon_core::http::{Route, edge};
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
@@ -38,7 +38,8 @@ impl Services {
 
     /// Services over `app` and `events`.
     pub fn over(app: App, events: EventStore) -> Services {
-        let calculator = Calculator::with_limits(&app, events.clone(), Limits::within(answer_time()));
+        let calculator =
+            Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_answer_wait()));
         let flags = Flags::new(app.clone(), events.clone());
         Services { app, events, calculator, flags, health: Health::default() }
     }

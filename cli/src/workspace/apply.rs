@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write};
+use pennon_core::store::{
+    Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition,
+};
 use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room as feed_room};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +27,7 @@ const ATTEMPTS_MAX: usize = 10;
 
 /// Options of applying a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct ApplyOptions {
     /// Remove what the file does not declare.
     pub prune: bool,
     /// Write nothing.
@@ -61,7 +63,7 @@ impl From<serde_json::Error> for ApplyError {
 pub async fn apply(
     records: &Table,
     file: &Workspace,
-    options: Options,
+    options: ApplyOptions,
     now: DateTime<Utc>,
 ) -> Result<ApplyResult, ApplyError> {
     for _ in 1..ATTEMPTS_MAX {
@@ -77,7 +79,7 @@ pub async fn apply(
 async fn apply_once(
     records: &Table,
     file: &Workspace,
-    options: Options,
+    options: ApplyOptions,
     now: DateTime<Utc>,
 ) -> Result<ApplyResult, ApplyError> {
     let before = State::load(records).await?;
@@ -167,11 +169,11 @@ fn diff_rows(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Res
     let mut writes = Vec::new();
     for (key, body) in after {
         if before.get(key) != Some(body) {
-            writes.push(Write::Put(Item::new(key.clone(), body)?, Guard::None));
+            writes.push(Write::Put(Item::new(key.clone(), body)?, WriteCondition::None));
         }
     }
     let removed = before.keys().filter(|key| !after.contains_key(key));
-    writes.extend(removed.map(|key| Write::Delete(key.clone(), Guard::None)));
+    writes.extend(removed.map(|key| Write::Delete(key.clone(), WriteCondition::None)));
     Ok(writes)
 }
 
@@ -204,7 +206,7 @@ async fn write_in_transactions(records: &Table, writes: Vec<Write>) -> Result<()
             Write::Delete(key, _) => (Some(key), 0),
             _ => (None, 0),
         };
-        let project = key.and_then(keys::raises_version_of);
+        let project = key.and_then(keys::project_of_version_bump);
         // Up to two more writes: this one and a version.
         if batch.len() + changed_projects.len() + 2 > TRANSACTION_WRITES_MAX
             || bytes + size > TRANSACTION_BYTES_MAX
@@ -262,8 +264,8 @@ fn record_name(key: &Key, declared: &Value) -> String {
 /// Removes the API key with this hash and its declaration, atomically.
 pub async fn revoke(records: &Table, hash: &str) -> Result<(), StoreError> {
     let writes = vec![
-        Write::Delete(keys::api_key(hash), Guard::None),
-        Write::Delete(keys::declared("KEY", hash), Guard::None),
+        Write::Delete(keys::api_key(hash), WriteCondition::None),
+        Write::Delete(keys::declared("KEY", hash), WriteCondition::None),
     ];
     records.transact(writes).await
 }

@@ -12,18 +12,18 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::auth::{KeyRecord, Membership, hash_bytes, hash_key};
-use pennon_core::http::{Restored, RestoredTile};
+use pennon_core::http::{RestoredRecord, RestoredTile};
 use pennon_core::ids;
 use pennon_core::model::{Level, User, UserRecord};
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table};
-use pennon_insights::count_of_id;
+use pennon_core::store::{Item, Key, Query, StoreError, Table, WriteCondition};
+use pennon_insights::counter_value_of_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use super::apply::{ApplyError, ApplyResult, Options, apply};
+use super::apply::{ApplyError, ApplyOptions, ApplyResult, apply};
 use super::file::Workspace;
 use super::flag_insight_specs::remove_masked_payloads;
 use super::state::State;
@@ -40,7 +40,7 @@ const ROLES_MAX: usize = 1000;
 pub async fn apply_all(
     services: &Services,
     file: &Workspace,
-    options: Options,
+    options: ApplyOptions,
     now: DateTime<Utc>,
 ) -> Result<ApplyResult, ApplyError> {
     let records = &services.app.store.records;
@@ -63,7 +63,7 @@ struct DeclaredRecord {
     creator: Option<String>,
     /// The body of the request.
     fields: Map<String, Value>,
-    restored: Restored,
+    restored: RestoredRecord,
     roles: Option<Vec<Uuid>>,
 }
 
@@ -119,7 +119,11 @@ fn list_declared(file: &Workspace) -> Result<Vec<DeclaredRecord>, serde_json::Er
             digest: digest(serde_json::to_vec(flag)?),
             creator: flag.created_by.clone(),
             fields: flag.fields.clone(),
-            restored: Restored { id: flag.id, usage_dashboard: flag.usage_dashboard, ..Restored::default() },
+            restored: RestoredRecord {
+                id: flag.id,
+                usage_dashboard: flag.usage_dashboard,
+                ..RestoredRecord::default()
+            },
             roles: flag.roles.clone(),
         });
     }
@@ -143,7 +147,7 @@ fn list_declared(file: &Workspace) -> Result<Vec<DeclaredRecord>, serde_json::Er
             digest: digest(serde_json::to_vec(insight)?),
             creator: insight.created_by.clone(),
             fields,
-            restored: Restored {
+            restored: RestoredRecord {
                 id: insight.id,
                 short_id: insight.short_id.clone(),
                 created_at: insight.created_at,
@@ -200,7 +204,8 @@ impl Changes {
         for (counter, kind) in [(Counter::Flag, Kind::Flag), (Counter::Insight, Kind::Insight)] {
             let ids =
                 self.changed.iter().filter(|(record, _)| record.kind == kind).map(|(record, _)| record.id);
-            let highest = ids.map(|id| if kind == Kind::Insight { count_of_id(id) } else { id }).max();
+            let highest =
+                ids.map(|id| if kind == Kind::Insight { counter_value_of_id(id) } else { id }).max();
             if let Some(highest) = highest.and_then(|id| i64::try_from(id).ok()) {
                 records.raise(&keys::counter(counter), highest).await?;
             }
@@ -310,7 +315,7 @@ impl ApiClient {
         let item = Item::new(keys::api_key(&hash_key(&secret)), &record)?;
         // If this process crashes, the store deletes the key.
         let item = item.expiring((Utc::now() + Duration::hours(KEY_HOURS)).timestamp());
-        self.records.put(item, Guard::Absent).await?;
+        self.records.put(item, WriteCondition::Absent).await?;
         self.secrets.insert(user, secret.clone());
         Ok(secret)
     }
@@ -370,7 +375,7 @@ impl ApiClient {
             return Ok(Err(reason));
         }
         let digest = StoredDigest { digest: record.digest.clone(), label: record.label.clone() };
-        self.records.put(Item::new(digest_key(*kind, *project, *id), &digest)?, Guard::None).await?;
+        self.records.put(Item::new(digest_key(*kind, *project, *id), &digest)?, WriteCondition::None).await?;
         Ok(Ok(notes))
     }
 
@@ -435,7 +440,7 @@ impl ApiClient {
         method: &str,
         path: &str,
         body: &Value,
-        restored: Option<&Restored>,
+        restored: Option<&RestoredRecord>,
     ) -> Result<Result<Value, RejectionReason>, ApplyError> {
         let failed = |message: String| ApplyError::Store(StoreError::Failed(message));
         let secret = self.get_or_create_key(user).await?;

@@ -12,7 +12,7 @@ mod rows;
 mod state;
 mod validate;
 
-pub use apply::{ApplyError, ApplyResult, Options, apply, revoke};
+pub use apply::{ApplyError, ApplyOptions, ApplyResult, apply, revoke};
 pub use file::{ActionSpec, CohortSpec, DashboardSpec, KeySpec, Workspace};
 pub use flag_insight_specs::{FlagSpec, InsightSpec, TileSpec, flag_to_spec, insight_to_spec};
 pub use flag_insight_writer::apply_all;

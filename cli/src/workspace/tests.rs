@@ -5,7 +5,7 @@ use pennon_core::auth::{KeyRecord, hash_key};
 use pennon_core::model::{AccessLevel, Level, Project};
 use pennon_core::store::{Table, keys};
 
-use super::{ApplyError, ApplyResult, Options, State, Workspace, apply};
+use super::{ApplyError, ApplyOptions, ApplyResult, State, Workspace, apply};
 use crate::embedded::Embedded;
 
 const FILE: &str = r#"
@@ -26,7 +26,7 @@ async fn table() -> Table {
     Embedded::in_memory().await.unwrap().store(None).records
 }
 
-async fn run(table: &Table, text: &str, options: Options) -> Result<ApplyResult, ApplyError> {
+async fn run(table: &Table, text: &str, options: ApplyOptions) -> Result<ApplyResult, ApplyError> {
     apply(table, &Workspace::parse(text).unwrap(), options, now()).await
 }
 
@@ -38,7 +38,7 @@ async fn key(table: &Table, secret: &str) -> Option<KeyRecord> {
 #[tokio::test]
 async fn a_file_becomes_records_and_applying_it_again_changes_nothing() {
     let table = table().await;
-    let first = run(&table, FILE, Options::default()).await.unwrap();
+    let first = run(&table, FILE, ApplyOptions::default()).await.unwrap();
     assert_eq!(first.plan.len(), 6, "{:?}", first.plan);
     let project: Project = table.get(&keys::project(7)).await.unwrap().unwrap().body().unwrap();
     assert_eq!((project.name.as_str(), project.feature_flags_access_level), ("Shop", AccessLevel::View));
@@ -47,16 +47,16 @@ async fn a_file_becomes_records_and_applying_it_again_changes_nothing() {
     assert_eq!(record.memberships[0].level, Level::Owner);
     assert_eq!(record.roles[0].level, AccessLevel::Edit);
     assert_eq!(table.increment(&keys::counter(keys::Counter::Cohort), 1).await.unwrap(), 13);
-    let again = run(&table, FILE, Options::default()).await.unwrap();
+    let again = run(&table, FILE, ApplyOptions::default()).await.unwrap();
     assert_eq!(again.plan, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_changed_user_changes_the_snapshot_in_every_key() {
     let table = table().await;
-    run(&table, FILE, Options::default()).await.unwrap();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
     let changed = FILE.replace("first_name: Ada", "first_name: Augusta, is_active: false");
-    let applied = run(&table, &changed, Options::default()).await.unwrap();
+    let applied = run(&table, &changed, ApplyOptions::default()).await.unwrap();
     assert_eq!(applied.plan, ["~ user 1 \"ada@example.com\""]);
     let record = key(&table, "phx_test_secret").await.unwrap();
     assert_eq!((record.user.first_name.as_str(), record.is_active), ("Augusta", false));
@@ -65,13 +65,13 @@ async fn a_changed_user_changes_the_snapshot_in_every_key() {
 #[tokio::test]
 async fn nothing_is_removed_without_prune_and_nothing_written_on_a_dry_run() {
     let table = table().await;
-    run(&table, FILE, Options::default()).await.unwrap();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
     let without_key = FILE.lines().filter(|line| !line.starts_with("keys")).collect::<Vec<_>>().join("\n");
-    assert!(run(&table, &without_key, Options::default()).await.unwrap().plan.is_empty());
-    let dry = Options { prune: true, dry_run: true };
+    assert!(run(&table, &without_key, ApplyOptions::default()).await.unwrap().plan.is_empty());
+    let dry = ApplyOptions { prune: true, dry_run: true };
     assert_eq!(run(&table, &without_key, dry).await.unwrap().plan, ["- key \"ci\" of ada@example.com"]);
     assert!(key(&table, "phx_test_secret").await.is_some());
-    run(&table, &without_key, Options { prune: true, dry_run: false }).await.unwrap();
+    run(&table, &without_key, ApplyOptions { prune: true, dry_run: false }).await.unwrap();
     assert!(key(&table, "phx_test_secret").await.is_none());
 }
 
@@ -79,12 +79,12 @@ async fn nothing_is_removed_without_prune_and_nothing_written_on_a_dry_run() {
 async fn a_key_without_a_value_is_made_once_and_its_secret_is_stored_nowhere() {
     let table = table().await;
     let file = FILE.replace(", value: phx_test_secret", "");
-    let made = run(&table, &file, Options::default()).await.unwrap().new_keys;
+    let made = run(&table, &file, ApplyOptions::default()).await.unwrap().new_keys;
     assert_eq!(made.len(), 1);
     assert!(key(&table, &made[0].secret).await.is_some());
     let stored = State::load(&table).await.unwrap().declaration_rows().unwrap();
     assert!(!format!("{stored:?}").contains(&made[0].secret));
-    assert!(run(&table, &file, Options::default()).await.unwrap().new_keys.is_empty());
+    assert!(run(&table, &file, ApplyOptions::default()).await.unwrap().new_keys.is_empty());
 }
 
 #[tokio::test]
@@ -92,11 +92,11 @@ async fn a_contradictory_file_is_rejected_and_errors_show_no_key() {
     let other = "{id: 7, organization: 01900000-0000-7000-8000-000000000001, token: phc_other}";
     let twice = FILE.replace("projects: [{", &format!("projects: [{other}, {{"));
     let table = table().await;
-    let error = run(&table, &twice, Options::default()).await.err().unwrap();
+    let error = run(&table, &twice, ApplyOptions::default()).await.err().unwrap();
     assert_eq!(error.to_string(), "projects[1]: the id is already taken");
-    run(&table, FILE, Options::default()).await.unwrap();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
     let taken = "users: [{id: 2, email: ada@example.com}]";
-    let error = run(&table, taken, Options::default()).await.err().unwrap();
+    let error = run(&table, taken, ApplyOptions::default()).await.err().unwrap();
     assert!(error.to_string().contains("the email is already taken"), "{error}");
     let misspelt = Workspace::parse(&FILE.replace("scopes", "scops")).unwrap_err();
     assert!(misspelt.contains("scops") && !misspelt.contains("phx_test_secret"), "{misspelt}");
@@ -113,7 +113,7 @@ async fn errors_name_the_place_in_the_file() {
     ];
     for (old, new, message) in cases {
         let table = table().await;
-        let error = run(&table, &FILE.replace(old, new), Options::default()).await.err().unwrap();
+        let error = run(&table, &FILE.replace(old, new), ApplyOptions::default()).await.err().unwrap();
         assert!(error.to_string().starts_with(message), "{error}");
         assert!(State::load(&table).await.unwrap().is_empty());
     }
@@ -124,20 +124,20 @@ async fn errors_name_the_place_in_the_file() {
 async fn only_changes_that_flags_depend_on_increment_the_projects_version() {
     let table = table().await;
     let version = async || table.get(&keys::project_version(7)).await.unwrap().map_or(0, |item| item.count);
-    run(&table, FILE, Options::default()).await.unwrap();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
     let first = version().await;
     assert!(first > 0);
-    run(&table, FILE, Options::default()).await.unwrap();
-    run(&table, &FILE.replace("first_name: Ada", "first_name: Eve"), Options::default()).await.unwrap();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
+    run(&table, &FILE.replace("first_name: Ada", "first_name: Eve"), ApplyOptions::default()).await.unwrap();
     assert_eq!(version().await, first, "the same file, and another user's name");
     let file = FILE.replace("name: Beta", "name: Gamma");
-    run(&table, &file, Options::default()).await.unwrap();
+    run(&table, &file, ApplyOptions::default()).await.unwrap();
     assert_eq!(version().await, first + 1, "a cohort");
     let file = file.replace("group_types: [company]", "group_types: [company, team]");
-    run(&table, &file, Options::default()).await.unwrap();
+    run(&table, &file, ApplyOptions::default()).await.unwrap();
     assert_eq!(version().await, first + 2, "group types");
     let (without, _) = file.split_once("cohorts:").unwrap();
-    run(&table, without, Options { prune: true, ..Options::default() }).await.unwrap();
+    run(&table, without, ApplyOptions { prune: true, ..ApplyOptions::default() }).await.unwrap();
     assert_eq!(version().await, first + 3, "a cohort that is gone");
 }
 
@@ -150,7 +150,7 @@ async fn a_large_file_increments_the_version_with_every_transaction() {
     let many: Vec<String> = (100..400).map(cohort).collect();
     let (file, _) = FILE.split_once("cohorts:").unwrap();
     let file = format!("{file}cohorts: [{}]", many.join(", "));
-    run(&table, &file, Options::default()).await.unwrap();
+    run(&table, &file, ApplyOptions::default()).await.unwrap();
     let version = table.get(&keys::project_version(7)).await.unwrap().unwrap();
     assert!(version.count >= 4, "{}", version.count);
     let last = keys::record(7, keys::Kind::Cohort, 399);
@@ -165,7 +165,7 @@ async fn the_number_of_listed_cohort_members_is_limited() {
         FILE.replace("distinct_ids: [a, b]", &format!("distinct_ids: [{ids}]"))
     };
     let most = super::validate::COHORT_MEMBERS_MAX;
-    run(&table, &file(most), Options::default()).await.unwrap();
-    let result = run(&table, &file(most + 1), Options::default()).await;
+    run(&table, &file(most), ApplyOptions::default()).await.unwrap();
+    let result = run(&table, &file(most + 1), ApplyOptions::default()).await;
     assert!(matches!(result, Err(ApplyError::Invalid(problem)) if problem.contains("distinct_ids")));
 }

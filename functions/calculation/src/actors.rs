@@ -7,11 +7,11 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, link, sized};
-use pennon_engine::{CalcError, Parsed};
+use pennon_engine::{CalcError, ParsedQuery};
 use serde_json::json as object;
 
 use crate::Calculation;
-use crate::calculator::{AskedBy, Question};
+use crate::calculator::{QueryOrigin, Question};
 use crate::errors::engine_error;
 use crate::handlers::keyed_query;
 use crate::persons::READ_PERSONS;
@@ -37,17 +37,21 @@ async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> Ap
     let query = request.as_ref().ok().and_then(keyed_query);
     let (access, items) = state
         .app
-        .project_with(call, READ_PERSONS, |id| query.iter().flat_map(|query| query.keys(id)).collect())
+        .authorize_project_with(call, READ_PERSONS, |id| {
+            query.iter().flat_map(|query| query.keys(id)).collect()
+        })
         .await?;
     let request = request?;
     let query = match (&request.parsed, query) {
         (_, Some(query)) => query,
-        (Parsed::OtherKind(kind), _) => return Err(engine_error(CalcError::unsupported("insight", kind))),
+        (ParsedQuery::OtherKind(kind), _) => {
+            return Err(engine_error(CalcError::unsupported("insight", kind)));
+        }
         _ => return Err(ApiError::invalid("required", "This field is required.", Some("events"))),
     };
     let selector = query.query.selector(&request.merged).map_err(engine_error)?;
     let deadline = state.calculator.deadline();
-    let stored = state.calculator.read_after(&access.project, &query, items).await?;
+    let stored = state.calculator.complete_prefetch(&access.project, &query, items).await?;
     let question = Question {
         project: &access.project,
         asked: &query,
@@ -56,7 +60,7 @@ async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> Ap
         known: &stored.known,
         now: call.now,
         deadline,
-        by: AskedBy::default(),
+        by: QueryOrigin::default(),
     };
     let Page { limit, offset } = Page::of(call);
     let actors = state.calculator.actors(&question, selector, limit, offset).await?;

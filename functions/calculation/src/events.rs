@@ -13,7 +13,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
 use pennon_core::model::Project;
 use pennon_engine::filter::EventFilter;
-use pennon_eventstore::{EventKey, EventsWanted, ListedEvent, PersonInFull};
+use pennon_eventstore::{EventKey, EventListFilter, ListedEvent, PersonDetails};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -58,7 +58,7 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
         let wrong = || invalid("cursor", "A cursor is taken as it is from the next of a page of this list.");
         parse_cursor(text).ok_or_else(wrong)
     });
-    let wanted = EventsWanted {
+    let wanted = EventListFilter {
         names: text(call, "event")?.map(|name| [name.to_owned()].into()),
         after: instant(call, "after")?.unwrap_or(i64::MIN),
         before: instant(call, "before")?.unwrap_or(i64::MAX),
@@ -96,7 +96,7 @@ fn results_json(page: EventsPage) -> Vec<Value> {
 }
 
 /// An event as a JSON object of a list. Its elements are in its properties.
-fn event_json(listed: &ListedEvent, person: Option<&PersonInFull>) -> Value {
+fn event_json(listed: &ListedEvent, person: Option<&PersonDetails>) -> Value {
     let event = &listed.event;
     let chain = event.properties.get("$elements_chain").and_then(Value::as_str).unwrap_or_default();
     json!({
@@ -111,7 +111,7 @@ fn event_json(listed: &ListedEvent, person: Option<&PersonInFull>) -> Value {
     })
 }
 
-fn person_json(person: &PersonInFull) -> Value {
+fn person_json(person: &PersonDetails) -> Value {
     let named = PERSON_PROPERTIES.iter();
     let named = named.filter_map(|key| Some(((*key).to_owned(), person.properties.get(*key)?.clone())));
     json!({

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, GATEWAY_BYTES_MAX, as_json_text};
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, escaped_json_length};
 use serde_json::Value;
 
 use crate::csv;
@@ -39,7 +39,7 @@ impl Format {
 
 /// A response with CSV.
 pub(crate) fn csv_response(text: Vec<u8>) -> ApiResult<Response> {
-    if as_json_text(&text) > GATEWAY_BYTES_MAX {
+    if escaped_json_length(&text) > GATEWAY_BYTES_MAX {
         let detail = "The answer is too large as a table. Ask for less, or for JSON.";
         return Err(ApiError::invalid("invalid_input", detail, Some("format")));
     }
@@ -96,7 +96,7 @@ async fn convert_to_csv(answer: Response, is_read: bool) -> Response {
         return Response::from_parts(parts, Body::from(bytes));
     };
     let table = csv::flatten_json(&value);
-    if as_json_text(&table) > GATEWAY_BYTES_MAX {
+    if escaped_json_length(&table) > GATEWAY_BYTES_MAX {
         if !is_read {
             return Response::from_parts(parts, Body::from(bytes));
         }

@@ -10,15 +10,15 @@ use chrono::NaiveDate;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
-use pennon_engine::{CalcError, Parsed, unbox_breakdown};
+use pennon_engine::{CalcError, ParsedQuery, unwrap_single_breakdown_values};
 use serde_json::{Value, json as object};
 
-use crate::calculator::{Asked, AskedBy, Purpose, Question, range_days};
+use crate::calculator::{Asked, Purpose, QueryOrigin, Question, range_days};
 use crate::csv;
 use crate::errors::{engine_error, timeout_error};
 use crate::format::{Format, csv_response, into_response};
 use crate::request::{self, Endpoint, Request};
-use crate::{Calculation, Refresh};
+use crate::{Calculation, RefreshMode};
 
 pub(crate) const READ_INSIGHTS: &str = "insight:read";
 /// Default number of series of a page.
@@ -31,7 +31,7 @@ pub async fn funnel(State(state): State<Calculation>, call: Call) -> Response {
         &call,
         result.and_then(|result| {
             let EndpointResult { mut body, request, .. } = result;
-            unbox_breakdown(&request.merged, &mut body["result"]);
+            unwrap_single_breakdown_values(&request.merged, &mut body["result"]);
             match Format::of(&call)? {
                 Format::Json => sized(&call.headers, &body),
                 Format::Csv => csv_response(csv::flatten_json(&body)),
@@ -88,13 +88,17 @@ async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiR
     let query = request.as_ref().ok().and_then(keyed_query);
     let (access, items) = state
         .app
-        .project_with(call, READ_INSIGHTS, |id| query.iter().flat_map(|query| query.keys(id)).collect())
+        .authorize_project_with(call, READ_INSIGHTS, |id| {
+            query.iter().flat_map(|query| query.keys(id)).collect()
+        })
         .await?;
     Format::of(call)?;
     let request = request?;
     let project = &access.project;
     let query = match (&request.parsed, query) {
-        (Parsed::OtherKind(kind), _) => return Err(engine_error(CalcError::unsupported("insight", kind))),
+        (ParsedQuery::OtherKind(kind), _) => {
+            return Err(engine_error(CalcError::unsupported("insight", kind)));
+        }
         (_, Some(query)) => query,
         _ if call.method == Method::POST && endpoint != Endpoint::Correlation => {
             return Err(ApiError::invalid("required", "This field is required.", Some("events")));
@@ -110,7 +114,7 @@ async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiR
     };
     let deadline = state.calculator.deadline();
     let query_id = request.query_id.as_deref();
-    let stored = state.calculator.read_after(project, &query, items).await?;
+    let stored = state.calculator.complete_prefetch(project, &query, items).await?;
     let question = Question {
         project,
         asked: &query,
@@ -119,10 +123,11 @@ async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiR
         known: &stored.known,
         now: call.now,
         deadline,
-        by: AskedBy { query_id, retries_on_503: true, ..AskedBy::default() },
+        by: QueryOrigin { query_id, retries_on_503: true, ..QueryOrigin::default() },
     };
     // These endpoints always return a result: a stale one is calculated again.
-    let refresh = if request.refresh.mode.is_forced() { Refresh::ForceBlocking } else { Refresh::Blocking };
+    let refresh =
+        if request.refresh.mode.is_forced() { RefreshMode::ForceBlocking } else { RefreshMode::Blocking };
     let response = state.calculator.answer(&question, refresh).await?;
     // Without a result and a failure, the calculation continues in the background, and a retry finds its result.
     let calculated =
@@ -168,9 +173,9 @@ fn series_csv(call: &Call, result: &EndpointResult) -> ApiResult<Response> {
 
 /// The query of a request; `None` where it has none.
 pub(crate) fn keyed_query(request: &Request) -> Option<Asked> {
-    let Parsed::Query(query) = &request.parsed else { return None };
+    let ParsedQuery::Query(query) = &request.parsed else { return None };
     let keyed = Asked::new(query.clone(), Purpose::Request, request.invalidation_key.as_deref());
-    Some(keyed.sent_as(request.source.clone()))
+    Some(keyed.with_source(request.source.clone()))
 }
 
 /// The link to the next page of a trend's series, if this one is full.

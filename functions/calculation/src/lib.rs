@@ -33,10 +33,10 @@ use pennon_core::app::App;
 use pennon_core::http::Routes;
 
 pub use crate::csv::escape_formula;
-pub use calculator::{CachedResult, Calculated, Calculator, Limits};
+pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use format::{Format, with_csv};
-pub use pennon_engine::query::Refresh;
+pub use pennon_engine::query::RefreshMode;
 pub use refresh::RefreshParam;
 pub use request::{QUERY_ID, query_id};
 pub use source::QuerySource;

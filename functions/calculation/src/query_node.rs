@@ -6,15 +6,15 @@ use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json, sized};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Value, json as object};
 
-use crate::calculator::{Asked, AskedBy, Purpose, QueryResponse, Question};
+use crate::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
 use crate::errors::engine_error;
 use crate::refresh::RefreshParam;
 use crate::request::query_id;
 use crate::source::QuerySource;
-use crate::{Calculation, Refresh};
+use crate::{Calculation, RefreshMode};
 
 const READ_QUERIES: &str = "query:read";
 
@@ -22,7 +22,7 @@ const READ_QUERIES: &str = "query:read";
 struct NodeRequest {
     /// Its query; else the kind that is not supported, or `None` where it is empty.
     query: Result<Asked, Option<String>>,
-    refresh: Refresh,
+    refresh: RefreshMode,
     /// The client's own id of the calculation.
     query_id: Option<String>,
 }
@@ -33,7 +33,9 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
     let query = request.as_ref().ok().and_then(|request| request.query.as_ref().ok());
     let (access, items) = state
         .app
-        .project_with(&call, READ_QUERIES, |id| query.iter().flat_map(|query| query.keys(id)).collect())
+        .authorize_project_with(&call, READ_QUERIES, |id| {
+            query.iter().flat_map(|query| query.keys(id)).collect()
+        })
         .await?;
     let request = request?;
     let project = &access.project;
@@ -43,7 +45,7 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
         Err(None) => return Ok(json(empty(&project.timezone, timestamp(call.now)))),
     };
     let deadline = state.calculator.deadline();
-    let stored = state.calculator.read_after(project, &query, items).await?;
+    let stored = state.calculator.complete_prefetch(project, &query, items).await?;
     let question = Question {
         project,
         asked: &query,
@@ -52,7 +54,7 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
         known: &stored.known,
         now: call.now,
         deadline,
-        by: AskedBy { query_id: request.query_id.as_deref(), ..AskedBy::default() },
+        by: QueryOrigin { query_id: request.query_id.as_deref(), ..QueryOrigin::default() },
     };
     let response = state.calculator.answer(&question, request.refresh).await?;
     sized(&call.headers, &envelope(&response, &query.key, project.id))
@@ -63,17 +65,19 @@ fn parse_request(call: &Call) -> ApiResult<NodeRequest> {
     let (node, parsed) = parse_node(&fields)?;
     let refresh = RefreshParam::parse(call.query_value("refresh"), fields.get("refresh"));
     // The default of this endpoint is to calculate a stale result.
-    let refresh = if refresh.is_explicit { refresh.mode } else { Refresh::Blocking };
+    let refresh = if refresh.is_explicit { refresh.mode } else { RefreshMode::Blocking };
     let query_id = query_id(call, Some(&fields))?;
     let query = match parsed {
-        Parsed::Query(query) => Ok(Asked::new(query, Purpose::Saved, None).sent_as(QuerySource::Node(node))),
-        Parsed::OtherKind(kind) => Err(Some(kind)),
-        Parsed::Empty => Err(None),
+        ParsedQuery::Query(query) => {
+            Ok(Asked::new(query, Purpose::Saved, None).with_source(QuerySource::Node(node)))
+        }
+        ParsedQuery::OtherKind(kind) => Err(Some(kind)),
+        ParsedQuery::Empty => Err(None),
     };
     Ok(NodeRequest { query, refresh, query_id })
 }
 
-fn parse_node(fields: &Fields) -> ApiResult<(Value, Parsed)> {
+fn parse_node(fields: &Fields) -> ApiResult<(Value, ParsedQuery)> {
     let node = match fields.get("query") {
         None => return Err(ApiError::invalid("required", "This field is required.", Some("query"))),
         Some(Value::Null) => {
@@ -81,7 +85,7 @@ fn parse_node(fields: &Fields) -> ApiResult<(Value, Parsed)> {
         }
         Some(node) => node,
     };
-    Ok((node.clone(), Query::from_node(node).map_err(engine_error)?))
+    Ok((node.clone(), Query::from_query_node(node).map_err(engine_error)?))
 }
 
 fn empty(timezone: &str, now: String) -> Value {

@@ -7,7 +7,7 @@ use axum::http::Method;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
-use pennon_engine::Parsed;
+use pennon_engine::ParsedQuery;
 use serde_json::Value;
 
 use crate::errors::engine_error;
@@ -30,7 +30,7 @@ pub enum Endpoint {
 #[derive(Debug)]
 pub struct Request {
     /// The query.
-    pub parsed: Parsed,
+    pub parsed: ParsedQuery,
     /// How it uses cached results.
     pub refresh: RefreshParam,
     /// Query string and body as one object.

@@ -1,7 +1,7 @@
 //! A query as it was sent, so that a job can parse it again.
 
 use pennon_core::http::Fields;
-use pennon_engine::{CalcResult, Parsed, Query};
+use pennon_engine::{CalcResult, ParsedQuery, Query};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -23,13 +23,13 @@ pub enum QuerySource {
 
 impl QuerySource {
     /// Parses the query.
-    pub fn parse(&self) -> CalcResult<Parsed> {
+    pub fn parse(&self) -> CalcResult<ParsedQuery> {
         match self {
-            QuerySource::Node(node) => Query::from_node(node),
-            QuerySource::Filters(filters) => Query::from_filters(filters),
-            QuerySource::Funnel(request) => Query::from_legacy_funnel(request),
-            QuerySource::Correlation(request) => Query::from_legacy_correlation(request),
-            QuerySource::Trend(request) => Query::from_legacy_trends(request),
+            QuerySource::Node(node) => Query::from_query_node(node),
+            QuerySource::Filters(filters) => Query::from_insight_filters(filters),
+            QuerySource::Funnel(request) => Query::from_funnel_filters(request),
+            QuerySource::Correlation(request) => Query::from_correlation_filters(request),
+            QuerySource::Trend(request) => Query::from_trends_filters(request),
         }
     }
 }

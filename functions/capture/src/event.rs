@@ -2,7 +2,7 @@
 //!
 //! Must stay true: every error names the path of its field; properties are stored as sent, except for null characters.
 
-use pennon_eventstore::{Excess, Packed, PackedProperties};
+use pennon_eventstore::{JsonLimitError, Packed, PackedProperties};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -73,15 +73,15 @@ impl EventPath {
     }
 
     /// The error for an event that exceeds a limit.
-    pub(crate) fn limit_exceeded(self, excess: Excess) -> Option<CaptureError> {
+    pub(crate) fn limit_exceeded(self, excess: JsonLimitError) -> Option<CaptureError> {
         let path = self.path();
         let event = if path.is_empty() { "The event" } else { &path };
         Some(match excess {
-            Excess::Bytes => {
+            JsonLimitError::Bytes => {
                 let kilobytes = EVENT_BYTES_MAX / 1024;
                 CaptureError::too_large(format!("{event} has more than {kilobytes} KiB."))
             }
-            Excess::Depth => {
+            JsonLimitError::Depth => {
                 let depth_max = crate::body::NESTING_MAX;
                 CaptureError::invalid_body(format!(
                     "{event} is nested deeper than {depth_max} levels of the body."

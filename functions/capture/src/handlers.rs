@@ -12,7 +12,7 @@ use pennon_core::error::ApiError;
 use pennon_core::http::{Call, SdkBody, json};
 use pennon_core::ids::new_uuid;
 use pennon_core::request_metrics;
-use pennon_eventstore::{EventStoreError, Sealed, parse_timestamp};
+use pennon_eventstore::{EncodedBatch, EventStoreError, parse_timestamp};
 use serde_json::Map;
 
 use crate::Capture;
@@ -90,7 +90,7 @@ async fn store_events(
         }
     };
     if let Some(batch) = decoded.batch {
-        state.events.append_sealed(project, batch, now.timestamp_micros()).await.map_err(error_response)?;
+        state.events.append_encoded(project, batch, now.timestamp_micros()).await.map_err(error_response)?;
     }
     Ok(decoded.outcomes)
 }
@@ -100,7 +100,7 @@ struct DecodedRequest {
     /// The token of the body.
     token: Option<String>,
     /// `None` if every event is dropped.
-    batch: Option<Sealed>,
+    batch: Option<EncodedBatch>,
     outcomes: Vec<EventOutcome>,
 }
 

@@ -6,7 +6,7 @@
 //! empty or all-zero uuid counts as missing. Must stay true: properties are stored as sent, except that `$set`,
 //! `$set_once` and `$unset` of the event itself are merged into them.
 
-use pennon_eventstore::{Captured, CapturedEvent, Packed, PackedProperties, parse_timestamp};
+use pennon_eventstore::{CapturedBatch, CapturedEvent, Packed, PackedProperties, parse_timestamp};
 use serde::de::{DeserializeSeed, Error};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub struct Batch {
     /// The project token, if the body has one.
     pub token: Option<String>,
     /// The events to store, in the order sent.
-    pub captured: Captured,
+    pub captured: CapturedBatch,
     /// The outcomes of all events, in the order sent.
     pub outcomes: Vec<EventOutcome>,
 }
@@ -258,7 +258,7 @@ impl<'a> BatchBuilder<'a> {
                 None => self.first_token,
             },
         };
-        let captured = Captured { events: self.events, packed: self.packed };
+        let captured = CapturedBatch { events: self.events, packed: self.packed };
         Ok(Batch { token, captured, outcomes: self.outcomes })
     }
 }

@@ -15,7 +15,7 @@ use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::http::edge;
 use pennon_core::model::TokenRow;
-use pennon_core::store::{Guard, Item, keys};
+use pennon_core::store::{Item, WriteCondition, keys};
 use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
 use pennon_eventstore::{EventStore, MERGES_MAX};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ struct Place {
 async fn place() -> Place {
     let store = Embedded::in_memory().await.unwrap().store(None);
     let row = Item::new(keys::token("phc_1"), &TokenRow { project: PROJECT }).unwrap();
-    store.records.put(row, Guard::Absent).await.unwrap();
+    store.records.put(row, WriteCondition::Absent).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let events = EventStore::open(store.clone(), &format!("file://{}", directory.path().display())).unwrap();
     let app = App::new(store, Clock::Running);

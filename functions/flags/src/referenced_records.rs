@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Precondition, StoreError, Write};
+use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
 use pennon_engine::flag::body_references::BodyReferences;
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::{CohortReference, Flag, FlagReference, FlagRow, References};
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::Flags;
 use crate::store::{
-    FlagPreconditions, FlagRows, ProjectVersion, Room, cached_rows, cohort_feed_bytes, decode_row,
+    FeedGrowth, FlagPreconditions, FlagRows, ProjectVersion, cached_rows, cohort_feed_bytes, decode_row,
     load_verified_rows, record_id,
 };
 
@@ -128,7 +128,7 @@ impl ResolvedReferences {
         let version = Precondition { rows: self.rows_checksum, ..Precondition::default() };
         let cohort = |(id, version): (&i64, &u64)| {
             let key = keys::record(project, Kind::Cohort, record_id(*id));
-            Write::Check(key, Guard::Version(*version))
+            Write::Check(key, WriteCondition::Version(*version))
         };
         // Beyond this limit, which hardly any flag reaches, a cohort may be deleted concurrently with the write.
         let cohorts = self.cohort_versions.iter().take(MAX_CHECKED_RECORDS).map(cohort);
@@ -136,7 +136,7 @@ impl ResolvedReferences {
             return FlagPreconditions { version, checks: cohorts.collect(), ..FlagPreconditions::default() };
         }
         let other_flags = self.flag_versions.iter().filter(|(id, _)| **id > 0 && **id != own);
-        let guard = |version: Option<u64>| version.map_or(Guard::Absent, Guard::Version);
+        let guard = |version: Option<u64>| version.map_or(WriteCondition::Absent, WriteCondition::Version);
         let flags =
             other_flags.map(|(id, seen)| Write::Check(keys::flag_row(project, record_id(*id)), guard(*seen)));
         FlagPreconditions { version, checks: flags.chain(cohorts).collect(), ..FlagPreconditions::default() }
@@ -144,10 +144,10 @@ impl ResolvedReferences {
 
     /// Upper bound of the growth of the feed beyond the length of `flag`: its cohorts, and the keys in its dependency
     /// chain.
-    pub fn feed_growth(&self, flag: &Flag) -> Room {
+    pub fn feed_growth(&self, flag: &Flag) -> FeedGrowth {
         let unknown = flag.cohort_ids().into_iter().filter(|id| !self.references.cohorts.contains_key(id));
         let chain = self.references.flags.values().flatten().map(|flag| flag.key.len() + 3).sum::<usize>();
-        Room::Estimated {
+        FeedGrowth::Estimated {
             beside: cohort_feed_bytes(self.cohort_record_bytes.iter().copied(), unknown.count()) + chain,
         }
     }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use pennon_calculation::Format;
-use pennon_core::activity::{item_log, scope_log};
+use pennon_core::activity::{list_item_entries, list_scope_entries};
 use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 
@@ -12,12 +12,12 @@ use crate::{Insights, store};
 
 /// The log of all insights, deleted ones included.
 pub async fn all(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let log = scope_log(&state.app, &call, SCOPE).await?;
+    let log = list_scope_entries(&state.app, &call, SCOPE).await?;
     Format::of(&call).map(|_| log)
 }
 
 /// The log of one insight; 404 for a deleted one, which has no summary row.
 pub async fn of_one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let log = item_log(&state.app, &call, SCOPE, store::row_key, |_| Ok(true)).await?;
+    let log = list_item_entries(&state.app, &call, SCOPE, store::row_key, |_| Ok(true)).await?;
     Format::of(&call).map(|_| log)
 }

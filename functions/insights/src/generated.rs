@@ -11,7 +11,7 @@ use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{Counter, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::{Value, json};
 
 pub use crate::dashboards::NewDashboard;
@@ -156,7 +156,7 @@ impl Generated {
 
     /// All writes: the dashboard's record and its new insights, on the condition that the dashboard is unchanged.
     pub fn writes(self) -> Result<Vec<Write>, StoreError> {
-        let guard = self.version.map_or(Guard::Absent, Guard::Version);
+        let guard = self.version.map_or(WriteCondition::Absent, WriteCondition::Version);
         let item = Item::new(dashboards::key(self.project, self.id), &self.record)?;
         let dashboard: DashboardRecord = item.body()?;
         let row = row_of(self.project, &dashboard)?;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use pennon_calculation::{Format, Refresh};
+use pennon_calculation::{Format, RefreshMode};
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json, sized};
@@ -41,17 +41,17 @@ pub(crate) async fn authenticate_reader(
             Ok((access, Some(insight), items))
         }
         None => {
-            let (access, items) = state.app.project_with(call, READ, keys).await?;
+            let (access, items) = state.app.authorize_project_with(call, READ, keys).await?;
             Ok((access, None, items))
         }
     }
 }
 
 /// The refresh mode for a reader: a sharing token does not permit forced calculations.
-pub(crate) fn permitted_refresh(access: &Access, refresh: Refresh) -> Refresh {
+pub(crate) fn permitted_refresh(access: &Access, refresh: RefreshMode) -> RefreshMode {
     match refresh {
-        Refresh::ForceBlocking if access.is_link() => Refresh::Blocking,
-        Refresh::ForceAsync if access.is_link() => Refresh::Async,
+        RefreshMode::ForceBlocking if access.is_shared_link() => RefreshMode::Blocking,
+        RefreshMode::ForceAsync if access.is_shared_link() => RefreshMode::Async,
         other => other,
     }
 }
@@ -78,7 +78,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
     }
     let dashboard = Dashboard::from_item(items.next().flatten().as_ref())?.zip(dashboard_id);
     let (refresh, explicit) = results::parse_refresh(&call)?;
-    let overriding = overrides::parse(&call)?.filter(|_| !access.is_link());
+    let overriding = overrides::parse(&call)?.filter(|_| !access.is_shared_link());
     let viewer = Viewer::new(&access, explicit);
     let records = &state.app.store.records;
     let dashboards = Dashboards::load(records, access.project.id, tiles::current_dashboards(&insight.tiles));

@@ -8,7 +8,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_engine::flag::FieldError;
 use pennon_engine::flag::fields::{self, Field, TextRule};
-use pennon_engine::query::accept_query;
+use pennon_engine::query::decode_and_validate_query;
 use pennon_engine::spelling::check_spelling;
 use serde_json::{Map, Value};
 
@@ -180,7 +180,7 @@ fn filters(value: &Value) -> Result<Map<String, Value>, FieldError> {
 fn query(value: &Value) -> ApiResult<Option<Value>> {
     // The limits apply to the value as sent, and to the accepted query.
     check_limits("query", value).map_err(invalid)?;
-    let query = accept_query(value).map_err(engine_error)?;
+    let query = decode_and_validate_query(value).map_err(engine_error)?;
     check_limits("query", query.as_ref().unwrap_or(&Value::Null)).map_err(invalid)?;
     Ok(query)
 }

@@ -42,10 +42,10 @@ mod viewed;
 mod writes;
 
 pub use cohorts::{CohortRecord, require_feed_room};
-pub use record::{Insight, count_of_id};
+pub use record::{Insight, counter_value_of_id};
 pub use resource::declarations::{Declaration, declaration, writes as declaration_writes};
 pub use resource::row_of as summary_row;
-pub use scheduled_tasks::{ScheduledTaskStats, follow_due};
+pub use scheduled_tasks::{ScheduledTaskStats, run_scheduled_tasks};
 pub use tiles::Tile;
 
 use actions::Action;

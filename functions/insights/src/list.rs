@@ -166,7 +166,7 @@ async fn results_json(
     view_times: &ViewTimes,
 ) -> ApiResult<Vec<String>> {
     let (refresh, explicit) = results::parse_refresh(call)?;
-    let overriding = overrides::parse(call)?.filter(|_| !access.is_link());
+    let overriding = overrides::parse(call)?.filter(|_| !access.is_shared_link());
     let viewer = Viewer::new(access, explicit);
     let place = |insight: &Insight| Placement::new(insight, dashboards, access);
     let text = |insight: &Insight, mut body: Value| {
@@ -241,7 +241,7 @@ async fn require_users(
     query: &InsightListQuery,
     rows: &[InsightRow],
 ) -> ApiResult<()> {
-    let Some(users) = query.created_by.as_ref().filter(|_| !access.is_link()) else { return Ok(()) };
+    let Some(users) = query.created_by.as_ref().filter(|_| !access.is_shared_link()) else { return Ok(()) };
     let creators: BTreeSet<u64> = rows.iter().map(|row| row.created_by).collect();
     let unknown: BTreeSet<u64> = users.iter().filter(|id| !creators.contains(id)).copied().collect();
     let unknown: Vec<Key> = unknown.into_iter().map(keys::user).collect();

@@ -34,7 +34,7 @@ impl Placement {
             visible().filter_map(|tile| dashboards.get(tile.dashboard_id)).collect();
         let is_open = on_dashboards.is_empty()
             || on_dashboards.iter().any(|dashboard| dashboard.is_editable_by(access));
-        let may_edit = is_open && !access.is_link();
+        let may_edit = is_open && !access.is_shared_link();
         let tile = |tile: &tiles::Tile| json!({"id": tile.id, "dashboard_id": tile.dashboard_id, "deleted": tile.deleted});
         Placement {
             dashboards: visible().map(|tile| tile.dashboard_id).collect(),

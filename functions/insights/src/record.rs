@@ -61,7 +61,7 @@ const SKIPPED_FROM: u64 = 10_000_000;
 const SKIPPED: u64 = 90_000_000;
 
 /// The value the counter must have so that `id` is not assigned again.
-pub fn count_of_id(id: u64) -> u64 {
+pub fn counter_value_of_id(id: u64) -> u64 {
     if id < SKIPPED_FROM { id } else { id.saturating_sub(SKIPPED) }
 }
 

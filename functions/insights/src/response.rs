@@ -27,7 +27,7 @@ impl<'a> Viewer<'a> {
 
     /// The response as far as the caller may read it.
     fn redact(&self, mut answer: Value) -> Value {
-        if self.access.is_link() {
+        if self.access.is_shared_link() {
             redaction::redact(&mut answer);
         }
         answer
@@ -35,7 +35,7 @@ impl<'a> Viewer<'a> {
 
     /// The `user_access_level` of the caller. It depends on the creator and the membership only.
     fn access_level(&self, insight: &Insight) -> &'static str {
-        if self.access.is_link() {
+        if self.access.is_shared_link() {
             return "viewer";
         }
         let own = insight.created_by.id == self.access.caller.user().id;

@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::calculator::{Asked, AskedBy, Purpose, QueryResponse, Question};
+use pennon_calculation::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
 use pennon_calculation::jobs::{Failure, QueryStatus};
 use pennon_calculation::{
-    CachedResult, Calculated, QUERY_ID, QuerySource, Refresh, RefreshParam, engine_error, query_id,
+    CachedResult, QUERY_ID, QueryResult, QuerySource, RefreshMode, RefreshParam, engine_error, query_id,
 };
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
-use pennon_engine::{CalcError, CalcResult, Parsed};
+use pennon_engine::{CalcError, CalcResult, ParsedQuery};
 use serde_json::Value;
 
 use crate::record::Insight;
@@ -30,7 +30,7 @@ fn source(insight: &Insight) -> QuerySource {
 }
 
 /// Parses the query of an insight.
-pub(crate) fn parse_query(insight: &Insight) -> CalcResult<Parsed> {
+pub(crate) fn parse_query(insight: &Insight) -> CalcResult<ParsedQuery> {
     source(insight).parse()
 }
 
@@ -48,15 +48,15 @@ enum ParsedInsight {
 }
 
 impl ParsedInsight {
-    fn new(insight: &Insight, refresh: Refresh) -> ParsedInsight {
+    fn new(insight: &Insight, refresh: RefreshMode) -> ParsedInsight {
         let source = source(insight);
         match source.parse() {
-            Ok(Parsed::Query(query)) => {
-                let query = Asked::new(query, Purpose::Saved, None).sent_as(source);
+            Ok(ParsedQuery::Query(query)) => {
+                let query = Asked::new(query, Purpose::Saved, None).with_source(source);
                 ParsedInsight::Query(Box::new(Asked { ignores_cache: refresh.is_forced(), ..query }))
             }
-            Ok(Parsed::Empty) => ParsedInsight::Empty,
-            Ok(Parsed::OtherKind(kind)) => ParsedInsight::UnsupportedKind(kind),
+            Ok(ParsedQuery::Empty) => ParsedInsight::Empty,
+            Ok(ParsedQuery::OtherKind(kind)) => ParsedInsight::UnsupportedKind(kind),
             Err(error) => ParsedInsight::Invalid(error),
         }
     }
@@ -73,7 +73,7 @@ impl ParsedInsight {
 #[derive(Debug, Clone, Default)]
 pub struct InsightResult {
     /// The result, if there is one.
-    pub calculated: Option<Calculated>,
+    pub calculated: Option<QueryResult>,
     /// The cache key of the result.
     pub key: Option<String>,
     /// The status of a background calculation, or why there is no result in a mode that calculates.
@@ -86,7 +86,7 @@ pub struct ResultRequest<'a> {
     /// The project whose events are read.
     pub project: &'a Project,
     /// When to calculate.
-    pub refresh: Refresh,
+    pub refresh: RefreshMode,
     /// The instant of the request.
     pub now: DateTime<Utc>,
     /// The client's own id of the calculation.
@@ -97,13 +97,13 @@ pub struct ResultRequest<'a> {
 
 impl<'a> ResultRequest<'a> {
     /// Of the request `call`, with the mode `refresh`.
-    pub fn new(call: &'a Call, project: &'a Project, refresh: Refresh) -> ResultRequest<'a> {
+    pub fn new(call: &'a Call, project: &'a Project, refresh: RefreshMode) -> ResultRequest<'a> {
         let query_id = call.query_value(QUERY_ID).filter(|id| !id.is_empty());
         ResultRequest { project, refresh, now: call.now, query_id, dashboard_id: None }
     }
 
-    fn asked_by(&self, insight: &Insight) -> AskedBy<'a> {
-        AskedBy {
+    fn asked_by(&self, insight: &Insight) -> QueryOrigin<'a> {
+        QueryOrigin {
             query_id: self.query_id,
             // An insight that is being created has the id 0.
             insight_id: Some(insight.id).filter(|id| *id > 0),
@@ -120,7 +120,7 @@ impl<'a> ResultRequest<'a> {
 }
 
 /// The parameter `refresh` of a request, and whether it was sent. Validates the client query id.
-pub fn parse_refresh(call: &Call) -> ApiResult<(Refresh, bool)> {
+pub fn parse_refresh(call: &Call) -> ApiResult<(RefreshMode, bool)> {
     query_id(call, None)?;
     let refresh = RefreshParam::parse(call.query_value("refresh"), None);
     Ok((refresh.mode, refresh.is_explicit))
@@ -262,7 +262,7 @@ fn without_links(result: &Value) -> Value {
 
 impl ParsedInsight {
     /// Why there is no result, in a mode that calculates.
-    fn failure(&self, refresh: Refresh) -> Option<Failure> {
+    fn failure(&self, refresh: RefreshMode) -> Option<Failure> {
         let message = match self {
             ParsedInsight::UnsupportedKind(kind) => format!("Not supported yet: {kind}."),
             ParsedInsight::Invalid(error) => error.detail.clone(),

@@ -3,7 +3,7 @@
 use pennon_core::error::ApiResult;
 use pennon_core::store::Table;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_engine::{CalcResult, Parsed};
+use pennon_engine::{CalcResult, ParsedQuery};
 use serde::Deserialize;
 
 use crate::record::Insight;
@@ -20,7 +20,7 @@ pub struct SavedInsight {
     /// Its name, else the name that a client generated.
     pub name: Option<String>,
     /// Its query.
-    pub question: CalcResult<Parsed>,
+    pub question: CalcResult<ParsedQuery>,
 }
 
 /// The row of a short id.

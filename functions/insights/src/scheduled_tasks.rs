@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, ScheduledTask};
-use pennon_core::store::{Guard, Item, Query, Table, Write};
+use pennon_core::store::{Item, Query, Table, Write, WriteCondition};
 use tokio::time::Instant;
 
 use crate::cohorts;
@@ -29,7 +29,7 @@ pub struct ScheduledTaskStats {
 }
 
 /// Runs the tasks that are due at `now`, for about `time`, but at least one.
-pub async fn follow_due(
+pub async fn run_scheduled_tasks(
     records: &Table,
     now: DateTime<Utc>,
     time: Duration,
@@ -82,7 +82,7 @@ async fn run_task(records: &Table, task: &Item) -> ApiResult<()> {
         }
         None => {
             tracing::error!(note = task.key.sk, "a scheduled task of unknown kind is deleted");
-            Ok(records.transact(vec![Write::Delete(task.key.clone(), Guard::None)]).await?)
+            Ok(records.transact(vec![Write::Delete(task.key.clone(), WriteCondition::None)]).await?)
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use pennon_core::http::Restored;
+use pennon_core::http::RestoredRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ pub fn with_dashboards(tiles: &[Tile], requested: &[u64], mut ids: Range<u64>) -
 }
 
 /// Restores layouts and colours from an export.
-pub fn restore(tiles: &mut [Tile], restored: Option<&Restored>) {
+pub fn restore(tiles: &mut [Tile], restored: Option<&RestoredRecord>) {
     let exported = restored.map_or(&[][..], |it| &it.tiles);
     for tile in tiles.iter_mut().filter(|tile| tile.is_current()) {
         if let Some(it) = exported.iter().find(|it| it.dashboard == tile.dashboard_id) {

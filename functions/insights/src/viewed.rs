@@ -30,7 +30,7 @@ const PARALLEL_WRITES: usize = 20;
 pub async fn one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
     let keys = |project| id.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
-    let (access, items) = state.app.project_with(&call, READ, keys).await?;
+    let (access, items) = state.app.authorize_project_with(&call, READ, keys).await?;
     Format::of(&call)?;
     let (Some(id), Some(_)) = (id, items.into_iter().next().flatten()) else {
         return Err(ApiError::not_found());
@@ -45,7 +45,7 @@ pub async fn several(State(state): State<Insights>, call: Call) -> ApiResult<Res
     let sent = insight_ids(&call);
     let ids = sent.as_deref().unwrap_or_default();
     let keys = |project| ids.iter().map(|id| store::row_key(project, *id)).collect::<Vec<Key>>();
-    let (access, items) = state.app.project_with(&call, READ, keys).await?;
+    let (access, items) = state.app.authorize_project_with(&call, READ, keys).await?;
     Format::of(&call)?;
     let ids = sent.as_ref().map_err(Clone::clone)?;
     let (records, project, user) = (&state.app.store.records, access.project.id, access.caller.user().id);

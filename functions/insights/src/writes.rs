@@ -88,7 +88,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     call.link()?;
     let number = handlers::path_id(&call);
     let keys = |project| number.iter().map(|id| store::key(project, *id)).collect::<Vec<Key>>();
-    let (access, items) = state.app.project_with(&call, WRITE, keys).await?;
+    let (access, items) = state.app.authorize_project_with(&call, WRITE, keys).await?;
     let mut item = items.into_iter().next().flatten();
     for attempt in 0..limits::WRITE_ATTEMPTS {
         back_off_after_conflict(attempt).await;

@@ -14,7 +14,7 @@ use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::model::Role;
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_engine::flag::calls::KnownCalls;
+use pennon_engine::flag::calls::FlagCalls;
 use pennon_engine::flag::fields::{self, Field};
 use pennon_engine::flag::{CallTimes, Flag};
 use serde_json::Value;
@@ -72,11 +72,12 @@ async fn create_role_access(app: App, call: Call) -> ApiResult<Response> {
     let record = RoleAccess { id: id.unsigned_abs(), role: role.id, added_at: call.now };
     match store::add(
         &app.store.records,
-        access.project.id, flag_id(&flag),
+        access.project.id,
+        flag_id(&flag),
         &record,
         idempotency_write(&call, id)?,
     )
-        .await?
+    .await?
     {
         RoleAccessWriteOutcome::Written => {
             let shown = render_all(&app, &access, &call, &flag, &[record]).await?;
@@ -118,7 +119,7 @@ async fn authorize_and_read_flag(
 ) -> ApiResult<(Access, Option<Flag>)> {
     let id = call.id("feature_flag_id");
     let keys_to_read = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
-    let (access, items) = app.project_with(call, scope, keys_to_read).await?;
+    let (access, items) = app.authorize_project_with(call, scope, keys_to_read).await?;
     Ok((access, decode(items.into_iter().next().flatten())?))
 }
 
@@ -165,7 +166,7 @@ async fn authorize_and_read_record(
             .into_iter()
             .collect(),
     };
-    let (access, items) = app.project_with(call, scope, keys_to_read).await?;
+    let (access, items) = app.authorize_project_with(call, scope, keys_to_read).await?;
     let mut items = items.into_iter();
     let flag = decode(items.next().flatten())?;
     Ok((access, flag, decode(items.next().flatten())?))
@@ -196,7 +197,7 @@ async fn render_all(
         async { Ok::<_, ApiError>(app.store.records.get(&calls_key).await?) },
     )?;
     // Without the events that are not compacted yet: this function does not read events.
-    let known_calls = KnownCalls { stored: decode(calls)?.unwrap_or_default(), ..KnownCalls::default() };
+    let known_calls = FlagCalls { stored: decode(calls)?.unwrap_or_default(), ..FlagCalls::default() };
     let calls = CallTimes::new(Arc::new(known_calls), call.now);
     let flag = payloads::masked(&app.payload_keys, access.project.id, flag);
     let flag = permissions.render(&flag, call.now, &calls);

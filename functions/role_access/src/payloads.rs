@@ -38,7 +38,7 @@ pub fn revealed<'a>(keys: &PayloadKeys, project: ProjectId, flag: &'a Flag) -> C
 /// The flag as responses contain it: payloads that cannot be decrypted are masked.
 pub fn masked<'a>(keys: &PayloadKeys, project: ProjectId, flag: &'a Flag) -> Cow<'a, Flag> {
     let mut masked = revealed(keys, project, flag);
-    if flag.is_encrypted() && has_sealed(&masked) {
+    if flag.is_encrypted() && has_encrypted(&masked) {
         for (_, payload) in
             payloads_mut(&mut masked.to_mut().filters).filter(|(_, payload)| is_encrypted_text(payload))
         {
@@ -81,7 +81,7 @@ pub fn encrypt_payloads<'a>(
 
 /// 400 if the body changes payloads of `clear` that could not be decrypted.
 pub fn require_decrypted(clear: &Flag, touches_payloads: bool) -> ApiResult<()> {
-    if touches_payloads && has_sealed(clear) { Err(missing_key_error()) } else { Ok(()) }
+    if touches_payloads && has_encrypted(clear) { Err(missing_key_error()) } else { Ok(()) }
 }
 
 /// The error for payloads that cannot be encrypted or decrypted with the configured keys.
@@ -105,7 +105,7 @@ fn is_encrypted_text(payload: &Value) -> bool {
 }
 
 /// Whether any payload is encrypted, or could not be decrypted.
-pub fn has_sealed(flag: &Flag) -> bool {
+pub fn has_encrypted(flag: &Flag) -> bool {
     let payloads = flag.filters.get("payloads").and_then(Value::as_object);
     payloads.is_some_and(|all| all.values().any(is_encrypted_text))
 }

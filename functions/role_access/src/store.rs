@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Query, StoreError, Table, Write};
+use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -74,9 +74,9 @@ pub async fn add(
     let uniqueness_key = keys::role_access_of_role(project, flag, access.role);
     let record = Item::new(keys::role_access(project, flag, access.id), access)?;
     let mut writes = vec![
-        Write::Put(Item::new(uniqueness_key, &access.id)?, Guard::Absent),
-        Write::Put(record, Guard::Absent),
-        Write::Check(keys::record(project, keys::Kind::Flag, flag), Guard::Present),
+        Write::Put(Item::new(uniqueness_key, &access.id)?, WriteCondition::Absent),
+        Write::Put(record, WriteCondition::Absent),
+        Write::Check(keys::record(project, keys::Kind::Flag, flag), WriteCondition::Present),
     ];
     writes.extend(idempotency_write);
     match records.transact(writes).await {
@@ -95,8 +95,8 @@ pub async fn remove(
     access: &RoleAccess,
 ) -> Result<RoleAccessWriteOutcome, StoreError> {
     let writes = vec![
-        Write::Delete(keys::role_access(project, flag, access.id), Guard::Present),
-        Write::Delete(keys::role_access_of_role(project, flag, access.role), Guard::None),
+        Write::Delete(keys::role_access(project, flag, access.id), WriteCondition::Present),
+        Write::Delete(keys::role_access_of_role(project, flag, access.role), WriteCondition::None),
     ];
     match records.transact(writes).await {
         Ok(()) => Ok(RoleAccessWriteOutcome::Written),

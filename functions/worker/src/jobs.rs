@@ -37,7 +37,11 @@ pub async fn run_stream_jobs(
 
 /// Runs abandoned jobs until `end`: the stream has delivered them, but their workers crashed or gave up. Jobs that are not
 /// done by then wait for the next run.
-pub async fn run_left_over(calculator: &Calculator, records: &Table, end: Instant) -> Result<(), StoreError> {
+pub async fn run_abandoned_jobs(
+    calculator: &Calculator,
+    records: &Table,
+    end: Instant,
+) -> Result<(), StoreError> {
     let jobs = left_over(records).await?.into_iter().map(|job| (job, job)).collect();
     let unfinished = run_jobs(calculator, jobs, end).await;
     if !unfinished.is_empty() {

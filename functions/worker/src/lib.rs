@@ -12,16 +12,16 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use pennon_calculation::Calculator;
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{Compacted, Effort, EventStore, EventStoreError};
+use pennon_eventstore::{CompactionReport, EventStore, EventStoreError, MergeMode};
 use tokio::time::Instant;
 
-pub use jobs::{run_left_over, run_stream_jobs};
+pub use jobs::{run_abandoned_jobs, run_stream_jobs};
 pub use triggers::{StreamRecord, Trigger, batch_item_failures, parse_trigger};
 
 /// Time limit of a compaction run. The function's timeout is ten minutes, which leaves enough for the step in progress.
 pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
 /// Time limit of a run of scheduled clean-up tasks; most runs have none.
-pub const DUE_TIME: Duration = Duration::from_secs(30);
+pub const SCHEDULED_TASKS_TIME: Duration = Duration::from_secs(30);
 
 /// One in this many runs removes unreferenced result objects: about once an hour.
 const RESULT_SWEEP_ONE_IN: u64 = 12;
@@ -116,7 +116,8 @@ async fn compact_project(
 ) -> Result<(), EventStoreError> {
     // Concurrently: a merge of large segments takes longer than blocks may wait.
     let blocks = repeat_until_done(clock, || events.compact_blocks(project, clock.now_micros()));
-    let merges = repeat_until_done(clock, || events.merge_segments(project, clock.now_micros(), Effort::Due));
+    let merges =
+        repeat_until_done(clock, || events.merge_segments(project, clock.now_micros(), MergeMode::Due));
     let (blocks, merges) = tokio::join!(blocks, merges);
     // Blocks and segments that earlier runs replaced are removed even if compaction is not done.
     let swept = events.sweep(project, clock.now_micros()).await?;
@@ -143,15 +144,15 @@ async fn compact_project(
 async fn repeat_until_done<F>(
     clock: &RunClock,
     step: impl Fn() -> F,
-) -> Result<(Compacted, bool), EventStoreError>
+) -> Result<(CompactionReport, bool), EventStoreError>
 where
-    F: Future<Output = Result<Compacted, EventStoreError>>,
+    F: Future<Output = Result<CompactionReport, EventStoreError>>,
 {
-    let mut sum = Compacted::default();
+    let mut sum = CompactionReport::default();
     loop {
         let done = step().await?;
         sum.add(&done);
-        if !done.goes_on() {
+        if !done.has_more_work() {
             return Ok((sum, true));
         }
         if clock.is_over() {

@@ -12,8 +12,8 @@ use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    DUE_TIME, RUN_TIME, Trigger, batch_item_failures, compact_all, parse_trigger, run_left_over,
-    run_stream_jobs, sweep_results,
+    RUN_TIME, SCHEDULED_TASKS_TIME, Trigger, batch_item_failures, compact_all, parse_trigger,
+    run_abandoned_jobs, run_stream_jobs, sweep_results,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -61,11 +61,13 @@ async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value
 async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
     let Worker { app, events, calculator } = worker;
     // A failure of one step must not keep the others from running.
-    let tasks = pennon_insights::follow_due(&app.store.records, app.clock.now(None), DUE_TIME).await;
+    let tasks =
+        pennon_insights::run_scheduled_tasks(&app.store.records, app.clock.now(None), SCHEDULED_TASKS_TIME)
+            .await;
     let swept = sweep_results(calculator, app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
     // Last, because a job may wait until `end` for a worker that is still running; most runs have none.
-    let jobs = run_left_over(calculator, &app.store.records, end).await;
+    let jobs = run_abandoned_jobs(calculator, &app.store.records, end).await;
     let run = run?;
     if run.failed > 0 {
         return Err(format!("{} of {} projects could not be compacted", run.failed, run.projects).into());

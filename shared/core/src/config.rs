@@ -84,7 +84,7 @@ fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
 
 /// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25
 /// because API Gateway times out after 29; `None` if it is unset or invalid.
-pub fn answer_time() -> Option<Duration> {
+pub fn max_answer_wait() -> Option<Duration> {
     answer_time_of(|name| std::env::var(name).ok())
 }
 
@@ -99,14 +99,14 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// The function name for CloudWatch metrics; `None` unless `PENNON_METRICS` is `on`.
-pub fn metrics_of() -> Option<String> {
+pub fn metrics_function_name() -> Option<String> {
     let is_on = std::env::var("PENNON_METRICS").is_ok_and(|setting| setting == "on");
     is_on.then(|| std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "pennon".to_owned()))
 }
 
 /// Whether TLS connections need other root certificates than Amazon's: an HTTPS endpoint, a proxy or certificates are
 /// configured, or the region is in a partition with endpoints of its own, or unknown.
-pub fn trusts_others() -> bool {
+pub fn needs_system_roots() -> bool {
     trusts_others_of(|name| std::env::var(name).ok())
 }
 
@@ -135,7 +135,7 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// Whether the configured endpoint of the object store uses plain HTTP.
-pub fn objects_are_plain() -> bool {
+pub fn object_store_uses_http() -> bool {
     const VARIABLES: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     VARIABLES.iter().any(|name| std::env::var(name).is_ok_and(|value| is_http(&value)))
 }

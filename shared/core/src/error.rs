@@ -62,7 +62,7 @@ impl ApiError {
     }
 
     /// 401: the sharing token is not valid for this request.
-    pub fn bad_link(detail: &str) -> ApiError {
+    pub fn invalid_sharing_token(detail: &str) -> ApiError {
         ApiError::unauthorized("authentication_failed", detail)
     }
 

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::error::{ApiError, ApiResult};
 use crate::http::Call;
 use crate::store::keys;
-use crate::store::{Guard, Item, Key, StoreError, Write};
+use crate::store::{Item, Key, StoreError, Write, WriteCondition};
 
 /// The request header.
 const HEADER: &str = "Idempotency-Key";
@@ -84,7 +84,7 @@ pub fn idempotency_write(call: &Call, id: impl std::fmt::Display) -> ApiResult<O
     let item: Result<Item, StoreError> = Item::new(request.row, &record);
     // DynamoDB expires items by the real time, even if the service runs with a frozen clock.
     let expires_at = Clock::Running.now(None).timestamp() + TTL_SECONDS;
-    Ok(Some(Write::Put(item?.expiring(expires_at), Guard::Absent)))
+    Ok(Some(Write::Put(item?.expiring(expires_at), WriteCondition::Absent)))
 }
 
 /// Calls `create`, which must write the row of [`idempotency_write`] in its transaction. If the record was created before,

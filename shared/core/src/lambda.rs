@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::auth::KeyCache;
 use crate::http::{RequestId, StagePrefix};
-use crate::traces::{self, Sending};
+use crate::traces::{self, SendTiming};
 
 /// Why a function cannot start or continue.
 pub use lambda_http::Error;
@@ -30,7 +30,7 @@ pub async fn run(router: Router, keys: KeyCache) -> Result<(), Error> {
 
 /// Initializes JSON logs on standard output, metrics and traces.
 pub fn start_logging() {
-    let metrics = crate::config::metrics_of().map(metrics::MetricsLayer::new);
+    let metrics = crate::config::metrics_function_name().map(metrics::MetricsLayer::new);
     tracing_subscriber::registry()
         .with(crate::config::logged("info"))
         .with(
@@ -38,7 +38,7 @@ pub fn start_logging() {
         )
         .with(metrics)
         .init();
-    if let Err(message) = traces::start(Sending::Before) {
+    if let Err(message) = traces::start(SendTiming::Before) {
         tracing::warn!(message, "requests are not traced");
     }
 }

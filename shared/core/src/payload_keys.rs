@@ -102,7 +102,7 @@ impl PayloadKeys {
 }
 
 /// The HMAC of `text` under a key derived from `secret`.
-pub fn code_by(secret: &[u8], text: &str) -> Vec<u8> {
+pub fn hmac_with_secret(secret: &[u8], text: &str) -> Vec<u8> {
     hmac_sha256(&derive_hmac_key(secret), text)
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn every_key_makes_codes_of_its_own() {
         let codes = keys(&[2, 1]).codes("1/7/0");
         assert_eq!(codes, [keys(&[2]).codes("1/7/0"), keys(&[1]).codes("1/7/0")].concat());
-        assert_eq!(codes[1], code_by(&[1; 32], "1/7/0"));
+        assert_eq!(codes[1], hmac_with_secret(&[1; 32], "1/7/0"));
         assert_ne!(codes[0], codes[1]);
         assert_ne!(codes, keys(&[2, 1]).codes("1/7/1"));
         assert_eq!(PayloadKeys::default().codes("1/7/0"), Vec::<Vec<u8>>::new());

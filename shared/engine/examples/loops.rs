@@ -21,7 +21,7 @@ use pennon_engine::dates::WeekStart;
 use pennon_engine::scan::{
     Column, ColumnKey, Dictionary, EventSelection, MISSING, Order, Partition, Run, ScanRequest,
 };
-use pennon_engine::{Definitions, Parsed, Partial, Plan, ProjectContext, Query};
+use pennon_engine::{Definitions, ParsedQuery, PartitionResult, Plan, ProjectContext, Query};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -227,7 +227,7 @@ fn plan(question: &Value) -> Plan {
         definitions: Definitions::default(),
     };
     let now = "2026-04-01T00:00:00Z".parse().unwrap();
-    let Parsed::Query(query) = Query::from_node(question).unwrap() else { unreachable!() };
+    let ParsedQuery::Query(query) = Query::from_query_node(question).unwrap() else { unreachable!() };
     query.plan(&project, now).unwrap()
 }
 
@@ -251,7 +251,9 @@ fn main() {
         for turn in 0..repetitions {
             let before = cpu();
             let parts = partitions.iter().map(|part| plan.partial(part, &|| false).unwrap());
-            let answer = plan.finish(parts.fold(Partial::default(), Partial::merge), &|| false).unwrap();
+            let answer = plan
+                .finish(parts.fold(PartitionResult::default(), PartitionResult::merge), &|| false)
+                .unwrap();
             times.push((cpu() - before) * 1e3);
             if turn == 0 {
                 answer.result.to_string().hash(&mut hasher);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::cohort::{self, Cohorts};
 use crate::compiler::Compiler;
 use crate::error::CalcResult;
-use crate::join::{Facts, Needs};
+use crate::join::{DataRequirements, JoinData};
 use crate::plan::{ProjectContext, derive_join_data};
 use crate::work::WorkBudget;
 
@@ -16,7 +16,7 @@ use crate::work::WorkBudget;
 #[derive(Debug, Clone)]
 pub struct Membership {
     id: u64,
-    needs: Needs,
+    needs: DataRequirements,
     cohorts: Cohorts,
 }
 
@@ -32,7 +32,7 @@ impl ProjectContext {
 
 impl Membership {
     /// The data that the count reads. Its main scan is empty; only the further scans read events.
-    pub fn needs(&self) -> &Needs {
+    pub fn needs(&self) -> &DataRequirements {
         &self.needs
     }
 
@@ -40,7 +40,7 @@ impl Membership {
     pub fn count(
         &self,
         persons: &[Uuid],
-        mut facts: Facts,
+        mut facts: JoinData,
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<usize> {
         let work = &WorkBudget::new(is_cancelled);

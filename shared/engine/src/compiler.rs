@@ -13,7 +13,7 @@ use crate::cohort::{self, Cohorts};
 use crate::definitions::Definitions;
 use crate::error::CalcResult;
 use crate::filter::{CompileBudget, Filter, Operator, Parser, Predicate, ValueTest};
-use crate::join::{self, Needs};
+use crate::join::{self, DataRequirements};
 use crate::plan::ProjectContext;
 use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest};
@@ -32,7 +32,7 @@ pub(crate) struct Compiler<'a> {
     /// Counts the filters of all definitions against one limit.
     parser: Parser,
     /// The data that the plan reads.
-    pub(crate) needs: Needs,
+    pub(crate) needs: DataRequirements,
     /// The compiled cohorts.
     pub(crate) cohorts: Cohorts,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// Starts with a scan of no events.
     pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
-        let needs = Needs {
+        let needs = DataRequirements {
             scan: empty_scan(),
             facts: BTreeSet::new(),
             persons: BTreeSet::new(),

@@ -37,14 +37,14 @@ pub struct Cohort {
 
 /// The ids that a query, action or cohort references.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mentions {
+pub struct DefinitionIds {
     /// Actions.
     pub actions: BTreeSet<u64>,
     /// Cohorts.
     pub cohorts: BTreeSet<u64>,
 }
 
-impl Mentions {
+impl DefinitionIds {
     /// True if nothing is referenced.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty() && self.cohorts.is_empty()

@@ -22,7 +22,7 @@ pub(crate) const NO_TEXT: u128 = 0;
 
 impl Dictionary {
     /// Maximum bytes of cached data per value, beside the value.
-    pub const BYTES_REMEMBERED: usize = size_of::<u128>();
+    pub const CACHED_BYTES_PER_VALUE: usize = size_of::<u128>();
 
     /// By code: the hash of the value's text.
     pub(crate) fn text_hashes(&self) -> &[u128] {

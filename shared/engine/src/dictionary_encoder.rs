@@ -13,19 +13,19 @@ use serde_json::Value;
 
 /// Assigns codes from 0 on to distinct values. `K` is `Value` or `&Value`.
 #[derive(Debug)]
-pub struct Codes<K> {
+pub struct DictionaryEncoder<K> {
     plain: HashMap<K, u32>,
     /// Objects and lists by their JSON text, because `Value` equality ignores the order of object members.
     nested: HashMap<String, u32>,
 }
 
-impl<K> Default for Codes<K> {
+impl<K> Default for DictionaryEncoder<K> {
     fn default() -> Self {
         Self { plain: HashMap::new(), nested: HashMap::new() }
     }
 }
 
-impl<K: Borrow<Value> + Eq + Hash> Codes<K> {
+impl<K: Borrow<Value> + Eq + Hash> DictionaryEncoder<K> {
     /// The code of a value; none if it has no code yet.
     pub fn get(&self, value: &Value) -> Option<u32> {
         if is_nested(value) { self.nested.get(&value.to_string()) } else { self.plain.get(value) }.copied()
@@ -73,7 +73,7 @@ mod tests {
             json!("1"),
             json!(null),
         ];
-        let mut codes = Codes::default();
+        let mut codes = DictionaryEncoder::default();
         for (code, value) in (0..).zip(&values) {
             assert_eq!(codes.get(value), None, "{value}");
             assert_eq!(codes.code(value), (code, true), "{value}");

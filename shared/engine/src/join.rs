@@ -1,6 +1,6 @@
 //! Joins person properties, group properties, cohort membership and sessions to events.
 //!
-//! A plan lists the data that it reads ([`Needs`]). The caller loads it ([`Facts`]), and the plan joins it to the scanned
+//! A plan lists the data that it reads ([`DataRequirements`]). The caller loads it ([`JoinData`]), and the plan joins it to the scanned
 //! partitions.
 //!
 //! Must stay true: after the join every value that a calculation reads is a column of its run, so filters, breakdowns and
@@ -14,7 +14,7 @@ use std::hash::Hash;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::dictionary_encoder::Codes;
+use crate::dictionary_encoder::DictionaryEncoder;
 use crate::error::CalcResult;
 use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Partition, Run, ScanRequest};
 use crate::text::text_length;
@@ -22,7 +22,7 @@ use crate::work::WorkBudget;
 
 /// The data that a plan reads.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Needs {
+pub struct DataRequirements {
     /// The main event scan.
     pub scan: ScanRequest,
     /// The columns joined to its rows.
@@ -47,8 +47,8 @@ pub struct Needs {
     pub behaviours: Vec<ScanRequest>,
 }
 
-impl Needs {
-    /// The scans beside the main scan, in the order of their partitions in [`Facts::further`].
+impl DataRequirements {
+    /// The scans beside the main scan, in the order of their partitions in [`JoinData::further`].
     pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
         self.sessions.iter().chain(&self.behaviours)
     }
@@ -56,7 +56,7 @@ impl Needs {
 
 /// The loaded join data. [`crate::Plan::join`] computes `sessions` and `behaviours` from `further`.
 #[derive(Debug, Default)]
-pub struct Facts {
+pub struct JoinData {
     /// Person properties.
     pub persons: Properties<Uuid>,
     /// Group properties, by group type index.
@@ -65,7 +65,7 @@ pub struct Facts {
     pub named: HashMap<String, Uuid>,
     /// Canonical person ids of the members of each static cohort.
     pub rosters: BTreeMap<u64, HashSet<Uuid>>,
-    /// The partitions of each of [`Needs::further_scans`].
+    /// The partitions of each of [`DataRequirements::further_scans`].
     pub further: Vec<Vec<Partition>>,
     /// Session fields, by session id.
     pub sessions: Properties<String>,
@@ -87,7 +87,7 @@ pub struct Properties<Id> {
 struct ColumnBuilder {
     codes: Vec<u32>,
     values: Vec<Value>,
-    known: Codes<Value>,
+    known: DictionaryEncoder<Value>,
     /// Approximate memory of the values; each is stored twice.
     value_bytes: usize,
 }
@@ -195,7 +195,7 @@ impl<Id: Eq + Hash> Properties<Id> {
 pub(crate) fn join(
     partition: &mut Partition,
     keys: &BTreeSet<JoinedColumnKey>,
-    facts: &Facts,
+    facts: &JoinData,
     members: &BTreeMap<u64, Vec<bool>>,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
@@ -243,7 +243,7 @@ pub(crate) fn session_column() -> ColumnKey {
 fn column_of_actors(
     actors: &[Uuid],
     key: &JoinedColumnKey,
-    facts: &Facts,
+    facts: &JoinData,
     members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {

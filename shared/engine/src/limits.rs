@@ -52,7 +52,7 @@ pub const FUNNEL_OBJECTS: usize = 32_000;
 /// Numbers of all rows of a result together.
 pub const ANSWER_POINTS: usize = 200_000;
 /// Memory of the numbers, values and sets of one trend while it is computed, in bytes.
-pub const HELD_BYTES: usize = 256 << 20;
+pub const TREND_MEMORY_BYTES: usize = 256 << 20;
 /// Bytes of one link in a result, as servers limit URLs. A longer link is null.
 pub const LINK_BYTES: usize = 8_192;
 /// Bytes of all links in a result together; further links are null.
@@ -159,7 +159,7 @@ pub fn too_many_step_values() -> CalcError {
 
 /// The error for a query that would take too much memory.
 pub fn too_much_memory() -> CalcError {
-    let most = HELD_BYTES >> 20;
+    let most = TREND_MEMORY_BYTES >> 20;
     let detail = format!(
         "Counting this takes more than {most} MiB of values at once. Narrow the dates, the events or the breakdown."
     );
@@ -173,7 +173,7 @@ pub fn step_values_fit(events: usize, values: usize) -> bool {
 
 /// Whether one number per bucket and breakdown value is within the memory limit.
 pub fn numbers_fit(values: usize, buckets: usize) -> bool {
-    values.saturating_mul(buckets).saturating_mul(size_of::<u64>()) <= HELD_BYTES
+    values.saturating_mul(buckets).saturating_mul(size_of::<u64>()) <= TREND_MEMORY_BYTES
 }
 
 /// Whether a result can have so many links of so many bytes each.

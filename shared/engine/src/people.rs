@@ -22,7 +22,7 @@ pub use crate::trends::TrendPoint;
 
 /// An actor that counts towards a data point.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Matched {
+pub struct MatchedActor {
     /// Its id, as in [`crate::scan::Partition::actors`]; for a group or distinct id, derived from its key.
     pub actor: Uuid,
     /// The group key or distinct id; none for persons.
@@ -55,8 +55,8 @@ impl Query {
 
 /// Merges the actors of several partitions. An actor of several partitions is listed once, with all its times. Ordered by
 /// id.
-pub fn union(parts: impl IntoIterator<Item = Matched>) -> Vec<Matched> {
-    let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
+pub fn union(parts: impl IntoIterator<Item = MatchedActor>) -> Vec<MatchedActor> {
+    let mut people: BTreeMap<Uuid, MatchedActor> = BTreeMap::new();
     for matched in parts {
         match people.entry(matched.actor) {
             Entry::Vacant(entry) => {

@@ -17,8 +17,8 @@ use crate::definitions::Definitions;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::{Filter, Parser};
 use crate::funnel::{CompiledFunnel, FunnelRows};
-use crate::join::{Facts, Needs};
-use crate::people::{Matched, Selector};
+use crate::join::{DataRequirements, JoinData};
+use crate::people::{MatchedActor, Selector};
 use crate::query::{CommonFields, Query};
 use crate::repartition::{ActorKind, repartition_by_actor_kind};
 use crate::scan::{Micros, Partition, ScanRequest};
@@ -48,7 +48,7 @@ pub struct ProjectContext {
 /// A compiled query: dates are resolved, filters are compiled.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    needs: Needs,
+    needs: DataRequirements,
     actors: BTreeSet<ActorKind>,
     cohorts: Cohorts,
     query: CompiledQuery,
@@ -63,7 +63,7 @@ enum CompiledQuery {
 
 /// The mergeable result of one partition. The default is the result for no actors.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Partial {
+pub struct PartitionResult {
     /// Trends.
     pub(crate) trend: trends::PartialResult,
     /// Funnels.
@@ -93,9 +93,12 @@ impl Query {
             Self::Funnels(query) => {
                 CompiledQuery::Funnel(Box::new(CompiledFunnel::new(query, project, range, &mut compiler)?))
             }
-            Self::Correlation(query) => {
-                CompiledQuery::Correlation(Box::new(CompiledCorrelation::new(query, project, range, &mut compiler)?))
-            }
+            Self::Correlation(query) => CompiledQuery::Correlation(Box::new(CompiledCorrelation::new(
+                query,
+                project,
+                range,
+                &mut compiler,
+            )?)),
         };
         let Compiler { needs, actors, cohorts, .. } = compiler;
         Ok(Plan { needs, actors, cohorts, query })
@@ -104,7 +107,7 @@ impl Query {
 
 impl Plan {
     /// The data that the calculation reads: events, and what is joined to them.
-    pub fn needs(&self) -> &Needs {
+    pub fn needs(&self) -> &DataRequirements {
         &self.needs
     }
 
@@ -128,7 +131,7 @@ impl Plan {
     pub fn join(
         &self,
         mut partitions: Vec<Partition>,
-        mut facts: Facts,
+        mut facts: JoinData,
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
         let work = &WorkBudget::new(is_cancelled);
@@ -141,18 +144,23 @@ impl Plan {
 
     /// Computes the partial result of one joined partition. `is_cancelled` is called
     /// periodically; `true` ends the calculation with a timeout error.
-    pub fn partial(&self, partition: &Partition, is_cancelled: &dyn Fn() -> bool) -> CalcResult<Partial> {
+    pub fn partial(
+        &self,
+        partition: &Partition,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<PartitionResult> {
         let work = &WorkBudget::new(is_cancelled);
         match &self.query {
             CompiledQuery::Trend(trend) => {
-                Ok(Partial { trend: trend.partial(partition, work)?, ..Partial::default() })
+                Ok(PartitionResult { trend: trend.partial(partition, work)?, ..PartitionResult::default() })
             }
             CompiledQuery::Funnel(funnel) => {
-                Ok(Partial { funnel: funnel.partial(partition, work)?, ..Partial::default() })
+                Ok(PartitionResult { funnel: funnel.partial(partition, work)?, ..PartitionResult::default() })
             }
-            CompiledQuery::Correlation(correlation) => {
-                Ok(Partial { correlation: correlation.partial(partition, work)?, ..Partial::default() })
-            }
+            CompiledQuery::Correlation(correlation) => Ok(PartitionResult {
+                correlation: correlation.partial(partition, work)?,
+                ..PartitionResult::default()
+            }),
         }
     }
 
@@ -163,7 +171,7 @@ impl Plan {
         partition: &Partition,
         selector: &Selector,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> CalcResult<Vec<Matched>> {
+    ) -> CalcResult<Vec<MatchedActor>> {
         let work = &WorkBudget::new(is_cancelled);
         match (&self.query, selector) {
             (CompiledQuery::Funnel(funnel), Selector::Funnel(point)) => funnel.people(partition, point, work),
@@ -175,9 +183,9 @@ impl Plan {
         }
     }
 
-    /// Builds the final result from the merged partial results. `Partial::default()` gives the result for no events.
+    /// Builds the final result from the merged partial results. `PartitionResult::default()` gives the result for no events.
     /// Many series take a while, so this is cancellable as [`Plan::partial`] is.
-    pub fn finish(&self, sum: Partial, is_cancelled: &dyn Fn() -> bool) -> CalcResult<Answer> {
+    pub fn finish(&self, sum: PartitionResult, is_cancelled: &dyn Fn() -> bool) -> CalcResult<Answer> {
         let work = &WorkBudget::new(is_cancelled);
         match &self.query {
             CompiledQuery::Trend(trend) => trend.finish(sum.trend, work),
@@ -191,7 +199,7 @@ impl Plan {
     }
 }
 
-impl Partial {
+impl PartitionResult {
     /// Merges two partial results of the same plan.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
@@ -204,9 +212,9 @@ impl Partial {
 
 /// Computes the join data that is derived from events: sessions, and the persons that match behavioural criteria.
 pub(crate) fn derive_join_data(
-    needs: &Needs,
+    needs: &DataRequirements,
     cohorts: &Cohorts,
-    facts: &mut Facts,
+    facts: &mut JoinData,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
     let mut scans = std::mem::take(&mut facts.further).into_iter();

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::definitions::{Action, Cohort, Mentions};
+use crate::definitions::{Action, Cohort, DefinitionIds};
 use crate::query::parse_integer;
 
 /// Types of filters and criteria whose value is a cohort id.
@@ -13,8 +13,8 @@ const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "precalculated-cohor
 
 impl Action {
     /// The ids that its steps reference.
-    pub fn mentions(&self) -> Mentions {
-        let mut mentions = Mentions::default();
+    pub fn mentions(&self) -> DefinitionIds {
+        let mut mentions = DefinitionIds::default();
         self.steps.iter().for_each(|step| mentions.take(step));
         mentions
     }
@@ -22,8 +22,8 @@ impl Action {
 
 impl Cohort {
     /// The ids that its rules reference; none for a static cohort.
-    pub fn mentions(&self) -> Mentions {
-        let mut mentions = Mentions::default();
+    pub fn mentions(&self) -> DefinitionIds {
+        let mut mentions = DefinitionIds::default();
         if !self.is_static {
             mentions.take(&self.filters);
             mentions.take(&self.groups);
@@ -32,7 +32,7 @@ impl Cohort {
     }
 }
 
-impl Mentions {
+impl DefinitionIds {
     /// Adds the ids that filters, steps or criteria reference, at any depth of `value`.
     pub fn take(&mut self, value: &Value) {
         match value {
@@ -46,7 +46,7 @@ impl Mentions {
     }
 
     /// Adds the ids of `other`.
-    pub fn extend(&mut self, other: Mentions) {
+    pub fn extend(&mut self, other: DefinitionIds) {
         self.actions.extend(other.actions);
         self.cohorts.extend(other.cohorts);
     }
@@ -107,6 +107,9 @@ mod tests {
             json!({"event": "a", "properties": [{"type": "cohort", "key": "id", "value": [4, -1, "x"]}]}),
         ];
         let action = Action { name: "a".to_owned(), steps };
-        assert_eq!(action.mentions(), Mentions { cohorts: BTreeSet::from([4]), ..Mentions::default() });
+        assert_eq!(
+            action.mentions(),
+            DefinitionIds { cohorts: BTreeSet::from([4]), ..DefinitionIds::default() }
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::dictionary_encoder::Codes;
+use crate::dictionary_encoder::DictionaryEncoder;
 use crate::error::CalcResult;
 use crate::join::group_column;
 use crate::plan::ProjectContext;
@@ -219,7 +219,7 @@ fn merge_column<'a>(
     work: &WorkBudget<'_>,
 ) -> CalcResult<Column> {
     work.check()?;
-    let mut codes_of = Codes::<&Value>::default();
+    let mut codes_of = DictionaryEncoder::<&Value>::default();
     let mut values = Vec::new();
     let mut known: BTreeMap<u32, (&Column, Vec<Option<u32>>)> = sources
         .iter()

@@ -49,26 +49,30 @@ use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-pub use compaction::{Compacted, Effort, GRACE_MICROS, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, Swept};
+pub use compaction::{
+    CompactionReport, GRACE_MICROS, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport,
+};
 pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
-pub use erasure::{Doomed, Erased};
+pub use erasure::{ErasureReport, ErasureTarget};
 pub use error::{EventStoreError, memory_in_use};
 pub use event::Event;
-pub use event_list::{EventKey, EventsWanted, ListedEvent, StoredEvent, TakesEvents, WalkBudget, Walked};
-pub use ingest::{
-    Captured, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EventColumns, Excess, Ingested, Meter, Packed,
-    PackedProperties, Properties, PropertiesSeed, Sealed, TEXT_BYTES_MAX, TableFile, TableRows, ValueSeed,
-    read_properties, without_nul,
+pub use event_list::{
+    EventKey, EventListBudget, EventListFilter, EventListResult, EventSink, ListedEvent, StoredEvent,
 };
-pub use installation::Adopted;
+pub use ingest::{
+    CapturedBatch, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EncodedBatch, EventColumns, IngestReport,
+    JsonLimitError, Meter, Packed, PackedProperties, ParquetImport, ParquetImportRows, Properties,
+    PropertiesSeed, TEXT_BYTES_MAX, ValueSeed, read_properties, without_nul,
+};
+pub use installation::AdoptionReport;
 pub use integrity::{CheckProgress, Checked, Damage, DamagedSegment};
-pub use manifest::{FinalPersons, LiveFiles};
-pub use memory::{QuestionMemory, ThreadMeter};
+pub use manifest::{CanonicalPersons, LiveFiles};
+pub use memory::{QueryMemory, ThreadMeter};
 pub use objects::ResultObject;
 pub use persons::{
-    EveryPerson, GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, Hot, MERGES_MAX, PEOPLE_MAX,
-    People, PeoplePage, Person, PersonColumns, PersonInFull, PersonRecord, Subject, VALUES_BYTES_MAX,
-    derived, is_usable_id, merge_asked_by,
+    GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, MERGES_MAX, PEOPLE_MAX, People, PeoplePage,
+    Person, PersonColumns, PersonDetails, PersonRecord, PersonScan, Subject, VALUES_BYTES_MAX, WaitingBlocks,
+    derived, is_usable_id, requested_merge,
 };
 pub use persons::{cohort_lists as members, continuity};
 pub use scan::{Scan, ScanStats};

@@ -63,9 +63,9 @@ impl Life<'_> {
                 continue;
             }
             let (from, until) = self.replaced(index);
-            let goes_on = index > 0 && !is_deleted(&self.states[index - 1].fields);
+            let has_more_work = index > 0 && !is_deleted(&self.states[index - 1].fields);
             match holds.last_mut() {
-                Some(last) if goes_on && last.key == key(fields) => {
+                Some(last) if has_more_work && last.key == key(fields) => {
                     (last.certain.1, last.possible.1) = (from, until);
                 }
                 _ => holds.push(Hold {

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::Request;
 use pennon::serve::{Services, api};
 use pennon_calculation::jobs::{JobLimits, Outcome};
-use pennon_calculation::{Calculator, Limits};
+use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_eventstore::{Event, PersonRecord};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn slow_questions() -> Vec<(&'static str, Value)> {
 
 /// A router with one permit to calculate, and its calculator.
 fn narrow(app: &TestApp, time: Duration) -> (Router, Calculator) {
-    let limits = Limits { time, at_once: 1 };
+    let limits = CalculationLimits { time, at_once: 1 };
     let calculator = Calculator::with_limits(&app.services.app, app.services.events.clone(), limits);
     let services = Services { calculator: calculator.clone(), ..app.services.clone() };
     (api(&services), calculator)

@@ -1,7 +1,7 @@
 //! Actions over HTTP: made, changed, listed, and asked about.
 
-use pennon::workspace::{Options, Workspace, apply};
-use pennon_core::store::{Guard, Item, Query, Write, keys};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
+use pennon_core::store::{Item, Query, Write, WriteCondition, keys};
 use pennon_eventstore::Event;
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
@@ -237,7 +237,7 @@ fn file(actions: Value) -> Workspace {
 }
 
 async fn applied(app: &TestApp, actions: Value, prune: bool) -> Vec<String> {
-    let options = Options { prune, dry_run: false };
+    let options = ApplyOptions { prune, dry_run: false };
     let records = &app.services.app.store.records;
     // Pruning removes what a file does not name, so the rest is declared again from what is there.
     let mut whole = file(actions);
@@ -295,7 +295,10 @@ async fn lists_are_searched_and_paged_and_complete_for_ten_thousand() {
                                   "created_at": "2025-01-01T00:00:00Z"})
     };
     let put = |id: u64| {
-        Write::Put(Item::new(keys::record(1, keys::Kind::Action, id), &record(id)).unwrap(), Guard::None)
+        Write::Put(
+            Item::new(keys::record(1, keys::Kind::Action, id), &record(id)).unwrap(),
+            WriteCondition::None,
+        )
     };
     let all: Vec<u64> = (1..=10_000).collect();
     for ids in all.chunks(100) {

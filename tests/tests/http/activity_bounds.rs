@@ -4,7 +4,7 @@ use axum::http::header;
 use pennon_core::activity::{Entry, writes};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::User;
-use pennon_core::store::{Guard, Item, Key, Query};
+use pennon_core::store::{Item, Key, Query, WriteCondition};
 use pennon_tests::{Answer, Keys, NOW, TestApp};
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ async fn bodies_are_read_up_to_the_first_beyond_the_bound() {
     let key = |number: usize| Key::new("TEST", format!("{number:03}"));
     for number in 0..ENTRIES {
         let item = Item::new(key(number), &"x".repeat(BYTES)).unwrap();
-        records.put(item, Guard::Absent).await.unwrap();
+        records.put(item, WriteCondition::Absent).await.unwrap();
     }
     let query = Query::partition("TEST").limit(1000).bytes(2 * BYTES);
     assert_eq!(records.query(query).await.unwrap().len(), 2, "all of them lie on one page of the store");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pennon::serve::{Services, api};
 use pennon_calculation::jobs::{JobKey, JobLimits, Outcome};
-use pennon_calculation::{Calculator, Limits};
+use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ const CALM: JobLimits = JobLimits { beat: Duration::from_millis(30), ..HASTY };
 
 /// A calculator that calculates one question at a time: whoever has its turn stops it.
 fn narrow(app: &TestApp) -> Calculator {
-    let limits = Limits { at_once: 1, ..Limits::default() };
+    let limits = CalculationLimits { at_once: 1, ..CalculationLimits::default() };
     Calculator::with_limits(&app.services.app, app.services.events.clone(), limits)
 }
 
@@ -230,7 +230,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
 
 /// The same installation, whose requests have no time to calculate.
 fn hasty(app: &TestApp) -> axum::Router {
-    let limits = Limits { time: Duration::ZERO, at_once: 2 };
+    let limits = CalculationLimits { time: Duration::ZERO, at_once: 2 };
     let calculator = Calculator::with_limits(&app.services.app, app.services.events.clone(), limits);
     api(&Services { calculator, ..app.services.clone() })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use pennon::serve::{Services, api};
 use pennon_calculation::jobs::Outcome;
-use pennon_calculation::{Calculator, Limits};
+use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
 use pennon_eventstore::Event;
@@ -273,7 +273,7 @@ async fn query_nodes_are_answered() {
 #[tokio::test]
 async fn a_calculation_without_time_is_refused_for_now_and_done_when_it_is_asked_again() {
     let app = shop().await;
-    let limits = Limits { time: Duration::ZERO, at_once: 1 };
+    let limits = CalculationLimits { time: Duration::ZERO, at_once: 1 };
     let hasty = Services {
         calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
         ..app.services.clone()
@@ -291,7 +291,7 @@ async fn a_calculation_without_time_is_refused_for_now_and_done_when_it_is_asked
 #[tokio::test]
 async fn many_questions_at_once_wait_for_their_turn() {
     let app = shop().await;
-    let limits = Limits { at_once: 1, ..Limits::default() };
+    let limits = CalculationLimits { at_once: 1, ..CalculationLimits::default() };
     let narrow = Services {
         calculator: Calculator::with_limits(&app.services.app, app.services.events.clone(), limits),
         ..app.services.clone()

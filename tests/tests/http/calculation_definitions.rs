@@ -1,7 +1,7 @@
 //! Actions and cohorts in questions over HTTP: they are found, also through each other, and their changes are seen.
 
 use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Guard, Item};
+use pennon_core::store::{Item, WriteCondition};
 use pennon_eventstore::{Event, PersonRecord};
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn shop(more: Value) -> TestApp {
 /// Writes a record as an administrator does.
 async fn declare(app: &TestApp, kind: Kind, id: u64, body: Value) {
     let item = Item::new(keys::record(1, kind, id), &body).unwrap();
-    app.services.app.store.records.put(item, Guard::None).await.unwrap();
+    app.services.app.store.records.put(item, WriteCondition::None).await.unwrap();
 }
 
 async fn trend(app: &TestApp, filter: Value) -> Value {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use pennon::workspace::{Options, Workspace, apply};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Query, keys};
 use pennon_eventstore::derived;
-use pennon_insights::follow_due;
+use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -161,7 +161,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let due = records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len();
     assert!(due >= 6, "{due}");
     let later = "2026-01-05T12:00:00Z".parse().unwrap();
-    let run = as_worker(follow_due(records, later, Duration::from_secs(60))).await.unwrap();
+    let run = as_worker(run_scheduled_tasks(records, later, Duration::from_secs(60))).await.unwrap();
     assert_eq!((run.notes, run.failed), (due, 0));
     let added = app.patch(&one(id), json!({"distinct_ids": ["bob"]})).await.expect(200);
     assert_eq!((&added["count"], counted(&app, id).await), (&json!(1505), json!(1.0)));
@@ -216,10 +216,15 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
         let state = pennon::workspace::State::load(records).await.unwrap().workspace();
         let file = Workspace::parse(&json!({"cohorts": cohorts}).to_string()).unwrap();
         let whole = Workspace { cohorts: file.cohorts, ..state };
-        apply(records, &whole, Options { prune: true, dry_run: false }, pennon_tests::NOW.parse().unwrap())
-            .await
-            .unwrap()
-            .plan
+        apply(
+            records,
+            &whole,
+            ApplyOptions { prune: true, dry_run: false },
+            pennon_tests::NOW.parse().unwrap(),
+        )
+        .await
+        .unwrap()
+        .plan
     };
     let seven = json!(7);
     // Nobody has counted what a file lists.

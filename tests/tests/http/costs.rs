@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon::cost::{Operation, Units};
-use pennon_eventstore::{Effort, Event, PersonRecord};
-use pennon_insights::follow_due;
+use pennon_eventstore::{Event, MergeMode, PersonRecord};
+use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, NOW, Random, TestApp};
-use pennon_worker::{DUE_TIME, run_left_over};
+use pennon_worker::{SCHEDULED_TASKS_TIME, run_abandoned_jobs};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -81,8 +81,8 @@ fn batch(random: &mut Random, events: u32) -> Value {
 async fn compact(app: &TestApp, at: DateTime<Utc>) {
     let (events, at) = (&app.services.events, at.timestamp_micros());
     for project in events.projects().await.unwrap() {
-        while events.compact_blocks(project, at).await.unwrap().goes_on() {}
-        while events.merge_segments(project, at, Effort::Due).await.unwrap().goes_on() {}
+        while events.compact_blocks(project, at).await.unwrap().has_more_work() {}
+        while events.merge_segments(project, at, MergeMode::Due).await.unwrap().has_more_work() {}
         events.sweep(project, at).await.unwrap();
     }
 }
@@ -90,10 +90,10 @@ async fn compact(app: &TestApp, at: DateTime<Utc>) {
 /// What the worker does whenever the clock calls it.
 async fn tick(app: &TestApp, at: DateTime<Utc>) {
     let records = &app.services.app.store.records;
-    follow_due(records, at, DUE_TIME).await.unwrap();
+    run_scheduled_tasks(records, at, SCHEDULED_TASKS_TIME).await.unwrap();
     compact(app, at).await;
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
-    run_left_over(&app.services.calculator, records, end).await.unwrap();
+    run_abandoned_jobs(&app.services.calculator, records, end).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::{Query, keys};
 use pennon_eventstore::Event;
-use pennon_insights::follow_due;
+use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -303,23 +303,26 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
     assert_eq!(entry(&app, "Dashboard", "deleted").await["item_id"], dashboard.to_string());
     // Nothing is due yet, and it comes back as it was.
     let records = &app.services.app.store.records;
-    let run = as_worker(follow_due(records, instant("2026-02-04T09:59:59Z"), Duration::from_secs(60)))
-        .await
-        .unwrap();
+    let run =
+        as_worker(run_scheduled_tasks(records, instant("2026-02-04T09:59:59Z"), Duration::from_secs(60)))
+            .await
+            .unwrap();
     assert_eq!(run.notes, 0);
     let back = app.patch(&one(&dashboard), json!({"deleted": "false", "name": "E"})).await.expect(200);
     assert_eq!((back["tiles"].as_array().unwrap().len(), &back["name"]), (20, &json!("E")));
     assert_eq!(entry(&app, "Dashboard", "restored").await["item_id"], dashboard.to_string());
-    let run = as_worker(follow_due(records, instant("2027-01-01T00:00:00Z"), Duration::from_secs(60)))
-        .await
-        .unwrap();
+    let run =
+        as_worker(run_scheduled_tasks(records, instant("2027-01-01T00:00:00Z"), Duration::from_secs(60)))
+            .await
+            .unwrap();
     assert_eq!(run.notes, 0, "a restoration takes the note back");
     assert_eq!(app.get(&one(&dashboard)).await.expect(200)["tiles"].as_array().unwrap().len(), 20);
     // Deleted for so long that its tiles go.
     app.patch(&one(&dashboard), json!({"deleted": true})).await.expect(200);
-    let run = as_worker(follow_due(records, instant("2026-02-04T10:00:00Z"), Duration::from_secs(60)))
-        .await
-        .unwrap();
+    let run =
+        as_worker(run_scheduled_tasks(records, instant("2026-02-04T10:00:00Z"), Duration::from_secs(60)))
+            .await
+            .unwrap();
     assert_eq!((run.notes, run.failed, run.unfinished), (1, 0, false));
     let id = dashboard.as_u64().unwrap();
     let left = records.query(Query::partition(keys::dashboard_children_pk(1, id))).await.unwrap();
@@ -367,10 +370,11 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
     app.patch(&one(&second), json!({"deleted": true})).await.expect(200);
     let mark = keys::dashboard_insights_task(instant(pennon_tests::NOW), 1, second.as_u64().unwrap());
     let item = pennon_core::store::Item::new(mark, &note).unwrap();
-    records.put(item, pennon_core::store::Guard::None).await.unwrap();
-    let run = as_worker(follow_due(records, instant("2026-01-05T10:05:00Z"), Duration::from_secs(60)))
-        .await
-        .unwrap();
+    records.put(item, pennon_core::store::WriteCondition::None).await.unwrap();
+    let run =
+        as_worker(run_scheduled_tasks(records, instant("2026-01-05T10:05:00Z"), Duration::from_secs(60)))
+            .await
+            .unwrap();
     assert_eq!((run.notes, run.failed), (1, 0));
     let list = app.get(&format!("{INSIGHTS}?order=id")).await.expect(200);
     assert_eq!((&list["count"], &list["results"][0]["name"]), (&json!(2), &json!("on both")));

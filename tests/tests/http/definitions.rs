@@ -4,7 +4,7 @@ use std::io::Read;
 
 use axum::http::header;
 use flate2::read::GzDecoder;
-use pennon::workspace::{Options, Workspace, apply};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, keys};
 use pennon_tests::{Answer, Keys, NOW, TestApp};
 use serde_json::{Value, json};
@@ -53,7 +53,9 @@ fn forget(app: &TestApp) {
 
 async fn apply_more(app: &TestApp, more: Value) {
     let file = Workspace::parse(&more.to_string()).unwrap();
-    apply(&app.services.app.store.records, &file, Options::default(), NOW.parse().unwrap()).await.unwrap();
+    apply(&app.services.app.store.records, &file, ApplyOptions::default(), NOW.parse().unwrap())
+        .await
+        .unwrap();
 }
 
 fn cohort(id: u64, values: Value) -> Value {

@@ -2,7 +2,7 @@
 //! everybody else's numbers are as before, and their distinct ids begin anew.
 
 use pennon::delete::Wanted;
-use pennon_eventstore::{Doomed, GRACE_MICROS};
+use pennon_eventstore::{ErasureTarget, GRACE_MICROS};
 use pennon_tests::{NOW, TestApp, as_worker};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
     app.get(&by_id).await.expect(200);
 
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: Doomed::Person("tablet".to_owned()) };
+    let wanted = Wanted { project: 1, doomed: ErasureTarget::Person("tablet".to_owned()) };
     let would = wanted.count(events).await.unwrap();
     assert_eq!(
         wanted.says(&would),
@@ -144,7 +144,7 @@ async fn a_project_that_is_erased_answers_as_one_without_events() {
     let app = shop().await;
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: Doomed::Project };
+    let wanted = Wanted { project: 1, doomed: ErasureTarget::Project };
     assert_eq!(wanted.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
     for app in [&app, &app.another_process()] {
         assert_eq!(numbers(app).await, json!([0, 0, 0.0, 0, 0.0, 0.0]));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pennon_core::store::{Query, keys};
-use pennon_eventstore::Doomed;
+use pennon_eventstore::ErasureTarget;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
 
@@ -127,12 +127,12 @@ async fn overrides_go_with_the_person_and_with_the_project() {
     assert_eq!(stored(&app).await, 3);
     // One who was seen, and one of whom nothing but the override is known.
     for (left, id) in [(2, "ann"), (1, "bob")] {
-        let person = Doomed::Person(id.to_owned());
-        assert_eq!(events.would_erase(1, &person).await.unwrap().persons, 1, "{id}");
+        let person = ErasureTarget::Person(id.to_owned());
+        assert_eq!(events.preview_erasure(1, &person).await.unwrap().persons, 1, "{id}");
         assert_eq!(events.erase(1, &person, &now).await.unwrap().persons, 1, "{id}");
         assert_eq!(stored(&app).await, left, "{id}");
     }
-    events.erase(1, &Doomed::Project, &now).await.unwrap();
+    events.erase(1, &ErasureTarget::Project, &now).await.unwrap();
     assert_eq!(stored(&app).await, 0);
 }
 

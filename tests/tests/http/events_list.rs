@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use pennon::delete::Wanted;
 use pennon::import::{ImportOptions, import_file};
-use pennon_eventstore::{Doomed, Event};
+use pennon_eventstore::{ErasureTarget, Event};
 use pennon_tests::{Keys, NOW, Random, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -154,7 +154,7 @@ async fn imported_events_and_erased_persons() {
     assert_eq!(names(&all)[..4], ["imported", "imported", "imported", "bought"]);
     assert_eq!(follow(&app, "limit=3&distinct_id=bob").await.len(), 2);
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: Doomed::Person("bob".to_owned()) };
+    let wanted = Wanted { project: 1, doomed: ErasureTarget::Person("bob".to_owned()) };
     wanted.erase(store, events, &|| now() + 1).await.unwrap();
     let left = follow(&app, "limit=2").await;
     assert_eq!(names(&left), ["imported", "imported", "bought", "$identify", "looked"]);

@@ -1,6 +1,6 @@
 //! What would make the definitions feed larger than an answer can be is refused when it is written, and nothing else is.
 
-use pennon::workspace::{Options, Workspace, apply};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::keys;
 use pennon_tests::{Answer, Keys, TestApp, noise};
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ async fn a_workspace_file_takes_no_more_than_there_is_either() {
         let state = pennon::workspace::State::load(records).await.unwrap().workspace();
         let file = Workspace::parse(&json!({"cohorts": declared(rules)}).to_string()).unwrap();
         let whole = Workspace { cohorts: file.cohorts, ..state };
-        apply(records, &whole, Options::default(), pennon_tests::NOW.parse().unwrap()).await
+        apply(records, &whole, ApplyOptions::default(), pennon_tests::NOW.parse().unwrap()).await
     };
     let refused = applied(rules(9_000, 200_000)).await.err().unwrap().to_string();
     let detail = "cohort 7 of project 1: With these rules the definitions of this project's flags would be larger than an \

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pennon_core::store::{Guard, Item, Key, keys};
+use pennon_core::store::{Item, Key, WriteCondition, keys};
 use pennon_engine::flag::calls::{FLAGS_MAX, StoredCalls};
 use pennon_eventstore::Event;
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
@@ -35,7 +35,7 @@ async fn capture(app: &TestApp, events: Vec<Value>) {
 /// Compacts what waits, and removes the blocks that segments replace.
 async fn compact(app: &TestApp) {
     let micros = now().timestamp_micros();
-    while as_worker(app.services.events.compact(1, micros)).await.unwrap().goes_on() {}
+    while as_worker(app.services.events.compact(1, micros)).await.unwrap().has_more_work() {}
     let later = (now() + TimeDelta::minutes(11)).timestamp_micros();
     as_worker(app.services.events.sweep(1, later)).await.unwrap();
 }
@@ -322,7 +322,7 @@ async fn flags_are_answered_where_events_cannot_be_read() {
     compact(&app).await;
     // A row that names no block.
     let odd = Item::binary(Key::new("PROJECT#1#SHARD#0", "odd"), vec![1, 2, 3]);
-    app.services.app.store.blocks.put(odd, Guard::Absent).await.unwrap();
+    app.services.app.store.blocks.put(odd, WriteCondition::Absent).await.unwrap();
     let app = app.another_process();
     assert_eq!(shown(&app, id).await, today("2026-01-05T09:00:00Z"));
     app.patch(&one(id), json!({"key": "b"})).await.expect(200);
@@ -339,7 +339,7 @@ async fn what_is_stored_for_the_most_flags_fits_into_one_item() {
         stored.advance(1_000_000 + flag, at, i64::MAX);
     }
     let row = Item::new(keys::flag_calls(1), &stored).unwrap().with_version(1);
-    app.services.app.store.records.put(row, Guard::Absent).await.unwrap();
+    app.services.app.store.records.put(row, WriteCondition::Absent).await.unwrap();
     // One more flag: the one that was called longest ago is dropped.
     capture(&app, vec![call("a", "2026-01-05T09:00:00Z")]).await;
     compact(&app).await;

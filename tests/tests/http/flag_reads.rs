@@ -1,8 +1,8 @@
 //! What reads of many flags hold beside changes, and where they end: never stale, never short, never without a bound.
 
 use axum::http::header;
-use pennon::workspace::{Options, Workspace, apply};
-use pennon_core::store::{Guard, Item, keys};
+use pennon::workspace::{ApplyOptions, Workspace, apply};
+use pennon_core::store::{Item, WriteCondition, keys};
 use pennon_engine::flag::FlagRow;
 use pennon_eventstore::PersonRecord;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
@@ -16,7 +16,9 @@ fn one(id: u64) -> String {
 
 async fn apply_more(app: &TestApp, more: Value) {
     let file = Workspace::parse(&more.to_string()).unwrap();
-    apply(&app.services.app.store.records, &file, Options::default(), NOW.parse().unwrap()).await.unwrap();
+    apply(&app.services.app.store.records, &file, ApplyOptions::default(), NOW.parse().unwrap())
+        .await
+        .unwrap();
 }
 
 /// A workspace with one cohort: those whose mail address has one of `domains`.
@@ -52,7 +54,10 @@ async fn claim_kib(app: &TestApp, id: u64, kib: usize) {
     let key = keys::flag_row(1, id);
     let item = records.get(&key).await.unwrap().unwrap();
     let row = FlagRow { kib, ..item.body().unwrap() };
-    records.put(Item::new(key, &row).unwrap().with_version(item.version), Guard::None).await.unwrap();
+    records
+        .put(Item::new(key, &row).unwrap().with_version(item.version), WriteCondition::None)
+        .await
+        .unwrap();
     app.services.flags.memory.clear();
 }
 

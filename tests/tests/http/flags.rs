@@ -1,7 +1,7 @@
 //! Feature flags over HTTP.
 
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, Kind, flag_rows_pk};
-use pennon_core::store::{Guard, Item, Query, Write};
+use pennon_core::store::{Item, Query, Write, WriteCondition};
 use pennon_tests::{Faults, Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -299,7 +299,7 @@ async fn a_change_that_was_written_is_answered_though_names_cannot_be_read() {
     let app = TestApp::failing(&faults).await;
     let cohort = json!({"id": 5, "name": "testers", "is_static": true, "deleted": false});
     let cohort = Item::new(keys::record(1, Kind::Cohort, 5), &cohort).unwrap();
-    app.services.app.store.records.transact(vec![Write::Put(cohort, Guard::None)]).await.unwrap();
+    app.services.app.store.records.transact(vec![Write::Put(cohort, WriteCondition::None)]).await.unwrap();
     let id = app.flag("a").await;
     app.patch(&one(id), with(json!({"type": "cohort", "key": "id", "value": 5}))).await.expect(200);
     faults.deny_reads_of("PROJECT#1#COHORT");

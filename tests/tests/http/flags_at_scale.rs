@@ -4,7 +4,7 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Precondition, Table, VersionBump, Write};
 use pennon_engine::flag::Flag;
-use pennon_flags::store::{Room, change};
+use pennon_flags::store::{FeedGrowth, change};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ async fn fill(records: &Table, template: &Flag, count: usize) {
         let (mut all, mut raise) = (Vec::new(), VersionBump::default());
         for id in some {
             for write in
-                change(1, None, &flag(template, *id), Precondition::default(), Room::default()).unwrap()
+                change(1, None, &flag(template, *id), Precondition::default(), FeedGrowth::default()).unwrap()
             {
                 match write {
                     Write::BumpVersion(_, one) => {

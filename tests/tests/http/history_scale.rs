@@ -1,7 +1,7 @@
 //! Flags with ten thousand role accesses: reading them, deleting the flag, and using its key again.
 
 use pennon_core::model::Role;
-use pennon_core::store::{Guard, Item, TRANSACTION_WRITES_MAX, Write, keys};
+use pennon_core::store::{Item, TRANSACTION_WRITES_MAX, Write, WriteCondition, keys};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -23,7 +23,7 @@ fn is_looked_at(number: u64) -> bool {
 /// Stores `count` role accesses of the flag `flag` of project 1.
 async fn give_accesses(app: &TestApp, flag: u64, count: u64) {
     let at = pennon_tests::NOW.parse().unwrap();
-    let put = |key, body: Value| Write::Put(Item::new(key, &body).unwrap(), Guard::Absent);
+    let put = |key, body: Value| Write::Put(Item::new(key, &body).unwrap(), WriteCondition::Absent);
     let rows = (1..=count).flat_map(|number| {
         let (role, id) = (role_id(number), number * STEP);
         let stored = Role {
@@ -37,7 +37,7 @@ async fn give_accesses(app: &TestApp, flag: u64, count: u64) {
         let access = json!({"id": id, "role": role, "added_at": at});
         let mut rows = vec![put(keys::role_access(1, flag, id), access)];
         if is_looked_at(number) {
-            rows.push(Write::Put(Item::new(keys::role(ORG, role), &stored).unwrap(), Guard::None));
+            rows.push(Write::Put(Item::new(keys::role(ORG, role), &stored).unwrap(), WriteCondition::None));
             rows.push(put(keys::role_access_of_role(1, flag, role), json!(id)));
         }
         rows

@@ -347,7 +347,7 @@ async fn a_failing_store_never_leaves_half_a_change() {
     faults.stop();
     for enabled in [false, true] {
         let shown = app.get(&sharing(id)).await.expect(200);
-        let hash = pennon_core::auth::link_hash(shown["access_token"].as_str().unwrap());
+        let hash = pennon_core::auth::sharing_token_hash(shown["access_token"].as_str().unwrap());
         let row = app.services.app.store.records.get(&keys::share(&hash)).await.unwrap();
         assert_eq!(row.is_some(), shown["enabled"] == true);
         app.patch(&sharing(id), json!({"enabled": enabled})).await.expect(200);

@@ -3,8 +3,8 @@
 use pennon::args::{Data, Engine, Query, Target};
 use pennon::delete::Wanted;
 use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::{Guard, Query as Rows, keys};
-use pennon_eventstore::{Doomed, Event};
+use pennon_core::store::{Query as Rows, WriteCondition, keys};
+use pennon_eventstore::{ErasureTarget, Event};
 use pennon_tests::{Answer, Keys, NOW, TestApp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -117,11 +117,11 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
     let store = &app.services.app.store;
     let kept = store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
     assert_eq!(kept.len(), 1);
-    let ann = Wanted { project: 1, doomed: Doomed::Person("ann".to_owned()) };
+    let ann = Wanted { project: 1, doomed: ErasureTarget::Person("ann".to_owned()) };
     ann.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap(), []);
     for item in kept {
-        store.records.put(item, Guard::None).await.unwrap();
+        store.records.put(item, WriteCondition::None).await.unwrap();
     }
     let after = app.post(TREND, question.clone()).await.expect(200);
     assert_eq!(after["is_cached"], false);

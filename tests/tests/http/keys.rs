@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use chrono::{DateTime, Utc};
-use pennon::workspace::{Options, Workspace, apply, revoke};
+use pennon::workspace::{ApplyOptions, Workspace, apply, revoke};
 use pennon_core::auth::hash_key;
 use pennon_core::store::keys;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
@@ -21,7 +21,7 @@ async fn at(app: &TestApp, instant: &str, path: &str) -> Answer {
 /// The DynamoDB operations that no answer waited for, since the last reset.
 async fn aside(app: &TestApp) -> Vec<String> {
     app.services.app.keys.settled().await;
-    app.round_trips.calls_aside().into_iter().map(|call| call.operation).collect()
+    app.round_trips.background_calls().into_iter().map(|call| call.operation).collect()
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn applying_a_workspace_keeps_when_a_key_was_used() {
     let changed = json!({"users": [{"id": 1, "email": "owner@example.com", "first_name": "Olivia",
         "memberships": [{"organization": "01900000-0000-7000-8000-000000000001", "level": "owner"}]}]});
     let file = Workspace::parse(&changed.to_string()).unwrap();
-    apply(&app.services.app.store.records, &file, Options::default(), now).await.unwrap();
+    apply(&app.services.app.store.records, &file, ApplyOptions::default(), now).await.unwrap();
     app.services.app.keys.clear();
     assert_eq!(app.get("/api/users/@me/").await.expect(200)["first_name"], "Olivia");
     assert_eq!(app.get(CURRENT).await.expect(200)["last_used_at"], "2026-01-05T10:00:00Z");
@@ -115,7 +115,7 @@ async fn a_project_met_before_is_read_beside_the_key_and_never_trusted() {
     ]});
     let file = Workspace::parse(&changed.to_string()).unwrap();
     let now: DateTime<Utc> = NOW.parse().unwrap();
-    apply(&app.services.app.store.records, &file, Options::default(), now).await.unwrap();
+    apply(&app.services.app.store.records, &file, ApplyOptions::default(), now).await.unwrap();
     assert_eq!(trips(Keys::OWNER, by_token).await, (3, 2));
     assert_eq!(trips(Keys::OWNER, by_token).await, (3, 1));
     assert_eq!(trips(Keys::OWNER, current).await, (0, 2));

@@ -1,7 +1,7 @@
 //! Records and answers that are larger than one item, or one answer, can be.
 
 use axum::http::header;
-use pennon_core::store::{Guard, Item, Key, PARTED_BYTES_MAX, Query, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, PARTED_BYTES_MAX, Query, StoreError, Table, Write, WriteCondition};
 use pennon_tests::{Keys, TestApp, noise};
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ async fn parts(records: &Table, sk: &str) -> usize {
 async fn a_long_body_comes_back_from_every_kind_of_read() {
     let (_app, records) = table().await;
     let long = noise(1, 1_500_000);
-    records.put(item("b", &long), Guard::Absent).await.unwrap();
-    records.put(item("a", "short"), Guard::Absent).await.unwrap();
+    records.put(item("b", &long), WriteCondition::Absent).await.unwrap();
+    records.put(item("a", "short"), WriteCondition::Absent).await.unwrap();
     let got = records.get(&key("b")).await.unwrap().unwrap();
     assert_eq!(got.body::<String>().unwrap(), long);
     let batch = records.batch_get(&[key("b"), key("none"), key("a"), key("b")]).await.unwrap();
@@ -45,15 +45,15 @@ async fn a_long_body_comes_back_from_every_kind_of_read() {
 #[tokio::test]
 async fn a_replaced_body_leaves_no_parts_behind() {
     let (_app, records) = table().await;
-    records.put(item("a", &noise(1, 1_500_000)), Guard::Absent).await.unwrap();
+    records.put(item("a", &noise(1, 1_500_000)), WriteCondition::Absent).await.unwrap();
     let old = records.get(&key("a")).await.unwrap().unwrap();
     assert_eq!(parts(&records, "a").await, 4);
     let shorter = noise(2, 700_000);
-    records.put(item("a", &shorter).replacing(&old), Guard::Present).await.unwrap();
+    records.put(item("a", &shorter).replacing(&old), WriteCondition::Present).await.unwrap();
     assert_eq!(parts(&records, "a").await, 2);
     let old = records.get(&key("a")).await.unwrap().unwrap();
     assert_eq!(old.body::<String>().unwrap(), shorter);
-    records.put(item("a", "short").replacing(&old), Guard::Present).await.unwrap();
+    records.put(item("a", "short").replacing(&old), WriteCondition::Present).await.unwrap();
     assert_eq!(parts(&records, "a").await, 0);
     assert_eq!(records.get(&key("a")).await.unwrap().unwrap().body::<String>().unwrap(), "short");
 }
@@ -62,14 +62,16 @@ async fn a_replaced_body_leaves_no_parts_behind() {
 async fn a_body_beyond_the_limit_is_refused_and_nothing_is_written() {
     let (_app, records) = table().await;
     let beyond = noise(1, PARTED_BYTES_MAX * 3 / 2);
-    let writes =
-        vec![Write::Put(item("a", "beside"), Guard::None), Write::Put(item("b", &beyond), Guard::None)];
+    let writes = vec![
+        Write::Put(item("a", "beside"), WriteCondition::None),
+        Write::Put(item("b", &beyond), WriteCondition::None),
+    ];
     assert!(matches!(records.transact(writes).await, Err(StoreError::TooLarge)));
     assert_eq!(records.query(Query::partition("TEST")).await.unwrap().len(), 0);
     // A failed condition is found where the caller put it, whatever parts stand beside it.
     let writes = vec![
-        Write::Put(item("b", &noise(1, 900_000)), Guard::None),
-        Write::Check(key("none"), Guard::Present),
+        Write::Put(item("b", &noise(1, 900_000)), WriteCondition::None),
+        Write::Check(key("none"), WriteCondition::Present),
     ];
     assert!(records.transact(writes).await.is_err_and(|error| error.is_condition(1)));
     assert_eq!(parts(&records, "b").await, 0);
@@ -80,10 +82,10 @@ async fn a_reader_beside_writers_sees_one_body_or_another_and_never_a_mixture() 
     let (_app, records) = table().await;
     let bodies: Vec<String> =
         (0..4).map(|seed| noise(seed, 500_000 + 200_000 * usize::try_from(seed).unwrap())).collect();
-    records.put(item("a", &bodies[0]), Guard::Absent).await.unwrap();
+    records.put(item("a", &bodies[0]), WriteCondition::Absent).await.unwrap();
     let write = async {
         for round in 0..12 {
-            records.put(item("a", &bodies[round % 4]), Guard::Present).await.unwrap();
+            records.put(item("a", &bodies[round % 4]), WriteCondition::Present).await.unwrap();
         }
     };
     let read = async {

@@ -6,7 +6,7 @@ use chrono::{DateTime, Duration, Utc};
 use pennon::delete::Wanted;
 use pennon_core::clock::Clock;
 use pennon_core::store::{Query as Rows, keys};
-use pennon_eventstore::{Doomed, Event};
+use pennon_eventstore::{ErasureTarget, Event};
 use pennon_tests::{NOW, Random, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -147,7 +147,7 @@ async fn erasing_removes_the_objects_of_the_project() {
     app.post(TREND, question()).await.expect(200);
     assert_eq!(objects(&app).len(), 1);
     let store = &app.services.app.store;
-    let somebody = Wanted { project: 1, doomed: Doomed::Person("p7".to_owned()) };
+    let somebody = Wanted { project: 1, doomed: ErasureTarget::Person("p7".to_owned()) };
     somebody.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(objects(&app), Vec::<PathBuf>::new());
     let after = app.post(TREND, question()).await.expect(200);

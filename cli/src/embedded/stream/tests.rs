@@ -2,7 +2,7 @@
 use super::super::{Embedded, FILE};
 use super::*;
 use pennon_core::config::StoreConfig;
-use pennon_core::store::{Guard, Item, Table, Write, keys};
+use pennon_core::store::{Item, Table, Write, WriteCondition, keys};
 
 fn table_name() -> String {
     StoreConfig::local().records_table
@@ -43,14 +43,14 @@ fn records(directory: &Path) -> Vec<Record> {
 /// Transactions of every kind, each of which changes something.
 fn transactions() -> Vec<Vec<Write>> {
     let key = |sk: &str| Key::new("P\"ü", sk);
-    let put = |sk: &str| Write::Put(item("P\"ü", sk), Guard::None);
+    let put = |sk: &str| Write::Put(item("P\"ü", sk), WriteCondition::None);
     vec![
         vec![put("a")],
-        vec![put("a"), put("b"), Write::Check(key("c"), Guard::Absent)],
-        vec![Write::Add(key("n"), 1), Write::Delete(key("a"), Guard::Present)],
-        vec![Write::Add(key("n"), 1), Write::Delete(key("a"), Guard::None), put("a")],
-        vec![Write::Delete(key("never"), Guard::None)],
-        vec![Write::BumpVersion(key("r"), Default::default()), Write::Delete(key("b"), Guard::None)],
+        vec![put("a"), put("b"), Write::Check(key("c"), WriteCondition::Absent)],
+        vec![Write::Add(key("n"), 1), Write::Delete(key("a"), WriteCondition::Present)],
+        vec![Write::Add(key("n"), 1), Write::Delete(key("a"), WriteCondition::None), put("a")],
+        vec![Write::Delete(key("never"), WriteCondition::None)],
+        vec![Write::BumpVersion(key("r"), Default::default()), Write::Delete(key("b"), WriteCondition::None)],
     ]
 }
 
@@ -95,13 +95,13 @@ async fn both_writers_continue_each_others_sequence_numbers() {
     let direct = embedded.store(None).records;
     let database = Embedded::store_through(embedded.connector(), None).records;
     // A number from a clock that was ahead.
-    direct.put(item("P", "first"), Guard::None).await.unwrap();
+    direct.put(item("P", "first"), WriteCondition::None).await.unwrap();
     let ahead = now_micros() + 3_600_000_000;
     let connection = Connection::open(directory.path().join(FILE)).unwrap();
     connection.execute("UPDATE _stream_records SET sequence_number = ?1", [ahead.to_string()]).unwrap();
     for round in 0..3 {
-        direct.put(item("P", &format!("direct {round}")), Guard::None).await.unwrap();
-        database.put(item("P", &format!("database {round}")), Guard::None).await.unwrap();
+        direct.put(item("P", &format!("direct {round}")), WriteCondition::None).await.unwrap();
+        database.put(item("P", &format!("database {round}")), WriteCondition::None).await.unwrap();
     }
     let numbers = records(directory.path()).iter().map(|record| record.4).collect::<Vec<_>>();
     assert_eq!(numbers, (ahead..ahead + 7).collect::<Vec<_>>());
@@ -157,7 +157,7 @@ async fn records_are_trimmed_by_age_and_by_count() {
     assert_eq!(records(directory.path()).len(), 50_000);
     // Writers trim the stream.
     for number in 0..TRIM_INTERVAL {
-        table.put(item("P", &number.to_string()), Guard::None).await.unwrap();
+        table.put(item("P", &number.to_string()), WriteCondition::None).await.unwrap();
     }
     let left = records(directory.path());
     assert_eq!(left.len(), 50_000);
@@ -174,7 +174,7 @@ fn jobs(sks: &[&str]) -> Vec<Key> {
 }
 
 async fn put(table: &Table, pk: &str, sk: &str) {
-    table.put(item(pk, sk), Guard::None).await.unwrap();
+    table.put(item(pk, sk), WriteCondition::None).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_follower_gets_only_inserts_into_its_partitions() {
     put(&direct, "JOB", "no").await;
     put(&direct, "P", "JOB#1").await;
     put(&database, "JOB#1", "b").await;
-    direct.transact(vec![Write::Delete(Key::new("JOB#1", "before"), Guard::None)]).await.unwrap();
+    direct.transact(vec![Write::Delete(Key::new("JOB#1", "before"), WriteCondition::None)]).await.unwrap();
     let inserts = follower.poll().await.unwrap();
     assert_eq!(inserts, StreamInserts { keys: jobs(&["a", "b"]), has_gap: false });
     assert_eq!(follower.poll().await.unwrap(), StreamInserts::default());

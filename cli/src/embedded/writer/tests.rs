@@ -2,7 +2,7 @@
 use super::super::{Embedded, FILE};
 use pennon_core::config::StoreConfig;
 use pennon_core::store::{
-    Guard, Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write,
+    Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write, WriteCondition,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -16,13 +16,13 @@ impl Generator {
         (self.0 >> 33) % most
     }
 
-    fn guard(&mut self) -> Guard {
+    fn guard(&mut self) -> WriteCondition {
         match self.below(5) {
-            0 => Guard::Absent,
-            1 => Guard::Present,
-            2 => Guard::Version(self.below(3)),
-            3 => Guard::CountAtMost(i64::try_from(self.below(6)).unwrap()),
-            _ => Guard::None,
+            0 => WriteCondition::Absent,
+            1 => WriteCondition::Present,
+            2 => WriteCondition::Version(self.below(3)),
+            3 => WriteCondition::CountAtMost(i64::try_from(self.below(6)).unwrap()),
+            _ => WriteCondition::None,
         }
     }
 
@@ -111,10 +111,10 @@ async fn transactions_have_the_results_and_rows_of_the_database() {
 async fn invalid_transactions_are_left_to_the_database() {
     let directory = tempfile::tempdir().unwrap();
     let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
-    let put = |key: Key| Write::Put(Item::empty(key), Guard::None);
+    let put = |key: Key| Write::Put(Item::empty(key), WriteCondition::None);
     let one = Key::new("P", "S");
     let invalid = [
-        vec![put(one.clone()), Write::Check(one.clone(), Guard::Absent)],
+        vec![put(one.clone()), Write::Check(one.clone(), WriteCondition::Absent)],
         vec![put(Key::new("", "S"))],
         vec![put(Key::new("P", ""))],
         vec![put(Key::new("P", "s".repeat(1025)))],
@@ -140,14 +140,14 @@ async fn one_of_the_writers_with_the_same_expected_version_wins() {
     let direct = embedded.store(None).records;
     let database = Embedded::store_through(embedded.connector(), None).records;
     let item = |version| Item::empty(Key::new("P", "S")).with_version(version);
-    direct.put(item(0), Guard::None).await.unwrap();
+    direct.put(item(0), WriteCondition::None).await.unwrap();
     for version in 0..20 {
         let tries = (0..40).map(|number| {
             let table: Table = if number % 8 == 0 { database.clone() } else { direct.clone() };
             tokio::spawn(async move {
                 let writes = vec![
                     Write::Add(Key::new("P", "tries won"), 1),
-                    Write::Put(item(version + 1), Guard::Version(version)),
+                    Write::Put(item(version + 1), WriteCondition::Version(version)),
                 ];
                 table.transact(writes).await
             })
@@ -187,7 +187,7 @@ async fn a_counter_returns_no_number_twice() {
 async fn writes_succeed_again_after_an_error_of_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let table = Embedded::open(directory.path()).await.unwrap().store(None).records;
-    let put = |sk: &str| table.put(Item::empty(Key::new("P", sk)), Guard::None);
+    let put = |sk: &str| table.put(Item::empty(Key::new("P", sk)), WriteCondition::None);
     put("a").await.unwrap();
     let connection = rusqlite::Connection::open(directory.path().join(FILE)).unwrap();
     let name = StoreConfig::local().records_table;

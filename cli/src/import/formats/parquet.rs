@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use pennon_eventstore::{TableFile, TableRows};
+use pennon_eventstore::{ParquetImport, ParquetImportRows};
 use serde_json::Map;
 
 use super::parquet_events::{error_message, open_table};
@@ -11,9 +11,9 @@ use crate::import::error::ImportError;
 
 /// A reader of the rows of a file.
 pub(crate) struct ParquetReader {
-    table: TableFile,
+    table: ParquetImport,
     /// The current batch of rows.
-    batch: Option<TableRows>,
+    batch: Option<ParquetImportRows>,
     /// The next row in the batch.
     next_in_batch: usize,
     /// The number of rows that were read.

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 use pennon_eventstore::{
-    Cell, EventColumns, EventStoreError, Properties, TableFile, TableRows, read_properties,
+    Cell, EventColumns, EventStoreError, ParquetImport, ParquetImportRows, Properties, read_properties,
 };
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -24,10 +24,10 @@ const VALID_TIMES: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253
 
 /// A reader of the rows of a file.
 pub(crate) struct ParquetEventReader {
-    table: TableFile,
+    table: ParquetImport,
     columns: EventColumnIndexes,
     /// The current batch of rows.
-    batch: Option<TableRows>,
+    batch: Option<ParquetImportRows>,
     /// The next row in the batch.
     next_in_batch: usize,
     /// The number of rows that were read.
@@ -71,7 +71,7 @@ impl EventColumnIndexes {
 
 /// A row of the file.
 struct Row<'a> {
-    batch: &'a TableRows,
+    batch: &'a ParquetImportRows,
     columns: &'a EventColumnIndexes,
     /// The row's index in the batch.
     index: usize,
@@ -249,8 +249,8 @@ impl ParquetEventReader {
 }
 
 /// Opens a file whose columns can be decoded.
-pub(super) fn open_table(file: File) -> Result<TableFile, ImportError> {
-    let table = TableFile::open(file).map_err(|error| ImportError::for_content(error_message(error)))?;
+pub(super) fn open_table(file: File) -> Result<ParquetImport, ImportError> {
+    let table = ParquetImport::open(file).map_err(|error| ImportError::for_content(error_message(error)))?;
     let unsupported =
         table.compressions().iter().find_map(|(column, codec)| Some((column, unsupported_codec(*codec)?)));
     match unsupported {

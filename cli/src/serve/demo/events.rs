@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use flate2::read::GzDecoder;
 use pennon_core::clock::timestamp;
-use pennon_core::store::{Guard, Item, StoreError, Table, keys};
+use pennon_core::store::{Item, StoreError, Table, WriteCondition, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -38,7 +38,7 @@ impl Shift {
             return item.body();
         }
         let shift = Shift::for_now(now);
-        records.put(Item::new(key, &shift)?, Guard::Absent).await?;
+        records.put(Item::new(key, &shift)?, WriteCondition::Absent).await?;
         Ok(shift)
     }
 

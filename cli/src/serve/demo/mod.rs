@@ -13,14 +13,14 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use chrono::{DateTime, Utc};
 use pennon_core::ids;
-use pennon_core::store::{Guard, Item, Key, StoreError, Table, keys};
+use pennon_core::store::{Item, Key, StoreError, Table, WriteCondition, keys};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::router::{Services, api};
 use crate::import::{ImportOptions, import_file};
-use crate::workspace::{self, Options, State};
+use crate::workspace::{self, ApplyOptions, State};
 
 const PROJECT: u64 = 1;
 /// Limit of a response's size, far above those of the demo's requests.
@@ -50,7 +50,7 @@ fn completion_key() -> Key {
 pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, String> {
     let (key, token) = (ids::new_api_key(), ids::new_project_token());
     let file = content::workspace_file(&key, &token).map_err(|e| e.to_string())?;
-    workspace::apply(&services.app.store.records, &file, Options::default(), now)
+    workspace::apply(&services.app.store.records, &file, ApplyOptions::default(), now)
         .await
         .map_err(|e| format!("the demo workspace cannot be created: {e}"))?;
     let events = load_events(services, now).await?;
@@ -61,7 +61,7 @@ pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, Strin
             .await?;
     }
     create_dashboards(&router, &key).await?;
-    let stored = services.app.store.records.put(Item::empty(completion_key()), Guard::None).await;
+    let stored = services.app.store.records.put(Item::empty(completion_key()), WriteCondition::None).await;
     stored.map_err(|e| e.to_string())?;
     Ok(Demo { key, token, events })
 }

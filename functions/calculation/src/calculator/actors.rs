@@ -6,10 +6,10 @@
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::people::{Matched, Selector, union};
+use pennon_engine::people::{MatchedActor, Selector, union};
 use pennon_engine::scan::Partition;
 use pennon_engine::{ActorKind, Plan};
-use pennon_eventstore::{GroupType, PersonInFull, derived, memory_in_use};
+use pennon_eventstore::{GroupType, PersonDetails, derived, memory_in_use};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -33,12 +33,12 @@ pub type ActorJson = Value;
 #[derive(Debug, Default)]
 struct FirstActors {
     total: usize,
-    actors: Vec<Matched>,
+    actors: Vec<MatchedActor>,
 }
 
 impl FirstActors {
     /// Adds the matches of a partition. `limit` is `None` where several partitions match the same actor: all are kept then.
-    fn add(mut self, matches: Vec<Matched>, limit: Option<usize>) -> FirstActors {
+    fn add(mut self, matches: Vec<MatchedActor>, limit: Option<usize>) -> FirstActors {
         self.total += matches.len();
         self.actors.extend(matches);
         if let Some(limit) = limit {
@@ -110,7 +110,7 @@ impl Calculator {
             first = first.deduplicated();
         }
         let total = first.total;
-        let page: Vec<Matched> = first.actors.into_iter().skip(offset).take(limit).collect();
+        let page: Vec<MatchedActor> = first.actors.into_iter().skip(offset).take(limit).collect();
         let actors = self.actors_json(project, kind, page).await?;
         Ok(ActorsPage { total, actors })
     }
@@ -119,7 +119,7 @@ impl Calculator {
         &self,
         project: &Project,
         kind: ActorKind,
-        page: Vec<Matched>,
+        page: Vec<MatchedActor>,
     ) -> ApiResult<Vec<ActorJson>> {
         match kind {
             ActorKind::Persons => {
@@ -128,13 +128,13 @@ impl Calculator {
                 Ok(page.iter().zip(persons).map(|(one, known)| matched_person_json(known, one)).collect())
             }
             ActorKind::DistinctIds => {
-                let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
-                let key = |one: &Matched| one.key.clone().unwrap_or_default();
+                let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
+                let key = |one: &MatchedActor| one.key.clone().unwrap_or_default();
                 let ids: Vec<Uuid> =
                     page.iter().map(|one| finals.of(derived(project.id, &key(one)))).collect();
                 let persons = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
                 let actors = page.iter().zip(persons).map(|(one, known)| {
-                    matched_person_json(PersonInFull { distinct_ids: vec![key(one)], ..known }, one)
+                    matched_person_json(PersonDetails { distinct_ids: vec![key(one)], ..known }, one)
                 });
                 Ok(actors.collect())
             }
@@ -151,14 +151,14 @@ impl Calculator {
     }
 }
 
-fn matched_person_json(known: PersonInFull, matched: &Matched) -> ActorJson {
+fn matched_person_json(known: PersonDetails, matched: &MatchedActor) -> ActorJson {
     let mut person = person_json(known);
     person["matched_times"] = json!(matched_times(matched));
     person
 }
 
 /// A person as a JSON object of a response.
-pub fn person_json(known: PersonInFull) -> ActorJson {
+pub fn person_json(known: PersonDetails) -> ActorJson {
     json!({
         "type": "person",
         "id": known.id,
@@ -171,7 +171,12 @@ pub fn person_json(known: PersonInFull) -> ActorJson {
     })
 }
 
-fn matched_group_json(index: u8, key: &str, properties: Map<String, Value>, matched: &Matched) -> ActorJson {
+fn matched_group_json(
+    index: u8,
+    key: &str,
+    properties: Map<String, Value>,
+    matched: &MatchedActor,
+) -> ActorJson {
     json!({
         "type": "group",
         "id": key,
@@ -183,13 +188,13 @@ fn matched_group_json(index: u8, key: &str, properties: Map<String, Value>, matc
     })
 }
 
-fn matched_times(matched: &Matched) -> Vec<String> {
+fn matched_times(matched: &MatchedActor) -> Vec<String> {
     let instants = matched.times.iter().filter_map(|time| chrono::DateTime::from_timestamp_micros(*time));
     instants.map(timestamp).collect()
 }
 
 /// The display name of a person: its first non-empty name property, else a distinct id.
-fn name_of(person: &PersonInFull) -> Option<&str> {
+fn name_of(person: &PersonDetails) -> Option<&str> {
     const NAME_PROPERTIES: [&str; 7] = ["email", "Email", "name", "Name", "username", "Username", "UserName"];
     let named = NAME_PROPERTIES.iter().filter_map(|key| person.properties.get(*key)?.as_str());
     named.chain(person.distinct_ids.first().map(String::as_str)).find(|name| !name.is_empty())
@@ -199,8 +204,10 @@ fn name_of(person: &PersonInFull) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn matches(ids: &[u128]) -> Vec<Matched> {
-        ids.iter().map(|id| Matched { actor: Uuid::from_u128(*id), key: None, times: Vec::new() }).collect()
+    fn matches(ids: &[u128]) -> Vec<MatchedActor> {
+        ids.iter()
+            .map(|id| MatchedActor { actor: Uuid::from_u128(*id), key: None, times: Vec::new() })
+            .collect()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::clock::{Clock, timestamp};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError};
+use pennon_core::store::{Item, Key, StoreError, WriteCondition};
 use pennon_engine::Query;
 use pennon_engine::query::cache_target_age;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::large_results::ResultObjectRef;
-use super::{Calculated, Calculator};
+use super::{Calculator, QueryResult};
 
 /// Time to live of a cached result.
 pub(super) const RESULT_TTL: Duration = Duration::days(7);
@@ -101,8 +101,8 @@ impl CachedResult {
         settings_digest: &str,
         query: &Query,
         now: DateTime<Utc>,
-    ) -> Option<Calculated> {
-        self.is_valid_for(settings_digest, now).then(|| Calculated {
+    ) -> Option<QueryResult> {
+        self.is_valid_for(settings_digest, now).then(|| QueryResult {
             result: self.result.clone(),
             has_more: self.has_more,
             hogql: self.hogql.clone(),
@@ -159,14 +159,14 @@ pub(crate) fn settings_digest(project: &Project, query: &Query, definitions: &st
 }
 
 impl Calculator {
-    /// The item of a result. Its counter is the instant of the calculation; write it with [`Guard::CountAtMost`] of that, so
+    /// The item of a result. Its counter is the instant of the calculation; write it with [`WriteCondition::CountAtMost`] of that, so
     /// that it never replaces a later result.
     pub(crate) async fn result_item(
         &self,
         project: ProjectId,
         settings_digest: String,
         cache_key: &str,
-        calculated: &Calculated,
+        calculated: &QueryResult,
     ) -> Result<Item, StoreError> {
         let stored = CachedResult {
             settings_digest,
@@ -193,12 +193,12 @@ impl Calculator {
         project: &Project,
         settings_digest: String,
         cache_key: &str,
-        calculated: &Calculated,
+        calculated: &QueryResult,
     ) {
         let written = match self.result_item(project.id, settings_digest, cache_key, calculated).await {
             Ok(item) => {
                 let count = item.count;
-                self.records.put(item, Guard::CountAtMost(count)).await
+                self.records.put(item, WriteCondition::CountAtMost(count)).await
             }
             Err(error) => Err(error),
         };

@@ -28,7 +28,7 @@ impl Calculator {
             let membership = context(project, definitions.definitions.clone())?.membership(id, now);
             let membership = membership.map_err(engine_error)?;
             let permit = self.turn().await?;
-            let memory = self.events.question_memory();
+            let memory = self.events.query_memory();
             let facts = self.facts(project, membership.needs(), &definitions.rosters, &memory).await?;
             let people = self.events.people_within(project.id, &BTreeSet::new(), &memory).await;
             let people = people.map_err(event_store_error)?;

@@ -9,8 +9,8 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table};
-use pennon_engine::{Action, Cohort, Definitions, Mentions, Query};
-use pennon_eventstore::members::Roster;
+use pennon_engine::{Action, Cohort, DefinitionIds, Definitions, Query};
+use pennon_eventstore::members::CohortList;
 use serde_json::Value;
 
 use super::cache::digest;
@@ -37,7 +37,7 @@ impl DefinitionId {
     }
 }
 
-fn definition_ids(mentions: &Mentions) -> BTreeSet<DefinitionId> {
+fn definition_ids(mentions: &DefinitionIds) -> BTreeSet<DefinitionId> {
     let actions = mentions.actions.iter().map(|id| DefinitionId::Action(*id));
     actions.chain(mentions.cohorts.iter().map(|id| DefinitionId::Cohort(*id))).collect()
 }
@@ -54,7 +54,7 @@ pub(crate) fn direct_references(query: &Query, project: Option<&Project>) -> BTr
 #[derive(Debug, Clone)]
 enum Definition {
     Action(Action),
-    Cohort(Cohort, Roster),
+    Cohort(Cohort, CohortList),
 }
 
 /// A definition that exists and is not deleted.
@@ -72,7 +72,7 @@ pub struct TransitiveDefinitions {
     /// Those that exist; deleted ones are left out.
     pub definitions: Definitions,
     /// The member lists of the static cohorts among them.
-    pub rosters: BTreeMap<u64, Roster>,
+    pub rosters: BTreeMap<u64, CohortList>,
     /// The key of each record, and the version that was read.
     pub versions: Vec<(Key, u64)>,
 }
@@ -82,10 +82,10 @@ impl TransitiveDefinitions {
     pub async fn fetch(
         records: &Table,
         project: ProjectId,
-        mentions: &Mentions,
+        mentions: &DefinitionIds,
     ) -> ApiResult<TransitiveDefinitions> {
         let roots = definition_ids(mentions);
-        let mut known = Known::default();
+        let mut known = DefinitionLookup::default();
         known.fetch_missing(records, project, &roots).await?;
         let used = known.of(project, &roots)?;
         let existing = known.records.iter().filter_map(|(id, record)| Some((id, record.as_ref()?)));
@@ -96,7 +96,7 @@ impl TransitiveDefinitions {
 
 /// The definitions that were looked up, and the erasure counter.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct DefinitionLookup {
     /// `None` for those that do not exist or were deleted.
     records: BTreeMap<DefinitionId, Option<DefinitionRecord>>,
     /// The number of erasures of events of the project.
@@ -108,15 +108,15 @@ pub struct Known {
 pub(crate) struct QueryDefinitions {
     pub definitions: Definitions,
     /// The member lists of the static cohorts among them.
-    pub rosters: BTreeMap<u64, Roster>,
+    pub rosters: BTreeMap<u64, CohortList>,
     /// Digest over all of them.
     pub digest: String,
 }
 
-impl Known {
+impl DefinitionLookup {
     /// No definitions yet; the counter of [`keys::erasures`].
-    pub(super) fn with_erasures(erasures: Option<&Item>) -> Known {
-        Known { erasures: erasures.map_or(0, |item| item.count), ..Known::default() }
+    pub(super) fn with_erasures(erasures: Option<&Item>) -> DefinitionLookup {
+        DefinitionLookup { erasures: erasures.map_or(0, |item| item.count), ..DefinitionLookup::default() }
     }
 
     /// The number of erasures of events of the project, read before any event.
@@ -246,7 +246,7 @@ fn decode_record(
                 groups: body["groups"].clone(),
             };
             let mentions = cohort.mentions();
-            (Definition::Cohort(cohort, Roster::of_record(project, &body)), mentions)
+            (Definition::Cohort(cohort, CohortList::of_record(project, &body)), mentions)
         }
     };
     Ok(Some(DefinitionRecord {
@@ -263,8 +263,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn known(records: &[(DefinitionId, Value)]) -> Known {
-        let mut known = Known::default();
+    fn known(records: &[(DefinitionId, Value)]) -> DefinitionLookup {
+        let mut known = DefinitionLookup::default();
         for (id, body) in records {
             known.insert(1, *id, Some(Item::new(id.key(1), body).unwrap())).unwrap();
         }
@@ -302,8 +302,9 @@ mod tests {
             (DefinitionId::Cohort(1), cohort_in(2)),
             (DefinitionId::Cohort(2), json!({"name": "y"})),
         ]);
-        let digest =
-            |known: &Known, id| known.of(1, &BTreeSet::from([DefinitionId::Cohort(id)])).unwrap().digest;
+        let digest = |known: &DefinitionLookup, id| {
+            known.of(1, &BTreeSet::from([DefinitionId::Cohort(id)])).unwrap().digest
+        };
         assert_ne!(digest(&one, 1), digest(&other, 1));
         let more = known(&[
             (DefinitionId::Cohort(2), json!({"name": "x"})),

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::filter::{EventFilter, TestedEvent};
-use pennon_eventstore::{EventKey, EventsWanted, ListedEvent, PersonInFull, WalkBudget};
+use pennon_engine::filter::{EventFilter, FilterableEvent};
+use pennon_eventstore::{EventKey, EventListBudget, EventListFilter, ListedEvent, PersonDetails};
 use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -19,13 +19,13 @@ use crate::errors::{engine_error, event_store_error};
 /// A page ends after the event with which its properties exceed this many bytes of JSON, so that a response fits 6 MB.
 const PAGE_BYTES: usize = 3_000_000;
 /// Most events and bytes that are read for one page. A page whose filter matches too few of them ends there.
-const BUDGET: WalkBudget = WalkBudget { events: 20_000, bytes: 64 << 20 };
+const BUDGET: EventListBudget = EventListBudget { events: 20_000, bytes: 64 << 20 };
 
 /// The query of a page of events.
 #[derive(Debug, Clone)]
 pub struct ListQuery {
     /// The conditions that the event store applies.
-    pub wanted: EventsWanted,
+    pub wanted: EventListFilter,
     /// Conditions on the properties.
     pub filter: Option<EventFilter>,
     /// Most events of the page.
@@ -38,7 +38,7 @@ pub struct EventsPage {
     /// The newest first.
     pub events: Vec<ListedEvent>,
     /// Their persons by id; those of whom nothing is known are left out.
-    pub persons: HashMap<Uuid, PersonInFull>,
+    pub persons: HashMap<Uuid, PersonDetails>,
     /// The key after which the next page begins; `None` on the last page.
     pub next: Option<EventKey>,
 }
@@ -46,7 +46,7 @@ pub struct EventsPage {
 /// An event, and the names of the project's group types.
 struct EventOfProject<'a>(&'a ListedEvent, &'a [String]);
 
-impl TestedEvent for EventOfProject<'_> {
+impl FilterableEvent for EventOfProject<'_> {
     fn name(&self) -> &str {
         &self.0.event.event
     }
@@ -99,7 +99,7 @@ impl Calculator {
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             let wanted = query.wanted.clone();
-            let walked = self.events.walk_newest_events(project.id, wanted, BUDGET, take).await;
+            let walked = self.events.list_newest_events(project.id, wanted, BUDGET, take).await;
             let walked = walked.map_err(event_store_error)?;
             if let Some(error) = filter_error {
                 return Err(engine_error(error));

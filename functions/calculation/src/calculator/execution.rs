@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_engine::scan::Partition;
-use pennon_engine::{Answer, CalcResult, Facts, Partial, Plan};
-use pennon_eventstore::{QuestionMemory, ThreadMeter};
+use pennon_engine::{Answer, CalcResult, JoinData, PartitionResult, Plan};
+use pennon_eventstore::{QueryMemory, ThreadMeter};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::CalculationPermit;
-use super::metrics::Measured;
+use super::metrics::CalculationMetrics;
 use crate::errors::{engine_error, event_store_error};
 
 /// Cancels the threads of a calculation at its deadline or when this guard is dropped.
@@ -21,7 +21,7 @@ use crate::errors::{engine_error, event_store_error};
 pub(super) struct CancellationGuard {
     deadline: Instant,
     is_dropped: Arc<AtomicBool>,
-    metrics: Option<Measured>,
+    metrics: Option<CalculationMetrics>,
 }
 
 impl CancellationGuard {
@@ -30,7 +30,7 @@ impl CancellationGuard {
     }
 
     /// The same guard; the calculation records its progress in `metrics`.
-    pub(super) fn with_metrics(mut self, metrics: Option<Measured>) -> CancellationGuard {
+    pub(super) fn with_metrics(mut self, metrics: Option<CalculationMetrics>) -> CancellationGuard {
         self.metrics = metrics;
         self
     }
@@ -55,15 +55,15 @@ pub(super) fn cores() -> usize {
 /// The data that a plan runs over.
 pub(super) struct PlanInputs {
     pub partitions: Vec<Partition>,
-    pub facts: Facts,
+    pub facts: JoinData,
     /// The memory reservation of the query; the execution reserves from it too.
-    pub memory: QuestionMemory,
+    pub memory: QueryMemory,
 }
 
 /// Runs `work` on the current thread and reserves from `memory` what it allocates. If that exceeds the budget, `work` is
 /// cancelled and the error says why.
 pub(super) fn metered<T>(
-    memory: &QuestionMemory,
+    memory: &QueryMemory,
     is_cancelled: &dyn Fn() -> bool,
     work: impl FnOnce(&dyn Fn() -> bool) -> CalcResult<T>,
 ) -> ApiResult<T> {
@@ -80,16 +80,17 @@ pub(super) async fn run_plan(
     cancellation: &CancellationGuard,
     permit: CalculationPermit,
 ) -> ApiResult<Answer> {
-    let add = |partial: Partial, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
-        Ok(partial.merge(plan.partial(partition, is_cancelled)?))
-    };
+    let add =
+        |partial: PartitionResult, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
+            Ok(partial.merge(plan.partial(partition, is_cancelled)?))
+        };
     let memory = inputs.memory.clone();
     let partials = map_partitions(plan.clone(), inputs, cancellation, permit.clone(), add).await?;
     let is_cancelled = cancellation.cancellation_check();
     let finished = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         metered(&memory, &is_cancelled, |is_cancelled| {
-            let mut merged = Partial::default();
+            let mut merged = PartitionResult::default();
             for partial in partials {
                 // `finish` checks for cancellation first and returns an error then.
                 if is_cancelled() {

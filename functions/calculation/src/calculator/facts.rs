@@ -11,9 +11,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
 use pennon_engine::scan::{Partition, ScanRequest};
-use pennon_engine::{CancellationToken, Facts, Needs, Plan, Properties};
-use pennon_eventstore::members::Roster;
-use pennon_eventstore::{GroupType, QuestionMemory, ThreadMeter, derived};
+use pennon_engine::{CancellationToken, DataRequirements, JoinData, Plan, Properties};
+use pennon_eventstore::members::CohortList;
+use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derived};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ impl Calculator {
         plan: &Plan,
         used: &QueryDefinitions,
     ) -> ApiResult<PlanInputs> {
-        let memory = self.events.question_memory();
+        let memory = self.events.query_memory();
         let scan = Box::pin(self.scan(project, plan.scan(), &memory));
         let facts = Box::pin(self.facts(project, plan.needs(), &used.rosters, &memory));
         let (partitions, facts) = futures::try_join!(scan, facts)?;
@@ -44,10 +44,10 @@ impl Calculator {
     pub(super) async fn facts(
         &self,
         project: &Project,
-        needs: &Needs,
-        rosters: &BTreeMap<u64, Roster>,
-        memory: &QuestionMemory,
-    ) -> ApiResult<Facts> {
+        needs: &DataRequirements,
+        rosters: &BTreeMap<u64, CohortList>,
+        memory: &QueryMemory,
+    ) -> ApiResult<JoinData> {
         let further = Box::pin(self.further_scans(project, needs, memory));
         let persons = self.persons(project, &needs.persons, needs.whole_persons, memory);
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
@@ -61,14 +61,14 @@ impl Calculator {
         let (further, persons, groups, rosters, named) =
             futures::try_join!(further, persons, groups, rosters, named)?;
         let groups = groups.into_iter().collect();
-        Ok(Facts { persons, groups, rosters, named, further, ..Facts::default() })
+        Ok(JoinData { persons, groups, rosters, named, further, ..JoinData::default() })
     }
 
     async fn scan(
         &self,
         project: &Project,
         request: &ScanRequest,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> ApiResult<Vec<Partition>> {
         let started = Instant::now();
         let scan = self.events.scan_within(project.id, &project.group_types, request, memory).await;
@@ -99,8 +99,8 @@ impl Calculator {
     async fn further_scans(
         &self,
         project: &Project,
-        needs: &Needs,
-        memory: &QuestionMemory,
+        needs: &DataRequirements,
+        memory: &QueryMemory,
     ) -> ApiResult<Vec<Vec<Partition>>> {
         // Collected: the compiler cannot prove that the future is Send when it holds the closure across an await.
         let scans = needs.further_scans().map(|scan| self.scan(project, scan, memory)).collect::<Vec<_>>();
@@ -113,7 +113,7 @@ impl Calculator {
         project: &Project,
         keys: &BTreeSet<String>,
         whole: bool,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> ApiResult<Properties<Uuid>> {
         if keys.is_empty() && !whole {
             return Ok(Properties::default());
@@ -173,7 +173,7 @@ impl Calculator {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+        let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
         Ok(ids.iter().map(|id| (id.clone(), finals.of(derived(project.id, id)))).collect())
     }
 
@@ -182,7 +182,7 @@ impl Calculator {
         &self,
         project: &Project,
         cohorts: &BTreeSet<u64>,
-        known: &BTreeMap<u64, Roster>,
+        known: &BTreeMap<u64, CohortList>,
     ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
         let lists = cohorts.iter().filter_map(|id| Some((*id, known.get(id)?)));
         let lists = lists.map(|(id, roster)| async move {
@@ -193,7 +193,7 @@ impl Calculator {
         if lists.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+        let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
         let resolved = tokio::task::spawn_blocking(move || {
             let of = |(id, listed): (u64, HashSet<Uuid>)| {
                 (id, listed.into_iter().map(|one| finals.of(one)).collect())

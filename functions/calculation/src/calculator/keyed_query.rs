@@ -10,7 +10,7 @@ use pennon_engine::Query;
 
 use super::Calculator;
 use super::cache::{CachedResult, Purpose, cache_key, result_key};
-use super::definitions::{DEFINITIONS_MAX, DefinitionId, Known, direct_references};
+use super::definitions::{DEFINITIONS_MAX, DefinitionId, DefinitionLookup, direct_references};
 use crate::jobs::VersionedQueryState;
 use crate::source::QuerySource;
 
@@ -42,7 +42,7 @@ pub struct StoredState {
     /// The state of the background calculation of each query, in their order.
     pub tracked: Vec<Option<VersionedQueryState>>,
     /// The definitions that they refer to, and the erasure counter.
-    pub known: Known,
+    pub known: DefinitionLookup,
 }
 
 impl Asked {
@@ -55,11 +55,11 @@ impl Asked {
 
     /// The same query, which can be calculated in the background: `source` is the query as it was sent.
     #[must_use]
-    pub fn sent_as(self, source: QuerySource) -> Asked {
+    pub fn with_source(self, source: QuerySource) -> Asked {
         Asked { source: Some(source), ..self }
     }
 
-    /// The rows to prefetch in the round trip that finds the project; pass their items to [`Calculator::read_after`].
+    /// The rows to prefetch in the round trip that finds the project; pass their items to [`Calculator::complete_prefetch`].
     pub fn keys(&self, project: ProjectId) -> Vec<Key> {
         let definitions = self.prefetched_definitions().into_iter().map(|id| id.key(project));
         let own =
@@ -83,7 +83,7 @@ impl Calculator {
             return Ok(StoredState {
                 stored: Vec::new(),
                 tracked: Vec::new(),
-                known: Known::with_erasures(None),
+                known: DefinitionLookup::with_erasures(None),
             });
         }
         let references = references(project, queries);
@@ -98,7 +98,7 @@ impl Calculator {
             queries.iter().map(|query| query.cached_result(items.next().flatten().as_ref())).collect();
         let tracked =
             queries.iter().map(|_| VersionedQueryState::from_item(items.next().flatten().as_ref())).collect();
-        let mut known = Known::with_erasures(items.next().flatten().as_ref());
+        let mut known = DefinitionLookup::with_erasures(items.next().flatten().as_ref());
         for (id, item) in ids.into_iter().zip(items) {
             known.insert(project.id, id, item)?;
         }
@@ -107,7 +107,7 @@ impl Calculator {
     }
 
     /// The same for one query, with the prefetched `items` of [`Asked::keys`].
-    pub async fn read_after(
+    pub async fn complete_prefetch(
         &self,
         project: &Project,
         query: &Asked,
@@ -116,7 +116,7 @@ impl Calculator {
         let mut items = items.into_iter();
         let stored = vec![query.cached_result(items.next().flatten().as_ref())];
         let tracked = vec![VersionedQueryState::from_item(items.next().flatten().as_ref())];
-        let mut known = Known::with_erasures(items.next().flatten().as_ref());
+        let mut known = DefinitionLookup::with_erasures(items.next().flatten().as_ref());
         for (id, item) in query.prefetched_definitions().into_iter().zip(items) {
             known.insert(project.id, id, item)?;
         }

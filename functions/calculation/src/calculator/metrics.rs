@@ -9,14 +9,14 @@ use pennon_core::model::Project;
 use pennon_engine::{ProjectContext, Query};
 use pennon_eventstore::ScanStats;
 
-use super::definitions::{Known, direct_references};
+use super::definitions::{DefinitionLookup, direct_references};
 use super::{Calculator, context};
 use crate::errors::event_store_error;
 use crate::jobs::Progress;
 
 /// Statistics of a calculator's scans, and the progress of its calculations. Clones share the counters.
 #[derive(Debug, Clone, Default)]
-pub struct Measured(Arc<Counters>);
+pub struct CalculationMetrics(Arc<Counters>);
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -25,7 +25,7 @@ struct Counters {
     busy_micros: AtomicU64,
 }
 
-impl Measured {
+impl CalculationMetrics {
     pub(super) fn add(&self, stats: ScanStats) {
         self.0.scans.lock().unwrap_or_else(PoisonError::into_inner).push(stats);
     }
@@ -57,8 +57,8 @@ impl Measured {
 impl Calculator {
     /// The same calculator with metrics. They grow with each scan: for a job or a command, not for a server.
     #[must_use]
-    pub fn measured(self) -> (Calculator, Measured) {
-        let metrics = Measured::default();
+    pub fn measured(self) -> (Calculator, CalculationMetrics) {
+        let metrics = CalculationMetrics::default();
         (Calculator { metrics: Some(metrics.clone()), ..self }, metrics)
     }
 
@@ -67,7 +67,7 @@ impl Calculator {
         &self,
         project: &Project,
         query: &Query,
-        known: &Known,
+        known: &DefinitionLookup,
     ) -> ApiResult<ProjectContext> {
         let used = known.of(project.id, &direct_references(query, Some(project)))?;
         let mut context = context(project, used.definitions)?;

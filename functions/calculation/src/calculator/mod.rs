@@ -41,11 +41,11 @@ pub use actors::{ActorJson, ActorsPage};
 pub(crate) use cache::settings_digest;
 pub use cache::{CachedResult, Purpose, cache_key};
 pub(crate) use definitions::direct_references;
-pub use definitions::{Known, TransitiveDefinitions};
+pub use definitions::{DefinitionLookup, TransitiveDefinitions};
 pub use keyed_query::{Asked, StoredState};
 pub use large_results::RESULT_BYTES_MAX;
-pub use metrics::Measured;
-pub use query::{AskedBy, QueryResponse, Question};
+pub use metrics::CalculationMetrics;
+pub use query::{QueryOrigin, QueryResponse, Question};
 
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
@@ -54,7 +54,7 @@ use single_flight::InFlightQueries;
 
 /// Time and concurrency limits of calculations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CalculationLimits {
     /// Time for one request, including the wait for a permit. A query that takes longer continues in the background.
     /// Must be below the timeout of gateways (29 or 30 seconds).
     pub time: Duration,
@@ -62,17 +62,17 @@ pub struct Limits {
     pub at_once: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { time: Duration::from_secs(25), at_once: execution::cores().max(2) }
+impl Default for CalculationLimits {
+    fn default() -> CalculationLimits {
+        CalculationLimits { time: Duration::from_secs(25), at_once: execution::cores().max(2) }
     }
 }
 
-impl Limits {
+impl CalculationLimits {
     /// The default limits, with the time for a request replaced where one is given.
-    pub fn within(time: Option<Duration>) -> Limits {
-        let default = Limits::default();
-        Limits { time: time.unwrap_or(default.time), ..default }
+    pub fn within(time: Option<Duration>) -> CalculationLimits {
+        let default = CalculationLimits::default();
+        CalculationLimits { time: time.unwrap_or(default.time), ..default }
     }
 }
 
@@ -85,10 +85,10 @@ pub struct Calculator {
     pub(crate) records: Table,
     pub(crate) clock: Clock,
     events: EventStore,
-    limits: Limits,
+    limits: CalculationLimits,
     permits: Arc<Semaphore>,
     /// Collects scan statistics and progress, if set.
-    metrics: Option<Measured>,
+    metrics: Option<CalculationMetrics>,
     /// Whether results are written to the cache.
     stores_results: bool,
     in_flight: InFlightQueries,
@@ -96,7 +96,7 @@ pub struct Calculator {
 
 /// A result, just calculated or cached.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Calculated {
+pub struct QueryResult {
     /// In the contract's `result` shape.
     pub result: Value,
     /// For trends: whether breakdown values were cut off.
@@ -115,11 +115,11 @@ pub struct Calculated {
     pub is_cached: bool,
 }
 
-impl Calculated {
+impl QueryResult {
     /// A copy with `result` replaced.
     #[must_use]
-    pub fn with_result(&self, result: Value) -> Calculated {
-        Calculated {
+    pub fn with_result(&self, result: Value) -> QueryResult {
+        QueryResult {
             result,
             has_more: self.has_more,
             hogql: self.hogql.clone(),
@@ -135,11 +135,11 @@ impl Calculated {
 impl Calculator {
     /// A calculator over the events and the tables of `app`, with the default limits.
     pub fn new(app: &App, events: EventStore) -> Calculator {
-        Calculator::with_limits(app, events, Limits::default())
+        Calculator::with_limits(app, events, CalculationLimits::default())
     }
 
     /// A calculator with other limits.
-    pub fn with_limits(app: &App, events: EventStore, limits: Limits) -> Calculator {
+    pub fn with_limits(app: &App, events: EventStore, limits: CalculationLimits) -> Calculator {
         let permits = Arc::new(Semaphore::new(limits.at_once.max(1)));
         Calculator {
             records: app.store.records.clone(),
@@ -155,7 +155,7 @@ impl Calculator {
 
     /// The same calculator without writes to the cache: for queries as of an instant other than the present.
     #[must_use]
-    pub fn keeping_none(self) -> Calculator {
+    pub fn without_cache_writes(self) -> Calculator {
         Calculator { stores_results: false, ..self }
     }
 
@@ -179,7 +179,7 @@ impl Calculator {
         used: &QueryDefinitions,
         now: DateTime<Utc>,
         deadline: Instant,
-    ) -> ApiResult<Calculated> {
+    ) -> ApiResult<QueryResult> {
         let cancellation = CancellationGuard::until(deadline).with_metrics(self.metrics.clone());
         // Boxed: the futures of scans are large, and are part of those of pages and handlers.
         let work = Box::pin(async {
@@ -201,11 +201,11 @@ impl Calculator {
         now: DateTime<Utc>,
         cancellation: &CancellationGuard,
         concurrency: Concurrency,
-    ) -> ApiResult<Calculated> {
+    ) -> ApiResult<QueryResult> {
         let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
         let inputs = self.load_inputs(project, &plan, used).await?;
         let answer = execution::run_plan(plan, inputs, cancellation, permit).await?;
-        Ok(Calculated {
+        Ok(QueryResult {
             result: answer.result,
             has_more: answer.has_more,
             hogql: query.describe(),
@@ -270,7 +270,7 @@ impl Calculator {
 /// never deadlock, and each gets its retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Concurrency {
-    /// Up to [`Limits::at_once`] queries in total.
+    /// Up to [`CalculationLimits::at_once`] queries in total.
     Shared,
     /// No other query.
     Exclusive,

@@ -8,7 +8,7 @@ use pennon_core::http::Page;
 use pennon_core::model::Project;
 use pennon_engine::filter::PersonFilter;
 use pennon_engine::{CalcError, CalcResult};
-use pennon_eventstore::{PeoplePage, PersonInFull, derived};
+use pennon_eventstore::{PeoplePage, PersonDetails, derived};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -73,7 +73,7 @@ impl Calculator {
     ) -> ApiResult<PeoplePage> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+            let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
             let mut found_by_id: Vec<Uuid> = Vec::new();
             if let Some(search) = &filter.search {
                 found_by_id.push(finals.of(derived(project.id, search)));
@@ -84,7 +84,7 @@ impl Calculator {
                 let id = finals.of(derived(project.id, distinct_id));
                 let person = self.get_known_person(project, id).await?;
                 let is_cancelled = cancellation.cancellation_check();
-                let mut persons: Vec<PersonInFull> = Vec::new();
+                let mut persons: Vec<PersonDetails> = Vec::new();
                 if let Some(person) = person
                     && filter
                         .matches(id, &person.properties, &found_by_id, &is_cancelled)
@@ -125,15 +125,15 @@ impl Calculator {
         project: &Project,
         id: Uuid,
         deadline: Instant,
-    ) -> ApiResult<Option<PersonInFull>> {
+    ) -> ApiResult<Option<PersonDetails>> {
         let work = Box::pin(async {
-            let finals = self.events.final_persons(project.id).await.map_err(event_store_error)?;
+            let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
             self.get_known_person(project, finals.of(id)).await
         });
         with_deadline(project, deadline, work).await
     }
 
-    async fn get_known_person(&self, project: &Project, id: Uuid) -> ApiResult<Option<PersonInFull>> {
+    async fn get_known_person(&self, project: &Project, id: Uuid) -> ApiResult<Option<PersonDetails>> {
         let found = self.events.persons(project.id, &[id]).await.map_err(event_store_error)?;
         Ok(found.into_iter().find(|person| !person.distinct_ids.is_empty()))
     }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::{SessionValue, session_properties};
-use pennon_eventstore::{EventName, EventsWanted, GroupType, PropertyNames, ValueType, WalkBudget};
+use pennon_engine::{SessionFieldType, session_fields};
+use pennon_eventstore::{EventListBudget, EventListFilter, EventName, GroupType, PropertyNames, ValueType};
 use tokio::time::Instant;
 
 use super::{Calculator, with_deadline};
@@ -120,10 +120,11 @@ impl Calculator {
             let _permit = self.turn().await?;
             let mut seen = BTreeSet::new();
             for name in names {
-                let wanted = EventsWanted { names: Some([name.clone()].into()), ..EventsWanted::default() };
-                let budget = WalkBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
+                let wanted =
+                    EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
+                let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
                 let mut searched = 0;
-                let walked = self.events.walk_newest_events(project.id, wanted, budget, |listed| {
+                let walked = self.events.list_newest_events(project.id, wanted, budget, |listed| {
                     seen.extend(listed.event.properties.into_iter().map(|(name, _)| name));
                     searched += 1;
                     if searched < SEARCHED_EVENTS_MAX {
@@ -141,15 +142,15 @@ impl Calculator {
 }
 
 fn session_property_names() -> Vec<(String, Option<PropertyType>)> {
-    let of = |(name, value): (&str, SessionValue)| {
+    let of = |(name, value): (&str, SessionFieldType)| {
         let of = match value {
-            SessionValue::Text => PropertyType::String,
-            SessionValue::Number => PropertyType::Numeric,
-            SessionValue::Instant => PropertyType::DateTime,
+            SessionFieldType::Text => PropertyType::String,
+            SessionFieldType::Number => PropertyType::Numeric,
+            SessionFieldType::Instant => PropertyType::DateTime,
         };
         (name.to_owned(), Some(of))
     };
-    let mut names = session_properties().map(of).collect::<Vec<_>>();
+    let mut names = session_fields().map(of).collect::<Vec<_>>();
     names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     names
 }

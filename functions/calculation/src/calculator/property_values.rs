@@ -141,7 +141,7 @@ impl Calculator {
         };
         let columns = BTreeSet::from([column.clone()]);
         let request = ScanRequest { events, from, to: i64::MAX, columns, arrivals: false };
-        let memory = self.events.question_memory();
+        let memory = self.events.query_memory();
         let scan = self.events.scan_within(project.id, &project.group_types, &request, &memory).await;
         let partitions = scan.map_err(event_store_error)?.partitions;
         let (is_cancelled, limit) = (cancellation.cancellation_check(), query.limit);

@@ -9,11 +9,11 @@ use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::Write;
-use pennon_engine::query::{Decision, Freshness, Refresh, Start, Then, decide};
+use pennon_engine::query::{BackgroundStart, Decision, Freshness, RefreshAction, RefreshMode, decide};
 use tokio::time::Instant;
 
-use super::definitions::{Known, QueryDefinitions};
-use super::{Asked, CachedResult, Calculated, Calculator, cache, direct_references, result_freshness};
+use super::definitions::{DefinitionLookup, QueryDefinitions};
+use super::{Asked, CachedResult, Calculator, QueryResult, cache, direct_references, result_freshness};
 use crate::errors::is_timeout;
 use crate::jobs::{BackgroundQuery, QueryStatus, RunEnd, StartRequest, VersionedQueryState, Waiter};
 
@@ -32,18 +32,18 @@ pub struct Question<'a> {
     /// The state of its background calculation, if any.
     pub tracked: Option<&'a VersionedQueryState>,
     /// The definitions that it refers to. Fetched before any event is read.
-    pub known: &'a Known,
+    pub known: &'a DefinitionLookup,
     /// The instant of the request.
     pub now: DateTime<Utc>,
     /// The deadline of the request, see [`Calculator::deadline`].
     pub deadline: Instant,
     /// The request that it belongs to.
-    pub by: AskedBy<'a>,
+    pub by: QueryOrigin<'a>,
 }
 
 /// The request that a query belongs to.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AskedBy<'a> {
+pub struct QueryOrigin<'a> {
     /// The client's own id of the calculation.
     pub query_id: Option<&'a str>,
     /// The insight that the query is part of.
@@ -59,7 +59,7 @@ pub struct AskedBy<'a> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueryResponse {
     /// The result, if there is one.
-    pub calculated: Option<Calculated>,
+    pub calculated: Option<QueryResult>,
     /// The status of a background calculation, if there is one to report.
     pub status: Option<QueryStatus>,
 }
@@ -68,7 +68,7 @@ pub struct QueryResponse {
 struct CacheDecision {
     decision: Decision,
     /// The cached result, if it may be returned.
-    cached: Option<Calculated>,
+    cached: Option<QueryResult>,
     /// The status of a running or failed background calculation.
     status: Option<QueryStatus>,
     used: QueryDefinitions,
@@ -77,7 +77,7 @@ struct CacheDecision {
 
 impl Calculator {
     /// The response to one query. A calculated result is cached.
-    pub async fn answer(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<QueryResponse> {
+    pub async fn answer(&self, question: &Question<'_>, refresh: RefreshMode) -> ApiResult<QueryResponse> {
         let mut responses = self.answers(std::slice::from_ref(question), refresh).await;
         responses.pop().unwrap_or_else(|| Err(ApiError::internal(&"a question without an answer")))
     }
@@ -86,7 +86,7 @@ impl Calculator {
     pub async fn answers(
         &self,
         questions: &[Question<'_>],
-        refresh: Refresh,
+        refresh: RefreshMode,
     ) -> Vec<ApiResult<QueryResponse>> {
         let work =
             questions.iter().map(|question| self.decide_and_execute(question, refresh)).collect::<Vec<_>>();
@@ -96,12 +96,16 @@ impl Calculator {
     }
 
     /// The outcome of a query, before background calculations are started.
-    async fn decide_and_execute(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<QueryOutcome> {
+    async fn decide_and_execute(
+        &self,
+        question: &Question<'_>,
+        refresh: RefreshMode,
+    ) -> ApiResult<QueryOutcome> {
         let decision = self.decide(question, refresh).await?;
         self.execute(question, decision, refresh).await
     }
 
-    async fn decide(&self, question: &Question<'_>, refresh: Refresh) -> ApiResult<CacheDecision> {
+    async fn decide(&self, question: &Question<'_>, refresh: RefreshMode) -> ApiResult<CacheDecision> {
         let Question { project, asked, stored, tracked, known, now, .. } = *question;
         let query = &asked.query;
         let used = match known.of(project.id, &direct_references(query, Some(project))) {
@@ -125,7 +129,7 @@ impl Calculator {
         };
         let mut decision = decide(refresh, freshness);
         let mut shows_cached = usable.is_some();
-        if decision.then == Then::Calculate
+        if decision.then == RefreshAction::Calculate
             && let Some(pending) = question.pending_result_decision(cached.as_ref(), refresh.is_forced())
         {
             (decision, shows_cached) = (pending, pending.shows_stored);
@@ -142,20 +146,22 @@ impl Calculator {
         &self,
         question: &Question<'_>,
         decision: CacheDecision,
-        refresh: Refresh,
+        refresh: RefreshMode,
     ) -> ApiResult<QueryOutcome> {
         let CacheDecision { decision, cached, status, used, settings_digest } = decision;
         let shows_cached = decision.shows_stored;
         match decision.then {
-            Then::Nothing => {
+            RefreshAction::Nothing => {
                 let calculated = cached.filter(|_| shows_cached);
                 if question.by.retries_on_503 && calculated.is_some() {
                     self.mark_result_fetched(question).await;
                 }
                 Ok(QueryOutcome::Response(QueryResponse { calculated, status }))
             }
-            Then::Background(start) => Ok(QueryOutcome::ToStart(cached.filter(|_| shows_cached), start)),
-            Then::Calculate => {
+            RefreshAction::Background(start) => {
+                Ok(QueryOutcome::ToStart(cached.filter(|_| shows_cached), start))
+            }
+            RefreshAction::Calculate => {
                 let forced = refresh.is_forced();
                 let work = Box::pin(self.calculate_single_flight(question, used, settings_digest, forced));
                 match work.await {
@@ -170,13 +176,13 @@ impl Calculator {
                         );
                         let freshness = cached.as_ref().map(|_| Freshness::Stale);
                         let decision = decide(refresh.in_background(), freshness);
-                        let Then::Background(start) = decision.then else { return Err(error) };
+                        let RefreshAction::Background(start) = decision.then else { return Err(error) };
                         // Repeated requests of a client without a status must not each start a new calculation that none
                         // of them can wait for. Only a client that gets a status can require that everything captured
                         // before its request is included.
                         let failed = question.tracked.is_some_and(|it| it.state.has_failed(question.now));
                         let anew = refresh.is_forced() && (failed || !question.by.retries_on_503);
-                        let start = Start { anew, ..start };
+                        let start = BackgroundStart { anew, ..start };
                         Ok(QueryOutcome::ToStart(cached.filter(|_| decision.shows_stored), start))
                     }
                     Err(error) => Err(error),
@@ -241,7 +247,7 @@ impl Calculator {
 enum QueryOutcome {
     Response(QueryResponse),
     /// A background calculation has to be started; the cached result to return with its status.
-    ToStart(Option<Calculated>, Start),
+    ToStart(Option<QueryResult>, BackgroundStart),
 }
 
 impl Question<'_> {
@@ -253,7 +259,7 @@ impl Question<'_> {
         }
     }
 
-    fn background_query(&self, start: Start) -> BackgroundQuery<'_> {
+    fn background_query(&self, start: BackgroundStart) -> BackgroundQuery<'_> {
         let request = StartRequest {
             start,
             waiter: self.waiter(),
@@ -273,7 +279,7 @@ impl Question<'_> {
     /// Replaces the decision to calculate where a client was answered 503 for this query and has not fetched the result
     /// yet: the result is returned if it is there, forced or not; nothing is started while the calculation runs; a failure
     /// is returned until a request is forced.
-    fn pending_result_decision(&self, cached: Option<&Calculated>, forced: bool) -> Option<Decision> {
+    fn pending_result_decision(&self, cached: Option<&QueryResult>, forced: bool) -> Option<Decision> {
         let state = &self.tracked.filter(|_| self.by.retries_on_503)?.state;
         let is_cached = |(started, end): (Option<DateTime<Utc>>, &RunEnd)| {
             end.failure.is_none()
@@ -283,6 +289,6 @@ impl Question<'_> {
         let is_running = state.result_pending && state.is_alive(self.now, Clock::Running.now(None));
         let reports_failure = state.result_pending && state.has_failed(self.now) && !forced;
         (is_available || is_running || reports_failure)
-            .then_some(Decision { shows_stored: is_available, then: Then::Nothing })
+            .then_some(Decision { shows_stored: is_available, then: RefreshAction::Nothing })
     }
 }

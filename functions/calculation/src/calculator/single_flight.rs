@@ -12,13 +12,13 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::ProjectId;
 
-use super::{Calculated, Calculator, QueryDefinitions, Question};
+use super::{Calculator, QueryDefinitions, QueryResult, Question};
 
 /// Requests whose instants are less than this apart may share a result.
 const SHARE_WINDOW: Duration = Duration::minutes(1);
 
 /// A calculation with several waiters.
-type SharedCalculation = Shared<BoxFuture<'static, ApiResult<Calculated>>>;
+type SharedCalculation = Shared<BoxFuture<'static, ApiResult<QueryResult>>>;
 
 /// Everything that a result depends on except the events: project, cache key, settings digest.
 type FlightKey = (ProjectId, String, String);
@@ -31,7 +31,7 @@ pub(super) struct InFlightQueries(Arc<Mutex<HashMap<FlightKey, InFlightQuery>>>)
 struct InFlightQuery {
     /// The instant of the request that started it.
     now: DateTime<Utc>,
-    calculation: WeakShared<BoxFuture<'static, ApiResult<Calculated>>>,
+    calculation: WeakShared<BoxFuture<'static, ApiResult<QueryResult>>>,
 }
 
 impl InFlightQueries {
@@ -68,7 +68,7 @@ impl Calculator {
         used: QueryDefinitions,
         settings_digest: String,
         forced: bool,
-    ) -> ApiResult<Calculated> {
+    ) -> ApiResult<QueryResult> {
         let Question { project, asked, now, deadline, .. } = *question;
         let flight_key = (project.id, asked.key.clone(), settings_digest.clone());
         let start = || {

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write, back_off_after_conflict};
+use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition, back_off_after_conflict};
 use serde_json::Value;
 
 use super::start::{job_row, next_version, state_row};
@@ -128,7 +128,7 @@ impl Calculator {
             self.cancel_chunk(project, id, chunk).await?;
         }
         if !id_row.targets.is_empty() {
-            self.records.transact(vec![Write::Delete(id_row_key, Guard::None)]).await?;
+            self.records.transact(vec![Write::Delete(id_row_key, WriteCondition::None)]).await?;
         }
         Ok(!cache_keys.is_empty())
     }
@@ -187,12 +187,12 @@ impl Calculator {
             };
             match (&left, job) {
                 (Some(next), Some(job)) if next.end.is_none() => {
-                    writes.push(Write::Put(job_row(next.generation, &job)?, Guard::None));
+                    writes.push(Write::Put(job_row(next.generation, &job)?, WriteCondition::None));
                 }
                 (Some(next), None) if next.end.is_none() => left = None,
                 _ => {}
             }
-            writes.push(Write::Delete(job_key, Guard::None));
+            writes.push(Write::Delete(job_key, WriteCondition::None));
         }
         let (guard, version) = next_version(Some(tracked.version));
         writes.push(match &left {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use pennon_core::clock::Clock;
 use pennon_core::store::keys;
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table};
+use pennon_core::store::{Item, Key, Query, StoreError, Table, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -127,7 +127,7 @@ impl VersionedQueryState {
         &self,
         project: u64,
         cache_key: &str,
-    ) -> Result<(Item, Guard), StoreError> {
+    ) -> Result<(Item, WriteCondition), StoreError> {
         let (guard, version) = start::next_version(Some(self.version));
         Ok((start::state_row(project, cache_key, &self.state.with_results_fetched(), version)?, guard))
     }

@@ -7,7 +7,7 @@ use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write, back_off_after_conflict};
+use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition, back_off_after_conflict};
 use uuid::Uuid;
 
 use super::state::{QueryState, StartRequest, Transition};
@@ -52,11 +52,13 @@ pub(super) fn state_row(
 }
 
 /// The condition for replacing a row of this version, and the new version.
-pub(super) fn next_version(version: Option<u64>) -> (Guard, u64) {
+pub(super) fn next_version(version: Option<u64>) -> (WriteCondition, u64) {
     match version {
-        Some(version) => (Guard::Version(version), version + 1),
+        Some(version) => (WriteCondition::Version(version), version + 1),
         // Not 1: a deleted row may have had that version, and another process may still hold it.
-        None => (Guard::Absent, u64::try_from(Clock::Running.now(None).timestamp_micros()).unwrap_or(1)),
+        None => {
+            (WriteCondition::Absent, u64::try_from(Clock::Running.now(None).timestamp_micros()).unwrap_or(1))
+        }
     }
 }
 
@@ -120,7 +122,7 @@ impl Calculator {
             if is_last && let Some(first) = queries.first().filter(|_| new_id_row.must_be_written()) {
                 let item =
                     Item::new(keys::query_name(project, &first.request.waiter.id), &new_id_row.content)?;
-                batch.writes.push(Write::Put(item.expiring(row_expiry()), Guard::None));
+                batch.writes.push(Write::Put(item.expiring(row_expiry()), WriteCondition::None));
             }
             let written = match batch.writes.is_empty() {
                 true => Ok(()),
@@ -174,8 +176,10 @@ impl Batch {
         let (state, id) = match transition {
             Transition::Unchanged(state) | Transition::Joined(state) => (state, None),
             Transition::Started(state) => {
-                self.writes
-                    .push(Write::Put(new_job_row(project, query.asked, state.generation)?, Guard::Absent));
+                self.writes.push(Write::Put(
+                    new_job_row(project, query.asked, state.generation)?,
+                    WriteCondition::Absent,
+                ));
                 (state, None)
             }
             Transition::Queued(state, id) => (state, Some(id)),
@@ -193,7 +197,7 @@ impl Batch {
         if let Some(id) = outcome.id.as_ref().filter(|id| **id != query.request.waiter.id) {
             let content = ClientQueryId { targets: vec![outcome.target(query)] };
             let id_row = Item::new(keys::query_name(project, id), &content)?;
-            self.writes.push(Write::Put(id_row.expiring(row_expiry()), Guard::None));
+            self.writes.push(Write::Put(id_row.expiring(row_expiry()), WriteCondition::None));
         }
         self.outcomes.push(outcome);
         Ok(())

@@ -7,7 +7,7 @@
 //! finished and one more follows.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_engine::query::Start;
+use pennon_engine::query::BackgroundStart;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -162,7 +162,7 @@ pub(crate) enum Transition {
 #[derive(Debug, Clone)]
 pub(crate) struct StartRequest {
     /// How to start it.
-    pub start: Start,
+    pub start: BackgroundStart,
     /// The request that waits for it.
     pub waiter: Waiter,
     /// The client is answered 503 and will fetch the result later.

@@ -11,9 +11,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::Project;
 use pennon_core::store::keys;
-use pennon_core::store::{Guard, Item, StoreError, Write};
-use pennon_engine::Parsed;
-use pennon_engine::query::{Freshness, Refresh, Then, decide};
+use pennon_core::store::{Item, StoreError, Write, WriteCondition};
+use pennon_engine::ParsedQuery;
+use pennon_engine::query::{Freshness, RefreshAction, RefreshMode, decide};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use super::start::{job_row, next_version, state_row};
 use super::state::{Failure, Progress, QueryState, RunEnd};
 use super::{ATTEMPTS_MAX, Job, JobKey, JobLimits, Outcome, VersionedQueryState, machine_now};
 use crate::calculator::{
-    Asked, Calculated, Calculator, QueryDefinitions, StoredState, direct_references, result_freshness,
+    Asked, Calculator, QueryDefinitions, QueryResult, StoredState, direct_references, result_freshness,
     settings_digest,
 };
 use crate::errors::{engine_error, is_timeout};
@@ -43,7 +43,7 @@ struct ClaimedJob<'a> {
 /// The outcome of an attempt.
 enum AttemptOutcome {
     /// The result, and the digest of the settings that it depends on.
-    Calculated(Box<Calculated>, String),
+    QueryResult(Box<QueryResult>, String),
     /// A fresh result was already cached.
     AlreadyCached,
     /// A permanent failure.
@@ -147,7 +147,7 @@ impl Calculator {
         if self.get_active_state(key, job).await?.is_some() {
             return Ok(Outcome::Again);
         }
-        self.records.transact(vec![Write::Delete(key.row(), Guard::None)]).await?;
+        self.records.transact(vec![Write::Delete(key.row(), WriteCondition::None)]).await?;
         Ok(Outcome::Dropped)
     }
 }
@@ -215,7 +215,7 @@ impl ClaimedJob<'_> {
     /// Ends the job or releases the claim, depending on the outcome of an attempt.
     async fn finish(&mut self, attempt: AttemptOutcome, erasures: i64) -> Result<Outcome, StoreError> {
         let cause = match attempt {
-            AttemptOutcome::Calculated(calculated, settings_digest) => {
+            AttemptOutcome::QueryResult(calculated, settings_digest) => {
                 let result = self
                     .calculator
                     .result_item(self.project, settings_digest, self.cache_key, &calculated)
@@ -275,14 +275,14 @@ impl ClaimedJob<'_> {
             let state = &self.tracked.state;
             let at = self.calculator.clock.now_for(state.start_time);
             let ended = state.with_end(RunEnd { at, failure: failure.clone(), erasures }, machine_now());
-            let mut more = vec![Write::Delete(self.key.row(), Guard::None)];
+            let mut more = vec![Write::Delete(self.key.row(), WriteCondition::None)];
             more.extend(result.clone().map(|item| {
                 let count = item.count;
-                Write::Put(item, Guard::CountAtMost(count))
+                Write::Put(item, WriteCondition::CountAtMost(count))
             }));
             if ended.end.is_none() {
                 // The queued calculation starts now; its query is the same.
-                more.push(Write::Put(job_row(ended.generation, self.job)?, Guard::None));
+                more.push(Write::Put(job_row(ended.generation, self.job)?, WriteCondition::None));
             }
             match self.write_state(ended, more).await {
                 Ok(()) => return Ok(Outcome::Done),
@@ -378,7 +378,7 @@ impl Calculator {
         deadline: Instant,
         erasures: &mut i64,
     ) -> ApiResult<AttemptOutcome> {
-        let Parsed::Query(query) = job.source.parse().map_err(engine_error)? else {
+        let ParsedQuery::Query(query) = job.source.parse().map_err(engine_error)? else {
             return Err(ApiError::internal(&"a job without a question"));
         };
         let asked = Asked::new(query, job.purpose, job.invalidation.as_deref());
@@ -407,11 +407,11 @@ impl Calculator {
             let freshness: Option<Freshness> = stored
                 .map(|stored| result_freshness(&project, &asked.query, stored.last_refresh, now))
                 .transpose()?;
-            if decide(Refresh::Blocking, freshness).then == Then::Nothing {
+            if decide(RefreshMode::Blocking, freshness).then == RefreshAction::Nothing {
                 return Ok(AttemptOutcome::AlreadyCached);
             }
         }
         let calculated = self.calculate(&project, &asked.query, &used, now, deadline).await?;
-        Ok(AttemptOutcome::Calculated(Box::new(calculated), settings_digest))
+        Ok(AttemptOutcome::QueryResult(Box::new(calculated), settings_digest))
     }
 }

@@ -1,14 +1,14 @@
 //! Resolves a project token to the project with its flags compiled at its current version.
 //!
 //! Must stay true: flags are compiled once per version and shared by all requests of the process; within
-//! [`TOKENS_REMEMBERED`] after the last check of version and token nothing is read, so an edit is visible everywhere
+//! [`TOKEN_CACHE_TTL`] after the last check of version and token nothing is read, so an edit is visible everywhere
 //! after that time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono_tz::Tz;
-use pennon_core::auth::TOKENS_REMEMBERED;
+use pennon_core::auth::TOKEN_CACHE_TTL;
 use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::clock::MonotonicInstant;
 use pennon_core::error::{ApiError, ApiResult};
@@ -17,7 +17,7 @@ use pennon_core::request_metrics;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError};
 use pennon_engine::flag::evaluate::Evaluator;
-use pennon_eventstore::Hot;
+use pennon_eventstore::WaitingBlocks;
 
 use super::records::RecordTemplates;
 use crate::Flags;
@@ -82,12 +82,12 @@ impl CompiledProjectCache {
         self.lock().get(&project).cloned()
     }
 
-    /// The project, if its version was confirmed within [`TOKENS_REMEMBERED`].
+    /// The project, if its version was confirmed within [`TOKEN_CACHE_TTL`].
     fn get_recent(&self, project: ProjectId) -> Option<Arc<CompiledProject>> {
         let cached = self.get(project)?;
         cached
             .checked_at
-            .filter(|checked_at| checked_at.is_younger_than(TOKENS_REMEMBERED))
+            .filter(|checked_at| checked_at.is_younger_than(TOKEN_CACHE_TTL))
             .map(|_| cached.project)
     }
 
@@ -126,7 +126,7 @@ pub struct AuthenticatedProject {
     /// The project.
     pub project: Arc<CompiledProject>,
     /// Events that are not compacted yet, if they were read in parallel.
-    pub hot: Option<Hot>,
+    pub hot: Option<WaitingBlocks>,
 }
 
 /// The project of `token`; 401 when there is none. `needs_events` decides whether a request needs the events that are
@@ -137,7 +137,7 @@ pub async fn open_project(
     needs_events: impl Fn(&CompiledProject) -> bool,
 ) -> ApiResult<AuthenticatedProject> {
     let tokens = &flags.app.tokens;
-    let cached = tokens.remembered(token, TOKENS_REMEMBERED).and_then(|id| flags.compiled.get_recent(id));
+    let cached = tokens.remembered(token, TOKEN_CACHE_TTL).and_then(|id| flags.compiled.get_recent(id));
     if let Some(project) = cached {
         request_metrics::record(|metrics| metrics.set_project(project.settings.id));
         return Ok(AuthenticatedProject { project, hot: None });
@@ -148,12 +148,15 @@ pub async fn open_project(
         let cached =
             guess.and_then(|id| flags.compiled.get(id)).filter(|cached| needs_events(&cached.project));
         match cached {
-            Some(cached) => flags.events.hot_if_few(cached.project.settings.id).await.ok().flatten(),
+            Some(cached) => {
+                flags.events.waiting_blocks_if_few(cached.project.settings.id).await.ok().flatten()
+            }
             None => None,
         }
     };
     let version = |id| vec![keys::project_version(id)];
-    let (found, hot) = tokio::join!(tokens.project_and(&flags.app.store, token, version), prefetch_events);
+    let (found, hot) =
+        tokio::join!(tokens.fetch_project_with(&flags.app.store, token, version), prefetch_events);
     let (id, items) = found.map_err(store_unavailable)?.ok_or_else(ApiError::bad_token)?;
     request_metrics::record(|metrics| metrics.set_project(id));
     let hot = hot.filter(|_| guess == Some(id));

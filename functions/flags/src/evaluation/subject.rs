@@ -13,7 +13,7 @@ use pennon_engine::flag::evaluate::{
 use pennon_engine::flag::json::Object;
 use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
-use pennon_eventstore::{EventStoreError, GroupType, Hot, derived};
+use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derived};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -104,7 +104,7 @@ pub async fn load_stored_facts(
     request: &EvaluationRequest,
     lookups: &Lookups,
     mut facts: SubjectFacts,
-    hot: Option<Hot>,
+    hot: Option<WaitingBlocks>,
     now: DateTime<Utc>,
 ) -> SubjectFacts {
     let wants_overrides = lookups.overrides || stores_override(project, request);
@@ -115,8 +115,8 @@ pub async fn load_stored_facts(
     let groups = groups_to_load(project, &facts, lookups);
     let reader = PersonReader { flags, project, lookups, wants_overrides };
     let prefetched = async {
-        let likely_ids = flags.events.likely_ids(id, distinct_id).await?;
-        Ok::<_, EventStoreError>((reader.read(&likely_ids).await, likely_ids))
+        let cached_person_ids = flags.events.cached_person_ids(id, distinct_id).await?;
+        Ok::<_, EventStoreError>((reader.read(&cached_person_ids).await, cached_person_ids))
     };
     let subject = flags.events.subject_parts(id, distinct_id, lookups.person, &groups, hot);
     let (subject, prefetched) = tokio::join!(subject, prefetched);
@@ -136,9 +136,9 @@ pub async fn load_stored_facts(
             apply_sent(properties, &sent);
         }
     }
-    let (mut records_by_id, likely_ids) = prefetched;
+    let (mut records_by_id, cached_person_ids) = prefetched;
     let ids = subject.person.ids;
-    let other_ids: BTreeSet<Uuid> = ids.difference(&likely_ids).copied().collect();
+    let other_ids: BTreeSet<Uuid> = ids.difference(&cached_person_ids).copied().collect();
     if !other_ids.is_empty() {
         // The person was merged a moment ago, or this process has not loaded the project's persons yet.
         records_by_id = records_by_id.merge(reader.read(&other_ids).await);

@@ -36,7 +36,8 @@ async fn create_flag(state: Flags, call: Call) -> ApiResult<Response> {
     let mentioned =
         early_body.as_ref().map_or_else(BodyReferences::default, |body| body_references::collect(body, None));
     let plan = ReadPlan { reference_ids: ReferenceIds::of(&mentioned), mentioned };
-    let (access, items) = app.project_with(&call, crate::WRITE_SCOPE, |project| plan.keys(project)).await?;
+    let (access, items) =
+        app.authorize_project_with(&call, crate::WRITE_SCOPE, |project| plan.keys(project)).await?;
     let project = access.project.id;
     let mut prefetched = Some(plan.decode(&items)?);
     let body = match early_body {

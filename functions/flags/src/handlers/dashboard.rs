@@ -11,12 +11,12 @@ use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
-use pennon_core::store::{Guard, Item, Key, Precondition, StoreError, Write};
+use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
 use pennon_role_access::permissions::{FlagOwnership, FlagPermissions};
 use serde_json::json as object;
 
 use super::{MAX_ATTEMPTS, require_edit};
-use crate::store::{FlagWriteOutcome, Room, StoredFlag, change, flag_record_key, record_id, transact};
+use crate::store::{FeedGrowth, FlagWriteOutcome, StoredFlag, change, flag_record_key, record_id, transact};
 use crate::usage_dashboard::{ReservedDashboardIds, enrich};
 
 /// Creates a usage dashboard and links it to the flag. The body is ignored.
@@ -35,7 +35,7 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         let outcome = async {
             let (after, extra_writes) = reserved.build(project, &before.flag, user, now)?;
             let mut writes =
-                change(project, Some(&before), &after, Precondition::default(), Room::default())?;
+                change(project, Some(&before), &after, Precondition::default(), FeedGrowth::default())?;
             writes.extend(extra_writes);
             transact(records, writes).await
         };
@@ -65,7 +65,7 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
             Err(error) => return Ok(failure_response(error.message())),
         };
         // The flag was checked above; it must be unchanged.
-        writes.push(Write::Check(record_key(project, &before), Guard::Version(before.version)));
+        writes.push(Write::Check(record_key(project, &before), WriteCondition::Version(before.version)));
         match transact(records, writes).await? {
             FlagWriteOutcome::Written => return Ok(json(object!({"success": true}))),
             FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict => {
@@ -80,7 +80,7 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
 async fn authorize_and_read_flag(app: &App, call: &Call) -> ApiResult<(Access, Option<Item>)> {
     let id = call.id("id");
     let keys_to_read = |project| id.map(|id| flag_record_key(project, id)).into_iter().collect();
-    let (access, items) = app.project_with(call, crate::WRITE_SCOPE, keys_to_read).await?;
+    let (access, items) = app.authorize_project_with(call, crate::WRITE_SCOPE, keys_to_read).await?;
     Ok((access, items.into_iter().next().flatten()))
 }
 

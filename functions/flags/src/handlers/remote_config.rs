@@ -7,7 +7,7 @@ use pennon_core::http::{Call, json};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_engine::flag::{Flag, is_possible_key};
-use pennon_role_access::payloads::{has_sealed, revealed};
+use pennon_role_access::payloads::{has_encrypted, revealed};
 use serde_json::Value;
 
 use crate::Flags;
@@ -37,7 +37,7 @@ pub async fn remote_config(State(state): State<Flags>, call: Call) -> ApiResult<
         FlagSelector::Key(key) => vec![keys::flag_key_live(project, key)],
         FlagSelector::Invalid => Vec::new(),
     };
-    let (access, items) = state.app.project_with(&call, crate::READ_SCOPE, keys_to_read).await?;
+    let (access, items) = state.app.authorize_project_with(&call, crate::READ_SCOPE, keys_to_read).await?;
     let project = access.project.id;
     let item = items.into_iter().flatten().next().ok_or_else(not_found)?;
     let record = match &selector {
@@ -49,7 +49,7 @@ pub async fn remote_config(State(state): State<Flags>, call: Call) -> ApiResult<
         return Err(not_found());
     }
     let flag = revealed(&state.app.payload_keys, project, &flag);
-    if has_sealed(&flag) {
+    if has_encrypted(&flag) {
         return Err(ApiError::internal(&"a payload cannot be decrypted with the configured keys"));
     }
     Ok(json(flag.filters.get("payloads").and_then(|payloads| payloads.get("true")).unwrap_or(&Value::Null)))

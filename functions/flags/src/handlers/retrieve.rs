@@ -19,7 +19,7 @@ use pennon_role_access::permissions::{FlagOwnership, FlagPermissions, fetch_coho
 pub async fn retrieve(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
     let keys_to_read = |project| id.map_or_else(Vec::new, |id| keys_for(&state, project, id));
-    let access = state.app.project_with(&call, crate::READ_SCOPE, keys_to_read);
+    let access = state.app.authorize_project_with(&call, crate::READ_SCOPE, keys_to_read);
     let (access, items, calls) = authorize_with_call_times(&state, &call, access).await?;
     let mut items = items.into_iter();
     let item = items.next().flatten().ok_or_else(ApiError::not_found)?;

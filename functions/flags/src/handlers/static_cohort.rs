@@ -15,11 +15,11 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_core::store::{Guard, Item, VersionBump, Write};
+use pennon_core::store::{Item, VersionBump, Write, WriteCondition};
 use pennon_engine::CancellationToken;
 use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluator, Subject};
 use pennon_engine::flag::{Flag, filter_view, timestamp};
-use pennon_eventstore::members::Roster;
+use pennon_eventstore::members::CohortList;
 use pennon_insights::{CohortRecord, summary_row};
 use serde_json::{Map, Value, json as object};
 
@@ -38,7 +38,7 @@ pub async fn create_static_cohort_for_flag(State(flags): State<Flags>, call: Cal
         let flag = id.map(|id| flag_record_key(project, id));
         [keys::project_version(project)].into_iter().chain(flag).collect()
     };
-    let (access, items) = flags.app.project_with(&call, crate::WRITE_SCOPE, keys_to_read).await?;
+    let (access, items) = flags.app.authorize_project_with(&call, crate::WRITE_SCOPE, keys_to_read).await?;
     let mut items = items.into_iter();
     let version = ProjectVersion::from_item(items.next().flatten().as_ref());
     let item = items.next().flatten().ok_or_else(ApiError::not_found)?;
@@ -148,14 +148,14 @@ async fn store_cohort(
     let id = records.increment(&keys::counter(Counter::Cohort), 1).await?;
     let cohort_json = cohort_json(id, flag, members.len(), access, now);
     let list =
-        Roster::store(records, project, id.unsigned_abs(), &members).await.map_err(event_store_error)?;
+        CohortList::store(records, project, id.unsigned_abs(), &members).await.map_err(event_store_error)?;
     let mut record: Map<String, Value> = cohort_json.as_object().cloned().unwrap_or_default();
     record.extend(list);
     let key = keys::record(project, Kind::Cohort, id.unsigned_abs());
     let item = Item::new(key, &record)?;
     let row = summary_row(project, &item.body::<CohortRecord>()?)?;
     let writes = vec![
-        Write::Put(item, Guard::Absent),
+        Write::Put(item, WriteCondition::Absent),
         row,
         Write::BumpVersion(keys::project_version(project), VersionBump::default()),
     ];

@@ -16,7 +16,7 @@ use crate::store::flag_record_key;
 pub async fn status(State(state): State<Flags>, call: Call) -> ApiResult<Response> {
     let id = call.id("id");
     let keys_to_read = |project| id.map(|id| flag_record_key(project, id)).into_iter().collect();
-    let access = state.app.project_with(&call, crate::READ_SCOPE, keys_to_read);
+    let access = state.app.authorize_project_with(&call, crate::READ_SCOPE, keys_to_read);
     let (_, items, calls) = authorize_with_call_times(&state, &call, access).await?;
     let Some(item) = items.into_iter().flatten().next() else {
         return Ok((StatusCode::NOT_FOUND, axum::Json(not_found_body())).into_response());

@@ -151,7 +151,7 @@ async fn authorize_and_prefetch(
             None => None,
         }
     };
-    let access = state.app.project_with(call, crate::WRITE_SCOPE, |project| plan.keys(project));
+    let access = state.app.authorize_project_with(call, crate::WRITE_SCOPE, |project| plan.keys(project));
     let (access, page) = tokio::join!(access, page);
     let (access, items) = access?;
     let page = page.filter(|_| path_project == Some(access.project.id)).transpose()?;

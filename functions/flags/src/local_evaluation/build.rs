@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use flate2::{Compression, GzBuilder};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::model::{FEED_BYTES_MAX, FEED_ROOM};
+use pennon_core::model::{FEED_BYTES_LIMIT, FEED_BYTES_MAX};
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::cohort::Cohort;
@@ -116,7 +116,7 @@ impl FeedInputs {
     fn too_large(self) -> FeedBuild {
         let (sent, flattened) = (FeedDocument::too_large(), FeedDocument::too_large());
         let feed = Feed { number: self.number, group_types: self.group_types, sent, flattened };
-        FeedBuild { feed, used_bytes: FEED_ROOM + 1 }
+        FeedBuild { feed, used_bytes: FEED_BYTES_LIMIT + 1 }
     }
 
     async fn build(
@@ -143,7 +143,7 @@ impl FeedInputs {
 /// Used bytes of the size limit when `bytes` of at most `most` are taken.
 fn used_bytes(bytes: usize, most: usize) -> i64 {
     let left = i64::try_from(most).unwrap_or(i64::MAX) - i64::try_from(bytes).unwrap_or(i64::MAX);
-    FEED_ROOM - left.min(FEED_ROOM)
+    FEED_BYTES_LIMIT - left.min(FEED_BYTES_LIMIT)
 }
 
 /// A document and its used bytes of the size limit.
@@ -174,7 +174,7 @@ fn build_documents(
 /// The document with this text; `None` means that the text exceeded its limit.
 fn compress_document(text: Option<String>) -> std::io::Result<SizedDocument> {
     let Some(text) = text else {
-        return Ok(SizedDocument { document: FeedDocument::too_large(), used_bytes: FEED_ROOM + 1 });
+        return Ok(SizedDocument { document: FeedDocument::too_large(), used_bytes: FEED_BYTES_LIMIT + 1 });
     };
     // No timestamp in the gzip header, so that the same text has the same bytes.
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
@@ -198,11 +198,11 @@ mod tests {
 
     #[test]
     fn used_bytes_follow_the_remaining_bytes() {
-        assert_eq!(used_bytes(FEED_BYTES_MAX, FEED_BYTES_MAX), FEED_ROOM);
-        assert_eq!(used_bytes(FEED_BYTES_MAX + 1, FEED_BYTES_MAX), FEED_ROOM + 1);
+        assert_eq!(used_bytes(FEED_BYTES_MAX, FEED_BYTES_MAX), FEED_BYTES_LIMIT);
+        assert_eq!(used_bytes(FEED_BYTES_MAX + 1, FEED_BYTES_MAX), FEED_BYTES_LIMIT + 1);
         assert_eq!(used_bytes(1, FEED_BYTES_MAX), 1);
         assert_eq!(used_bytes(0, TEXT_BYTES_MAX), 0, "of a larger measure, only what comes near its end");
-        assert_eq!(used_bytes(TEXT_BYTES_MAX - 10, TEXT_BYTES_MAX), FEED_ROOM - 10);
-        assert_eq!(used_bytes(TEXT_BYTES_MAX + 10, TEXT_BYTES_MAX), FEED_ROOM + 10);
+        assert_eq!(used_bytes(TEXT_BYTES_MAX - 10, TEXT_BYTES_MAX), FEED_BYTES_LIMIT - 10);
+        assert_eq!(used_bytes(TEXT_BYTES_MAX + 10, TEXT_BYTES_MAX), FEED_BYTES_LIMIT + 10);
     }
 }

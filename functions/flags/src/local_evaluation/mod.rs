@@ -37,8 +37,10 @@ use cache::{DocumentBody, Feed};
 pub async fn poll(flags: &Flags, call: &Call, form: CohortForm) -> ApiResult<Response> {
     let if_none_match = call.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let keys_to_read = |project| keys_to_read(&flags.feeds, project, form, if_none_match.is_some());
-    let (access, items) =
-        flags.app.project_counted(call, crate::READ_SCOPE, Bucket::Definitions, keys_to_read).await?;
+    let (access, items) = flags
+        .app
+        .authorize_project_in_bucket(call, crate::READ_SCOPE, Bucket::Definitions, keys_to_read)
+        .await?;
     if access.project.feature_flag_quota_exhausted {
         return Ok(responses::quota_exhausted());
     }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip, as_json_text};
+use pennon_core::http::{Call, GATEWAY_BYTES_MAX, accepts_gzip, escaped_json_length};
 use pennon_core::model::FEED_BYTES_MAX;
 use serde_json::json;
 
@@ -64,7 +64,7 @@ fn decompress(document: &FeedDocument, gzip: &Bytes) -> ApiResult<Vec<u8>> {
         .take(GATEWAY_BYTES_MAX as u64 + 1)
         .read_to_end(&mut text)
         .map_err(|e| ApiError::internal(&e))?;
-    if as_json_text(&text) > GATEWAY_BYTES_MAX { Err(too_large()) } else { Ok(text) }
+    if escaped_json_length(&text) > GATEWAY_BYTES_MAX { Err(too_large()) } else { Ok(text) }
 }
 
 /// 402: SDKs drop their definitions until the quota is renewed.

@@ -4,14 +4,14 @@
 //! reduced.
 
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::model::FEED_ROOM;
+use pennon_core::model::FEED_BYTES_LIMIT;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{StoreError, Write};
 
 use super::build::build_with_change;
 use super::responses::would_be_too_large;
 use crate::Flags;
-use crate::store::{FlagRows, ProjectVersion, Room, StoredFlag, load_verified_rows, max_growth};
+use crate::store::{FeedGrowth, FlagRows, ProjectVersion, StoredFlag, load_verified_rows, max_growth};
 
 /// The feed growth when `changed` replaces `before`: `estimated` if that fits, otherwise the measured size of a feed
 /// built with the change; 400 when that is too large. One round trip, or those of building a feed.
@@ -21,14 +21,14 @@ pub async fn check_feed_size(
     group_types: &[String],
     before: Option<&StoredFlag>,
     changed: &StoredFlag,
-    estimated: Room,
-) -> ApiResult<Room> {
+    estimated: FeedGrowth,
+) -> ApiResult<FeedGrowth> {
     let row = flags.app.store.records.get(&keys::project_version(project)).await?;
     let version = ProjectVersion::from_item(row.as_ref());
     let length = record_bytes(changed)?;
     let old = before.map(|before| &before.flag);
-    if let Room::Estimated { beside } = estimated
-        && version.sums.used + max_growth(old, &changed.flag, length, beside) <= FEED_ROOM
+    if let FeedGrowth::Estimated { beside } = estimated
+        && version.sums.used + max_growth(old, &changed.flag, length, beside) <= FEED_BYTES_LIMIT
     {
         return Ok(estimated);
     }
@@ -39,10 +39,10 @@ pub async fn check_feed_size(
         Some(before) => length > record_bytes(before)?,
         None => true,
     };
-    if used > FEED_ROOM && grows {
+    if used > FEED_BYTES_LIMIT && grows {
         return Err(would_be_too_large());
     }
-    Ok(Room::Measured { number: rows.version.number, used })
+    Ok(FeedGrowth::CalculationMetrics { number: rows.version.number, used })
 }
 
 fn record_bytes(stored: &StoredFlag) -> ApiResult<usize> {
@@ -59,8 +59,8 @@ pub async fn correct_recorded_size(
     used: i64,
 ) -> Result<(), StoreError> {
     let recorded = rows.version.sums.used;
-    let is_too_high = recorded > FEED_ROOM / 2 && used < recorded - FEED_ROOM / 4;
-    let is_too_low = used > FEED_ROOM / 2 && recorded < used;
+    let is_too_high = recorded > FEED_BYTES_LIMIT / 2 && used < recorded - FEED_BYTES_LIMIT / 4;
+    let is_too_low = used > FEED_BYTES_LIMIT / 2 && recorded < used;
     if !rows.is_verified || !(is_too_high || is_too_low) {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use pennon_engine::flag::Flag;
 use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluation, Evaluator, GroupSubject, Subject};
 use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
-use pennon_eventstore::{GroupType, Hot};
+use pennon_eventstore::{GroupType, WaitingBlocks};
 use serde_json::Value;
 
 use super::scan::REQUEST_TIMEOUT;
@@ -28,7 +28,7 @@ pub struct AuthorizedProject {
     pub access: Access,
     version: ProjectVersion,
     prefetched: Option<PrefetchedRows>,
-    hot: Option<Hot>,
+    hot: Option<WaitingBlocks>,
 }
 
 /// Authorizes a request that evaluates flags for one person.
@@ -45,7 +45,7 @@ pub async fn authorize(flags: &Flags, call: &Call) -> ApiResult<AuthorizedProjec
     };
     let hot = async {
         match path_project {
-            Some(project) => flags.events.hot_if_few(project).await,
+            Some(project) => flags.events.waiting_blocks_if_few(project).await,
             None => Ok(None),
         }
     };

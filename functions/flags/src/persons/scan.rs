@@ -11,7 +11,7 @@ use pennon_engine::CancellationToken;
 use pennon_engine::flag::cohort::Cohort;
 use pennon_engine::flag::json::Object;
 use pennon_eventstore::People;
-use pennon_eventstore::members::Roster;
+use pennon_eventstore::members::CohortList;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -43,7 +43,7 @@ pub struct PersonScanRequest {
     /// Names of the properties to load.
     pub keys: BTreeSet<String>,
     /// Member lists of the static cohorts to check.
-    pub rosters: BTreeMap<i64, Roster>,
+    pub rosters: BTreeMap<i64, CohortList>,
 }
 
 /// A person in a scan.

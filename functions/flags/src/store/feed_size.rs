@@ -4,7 +4,7 @@
 //! limit. A write adds the uncompressed length of what it adds to the feed, which needs no read; only when that exceeds
 //! the limit, the feed is built and measured. Whenever a feed is built, the recorded size is corrected.
 
-use pennon_core::model::FEED_ROOM;
+use pennon_core::model::FEED_BYTES_LIMIT;
 use pennon_core::store::VersionBump;
 use pennon_engine::flag::Flag;
 
@@ -15,14 +15,14 @@ const UNKNOWN_COHORT_BYTES: usize = 64 * 1024;
 
 /// The growth of the feed by a write of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum FeedGrowth {
     /// At most the length of the flag plus this.
     Estimated {
         /// Bytes that other records add.
         beside: usize,
     },
     /// The size that was measured with the change applied, at this project version.
-    Measured {
+    CalculationMetrics {
         /// The version number.
         number: i64,
         /// The used bytes.
@@ -30,31 +30,37 @@ pub enum Room {
     },
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room::Estimated { beside: 0 }
+impl Default for FeedGrowth {
+    fn default() -> FeedGrowth {
+        FeedGrowth::Estimated { beside: 0 }
     }
 }
 
-impl Room {
+impl FeedGrowth {
     /// Whether the other records alone exceed the limit.
     pub fn exceeds_limit(self) -> bool {
-        matches!(self, Room::Estimated { beside } if i64::try_from(beside).is_ok_and(|beside| beside > FEED_ROOM))
+        matches!(self, FeedGrowth::Estimated { beside } if i64::try_from(beside).is_ok_and(|beside| beside > FEED_BYTES_LIMIT))
     }
 
     /// Adds the growth to the version update `raise`. `length` is the length of the record `after` in bytes; it
     /// replaces `before`.
-    pub(super) fn apply_to(self, raise: &mut VersionBump, before: Option<&Flag>, after: &Flag, length: usize) {
+    pub(super) fn apply_to(
+        self,
+        raise: &mut VersionBump,
+        before: Option<&Flag>,
+        after: &Flag,
+        length: usize,
+    ) {
         match self {
-            Room::Measured { number, used } => {
+            FeedGrowth::CalculationMetrics { number, used } => {
                 raise.when.number = Some(number);
                 raise.used = Some(used);
             }
-            Room::Estimated { beside } => {
+            FeedGrowth::Estimated { beside } => {
                 let growth = max_growth(before, after, length, beside);
                 if growth > 0 {
                     raise.by.used = growth;
-                    raise.when.used_at_most = Some(FEED_ROOM - growth);
+                    raise.when.used_at_most = Some(FEED_BYTES_LIMIT - growth);
                 }
             }
         }
@@ -80,7 +86,7 @@ pub fn max_growth(before: Option<&Flag>, after: &Flag, length: usize, beside: us
             .saturating_add(after.key.len().saturating_sub(before.key.len())),
         _ => length.saturating_add(beside),
     };
-    i64::try_from(bytes).unwrap_or(FEED_ROOM)
+    i64::try_from(bytes).unwrap_or(FEED_BYTES_LIMIT)
 }
 
 #[cfg(test)]
@@ -118,14 +124,14 @@ mod tests {
     fn an_estimate_is_added_within_the_limit_and_a_measured_size_is_set() {
         let new = flag("a", "x", false);
         let mut raise = VersionBump::default();
-        Room::Estimated { beside: 0 }.apply_to(&mut raise, None, &new, 700);
+        FeedGrowth::Estimated { beside: 0 }.apply_to(&mut raise, None, &new, 700);
         assert_eq!((raise.by.used, raise.used), (700, None));
         assert_eq!(
             raise.when,
             Precondition { used_at_most: Some(4_500_000 - 700), ..Precondition::default() }
         );
         let mut raise = VersionBump::default();
-        Room::Measured { number: 8, used: 9 }.apply_to(&mut raise, None, &new, 700);
+        FeedGrowth::CalculationMetrics { number: 8, used: 9 }.apply_to(&mut raise, None, &new, 700);
         assert_eq!((raise.by.used, raise.used), (0, Some(9)));
         assert_eq!(raise.when, Precondition { number: Some(8), ..Precondition::default() });
     }

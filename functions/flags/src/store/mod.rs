@@ -15,7 +15,7 @@ mod rows;
 pub use cache::{ByteLimitedCache, FlagCache};
 pub use cohort_names::load_cohort_names;
 pub use dependents::{load_dependents, prefetch_dependents};
-pub use feed_size::{Room, cohort_feed_bytes, max_growth};
+pub use feed_size::{FeedGrowth, cohort_feed_bytes, max_growth};
 pub use flag_templates::{ListedFlag, flag_template, load_templates};
 pub use rows::{
     FlagRows, PrefetchedRows, ProjectVersion, RECORDS_KIB_MAX, cached_rows, decode_flag, decode_row,
@@ -28,7 +28,7 @@ use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{
-    Guard, Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write,
+    Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write, WriteCondition,
 };
 use pennon_engine::flag::{Flag, FlagRow, changes};
 use serde_json::json;
@@ -77,7 +77,7 @@ pub struct FlagPreconditions {
     /// Conditions on single items.
     pub checks: Vec<Write>,
     /// Growth of the definitions feed.
-    pub feed_growth: Room,
+    pub feed_growth: FeedGrowth,
 }
 
 /// Stores a new flag with at most 20 `extra_writes`. Deleted flags that had the same key are not changed.
@@ -103,11 +103,11 @@ pub fn change(
     before: Option<&StoredFlag>,
     after: &Flag,
     when: Precondition,
-    feed_growth: Room,
+    feed_growth: FeedGrowth,
 ) -> Result<Vec<Write>, StoreError> {
     let id = record_id(after.id);
     let version = before.map_or(0, |before| before.version) + 1;
-    let guard = before.map_or(Guard::Absent, |before| Guard::Version(before.version));
+    let guard = before.map_or(WriteCondition::Absent, |before| WriteCondition::Version(before.version));
     let record = Item::new(flag_record_key(project, id), after)?.with_version(version);
     let old =
         before.filter(|old| !old.flag.deleted).map(|old| FlagRow::from(&old.flag).with_version(old.version));
@@ -130,9 +130,9 @@ pub fn change(
     let (old_claim, new_claim) =
         (before.and_then(|before| key_claim(project, &before.flag)), key_claim(project, after));
     if old_claim != new_claim {
-        writes.extend(old_claim.map(|key| Write::Delete(key, Guard::Present)));
+        writes.extend(old_claim.map(|key| Write::Delete(key, WriteCondition::Present)));
         let claim = new_claim.map(|key| Item { count: after.id, ..Item::empty(key) });
-        writes.extend(claim.map(|row| Write::Put(row, Guard::Absent)));
+        writes.extend(claim.map(|row| Write::Put(row, WriteCondition::Absent)));
     }
     Ok(writes)
 }
@@ -145,8 +145,10 @@ fn dependency_row(row: Option<&FlagRow>) -> Option<FlagRow> {
 /// The write that replaces `old` with `new` at `key`; none when both are absent.
 fn row_write(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result<Option<Write>, StoreError> {
     Ok(match (old, new) {
-        (_, Some(row)) => Some(Write::Put(Item::new(key, row)?.with_version(row.item_version), Guard::None)),
-        (Some(_), None) => Some(Write::Delete(key, Guard::None)),
+        (_, Some(row)) => {
+            Some(Write::Put(Item::new(key, row)?.with_version(row.item_version), WriteCondition::None))
+        }
+        (Some(_), None) => Some(Write::Delete(key, WriteCondition::None)),
         (None, None) => None,
     })
 }

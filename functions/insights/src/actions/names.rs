@@ -5,7 +5,7 @@
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Key, Table, Write};
+use pennon_core::store::{Item, Key, Table, Write, WriteCondition};
 
 use super::Action;
 use crate::resource::Resource;
@@ -54,8 +54,9 @@ pub async fn claim_name(
 impl NameChange {
     /// The writes for action `id`.
     pub fn writes(self, id: u64) -> impl Iterator<Item = Write> {
-        let claim = self.claim.map(|key| Write::Put(Item::empty(key).with_version(id), Guard::Absent));
-        let release = self.release.map(|(key, id)| Write::Delete(key, Guard::Version(id)));
+        let claim =
+            self.claim.map(|key| Write::Put(Item::empty(key).with_version(id), WriteCondition::Absent));
+        let release = self.release.map(|(key, id)| Write::Delete(key, WriteCondition::Version(id)));
         claim.into_iter().chain(release)
     }
 }

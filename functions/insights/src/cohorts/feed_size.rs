@@ -6,7 +6,7 @@
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::gzip;
-use pennon_core::model::{FEED_BYTES_MAX, FEED_ROOM, FeedForm, FeedHead};
+use pennon_core::model::{FEED_BYTES_LIMIT, FEED_BYTES_MAX, FeedForm, FeedHead};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Table, VersionBump};
 use serde_json::json;
@@ -62,11 +62,11 @@ impl FeedSizeEstimate {
     pub fn reserve(&self, raise: &mut VersionBump) -> FeedReservation {
         let Some(after) = &self.after else { return FeedReservation::NotNeeded };
         let more = i64::try_from(after.len().saturating_mul(ASSUMED_COPIES)).unwrap_or(i64::MAX);
-        if more > FEED_ROOM {
+        if more > FEED_BYTES_LIMIT {
             return FeedReservation::TooLarge;
         }
         raise.by.used = more;
-        raise.when.used_at_most = Some(FEED_ROOM - more);
+        raise.when.used_at_most = Some(FEED_BYTES_LIMIT - more);
         FeedReservation::Conditional
     }
 

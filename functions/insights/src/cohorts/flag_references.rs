@@ -28,8 +28,10 @@ impl FlagReferences {
     /// Fetches the flags that use the cohort `id`.
     pub async fn fetch(records: &Table, project: ProjectId, id: u64) -> ApiResult<FlagReferences> {
         let version_item = records.get(&keys::project_version(project)).await?;
-        let version =
-            Precondition { number: Some(version_item.map_or(0, |item| item.count)), ..Precondition::default() };
+        let version = Precondition {
+            number: Some(version_item.map_or(0, |item| item.count)),
+            ..Precondition::default()
+        };
         let shards = (0..FLAG_ROW_SHARDS)
             .map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
         let flags = async { futures::future::try_join_all(shards).await.map_err(ApiError::from) };

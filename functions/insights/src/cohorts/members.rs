@@ -11,10 +11,10 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, StoreError, Table, Write};
+use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
 use pennon_engine::CancellationToken;
-use pennon_eventstore::members::{LISTED_MAX, MEMBERS_MAX, Packed, Roster};
-use pennon_eventstore::{FinalPersons, derived};
+use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, Packed};
+use pennon_eventstore::{CanonicalPersons, derived};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -41,7 +41,10 @@ impl ListCleanup {
         members: Packed,
         now: DateTime<Utc>,
     ) -> Result<Write, StoreError> {
-        Ok(Write::Put(cleanup_task(project, cohort, members, now + REPLACED_CLEANUP_DELAY)?, Guard::None))
+        Ok(Write::Put(
+            cleanup_task(project, cohort, members, now + REPLACED_CLEANUP_DELAY)?,
+            WriteCondition::None,
+        ))
     }
 }
 
@@ -68,7 +71,7 @@ pub async fn run_list_cleanup(
     if current != Some(members.generation()) {
         records.sweep(members.keys(project, cohort)).await?;
     }
-    Ok(records.transact(vec![Write::Delete(item.key.clone(), Guard::None)]).await?)
+    Ok(records.transact(vec![Write::Delete(item.key.clone(), WriteCondition::None)]).await?)
 }
 
 /// The canonical ids of those of `persons` that exist, merges applied.
@@ -78,7 +81,7 @@ pub async fn existing_persons(
     persons: &BTreeSet<Uuid>,
 ) -> ApiResult<Vec<Uuid>> {
     let events = state.calculator.events();
-    let finals = events.final_persons(project).await?;
+    let finals = events.canonical_persons(project).await?;
     let persons: BTreeSet<Uuid> = persons.iter().map(|id| finals.of(*id)).collect();
     let persons: Vec<Uuid> = persons.into_iter().collect();
     let found = events.persons(project, &persons).await?;
@@ -116,7 +119,7 @@ pub async fn apply_change(
     change: &MemberChange,
     now: DateTime<Utc>,
 ) -> ApiResult<Vec<Write>> {
-    let finals = state.calculator.events().final_persons(project).await?;
+    let finals = state.calculator.events().canonical_persons(project).await?;
     match change.removed_person {
         Some(person) if cohort.members.is_none() => {
             remove_person(project, cohort, &finals, person)?;
@@ -135,7 +138,7 @@ pub async fn apply_change(
 /// Whether the list with the added members is short enough for the record.
 fn fits_in_record(cohort: &CohortRecord, change: &MemberChange) -> bool {
     let length = cohort.distinct_ids.len() + cohort.person_ids.len();
-    length + change.added_distinct_ids.len() + change.added_persons.len() <= LISTED_MAX
+    length + change.added_distinct_ids.len() + change.added_persons.len() <= INLINE_IDS_MAX
 }
 
 fn add_members(cohort: &mut CohortRecord, change: &MemberChange) {
@@ -155,7 +158,7 @@ fn add_members(cohort: &mut CohortRecord, change: &MemberChange) {
 fn remove_person(
     project: ProjectId,
     cohort: &mut CohortRecord,
-    finals: &FinalPersons,
+    finals: &CanonicalPersons,
     person: Uuid,
 ) -> ApiResult<()> {
     let length = cohort.distinct_ids.len() + cohort.person_ids.len();
@@ -169,7 +172,12 @@ fn not_a_member() -> ApiError {
 }
 
 /// Counts the persons of a list in the record.
-fn count_persons(project: ProjectId, cohort: &mut CohortRecord, finals: &FinalPersons, now: DateTime<Utc>) {
+fn count_persons(
+    project: ProjectId,
+    cohort: &mut CohortRecord,
+    finals: &CanonicalPersons,
+    now: DateTime<Utc>,
+) {
     let listed =
         cohort.distinct_ids.iter().map(|id| derived(project, id)).chain(cohort.person_ids.iter().copied());
     let persons: HashSet<Uuid> = listed.map(|id| finals.of(id)).collect();
@@ -188,11 +196,11 @@ async fn rewrite_list(
     project: ProjectId,
     cohort: &mut CohortRecord,
     change: &MemberChange,
-    finals: &FinalPersons,
+    finals: &CanonicalPersons,
     now: DateTime<Utc>,
 ) -> ApiResult<Vec<Write>> {
     let records = &state.app.store.records;
-    let roster: Roster = cohort.roster(project);
+    let roster: CohortList = cohort.roster(project);
     let mut members: BTreeSet<Uuid> =
         roster.members(records, project, cohort.id).await?.into_iter().collect();
     match change.removed_person {
@@ -216,9 +224,9 @@ async fn rewrite_list(
     let packed = Packed::of(members.len(), new_generation());
     // Scheduled before the parts are written, so that they are deleted wherever this process crashes.
     let cleanup = cleanup_task(project, cohort.id, packed, now + UNCOMMITTED_CLEANUP_DELAY)?;
-    let cancel_cleanup = Write::Delete(cleanup.key.clone(), Guard::None);
-    records.put(cleanup, Guard::None).await?;
-    Roster::store_parts(records, project, cohort.id, packed, &members).await?;
+    let cancel_cleanup = Write::Delete(cleanup.key.clone(), WriteCondition::None);
+    records.put(cleanup, WriteCondition::None).await?;
+    CohortList::store_parts(records, project, cohort.id, packed, &members).await?;
     let persons: HashSet<Uuid> = members.iter().map(|member| finals.of(*member)).collect();
     set_count(cohort, persons.len(), now);
     let mut writes = vec![cancel_cleanup];

@@ -8,7 +8,7 @@ use pennon_core::store::{StoreError, Write};
 use pennon_engine::Cohort as Definition;
 use pennon_engine::flag::CohortReference;
 use pennon_engine::flag::cohort::Cohort as Criteria;
-use pennon_eventstore::members::{Packed, Roster};
+use pennon_eventstore::members::{CohortList, Packed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -143,10 +143,10 @@ impl CohortRecord {
     }
 
     /// Its member list.
-    pub fn roster(&self, project: u64) -> Roster {
+    pub fn roster(&self, project: u64) -> CohortList {
         match self.members {
-            Some(packed) => Roster::Packed(packed),
-            None => Roster::of_record(
+            Some(packed) => CohortList::Packed(packed),
+            None => CohortList::of_record(
                 project,
                 &json!({"distinct_ids": self.distinct_ids, "person_ids": self.person_ids}),
             ),

@@ -8,9 +8,9 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::ids;
-use pennon_core::model::FEED_ROOM;
+use pennon_core::model::FEED_BYTES_LIMIT;
 use pennon_core::store::keys;
-use pennon_core::store::{Guard, Item, Precondition, StoreError, VersionBump, Write};
+use pennon_core::store::{Item, Precondition, StoreError, VersionBump, Write, WriteCondition};
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -133,7 +133,11 @@ impl MemberChange {
         {
             feed_size.require(records, project, after.id).await?;
             // The exact size is not known: the next write of a flag measures it.
-            let raise = VersionBump { when: preconditions.version, used: Some(FEED_ROOM), ..VersionBump::default() };
+            let raise = VersionBump {
+                when: preconditions.version,
+                used: Some(FEED_BYTES_LIMIT),
+                ..VersionBump::default()
+            };
             writes[at] = Write::BumpVersion(version, raise);
             written = records.transact(writes).await;
         }
@@ -212,8 +216,10 @@ async fn validate(
     validated.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)?;
     count_members(state, access, &reached, after, now).await;
     let mut preconditions = Preconditions::default();
-    let checks =
-        reached.versions.into_iter().map(|(key, version)| Write::Check(key, Guard::Version(version)));
+    let checks = reached
+        .versions
+        .into_iter()
+        .map(|(key, version)| Write::Check(key, WriteCondition::Version(version)));
     preconditions.writes.extend(checks);
     let own = after.reference().has_event_criterion;
     if before.is_some() && (own || dependency.is_some()) {

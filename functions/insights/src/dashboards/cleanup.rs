@@ -11,7 +11,9 @@ use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write, back_off_after_conflict};
+use pennon_core::store::{
+    Item, Key, Query, StoreError, Table, Write, WriteCondition, back_off_after_conflict,
+};
 use serde::{Deserialize, Serialize};
 
 use super::content::{self, DashboardInsight};
@@ -51,15 +53,17 @@ pub fn schedule(
         let task = CleanupTask { user: user.clone(), at: now };
         after.swept_from = Some(now + TILE_RETENTION);
         if let Some(task_key) = after.tile_removal_key(project) {
-            writes.push(Write::Put(Item::new(task_key, &task)?, Guard::None));
+            writes.push(Write::Put(Item::new(task_key, &task)?, WriteCondition::None));
         }
         if input.delete_insights {
             let task_key = keys::dashboard_insights_task(now + INSIGHT_DELETION_DELAY, project, after.id);
-            writes.push(Write::Put(Item::new(task_key, &task)?, Guard::None));
+            writes.push(Write::Put(Item::new(task_key, &task)?, WriteCondition::None));
         }
     }
     if before.deleted && !after.deleted {
-        writes.extend(before.tile_removal_key(project).map(|task_key| Write::Delete(task_key, Guard::None)));
+        writes.extend(
+            before.tile_removal_key(project).map(|task_key| Write::Delete(task_key, WriteCondition::None)),
+        );
         after.swept_from = None;
     }
     Ok(writes)
@@ -87,7 +91,7 @@ async fn delete_all_insights(
     for placed in content::fetch_insights(records, project, dashboard).await? {
         delete_insight(records, project, dashboard, placed, user, at).await?;
     }
-    records.transact(vec![Write::Delete(task_key, Guard::None)]).await?;
+    records.transact(vec![Write::Delete(task_key, WriteCondition::None)]).await?;
     Ok(())
 }
 
@@ -117,13 +121,13 @@ async fn delete_insight(
         let after = insight.apply(&input, user, at);
         let change = store::change(project, Some((&insight, &item)), &after)?;
         let mut writes = store::changes(project, vec![change]);
-        writes.push(Write::Check(key(project, dashboard), Guard::Version(version)));
+        writes.push(Write::Check(key(project, dashboard), WriteCondition::Version(version)));
         // The pointer of this dashboard is deleted with its tiles.
         let removed = dashboard_ids
             .iter()
             .filter(|id| **id != dashboard)
             .map(|id| keys::dashboard_tile(project, *id, insight.id));
-        writes.extend(removed.map(|key| Write::Delete(key, Guard::None)));
+        writes.extend(removed.map(|key| Write::Delete(key, WriteCondition::None)));
         let entry: Option<Entry<'_>> = activity_log::entry(Some(&insight), &after, None, user, at);
         if let Some(entry) = entry {
             writes.extend(entry.writes(project, ids::new_uuid())?);
@@ -167,7 +171,7 @@ pub async fn run_tile_removal(
             remove_tile(records, project, dashboard, version, pointer.key).await?;
         }
     }
-    Ok(records.transact(vec![Write::Delete(task_key.clone(), Guard::None)]).await?)
+    Ok(records.transact(vec![Write::Delete(task_key.clone(), WriteCondition::None)]).await?)
 }
 
 async fn remove_tile(
@@ -185,8 +189,8 @@ async fn remove_tile(
             None => None,
         };
         let mut writes = vec![
-            Write::Delete(pointer.clone(), Guard::None),
-            Write::Check(key(project, dashboard), Guard::Version(version)),
+            Write::Delete(pointer.clone(), WriteCondition::None),
+            Write::Check(key(project, dashboard), WriteCondition::Version(version)),
         ];
         if let Some(item) = item {
             let before: Insight = item.body()?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
 use serde_json::Value;
 
 use super::input::TileInput;
@@ -116,7 +116,7 @@ pub fn update_tiles(
         let version = placed.item.version;
         let item = Item::new(placed.item.key.clone(), &placed.insight)?;
         let item = item.with_version(version + 1).replacing(&placed.item);
-        writes.push(Write::Put(item, Guard::Version(version)));
+        writes.push(Write::Put(item, WriteCondition::Version(version)));
     }
     sort_by_position(insights);
     Ok(writes)

@@ -1,6 +1,6 @@
 //! Dashboards as JSON of responses.
 
-use pennon_calculation::Refresh;
+use pennon_calculation::RefreshMode;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
@@ -51,7 +51,7 @@ pub fn basic_json(dashboard: &DashboardRecord, access: &Access) -> Value {
 /// changes nothing.
 pub struct ViewOptions<'a> {
     call: &'a Call,
-    refresh: Refresh,
+    refresh: RefreshMode,
     explicit: bool,
     overrides: Option<Map<String, Value>>,
 }

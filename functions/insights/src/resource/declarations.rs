@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::Value;
 
 use super::{Resource, key, row_of};
@@ -86,8 +86,8 @@ impl DeclaredWrites {
         let old_names = before.iter().filter(|it| !it.is_deleted()).flat_map(|it| it.unique_names(project));
         self.released_names.extend(old_names.map(|name| (name, id)));
         let Some(declared) = record else {
-            self.writes.push(Write::Delete(key::<R>(project, id), Guard::None));
-            self.writes.push(Write::Delete(keys::record(project, R::ROWS, id), Guard::None));
+            self.writes.push(Write::Delete(key::<R>(project, id), WriteCondition::None));
+            self.writes.push(Write::Delete(keys::record(project, R::ROWS, id), WriteCondition::None));
             if let Some(before) = &before {
                 self.writes.extend(before.replacement_writes(None, project, self.now)?);
             }
@@ -95,7 +95,8 @@ impl DeclaredWrites {
         };
         let after: R = serde_json::from_value(merge_declared::<R>(stored.as_ref(), declared)?)
             .map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let guard = stored.as_ref().map_or(Guard::Absent, |item| Guard::Version(item.version));
+        let guard =
+            stored.as_ref().map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
         let version = stored.as_ref().map_or(0, |item| item.version + 1);
         let mut item = Item::new(key::<R>(project, id), &after)?.with_version(version);
         if let Some(stored) = &stored {
@@ -122,7 +123,7 @@ impl DeclaredWrites {
         for row in records.batch_get(&unclaimed).await?.into_iter().flatten() {
             // Another record may have claimed it meanwhile.
             if self.released_names.get(&row.key) == Some(&row.version) {
-                self.writes.push(Write::Delete(row.key, Guard::Version(row.version)));
+                self.writes.push(Write::Delete(row.key, WriteCondition::Version(row.version)));
             }
         }
         self.writes.extend(claim_names(self.claimed_names));
@@ -132,7 +133,7 @@ impl DeclaredWrites {
 
 /// The writes that claim names for records, whoever had them before.
 pub(super) fn claim_names(names: BTreeMap<Key, u64>) -> impl Iterator<Item = Write> {
-    names.into_iter().map(|(name, id)| Write::Put(Item::empty(name).with_version(id), Guard::None))
+    names.into_iter().map(|(name, id)| Write::Put(Item::empty(name).with_version(id), WriteCondition::None))
 }
 
 /// The stored record with the declared fields applied.

@@ -100,7 +100,7 @@ async fn fetch_rows<R: Resource>(
     project: ProjectId,
 ) -> Result<Option<Vec<Row>>, StoreError> {
     let mut items = records.query(Query::partition(keys::records_pk(project, R::ROWS))).await?;
-    let complete_marker = keys::rows_are_whole(project, R::ROWS);
+    let complete_marker = keys::summary_rows_complete_marker(project, R::ROWS);
     match items.pop() {
         Some(last) if last.key == complete_marker => {
             items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)

@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use pennon_core::activity::{item_log, scope_log};
+use pennon_core::activity::{list_item_entries, list_scope_entries};
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -132,7 +132,7 @@ pub fn record_writes<R: Resource>(
     before: Option<&Item>,
     after: &R,
 ) -> Result<Vec<Write>, StoreError> {
-    let guard = before.map_or(Guard::Absent, |item| Guard::Version(item.version));
+    let guard = before.map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
     let version = before.map_or(0, |item| item.version) + 1;
     let mut record = Item::new(key::<R>(project, after.id()), after)?.with_version(version);
     if let Some(item) = before {
@@ -145,8 +145,8 @@ pub fn record_writes<R: Resource>(
 pub fn row_of<R: Resource>(project: ProjectId, after: &R) -> Result<Write, StoreError> {
     let key = keys::record(project, R::ROWS, after.id());
     Ok(match after.is_deleted() {
-        true => Write::Delete(key, Guard::None),
-        false => Write::Put(Item::new(key, &after.row())?, Guard::None),
+        true => Write::Delete(key, WriteCondition::None),
+        false => Write::Put(Item::new(key, &after.row())?, WriteCondition::None),
     })
 }
 
@@ -158,7 +158,7 @@ pub async fn get_record<R: Resource>(
 ) -> ApiResult<(Access, Option<Item>)> {
     let id = call.id("id");
     let keys = |project| id.map(|id| key::<R>(project, id)).into_iter().collect::<Vec<Key>>();
-    let (access, items) = state.app.project_with(call, scope, keys).await?;
+    let (access, items) = state.app.authorize_project_with(call, scope, keys).await?;
     Ok((access, items.into_iter().next().flatten()))
 }
 
@@ -173,12 +173,12 @@ pub async fn list_all_activity<R: Resource>(
     State(state): State<Insights>,
     call: Call,
 ) -> ApiResult<Response> {
-    scope_log(&state.app, &call, R::SCOPE).await
+    list_scope_entries(&state.app, &call, R::SCOPE).await
 }
 
 /// `GET P/{kind}/{id}/activity/`: the log of one; 404 without a body where there is none.
 pub async fn list_activity<R: Resource>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    item_log(&state.app, &call, R::SCOPE, key::<R>, |_| Ok(true)).await
+    list_item_entries(&state.app, &call, R::SCOPE, key::<R>, |_| Ok(true)).await
 }
 
 /// Decodes a record; 404 where there is none.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, PageStart, Query, StoreError, Table, Write};
+use pennon_core::store::{Item, PageStart, Query, StoreError, Table, Write, WriteCondition};
 
 use super::declarations::claim_names;
 use super::{Resource, row_of};
@@ -33,7 +33,7 @@ pub(super) async fn backfill_rows<R: Resource>(
             break;
         }
     }
-    records.put(Item::empty(keys::rows_are_whole(project, R::ROWS)), Guard::None).await
+    records.put(Item::empty(keys::summary_rows_complete_marker(project, R::ROWS)), WriteCondition::None).await
 }
 
 async fn write_batch<R: Resource>(
@@ -46,7 +46,7 @@ async fn write_batch<R: Resource>(
         for item in &items {
             let record: R = item.body()?;
             writes.push(row_of(project, &record)?);
-            writes.push(Write::Check(item.key.clone(), Guard::Version(item.version)));
+            writes.push(Write::Check(item.key.clone(), WriteCondition::Version(item.version)));
             if !record.is_deleted() {
                 names.extend(record.unique_names(project).into_iter().map(|name| (name, record.id())));
             }

@@ -56,7 +56,7 @@ fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
 
 /// The sharing configuration of an insight.
 pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let (access, items) = state.app.project_with(&call, READ, row_keys(&call)).await?;
+    let (access, items) = state.app.authorize_project_with(&call, READ, row_keys(&call)).await?;
     Format::of(&call)?;
     let shared = SharedInsight::from_items(items)?;
     let tokens = Tokens { app: &state.app, project: access.project.id, insight: shared.insight.id };
@@ -86,7 +86,7 @@ enum SharingChange {
 
 async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResult<Response> {
     let keys = row_keys(call);
-    let (access, mut items) = state.app.project_with(call, WRITE, &keys).await?;
+    let (access, mut items) = state.app.authorize_project_with(call, WRITE, &keys).await?;
     Format::of(call)?;
     let records = &state.app.store.records;
     for attempt in 0..limits::WRITE_ATTEMPTS {

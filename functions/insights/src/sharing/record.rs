@@ -1,12 +1,12 @@
 //! The record of an insight's sharing configuration, and the bodies that change it.
 
 use chrono::{DateTime, Utc};
-use pennon_core::auth::{OpenedBy, link_hash};
+use pennon_core::auth::{SharedRecord, sharing_token_hash};
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Write};
+use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
 use pennon_engine::flag::FieldError;
 use pennon_engine::flag::fields::{self, Field, TextRule};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,13 @@ fn settings(name: &str, value: &Value) -> Result<Map<String, Value>, FieldError>
 
 impl Sharing {
     fn disabled(token: &str, now: DateTime<Utc>) -> Sharing {
-        Sharing { enabled: false, created_at: now, settings: None, rotation: 0, hash: link_hash(token) }
+        Sharing {
+            enabled: false,
+            created_at: now,
+            settings: None,
+            rotation: 0,
+            hash: sharing_token_hash(token),
+        }
     }
 
     /// The configuration after an update; `token` is its current token.
@@ -83,13 +89,13 @@ impl Sharing {
     /// The configuration with a new token.
     pub fn rotated(old: Option<&Sharing>, rotation: u32, token: &str, now: DateTime<Utc>) -> Sharing {
         let old = old.cloned().unwrap_or_else(|| Sharing::disabled(token, now));
-        Sharing { rotation, hash: link_hash(token), ..old }
+        Sharing { rotation, hash: sharing_token_hash(token), ..old }
     }
 
     /// The write of the record, on the condition that it is unchanged.
     pub fn write(&self, key: Key, old: Option<&Item>) -> Result<Write, StoreError> {
         let version = old.map_or(0, |item| item.version);
-        let guard = old.map_or(Guard::Absent, |item| Guard::Version(item.version));
+        let guard = old.map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
         Ok(Write::Put(Item::new(key, self)?.with_version(version + 1), guard))
     }
 
@@ -107,11 +113,11 @@ impl Sharing {
         }
         let mut writes = Vec::new();
         if let Some(hash) = before {
-            writes.push(Write::Delete(keys::share(&hash), Guard::None));
+            writes.push(Write::Delete(keys::share(&hash), WriteCondition::None));
         }
         if let Some(hash) = after {
-            let row = Item::new(keys::share(&hash), &OpenedBy { project, insight })?;
-            writes.push(Write::Put(row, Guard::None));
+            let row = Item::new(keys::share(&hash), &SharedRecord { project, insight })?;
+            writes.push(Write::Put(row, WriteCondition::None));
         }
         Ok(writes)
     }

@@ -9,12 +9,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use pennon_core::app::App;
-use pennon_core::auth::link_hash;
+use pennon_core::auth::sharing_token_hash;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
-use pennon_core::payload_keys::{SETTING, code_by};
+use pennon_core::payload_keys::{SETTING, hmac_with_secret};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Guard, Item, StoreError};
+use pennon_core::store::{Item, StoreError, WriteCondition};
 
 use super::record::Sharing;
 
@@ -35,19 +35,19 @@ impl Tokens<'_> {
         let text = self.message(rotation);
         match self.app.payload_keys.codes(&text).first() {
             Some(code) => Ok(token(code)),
-            None => Ok(token(&code_by(&self.secret().await?, &text))),
+            None => Ok(token(&hmac_with_secret(&self.secret().await?, &text))),
         }
     }
 
     /// The token whose hash is stored. 503 where its key is no longer configured; the token stays valid.
     pub async fn get_current(&self, sharing: &Sharing) -> ApiResult<String> {
         let text = self.message(sharing.rotation);
-        let is_current = |token: &String| link_hash(token) == sharing.hash;
+        let is_current = |token: &String| sharing_token_hash(token) == sharing.hash;
         let by_keys = self.app.payload_keys.codes(&text).iter().map(|code| token(code)).find(is_current);
         if let Some(token) = by_keys {
             return Ok(token);
         }
-        let by_secret = Some(token(&code_by(&self.secret().await?, &text))).filter(is_current);
+        let by_secret = Some(token(&hmac_with_secret(&self.secret().await?, &text))).filter(is_current);
         by_secret.ok_or_else(|| {
             let detail = format!(
                 "The token cannot be shown: the key that made it is no longer in {SETTING}. POST to refresh/ makes another one."
@@ -67,7 +67,7 @@ impl Tokens<'_> {
             return decode_secret(&item);
         }
         let generated = Item::new(key.clone(), &STANDARD.encode(ids::random_bytes::<SECRET_BYTES>()))?;
-        match records.put(generated, Guard::Absent).await {
+        match records.put(generated, WriteCondition::Absent).await {
             // A concurrent request may have written it first.
             Ok(()) | Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),

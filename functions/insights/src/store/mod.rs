@@ -15,7 +15,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Guard, Item, Key, StoreError, Table, Write};
+use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::json;
 
 use crate::activity_log::{self as log, DashboardChange};
@@ -64,7 +64,7 @@ pub fn change(
 ) -> Result<InsightChange, StoreError> {
     let row_version = before.filter(|(insight, _)| !insight.deleted).map(|(insight, _)| insight.row_version);
     let before = before.map(|(_, item)| item);
-    let guard = before.map_or(Guard::Absent, |item| Guard::Version(item.version));
+    let guard = before.map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
     let version = before.map_or(0, |item| item.version) + 1;
     let after = &Insight { row_version: version, ..after.clone() };
     let mut record = Item::new(key(project, after.id), after)?.with_version(version);
@@ -75,14 +75,14 @@ pub fn change(
     let mut writes = vec![Write::Put(record, guard)];
     if before.is_none() {
         let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
-        writes.push(Write::Put(short_id, Guard::Absent));
+        writes.push(Write::Put(short_id, WriteCondition::Absent));
     }
     let row_key = row_key(project, after.id);
     writes.push(match after.deleted {
-        true => Write::Delete(row_key, Guard::None),
+        true => Write::Delete(row_key, WriteCondition::None),
         false => {
             let row = Item::new(row_key, &InsightRow::new(after, bytes))?;
-            Write::Put(row.with_version(version), Guard::None)
+            Write::Put(row.with_version(version), WriteCondition::None)
         }
     });
     let delta = RowsChecksumDelta::new(after.id, row_version, (!after.deleted).then_some(version));
@@ -91,7 +91,7 @@ pub fn change(
 
 /// The write of a dashboard's pointer to an insight on it.
 pub fn dashboard_pointer(project: ProjectId, dashboard: u64, insight: u64) -> Write {
-    Write::Put(Item::empty(keys::dashboard_tile(project, dashboard, insight)), Guard::None)
+    Write::Put(Item::empty(keys::dashboard_tile(project, dashboard, insight)), WriteCondition::None)
 }
 
 /// Reserves `count` ids of a counter.
@@ -146,6 +146,6 @@ impl InsightWrite<'_> {
         }
         let removed =
             before.difference(&after).map(|dashboard| keys::dashboard_tile(project, *dashboard, id));
-        writes.extend(removed.map(|key| Write::Delete(key, Guard::None)));
+        writes.extend(removed.map(|key| Write::Delete(key, WriteCondition::None)));
     }
 }

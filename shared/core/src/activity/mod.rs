@@ -11,7 +11,7 @@ mod reader;
 mod write_times;
 
 pub use page_request::{LIMIT_DEFAULT, LIMIT_MAX};
-pub use reader::{item_log, scope_log};
+pub use reader::{list_item_entries, list_scope_entries};
 pub(crate) use write_times::logs_of;
 pub use write_times::{WriteTimes, write_time};
 
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::clock::timestamp;
 use crate::model::User;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{Guard, Item, Key, StoreError, Write};
+use crate::store::{Item, Key, StoreError, Write, WriteCondition};
 
 /// The scope that reading a log requires.
 pub const READ: &str = "activity_log:read";
@@ -72,9 +72,9 @@ pub fn writes(project: ProjectId, entries: &[(&Entry<'_>, Uuid)]) -> Result<Vec<
     let mut writes = Vec::with_capacity(entries.len() * 2 + 1);
     for (entry, id) in entries {
         let at = keys::activity(project, entry.scope, entry.at, *id);
-        writes.push(Write::Put(Item::new(at, &entry.body(*id))?, Guard::Absent));
+        writes.push(Write::Put(Item::new(at, &entry.body(*id))?, WriteCondition::Absent));
         let pointer = keys::activity_of(project, entry.scope, entry.item, entry.at, *id);
-        writes.push(Write::Put(Item::empty(pointer), Guard::Absent));
+        writes.push(Write::Put(Item::empty(pointer), WriteCondition::Absent));
         *days.entry(keys::activity_day(project, entry.scope, entry.at)).or_default() += 1;
     }
     writes.extend(days.into_iter().map(|(day, count)| Write::Add(day, count)));

@@ -27,7 +27,7 @@ const READ_BYTES_MAX: usize = 16_000_000;
 const FIRST_BATCH_ENTRIES: usize = 100;
 
 /// The log of all items of `scope`, including deleted ones.
-pub async fn scope_log(app: &App, call: &Call, scope: &str) -> ApiResult<Response> {
+pub async fn list_scope_entries(app: &App, call: &Call, scope: &str) -> ApiResult<Response> {
     let page = PageRequest::parse(call);
     let path_project = call.id("project_id").filter(|_| call.credential().is_some());
     let log = |project| ScopeLog { records: &app.store.records, project, scope };
@@ -169,7 +169,7 @@ impl RangeRead {
 
 /// The log of the item with the path parameter `id`, whose record has the key `record(project, id)`; 404 without a body if
 /// there is no record or `exists` rejects it.
-pub async fn item_log(
+pub async fn list_item_entries(
     app: &App,
     call: &Call,
     scope: &str,
@@ -193,7 +193,7 @@ pub async fn item_log(
         }
     };
     let record_keys = |project| id.map(|id| record(project, id)).into_iter().collect();
-    let (access, prefetched) = tokio::join!(app.project_with(call, READ, record_keys), prefetch);
+    let (access, prefetched) = tokio::join!(app.authorize_project_with(call, READ, record_keys), prefetch);
     let (access, items) = access?;
     let (Some(id), Some(item)) = (id, items.into_iter().flatten().next()) else {
         return Err(ApiError::not_found().without_body());

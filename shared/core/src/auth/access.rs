@@ -97,7 +97,7 @@ pub struct Access {
     /// The project.
     pub project: Project,
     level: Level,
-    is_link: bool,
+    is_shared_link: bool,
     pub(super) write_times: WriteTimes,
     /// The activity logs that the request may write to.
     logs: &'static [&'static str],
@@ -105,8 +105,8 @@ pub struct Access {
 
 impl Access {
     /// Whether access was granted by a public sharing link instead of an API key.
-    pub fn is_link(&self) -> bool {
-        self.is_link
+    pub fn is_shared_link(&self) -> bool {
+        self.is_shared_link
     }
 
     /// Anonymous read access to `project` by a public sharing link.
@@ -115,7 +115,7 @@ impl Access {
             caller: Caller::anonymous(),
             project,
             level: Level::Member,
-            is_link: true,
+            is_shared_link: true,
             write_times: WriteTimes::default(),
             logs: &[],
         }
@@ -154,6 +154,6 @@ impl Access {
             .level_in(project.organization)
             .ok_or_else(|| ApiError::forbidden("You don't have access to the project."))?;
         let logs = scope.logs();
-        Ok(Access { caller, project, level, is_link: false, write_times: WriteTimes::default(), logs })
+        Ok(Access { caller, project, level, is_shared_link: false, write_times: WriteTimes::default(), logs })
     }
 }

@@ -1,6 +1,6 @@
 //! The API key cache, and the cache of the project that a token or key resolved to.
 //!
-//! Must stay true: a revoked key works for at most [`REMEMBERED_SECONDS`]; a cached project is only a prediction for
+//! Must stay true: a revoked key works for at most [`KEY_CACHE_SECONDS`]; a cached project is only a prediction for
 //! prefetching, which the request verifies by rows it reads; both caches have a maximum number of entries.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::clock::MonotonicInstant;
 use crate::store::keys::ProjectId;
 
 /// Time to live of a cached API key, in seconds.
-pub const REMEMBERED_SECONDS: u64 = 5;
+pub const KEY_CACHE_SECONDS: u64 = 5;
 const CACHED_KEYS_MAX: usize = 10_000;
 const PREDICTIONS_MAX: usize = 10_000;
 
@@ -47,7 +47,7 @@ impl KeyCache {
     pub(super) fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {
         let keys = lock(&self.0.keys);
         let (record, read_at) = keys.get(hash)?;
-        read_at.is_younger_than(Duration::from_secs(REMEMBERED_SECONDS)).then(|| record.clone())
+        read_at.is_younger_than(Duration::from_secs(KEY_CACHE_SECONDS)).then(|| record.clone())
     }
 
     pub(super) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
@@ -62,7 +62,7 @@ impl KeyCache {
         keys.insert(hash, (record, read_at));
     }
 
-    /// Removes every key, as if [`REMEMBERED_SECONDS`] had passed.
+    /// Removes every key, as if [`KEY_CACHE_SECONDS`] had passed.
     pub fn clear(&self) {
         lock(&self.0.keys).clear();
     }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_key_is_cached_for_less_than_five_seconds() {
-        assert_eq!(REMEMBERED_SECONDS, 5);
+        assert_eq!(KEY_CACHE_SECONDS, 5);
         let cache = KeyCache::default();
         cache.insert_read_at(
             "young".to_owned(),

@@ -13,7 +13,7 @@ use crate::store::round_trips::in_background;
 use crate::store::{Store, keys};
 
 /// Minimum seconds between two recorded uses.
-pub const USE_NOTED_EVERY_SECONDS: i64 = 3600;
+pub const LAST_USED_INTERVAL_SECONDS: i64 = 3600;
 /// Timeout of the write, and the maximum delay of a response on Lambda.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -23,7 +23,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// ([`KeyCache::settled`]), because Lambda freezes a process after its response.
 pub(super) fn record_use(store: &Store, cache: &KeyCache, hash: &str, last_used: i64, now: DateTime<Utc>) {
     let now = now.timestamp();
-    let latest_stale = now - USE_NOTED_EVERY_SECONDS;
+    let latest_stale = now - LAST_USED_INTERVAL_SECONDS;
     if last_used > latest_stale {
         return;
     }

@@ -10,9 +10,9 @@ mod sharing_link;
 mod tokens;
 
 pub use access::{Access, Caller};
-pub use cache::{KeyCache, REMEMBERED_SECONDS};
+pub use cache::{KEY_CACHE_SECONDS, KeyCache};
 pub use key::{KeyRecord, Membership, RoleMembership, hash_bytes, hash_key, mask_key};
-pub use last_used::USE_NOTED_EVERY_SECONDS;
+pub use last_used::LAST_USED_INTERVAL_SECONDS;
 pub use scope::{Scope, grants, is_scope};
-pub use sharing_link::{OpenedBy, link_hash};
-pub use tokens::{REMEMBERED as TOKENS_REMEMBERED, Tokens};
+pub use sharing_link::{SharedRecord, sharing_token_hash};
+pub use tokens::{REMEMBERED as TOKEN_CACHE_TTL, Tokens};

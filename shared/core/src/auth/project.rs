@@ -95,7 +95,7 @@ impl App {
         scope: impl Into<Scope>,
         record_keys: impl Fn(ProjectId) -> [Key; N],
     ) -> ApiResult<(Access, [Option<Item>; N])> {
-        let (access, items) = self.project_with(call, scope, |id| record_keys(id).to_vec()).await?;
+        let (access, items) = self.authorize_project_with(call, scope, |id| record_keys(id).to_vec()).await?;
         let items = <[Option<Item>; N]>::try_from(items)
             .map_err(|_| ApiError::internal(&"a batch read returned fewer items than keys"))?;
         Ok((access, items))
@@ -103,17 +103,17 @@ impl App {
 
     /// As [`App::project`], for any number of records. A route without a project segment means the project of the parameter
     /// `token`, else the key's current project, like `@current`.
-    pub async fn project_with(
+    pub async fn authorize_project_with(
         &self,
         call: &Call,
         scope: impl Into<Scope>,
         record_keys: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, Vec<Option<Item>>)> {
-        self.project_counted(call, scope, Bucket::General, record_keys).await
+        self.authorize_project_in_bucket(call, scope, Bucket::General, record_keys).await
     }
 
-    /// As [`App::project_with`], for calls that count against the rate limits of `bucket`.
-    pub async fn project_counted(
+    /// As [`App::authorize_project_with`], for calls that count against the rate limits of `bucket`.
+    pub async fn authorize_project_in_bucket(
         &self,
         call: &Call,
         scope: impl Into<Scope>,

@@ -22,7 +22,7 @@ const TOKEN_BYTES_MAX: usize = 200;
 
 /// The record that a sharing token grants access to: the body of the row under its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenedBy {
+pub struct SharedRecord {
     /// The project.
     pub project: ProjectId,
     /// The insight.
@@ -30,7 +30,7 @@ pub struct OpenedBy {
 }
 
 /// The stored form of a token.
-pub fn link_hash(token: &str) -> String {
+pub fn sharing_token_hash(token: &str) -> String {
     hash_key(token)
 }
 
@@ -39,7 +39,9 @@ impl Call {
     pub fn link(&self) -> ApiResult<Option<&str>> {
         let token = self.query_value(PARAMETER).filter(|token| !token.is_empty());
         if token.is_some() && !matches!(self.method.as_str(), "GET" | "HEAD") {
-            return Err(ApiError::bad_link("Sharing access token can only be used for GET requests."));
+            return Err(ApiError::invalid_sharing_token(
+                "Sharing access token can only be used for GET requests.",
+            ));
         }
         Ok(token)
     }
@@ -54,14 +56,14 @@ impl App {
         token: &str,
         record_keys: impl Fn(ProjectId) -> Vec<Key>,
     ) -> ApiResult<(Access, u64, Vec<Option<Item>>)> {
-        let invalid = || ApiError::bad_link("Sharing access token is invalid.");
+        let invalid = || ApiError::invalid_sharing_token("Sharing access token is invalid.");
         let project_id =
             call.id("project_id").filter(|_| token.len() <= TOKEN_BYTES_MAX).ok_or_else(invalid)?;
-        let hash = link_hash(token);
+        let hash = sharing_token_hash(token);
         let mut batch = vec![keys::share(&hash), keys::project(project_id)];
         batch.extend(record_keys(project_id));
         let mut items = self.store.records.batch_get(&batch).await?.into_iter();
-        let shared: OpenedBy = items.next().flatten().ok_or_else(invalid)?.body()?;
+        let shared: SharedRecord = items.next().flatten().ok_or_else(invalid)?.body()?;
         let project = items.next().flatten().filter(|_| shared.project == project_id).ok_or_else(invalid)?;
         if let Some(rates) = &self.rates {
             rates.count(&self.store.records, &hash, Bucket::General, call.now).await?;

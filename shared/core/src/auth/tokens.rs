@@ -46,13 +46,15 @@ impl Tokens {
     ) -> Result<Option<ProjectId>, StoreError> {
         match self.remembered(token, age) {
             Some(project) => Ok(Some(project)),
-            None => Ok(self.project_and(store, token, |_| Vec::new()).await?.map(|(project, _)| project)),
+            None => {
+                Ok(self.fetch_project_with(store, token, |_| Vec::new()).await?.map(|(project, _)| project))
+            }
         }
     }
 
     /// Reads the project of `token` and the records at `record_keys(project)`. The records are read in the same round trip if
     /// this process has seen the token before; otherwise they are omitted.
-    pub async fn project_and(
+    pub async fn fetch_project_with(
         &self,
         store: &Store,
         token: &str,

@@ -48,7 +48,7 @@ pub struct Credential {
 /// Properties of a record from another installation, to be kept when the record is created here. A request extension that
 /// only this process itself can set; it cannot be sent over HTTP.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Restored {
+pub struct RestoredRecord {
     /// Its id.
     pub id: u64,
     /// Its short id, if it has one.
@@ -84,7 +84,7 @@ pub struct Call {
     /// The URL as the client sent it.
     pub url: ClientUrl,
     /// The properties of a restored record.
-    pub restored: Option<Restored>,
+    pub restored: Option<RestoredRecord>,
     params: HashMap<String, String>,
     query: Vec<(String, String)>,
     body: Bytes,

@@ -10,13 +10,13 @@ mod routes;
 mod sdk_body;
 
 pub use body::{BODY_BYTES_MAX, Fields};
-pub use call::{Call, ClientUrl, Credential, CredentialSource, Restored, RestoredTile};
+pub use call::{Call, ClientUrl, Credential, CredentialSource, RestoredRecord, RestoredTile};
 pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use request_log::{REQUEST_TARGET, RequestId};
 pub use response::{
-    GATEWAY_BYTES_MAX, accepts_gzip, as_json_text, created, deliver, empty, gzip, json, json_text, sized,
-    too_long,
+    GATEWAY_BYTES_MAX, accepts_gzip, created, deliver, empty, escaped_json_length, gzip, json, json_text,
+    sized, too_long,
 };
 pub use routes::{Route, Routes};
 pub use sdk_body::{BodyRules, SdkBody, SdkBodyError, SdkPayload};

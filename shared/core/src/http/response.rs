@@ -55,7 +55,7 @@ pub fn deliver(headers: &HeaderMap, text: Vec<u8>) -> Option<Response> {
         let gateway_bytes = base64_length(compressed.len());
         (compressed, gateway_bytes)
     } else {
-        let gateway_bytes = as_json_text(&text);
+        let gateway_bytes = escaped_json_length(&text);
         (text, gateway_bytes)
     };
     if gateway_bytes > GATEWAY_BYTES_MAX {
@@ -111,7 +111,7 @@ pub(super) async fn fit_response_limit(accepts_gzip: bool, response: Response) -
     // The body is already in memory.
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let is_encoded = parts.headers.contains_key(header::CONTENT_ENCODING);
-    let gateway_bytes = if is_encoded { base64_length(bytes.len()) } else { as_json_text(&bytes) };
+    let gateway_bytes = if is_encoded { base64_length(bytes.len()) } else { escaped_json_length(&bytes) };
     if gateway_bytes <= GATEWAY_BYTES_MAX && (is_encoded || !accepts_gzip || bytes.len() <= GZIP_ABOVE_BYTES)
     {
         return Response::from_parts(parts, bytes.into());
@@ -134,7 +134,7 @@ fn base64_length(length: usize) -> usize {
 }
 
 /// The length of a text body in Lambda's response, where it is an escaped JSON string.
-pub fn as_json_text(text: &[u8]) -> usize {
+pub fn escaped_json_length(text: &[u8]) -> usize {
     let length = |byte: &u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
         0..32 => 6,

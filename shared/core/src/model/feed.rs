@@ -7,7 +7,7 @@ use crate::http::GATEWAY_BYTES_MAX;
 /// Maximum bytes of a compressed feed document, which the gateway transfers as base64.
 pub const FEED_BYTES_MAX: usize = GATEWAY_BYTES_MAX / 4 * 3;
 /// The same as a signed number, as the counter of a project's version row uses it.
-pub const FEED_ROOM: i64 = FEED_BYTES_MAX as i64;
+pub const FEED_BYTES_LIMIT: i64 = FEED_BYTES_MAX as i64;
 
 /// The body of a feed's head row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

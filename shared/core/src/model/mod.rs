@@ -6,7 +6,7 @@ mod project;
 mod role;
 mod user;
 
-pub use feed::{FEED_BYTES_MAX, FEED_ROOM, FeedForm, FeedHead, FeedPlace};
+pub use feed::{FEED_BYTES_LIMIT, FEED_BYTES_MAX, FeedForm, FeedHead, FeedPlace};
 pub use organization::{AccessLevel, Level, Organization};
 pub use project::{Project, TokenRow};
 pub use role::{Role, RoleMember};

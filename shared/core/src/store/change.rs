@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, Trans
 use super::StoreError;
 use super::item::{Attributes, COUNT, EDGES, Item, Key, LAST, PK, ROWS, USED, VERSION, number};
 use super::item_parts::encode;
-use super::table::{Guard, VersionBump, Write};
+use super::table::{VersionBump, Write, WriteCondition};
 
 /// One item of a transaction: an action, and conditions for the whole transaction.
 #[derive(Debug, Clone)]
@@ -55,16 +55,16 @@ pub enum Condition {
     AtMostOrUnset(&'static str, i64),
 }
 
-impl Guard {
+impl WriteCondition {
     fn condition(self) -> Option<Condition> {
         match self {
-            Guard::None => None,
-            Guard::Absent => Some(Condition::Absent),
-            Guard::Present => Some(Condition::Present),
-            Guard::Version(version) => {
+            WriteCondition::None => None,
+            WriteCondition::Absent => Some(Condition::Absent),
+            WriteCondition::Present => Some(Condition::Present),
+            WriteCondition::Version(version) => {
                 Some(Condition::Is(VERSION, i64::try_from(version).unwrap_or(i64::MAX)))
             }
-            Guard::CountAtMost(most) => Some(Condition::AtMostOrUnset(COUNT, most)),
+            WriteCondition::CountAtMost(most) => Some(Condition::AtMostOrUnset(COUNT, most)),
         }
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn changes(writes: &[Write]) -> Result<Vec<Change>, StoreError> {
 }
 
 fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> {
-    let new_change = |key: &Key, action, guard: Guard| Change {
+    let new_change = |key: &Key, action, guard: WriteCondition| Change {
         key: key.clone(),
         action,
         when: guard.condition().into_iter().collect(),
@@ -89,16 +89,18 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
         Write::Put(item, guard) => {
             let encoded = encode(item)?;
             for part in encoded.parts {
-                parts.push(new_change(&Item::key_of(&part)?, Action::Put(part), Guard::None));
+                parts.push(new_change(&Item::key_of(&part)?, Action::Put(part), WriteCondition::None));
             }
-            parts.extend(encoded.surplus.iter().map(|key| new_change(key, Action::Delete, Guard::None)));
+            parts.extend(
+                encoded.surplus.iter().map(|key| new_change(key, Action::Delete, WriteCondition::None)),
+            );
             new_change(&item.key, Action::Put(encoded.head), *guard)
         }
         Write::Delete(key, guard) => new_change(key, Action::Delete, *guard),
-        Write::Check(key, Guard::None) => new_change(key, Action::Check, Guard::Present),
+        Write::Check(key, WriteCondition::None) => new_change(key, Action::Check, WriteCondition::Present),
         Write::Check(key, guard) => new_change(key, Action::Check, *guard),
         Write::Add(key, by) => {
-            new_change(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, Guard::None)
+            new_change(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, WriteCondition::None)
         }
         Write::BumpVersion(key, bump) => version_bump(key, *bump),
         Write::SetFeedBytes(key, at, used) => Change {

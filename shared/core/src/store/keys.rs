@@ -191,7 +191,7 @@ pub fn project_version(id: ProjectId) -> Key {
 
 /// The project whose version must be incremented if an administrator writes the item at `key`: a cohort's project, or the
 /// project itself; `None` for other items.
-pub fn raises_version_of(key: &Key) -> Option<ProjectId> {
+pub fn project_of_version_bump(key: &Key) -> Option<ProjectId> {
     let rest = key.pk.strip_prefix("PROJECT#")?;
     let id = match rest.split_once('#') {
         Some((id, kind)) if kind == Kind::Cohort.key_segment() => id,
@@ -213,7 +213,7 @@ pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
 
 /// A marker that exists once every record of a kind has its summary row; sorted after these rows. Records of releases without
 /// summary rows get theirs with the first list request.
-pub fn rows_are_whole(project: ProjectId, rows: Kind) -> Key {
+pub fn summary_rows_complete_marker(project: ProjectId, rows: Kind) -> Key {
     Key::new(records_pk(project, rows), "WHOLE")
 }
 

@@ -27,9 +27,9 @@ pub use item_parts::PARTED_BYTES_MAX;
 pub use key_range::{KeyRange, RangeEnd};
 pub use query::{Page, PageStart, Query};
 pub use table::{
-    Guard, Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, back_off_after_conflict,
+    Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition, back_off_after_conflict,
 };
-pub use tls_roots::{AMAZON_ROOTS, Roots};
+pub use tls_roots::{AMAZON_ROOTS, TlsRoots};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Store {
     /// Freshly captured events, waiting for compaction.
     pub blocks: Table,
     /// The root certificates that its connections trust.
-    pub roots: Roots,
+    pub roots: TlsRoots,
 }
 
 impl Store {
@@ -61,7 +61,7 @@ impl Store {
         Store {
             records: Table::new(client.clone(), &config.records_table),
             blocks: Table::new(client.clone(), &config.blocks_table),
-            roots: Roots::default(),
+            roots: TlsRoots::default(),
         }
     }
 

@@ -66,7 +66,7 @@ impl RoundTrips {
     }
 
     /// The recorded background calls.
-    pub fn calls_aside(&self) -> Vec<Call> {
+    pub fn background_calls(&self) -> Vec<Call> {
         self.lock().iter().filter(|call| call.is_background).cloned().collect()
     }
 

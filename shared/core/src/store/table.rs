@@ -37,7 +37,7 @@ pub struct Table {
 
 /// The condition of a write on the stored item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
+pub enum WriteCondition {
     /// No condition.
     None,
     /// The item does not exist.
@@ -54,11 +54,11 @@ pub enum Guard {
 #[derive(Debug, Clone)]
 pub enum Write {
     /// Store the item, replacing an existing one.
-    Put(Item, Guard),
+    Put(Item, WriteCondition),
     /// Delete the item.
-    Delete(Key, Guard),
+    Delete(Key, WriteCondition),
     /// Only check the condition.
-    Check(Key, Guard),
+    Check(Key, WriteCondition),
     /// Add to the item's counter, which starts at 0.
     Add(Key, i64),
     /// Increment a project's version and update its checksums.
@@ -228,7 +228,7 @@ impl Table {
     }
 
     /// Stores one item if `guard` holds.
-    pub async fn put(&self, item: Item, guard: Guard) -> Result<(), StoreError> {
+    pub async fn put(&self, item: Item, guard: WriteCondition) -> Result<(), StoreError> {
         self.transact(vec![Write::Put(item, guard)]).await
     }
 
@@ -260,7 +260,7 @@ impl Table {
 
     /// Adds one to the counter at `key` if it is below `most`. Returns whether it was. The counter expires at `seconds` since
     /// the epoch.
-    pub async fn count_below(&self, key: &Key, most: i64, seconds: i64) -> Result<bool, StoreError> {
+    pub async fn increment_if_below(&self, key: &Key, most: i64, seconds: i64) -> Result<bool, StoreError> {
         if most <= 0 {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
 use super::{Key, Store, StoreError};
-use crate::config::{StoreConfig, trusts_others};
+use crate::config::{StoreConfig, needs_system_roots};
 
 /// The roots of AWS's endpoints, as PEM.
 pub const AMAZON_ROOTS: &str = include_str!("amazon_roots.pem");
@@ -22,7 +22,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The trusted root certificates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Roots {
+pub enum TlsRoots {
     /// Those of the system, or those configured in the environment.
     #[default]
     Machine,
@@ -34,14 +34,14 @@ impl Store {
     /// Connects to the tables of `config` with the settings of the environment, and opens a connection by reading the key
     /// `probe`, which the caller must be allowed to read; the item need not exist.
     pub async fn connect_at_start(config: &StoreConfig, probe: &Key) -> Store {
-        if trusts_others() {
+        if needs_system_roots() {
             let store = Store::from_env(config).await;
             is_reachable(&store, probe).await;
             return store;
         }
         let Some(client) = client_with_amazon_roots() else { return Store::from_env(config).await };
         let shared = aws_config::from_env().http_client(client).load().await;
-        let store = Store { roots: Roots::Amazon, ..Store::new(&super::client(&shared, None), config) };
+        let store = Store { roots: TlsRoots::Amazon, ..Store::new(&super::client(&shared, None), config) };
         if is_reachable(&store, probe).await { store } else { Store::from_env(config).await }
     }
 }

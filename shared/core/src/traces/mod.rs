@@ -27,7 +27,7 @@ static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 /// When spans are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sending {
+pub enum SendTiming {
     /// Before the response is returned, because Lambda freezes the process after it.
     Before,
     /// In the background.
@@ -37,11 +37,11 @@ pub enum Sending {
 struct Tracer {
     settings: Settings,
     exporter: Exporter,
-    sending: Sending,
+    sending: SendTiming,
 }
 
 /// Starts tracing if the environment configures it, once per process. Returns an error message for invalid settings.
-pub fn start(sending: Sending) -> Result<(), String> {
+pub fn start(sending: SendTiming) -> Result<(), String> {
     let Some(settings) = Settings::read(crate::config::variable)? else { return Ok(()) };
     let exporter = Exporter::new(&settings);
     // Only the first call has an effect.
@@ -63,8 +63,8 @@ pub(crate) async fn send(span: RequestSpan) {
     let body = span.export_request(&tracer.settings.resource).to_string();
     let sent = tracer.exporter.send(body);
     match tracer.sending {
-        Sending::Before => sent.await,
-        Sending::Beside => send_in_background(sent),
+        SendTiming::Before => sent.await,
+        SendTiming::Beside => send_in_background(sent),
     }
 }
 

@@ -9,7 +9,7 @@
 use super::{StatementWriter, quote, unsupported};
 use crate::error::CalcResult;
 use crate::limits;
-use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelsQuery, StepOrder, Viz};
+use crate::query::{Attribution, Breakdown, BreakdownBy, FunnelVizType, FunnelsQuery, StepOrder};
 use crate::repartition::ActorKind;
 
 /// The type of a path.
@@ -56,8 +56,8 @@ pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> 
 fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
     let what = match query {
         FunnelsQuery { order: StepOrder::Unordered, .. } => "a funnel in any order",
-        FunnelsQuery { viz: Viz::Trends, .. } => "a funnel over time",
-        FunnelsQuery { viz: Viz::TimeToConvert, .. } => "conversion times in bins",
+        FunnelsQuery { viz: FunnelVizType::Trends, .. } => "a funnel over time",
+        FunnelsQuery { viz: FunnelVizType::TimeToConvert, .. } => "conversion times in bins",
         FunnelsQuery { group_type_index: Some(_), .. } => "a funnel of groups",
         _ if query.steps.iter().any(|step| step.optional) => "a step that may be left out",
         _ if query.steps.iter().any(|step| step.first.is_some()) => {

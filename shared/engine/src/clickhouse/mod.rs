@@ -29,12 +29,12 @@ use condition::SelectedColumns;
 
 /// The segment files of a project.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Files {
+pub struct SegmentFiles {
     /// Their location.
     pub place: Place,
     /// The files to read.
     pub segments: Vec<Segment>,
-    /// Merged person ids in the files and their canonical ids: at most [`MERGED_MAX`].
+    /// Merged person ids in the files and their canonical ids: at most [`MAX_PERSON_MERGES`].
     pub merged: Vec<(Uuid, Uuid)>,
 }
 
@@ -87,7 +87,7 @@ pub enum Kind {
 }
 
 /// Maximum merged persons in a statement.
-pub const MERGED_MAX: usize = 2_000;
+pub const MAX_PERSON_MERGES: usize = 2_000;
 
 impl Query {
     /// Translates the query to one SQL statement over `files`. Relative dates are relative to `now`.
@@ -95,7 +95,7 @@ impl Query {
         &self,
         project: &ProjectContext,
         now: DateTime<Utc>,
-        files: &Files,
+        files: &SegmentFiles,
     ) -> CalcResult<String> {
         match self {
             Self::Trends(query) => StatementWriter::new(project, now, files).trend(self, query),
@@ -109,14 +109,14 @@ impl Query {
 struct StatementWriter<'a> {
     project: &'a ProjectContext,
     now: DateTime<Utc>,
-    files: &'a Files,
+    files: &'a SegmentFiles,
     compiler: Compiler<'a>,
     /// The values of events that the statement reads.
     fields: SelectedColumns,
 }
 
 impl<'a> StatementWriter<'a> {
-    fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a Files) -> Self {
+    fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a SegmentFiles) -> Self {
         let compiler = Compiler::new(project, now);
         Self { project, now, files, compiler, fields: SelectedColumns::default() }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::{MERGED_MAX, Place, Segment, StatementWriter, quote, unsupported, values};
+use super::{MAX_PERSON_MERGES, Place, Segment, StatementWriter, quote, unsupported, values};
 use crate::error::CalcResult;
 use crate::repartition::ActorKind;
 use crate::scan::{EventSelection, Micros};
@@ -106,7 +106,7 @@ fn actor(writer: &StatementWriter<'_>) -> CalcResult<String> {
         ActorKind::Persons => {}
     }
     let merged = &writer.files.merged;
-    if merged.len() > MERGED_MAX {
+    if merged.len() > MAX_PERSON_MERGES {
         return Err(unsupported("more merged persons than a statement can name"));
     }
     let person = "assumeNotNull(person)";

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dates::WeekStart;
 use crate::definitions::{Cohort, Definitions};
-use crate::query::Parsed;
+use crate::query::ParsedQuery;
 
 fn project() -> ProjectContext {
     ProjectContext {
@@ -30,12 +30,12 @@ fn segment(object: &str, kind: Kind, events: &[&str]) -> Segment {
     }
 }
 
-fn files(segments: Vec<Segment>) -> Files {
-    Files { place: Place::Directory("/data".to_owned()), segments, merged: Vec::new() }
+fn files(segments: Vec<Segment>) -> SegmentFiles {
+    SegmentFiles { place: Place::Directory("/data".to_owned()), segments, merged: Vec::new() }
 }
 
-fn sql(node: &Value, files: &Files) -> CalcResult<String> {
-    let Parsed::Query(query) = Query::from_node(node).unwrap() else { panic!("no question") };
+fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
+    let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
     query.clickhouse(&project(), "2024-02-01T00:00:00Z".parse().unwrap(), files)
 }
 
@@ -76,12 +76,12 @@ fn files_with_other_kinds_of_columns_are_read_apart() {
 fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
     let place = Place::Bucket("https://b.s3.amazonaws.com/events/".to_owned());
     let merged = vec![(Uuid::from_u128(1), Uuid::from_u128(2))];
-    let files = Files { place, merged, ..files(vec![segment("p/one", Kind::Text, &["a"])]) };
+    let files = SegmentFiles { place, merged, ..files(vec![segment("p/one", Kind::Text, &["a"])]) };
     let text = sql(&trend(json!([])), &files).unwrap();
     assert!(text.contains("FROM s3('https://b.s3.amazonaws.com/events/p/one', Parquet)"), "{text}");
     assert!(text.contains("['00000000000000000000000000000001']"), "{text}");
-    let many = (0..=MERGED_MAX).map(|id| (Uuid::from_u128(id as u128), Uuid::max())).collect();
-    assert!(sql(&trend(json!([])), &Files { merged: many, ..files }).is_err());
+    let many = (0..=MAX_PERSON_MERGES).map(|id| (Uuid::from_u128(id as u128), Uuid::max())).collect();
+    assert!(sql(&trend(json!([])), &SegmentFiles { merged: many, ..files }).is_err());
 }
 
 #[test]

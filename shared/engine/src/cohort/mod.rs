@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::compiler::Compiler;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::ValueTest;
-use crate::join::{self, Facts};
+use crate::join::{self, JoinData};
 use crate::limits;
 use crate::scan::{JoinedColumnKey, Partition};
 use crate::work::WorkBudget;
@@ -27,7 +27,7 @@ pub(crate) use behaviour::MIN_EVENT_TIME;
 pub(crate) struct Cohorts {
     /// Cohort id and rule, in topological order.
     rules: Vec<(u64, Rule)>,
-    /// In the order of [`crate::join::Needs::behaviours`].
+    /// In the order of [`crate::join::DataRequirements::behaviours`].
     behaviours: Vec<Behaviour>,
     /// The JSON criterion of each behaviour, to deduplicate equal ones.
     criteria: Vec<serde_json::Value>,
@@ -95,7 +95,7 @@ impl Cohorts {
         &self,
         partition: &mut Partition,
         keys: &BTreeSet<JoinedColumnKey>,
-        facts: &Facts,
+        facts: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let reads_membership = keys.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
@@ -112,7 +112,7 @@ impl Cohorts {
         &self,
         index: usize,
         partition: &mut Partition,
-        facts: &Facts,
+        facts: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Uuid>> {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
@@ -125,7 +125,7 @@ impl Cohorts {
         &self,
         id: u64,
         persons: &[Uuid],
-        facts: &Facts,
+        facts: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<usize> {
         let members = self.evaluate_membership(persons, facts, work)?;
@@ -136,7 +136,7 @@ impl Cohorts {
     fn evaluate_membership(
         &self,
         actors: &[Uuid],
-        facts: &Facts,
+        facts: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<BTreeMap<u64, Vec<bool>>> {
         let mut members = BTreeMap::new();
@@ -154,7 +154,7 @@ impl Rule {
     fn evaluate(
         &self,
         actors: &[Uuid],
-        facts: &Facts,
+        facts: &JoinData,
         members: &BTreeMap<u64, Vec<bool>>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<bool>> {

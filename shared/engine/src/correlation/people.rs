@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::candidates::CandidateIndex;
 use super::{Candidate, CompiledCorrelation};
 use crate::error::{CalcError, CalcResult};
-use crate::people::Matched;
+use crate::people::MatchedActor;
 use crate::query::{CorrelationQuery, Factor, parse_boolean};
 use crate::scan::Partition;
 use crate::text::text_of;
@@ -100,7 +100,7 @@ impl CompiledCorrelation {
         partition: &Partition,
         point: &CorrelationPoint,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<Matched>> {
+    ) -> CalcResult<Vec<MatchedActor>> {
         let population = self.list_population(partition, work)?;
         let mut index = CandidateIndex::default();
         let mut reported: Vec<(usize, u32)> = Vec::new();
@@ -120,7 +120,7 @@ impl CompiledCorrelation {
         let matched = actors.filter_map(|(_, actor)| {
             let actor = actor as usize;
             let key = partition.keys.get(actor).cloned();
-            Some(Matched { actor: *partition.actors.get(actor)?, key, times: Vec::new() })
+            Some(MatchedActor { actor: *partition.actors.get(actor)?, key, times: Vec::new() })
         });
         Ok(matched.collect())
     }

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::dates::WeekStart;
 use crate::definitions::Definitions;
-use crate::plan::{Partial, Plan};
-use crate::query::{Parsed, Query};
+use crate::plan::{PartitionResult, Plan};
+use crate::query::{ParsedQuery, Query};
 
 fn plan(more: &Value) -> Plan {
     let mut request = json!({"events": [{"id": "in", "order": 0}, {"id": "out", "order": 1}]});
@@ -21,8 +21,8 @@ fn plan(more: &Value) -> Plan {
         aggregate_by_distinct_id: false,
         definitions: Definitions::default(),
     };
-    match Query::from_legacy_correlation(request.as_object().unwrap()).unwrap() {
-        Parsed::Query(query) => query.plan(&project, chrono::DateTime::UNIX_EPOCH).unwrap(),
+    match Query::from_correlation_filters(request.as_object().unwrap()).unwrap() {
+        ParsedQuery::Query(query) => query.plan(&project, chrono::DateTime::UNIX_EPOCH).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -37,7 +37,10 @@ fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u6
     };
     let candidates = candidates.iter().map(candidate).collect();
     let correlation = CorrelationCounts { success, failure, candidates, ..CorrelationCounts::default() };
-    plan(more).finish(Partial { correlation, ..Partial::default() }, &|| false).unwrap().result
+    plan(more)
+        .finish(PartitionResult { correlation, ..PartitionResult::default() }, &|| false)
+        .unwrap()
+        .result
 }
 
 fn names(answer: &Value) -> Vec<&str> {
@@ -138,7 +141,7 @@ fn candidates_are_bounded_over_all_partial_results() {
     let most = crate::limits::CORRELATION_CANDIDATES;
     let answer = |parts: Vec<CorrelationCounts>| {
         let correlation = parts.into_iter().fold(CorrelationCounts::default(), CorrelationCounts::merge);
-        plan(&json!({})).finish(Partial { correlation, ..Partial::default() }, &|| false)
+        plan(&json!({})).finish(PartitionResult { correlation, ..PartitionResult::default() }, &|| false)
     };
     assert!(answer(vec![part(0..most / 2), part(1..most)]).is_ok());
     for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {

@@ -23,7 +23,7 @@ const TYPES: [&str; 4] = ["event", "events", "feature", "event_metadata"];
 pub struct EventFilter(Predicate);
 
 /// An event that can be filtered.
-pub trait TestedEvent {
+pub trait FilterableEvent {
     /// Its name.
     fn name(&self) -> &str;
     /// Its distinct id.
@@ -50,12 +50,12 @@ impl EventFilter {
     }
 
     /// Whether an event passes. An error if cancelled, or if a text is too long for a regular expression.
-    pub fn fits(&self, event: &impl TestedEvent, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
+    pub fn fits(&self, event: &impl FilterableEvent, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
         fits(&self.0, event, &WorkBudget::new(is_cancelled))
     }
 }
 
-fn fits(predicate: &Predicate, event: &impl TestedEvent, work: &WorkBudget<'_>) -> CalcResult<bool> {
+fn fits(predicate: &Predicate, event: &impl FilterableEvent, work: &WorkBudget<'_>) -> CalcResult<bool> {
     match predicate {
         Predicate::All(members) => {
             for member in members {
@@ -134,7 +134,7 @@ mod tests {
 
     struct Bought(Value);
 
-    impl TestedEvent for Bought {
+    impl FilterableEvent for Bought {
         fn name(&self) -> &str {
             "bought"
         }

@@ -13,7 +13,7 @@ mod predicate;
 use serde_json::Value;
 
 use crate::sql::Expression;
-pub use events::{EventFilter, TestedEvent};
+pub use events::{EventFilter, FilterableEvent};
 pub use json::{filter_json, list_json};
 pub use operator::Operator;
 pub(crate) use operator::{Bound, ComparisonOperator, CompileBudget, ValueTest};

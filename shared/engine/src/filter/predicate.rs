@@ -162,12 +162,12 @@ fn distinct_id_predicate(leaf: &PropertyFilter, attr: &str) -> CalcResult<Predic
         Value::Array(list) => list.as_slice(),
         other => std::slice::from_ref(other),
     };
-    let every_person = Predicate::All(Vec::new());
+    let scan_all_persons = Predicate::All(Vec::new());
     match leaf.operator {
-        Operator::IsSet => Ok(every_person),
+        Operator::IsSet => Ok(scan_all_persons),
         Operator::IsNotSet => Ok(Predicate::Any(Vec::new())),
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn if values.is_empty() => {
-            Ok(every_person)
+            Ok(scan_all_persons)
         }
         Operator::Exact | Operator::In | Operator::IsNot | Operator::NotIn => {
             let ids = values.iter().filter_map(text_of).map(Into::into).collect();

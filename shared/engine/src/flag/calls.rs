@@ -116,7 +116,7 @@ impl StoredCalls {
 
 /// The calls of a project: the stored ones by flag id, and those in events that are not counted yet, by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KnownCalls {
+pub struct FlagCalls {
     /// The stored calls.
     pub stored: StoredCalls,
     /// The calls in events that are not counted yet.
@@ -126,7 +126,7 @@ pub struct KnownCalls {
 /// The known calls while a request is handled.
 #[derive(Debug, Clone)]
 pub struct CallTimes {
-    known: Arc<KnownCalls>,
+    known: Arc<FlagCalls>,
     /// A flag whose latest call was stored by the request itself.
     advanced: Option<(i64, i64)>,
     now: i64,
@@ -147,7 +147,7 @@ pub struct CalledFlag<'a> {
 
 impl CallTimes {
     /// The known calls at `now`.
-    pub fn new(known: Arc<KnownCalls>, now: DateTime<Utc>) -> CallTimes {
+    pub fn new(known: Arc<FlagCalls>, now: DateTime<Utc>) -> CallTimes {
         CallTimes { known, advanced: None, now: now.timestamp_micros() }
     }
 
@@ -248,7 +248,7 @@ mod tests {
         let mut stored = StoredCalls::default();
         stored.advance(1, 250, NOW);
         stored.advance(2, 400, NOW);
-        let mut times = CallTimes::new(Arc::new(KnownCalls { stored, waiting }), instant(NOW));
+        let mut times = CallTimes::new(Arc::new(FlagCalls { stored, waiting }), instant(NOW));
         let shown = |times: &CallTimes, id, key, deleted, recorded: Option<i64>| {
             let flag = CalledFlag { id, key, deleted, recorded: recorded.map(instant) };
             times.last_called_at(flag).map(|at| at.timestamp_micros())

@@ -17,7 +17,7 @@ pub enum Kind {
     /// Soft deletion.
     Deleted,
     /// A restore after a soft deletion.
-    Restored,
+    RestoredRecord,
 }
 
 impl Kind {
@@ -27,7 +27,7 @@ impl Kind {
             Self::Created => "created",
             Self::Updated => "updated",
             Self::Deleted => "deleted",
-            Self::Restored => "restored",
+            Self::RestoredRecord => "restored",
         }
     }
 }
@@ -37,7 +37,7 @@ pub fn kind(before: Option<&Flag>, after: &Flag) -> Kind {
     match before.map(|flag| flag.deleted) {
         None => Kind::Created,
         Some(false) if after.deleted => Kind::Deleted,
-        Some(true) if !after.deleted => Kind::Restored,
+        Some(true) if !after.deleted => Kind::RestoredRecord,
         Some(_) => Kind::Updated,
     }
 }

@@ -33,7 +33,7 @@ use crate::dates::range::DateRange;
 use crate::definitions::Definitions;
 use crate::error::CalcResult;
 use crate::plan::{Compiler, ProjectContext};
-use crate::query::{FunnelsQuery, Viz};
+use crate::query::{FunnelVizType, FunnelsQuery};
 use crate::repartition::ActorKind;
 use crate::scan::{Micros, Partition};
 use crate::work::WorkBudget;
@@ -41,7 +41,7 @@ use breakdown::FunnelBreakdown;
 pub(crate) use people::parse_point;
 pub use people::{ActorOutcome, FunnelPoint};
 use periods::ConversionDepths;
-pub use result::unbox_breakdown;
+pub use result::unwrap_single_breakdown_values;
 pub(crate) use rows::FunnelRows;
 use step_matcher::StepMatcher;
 
@@ -84,14 +84,14 @@ impl CompiledFunnel {
         compiler.extend_time_range(bounds.0, bounds.1);
         let step_matcher = StepMatcher::new(query, project, compiler)?;
         // Conversion times are not broken down.
-        let breakdown = if query.viz == Viz::TimeToConvert {
+        let breakdown = if query.viz == FunnelVizType::TimeToConvert {
             FunnelBreakdown::None
         } else {
             FunnelBreakdown::new(query, compiler)?
         };
         let buckets = match query.viz {
-            Viz::Trends => Some(Buckets::new(&range, query.common.interval, project.week_start)?),
-            Viz::Steps | Viz::TimeToConvert => None,
+            FunnelVizType::Trends => Some(Buckets::new(&range, query.common.interval, project.week_start)?),
+            FunnelVizType::Steps | FunnelVizType::TimeToConvert => None,
         };
         let (project_id, definitions) = (project.project_id.clone(), project.definitions.clone());
         Ok(Self {
@@ -109,7 +109,7 @@ impl CompiledFunnel {
     pub(crate) fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FunnelRows> {
         match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => self.count_periods(buckets, partition, work),
-            (None, Viz::TimeToConvert) => self.collect_conversion_times(partition, work),
+            (None, FunnelVizType::TimeToConvert) => self.collect_conversion_times(partition, work),
             (None, _) => self.count_steps(partition, work),
         }
     }
@@ -118,7 +118,7 @@ impl CompiledFunnel {
         work.check()?;
         Ok(match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => result::periods::build_series(self, buckets, rows),
-            (None, Viz::TimeToConvert) => result::bins::build_histogram(&self.query, rows),
+            (None, FunnelVizType::TimeToConvert) => result::bins::build_histogram(&self.query, rows),
             (None, _) => {
                 self.check_rows(&rows)?;
                 result::steps::build_steps(self, rows, work)?

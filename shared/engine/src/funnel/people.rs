@@ -8,8 +8,8 @@ use super::{CompiledFunnel, Outcome};
 use crate::dates::buckets::Buckets;
 use crate::dates::grammar::DateText;
 use crate::error::{CalcError, CalcResult};
-use crate::people::Matched;
-use crate::query::{BreakdownBy, FunnelsQuery, Viz, parse_boolean, parse_integer};
+use crate::people::MatchedActor;
+use crate::query::{BreakdownBy, FunnelVizType, FunnelsQuery, parse_boolean, parse_integer};
 use crate::scan::{Micros, Partition};
 use crate::text::text_of;
 use crate::work::WorkBudget;
@@ -44,8 +44,8 @@ pub enum ActorOutcome {
 /// Parses the parameters of a people link.
 pub(crate) fn parse_point(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<FunnelPoint> {
     let outcome = match query.viz {
-        Viz::Trends => parse_entered(request)?,
-        Viz::Steps | Viz::TimeToConvert => parse_step(query, request)?,
+        FunnelVizType::Trends => parse_entered(request)?,
+        FunnelVizType::Steps | FunnelVizType::TimeToConvert => parse_step(query, request)?,
     };
     let get_parameter = |key: &str| request.get(key).filter(|value| !value.is_null());
     let value = get_parameter("funnel_step_breakdown").map(|value| parse_texts(query, value)).transpose()?;
@@ -132,7 +132,7 @@ impl CompiledFunnel {
         partition: &Partition,
         point: &FunnelPoint,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<Matched>> {
+    ) -> CalcResult<Vec<MatchedActor>> {
         // Actor, value code and times. Codes can be resolved after the scan.
         let mut selected: Vec<(u32, u32, Vec<Micros>)> = Vec::new();
         let values = match (&point.outcome, &self.buckets) {
@@ -163,7 +163,7 @@ impl CompiledFunnel {
         let matched = selected.into_iter().filter_map(|(actor, _, times)| {
             let actor = actor as usize;
             let key = partition.keys.get(actor).cloned();
-            Some(Matched { actor: *partition.actors.get(actor)?, key, times })
+            Some(MatchedActor { actor: *partition.actors.get(actor)?, key, times })
         });
         Ok(matched.collect())
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::parse_integer;
 use super::insight_filters::parse::parse_funnel;
-use super::{FunnelsQuery, Parsed, Query, Viz};
+use super::{FunnelVizType, FunnelsQuery, ParsedQuery, Query};
 use crate::error::{CalcError, CalcResult};
 use crate::limits;
 use crate::text::text_of;
@@ -61,19 +61,19 @@ const EXCLUDED_KEYS: &str = "funnel_correlation_event_exclude_property_names";
 const STEP: &str = "funnel_step";
 
 /// Parses a correlation request: the fields of a funnel request plus its own.
-pub fn parse(request: &Map<String, Value>) -> CalcResult<Parsed> {
+pub fn parse(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
     // Visualization and breakdown have no meaning here.
     let dropped = ["breakdown", "breakdowns", "breakdown_type", "funnel_viz_type", "display"];
     let mut funnel_request = request.clone();
     funnel_request.retain(|key, _| !dropped.contains(&key.as_str()));
     let mut funnel = match parse_funnel(&funnel_request)? {
-        Parsed::Query(Query::Funnels(funnel)) => funnel,
+        ParsedQuery::Query(Query::Funnels(funnel)) => funnel,
         other => return Ok(other),
     };
-    funnel.viz = Viz::Steps;
+    funnel.viz = FunnelVizType::Steps;
     let factor = parse_factor(request)?;
     let step = parse_step(request, funnel.series.len())?;
-    Ok(Parsed::Query(Query::Correlation(CorrelationQuery { funnel, step, factor })))
+    Ok(ParsedQuery::Query(Query::Correlation(CorrelationQuery { funnel, step, factor })))
 }
 
 fn parse_factor(request: &Map<String, Value>) -> CalcResult<Factor> {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     Breakdown, BreakdownBy, CommonFields, CorrelationQuery, Display, EventOrAction, Factor, FirstTime,
-    FunnelsQuery, Math, NumberSource, Query, Series, Statistic, StepOptions, TrendsQuery, UniqueBy, Viz,
+    FunnelVizType, FunnelsQuery, Math, NumberSource, Query, Series, Statistic, StepOptions, TrendsQuery,
+    UniqueBy,
 };
 use crate::dates::compare::Comparison;
 use crate::filter::{Filter, PropertyFilter};
@@ -144,22 +145,24 @@ fn funnel(query: &FunnelsQuery) -> String {
         .collect::<String>();
     let (from, to) = query.step_range();
     let (select, by) = match query.viz {
-        Viz::Steps => ("SELECT funnel".to_owned(), String::new()),
-        Viz::Trends => {
+        FunnelVizType::Steps => ("SELECT funnel".to_owned(), String::new()),
+        FunnelVizType::Trends => {
             let interval = query.common.interval.name();
             (
                 format!("SELECT bucket({interval}, entrance), conversion_rate(from = {from}, to = {to})"),
                 ", bucket".to_owned(),
             )
         }
-        Viz::TimeToConvert => (format!("SELECT time_to_convert(from = {from}, to = {to})"), String::new()),
+        FunnelVizType::TimeToConvert => {
+            (format!("SELECT time_to_convert(from = {from}, to = {to})"), String::new())
+        }
     };
     let actor = query.group_type_index.map_or("person_id".to_owned(), |index| format!("`$group_{index}`"));
     let split = match &query.common.breakdown {
         Some(breakdown) => format!(", {} /* {} */", breakdown_columns(breakdown), query.attribution.name()),
         None => String::new(),
     };
-    let select = if query.viz == Viz::Steps { select } else { format!("{select} OF funnel") };
+    let select = if query.viz == FunnelVizType::Steps { select } else { format!("{select} OF funnel") };
     format!(
         "{select}(window = {} {}, order = {},\n  {steps}{exclusions})\nFROM events WHERE {} GROUP BY {actor}{by}{split}",
         query.window.count,

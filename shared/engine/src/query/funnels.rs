@@ -7,7 +7,7 @@ use super::breakdown::InsightKind;
 use super::exclusions::{self, matches_all_of};
 use super::field::{Field, RawFunnels, RawSeries};
 use super::trends::{parse_common_fields, parse_series};
-use super::{BreakdownBy, CommonFields, ConversionWindow, Exclusion, Parsed, Query, Series, WindowUnit};
+use super::{BreakdownBy, CommonFields, ConversionWindow, Exclusion, ParsedQuery, Query, Series, WindowUnit};
 use crate::dates::Interval;
 use crate::error::{CalcError, CalcResult};
 use crate::filter::Parser;
@@ -29,7 +29,7 @@ pub struct FunnelsQuery {
     /// Events that disqualify a path.
     pub exclusions: Vec<Exclusion>,
     /// The result: counts per step, conversion over time, or conversion times.
-    pub viz: Viz,
+    pub viz: FunnelVizType,
     /// First step of a conversion, for results over time and conversion times; `None` is the first. Less than `to_step`.
     pub from_step: Option<usize>,
     /// Last step of a conversion; `None` is the last.
@@ -74,7 +74,7 @@ pub enum StepOrder {
 
 /// What the result of a funnel contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Viz {
+pub enum FunnelVizType {
     /// Number of actors that reached each step.
     #[default]
     Steps,
@@ -108,7 +108,7 @@ impl StepOrder {
     }
 }
 
-impl Viz {
+impl FunnelVizType {
     const NAMES: [(&'static str, Self); 3] =
         [("steps", Self::Steps), ("trends", Self::Trends), ("time_to_convert", Self::TimeToConvert)];
 
@@ -162,12 +162,12 @@ const DEFAULT_WINDOW_UNITS: i64 = 14;
 const BINS: std::ops::RangeInclusive<i64> = 1..=90;
 
 /// Parses a funnels query.
-pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
+pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<ParsedQuery> {
     let mut parser = Parser::default();
     let viz = parse_viz(raw)?;
     if raw.common.series.len() > limits::STEPS {
         // The contract's error for too many steps does not apply to funnels over time.
-        if viz == Viz::Trends {
+        if viz == FunnelVizType::Trends {
             let attr = raw.common.series.first().map_or("events", |series| series.attr);
             let max = limits::STEPS;
             return Err(CalcError::unsupported(attr, format!("funnels over time of more than {max} steps")));
@@ -184,13 +184,13 @@ pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
     if let Some(breakdown) = &mut common.breakdown {
         breakdown.limit = breakdown.limit.or(Some(raw.default_limit));
     }
-    if viz == Viz::Trends && common.interval == Interval::Minute {
+    if viz == FunnelVizType::Trends && common.interval == Interval::Minute {
         common.interval = Interval::Hour;
     }
     let window = parse_window(raw)?;
     let count = raw.common.series.len();
     if count == 0 {
-        return Ok(Parsed::Empty);
+        return Ok(ParsedQuery::Empty);
     }
     let (from_step, to_step) = parse_step_range(raw, viz, count)?;
     let bin_count = raw.bin_count.integer()?.map(|bins| bins.clamp(*BINS.start(), *BINS.end()));
@@ -207,7 +207,7 @@ pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
     let steps = steps.collect::<CalcResult<Vec<_>>>()?;
     validate_optional_steps(&steps, &series, order, viz)?;
     let exclusions = exclusions::parse(&raw.exclusions, &ranges, &series, &mut parser)?;
-    Ok(Parsed::Query(Query::Funnels(FunnelsQuery {
+    Ok(ParsedQuery::Query(Query::Funnels(FunnelsQuery {
         series,
         steps,
         common,
@@ -224,11 +224,11 @@ pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<Parsed> {
 }
 
 /// Parses the visualization. `funnel_viz_type` takes precedence; the display `ActionsLineGraph` means over time.
-fn parse_viz(raw: &RawFunnels<'_>) -> CalcResult<Viz> {
+fn parse_viz(raw: &RawFunnels<'_>) -> CalcResult<FunnelVizType> {
     match raw.viz_type.text()? {
         Some("flow") => Err(CalcError::unsupported(raw.viz_type.attr, "funnel flows")),
-        None if raw.display.text()? == Some("ActionsLineGraph") => Ok(Viz::Trends),
-        _ => Ok(parse_choice(&raw.viz_type, &Viz::NAMES)?.unwrap_or_default()),
+        None if raw.display.text()? == Some("ActionsLineGraph") => Ok(FunnelVizType::Trends),
+        _ => Ok(parse_choice(&raw.viz_type, &FunnelVizType::NAMES)?.unwrap_or_default()),
     }
 }
 
@@ -338,13 +338,13 @@ fn validate_optional_steps(
     steps: &[StepOptions],
     series: &[Series],
     order: StepOrder,
-    viz: Viz,
+    viz: FunnelVizType,
 ) -> CalcResult<()> {
     let error = |text: &str| Err(CalcError::coded("funnel_optional_steps_invalid", None, text));
     if !steps.iter().any(|step| step.optional) {
         return Ok(());
     }
-    if order == StepOrder::Unordered || viz != Viz::Steps {
+    if order == StepOrder::Unordered || viz != FunnelVizType::Steps {
         return error(
             "Optional funnel steps are only supported in funnels with step order Sequential or Strict and the graph \
              type \"Conversion Steps\".",
@@ -364,14 +364,14 @@ fn validate_optional_steps(
 /// Parses `funnel_from_step` and `funnel_to_step`. Invalid ones are rejected even where the visualization ignores them.
 fn parse_step_range(
     raw: &RawFunnels<'_>,
-    viz: Viz,
+    viz: FunnelVizType,
     steps: usize,
 ) -> CalcResult<(Option<usize>, Option<usize>)> {
     let last = i64::try_from(steps).unwrap_or(i64::MAX) - 1;
     let (first, second) = (raw.from_step.integer()?, raw.to_step.integer()?);
     let error = |text: String| Err(CalcError::coded("funnel_step_range_invalid", None, text));
     let reachable = second.map_or(last > 0, |step| (1..=last).contains(&step));
-    if viz == Viz::TimeToConvert && !reachable {
+    if viz == FunnelVizType::TimeToConvert && !reachable {
         let choices: Vec<String> = (1..=last).map(|step| step.to_string()).collect();
         let choices = choices.join(", ");
         return Err(CalcError::coded(

@@ -31,16 +31,16 @@ pub use breakdown::{
 pub use correlation::{CorrelationQuery, Factor};
 pub(crate) use field::{Field, parse_boolean, parse_integer};
 pub use freshness::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-pub use funnels::{Attribution, FirstTime, FunnelsQuery, StepOptions, StepOrder, Viz};
+pub use funnels::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptions, StepOrder};
 pub(crate) use insight_filters::serialize::insight_filters_with_dates;
 pub use math::{Math, MathArguments, NumberSource, Statistic, UniqueBy};
-pub use refresh::{Decision, Refresh, Start, Then, decide};
-pub use validate::{accept_query, validate_node};
+pub use refresh::{BackgroundStart, Decision, RefreshAction, RefreshMode, decide};
+pub use validate::{decode_and_validate_query, validate_node};
 
 use crate::dates::Interval;
 use crate::dates::compare::Comparison;
 use crate::dates::range::DateSpec;
-use crate::definitions::{Definitions, Mentions};
+use crate::definitions::{DefinitionIds, Definitions};
 use crate::error::CalcResult;
 use crate::filter::Filter;
 pub use crate::trends::Formula;
@@ -60,7 +60,7 @@ pub enum Query {
 /// Result of parsing a request, stored filters or a query node.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "one value per request")]
-pub enum Parsed {
+pub enum ParsedQuery {
     /// A supported query.
     Query(Query),
     /// A trend or a funnel without series. The endpoint decides between an empty result and an error.
@@ -249,31 +249,31 @@ pub struct Exclusion {
 
 impl Query {
     /// Parses a trends request (I17, I18): query string and body already merged into one object.
-    pub fn from_legacy_trends(request: &Map<String, Value>) -> CalcResult<Parsed> {
+    pub fn from_trends_filters(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
         insight_filters::parse::parse_trends(request)
     }
 
     /// Parses a funnel request (I11, I12): query string and body already merged into one object.
-    pub fn from_legacy_funnel(request: &Map<String, Value>) -> CalcResult<Parsed> {
+    pub fn from_funnel_filters(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
         insight_filters::parse::parse_funnel(request)
     }
 
     /// Parses a correlation request (I13, I14): query string and body already merged into one object.
-    pub fn from_legacy_correlation(request: &Map<String, Value>) -> CalcResult<Parsed> {
+    pub fn from_correlation_filters(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
         correlation::parse(request)
     }
 
     /// Parses the stored `filters` of an insight. Without an `insight` field they are trends filters.
-    pub fn from_filters(filters: &Map<String, Value>) -> CalcResult<Parsed> {
+    pub fn from_insight_filters(filters: &Map<String, Value>) -> CalcResult<ParsedQuery> {
         match filters.get("insight").and_then(Value::as_str).unwrap_or("TRENDS") {
             "TRENDS" | "SESSIONS" => insight_filters::parse::parse_trends(filters),
             "FUNNELS" => insight_filters::parse::parse_funnel(filters),
-            other => Ok(Parsed::OtherKind(other.to_owned())),
+            other => Ok(ParsedQuery::OtherKind(other.to_owned())),
         }
     }
 
     /// Parses a query node, bare or inside wrapper nodes.
-    pub fn from_node(node: &Value) -> CalcResult<Parsed> {
+    pub fn from_query_node(node: &Value) -> CalcResult<ParsedQuery> {
         node::parse(node)
     }
 
@@ -305,8 +305,8 @@ impl Query {
     }
 
     /// The ids of the actions and cohorts that the query references directly. These may reference further ones.
-    pub fn mentions(&self) -> Mentions {
-        let mut mentions = Mentions::default();
+    pub fn mentions(&self) -> DefinitionIds {
+        let mut mentions = DefinitionIds::default();
         let mut add_filter_cohorts = |filter: &Filter| {
             filter.cohorts(&mut |id| {
                 mentions.cohorts.insert(id);

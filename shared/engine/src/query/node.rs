@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::breakdown::RawBreakdown;
 use super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends};
-use super::{Parsed, funnels, trends};
+use super::{ParsedQuery, funnels, trends};
 use crate::error::{CalcError, CalcResult};
 
 type Object = Map<String, Value>;
@@ -19,7 +19,7 @@ pub const WRAPPERS: [&str; 4] =
 const MAX_WRAPPERS: usize = 4;
 
 /// Parses a node.
-pub fn parse(node: &Value) -> CalcResult<Parsed> {
+pub fn parse(node: &Value) -> CalcResult<ParsedQuery> {
     let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
     for _ in 0..MAX_WRAPPERS {
         let kind = get_kind(object)?;
@@ -28,9 +28,9 @@ pub fn parse(node: &Value) -> CalcResult<Parsed> {
             "FunnelsQuery" => return funnels::parse(&raw_funnels(object)?),
             wrapper if WRAPPERS.contains(&wrapper) => match object.get("source") {
                 Some(Value::Object(source)) => object = source,
-                _ => return Ok(Parsed::OtherKind(kind.to_owned())),
+                _ => return Ok(ParsedQuery::OtherKind(kind.to_owned())),
             },
-            other => return Ok(Parsed::OtherKind(other.to_owned())),
+            other => return Ok(ParsedQuery::OtherKind(other.to_owned())),
         }
     }
     Err(CalcError::parse("The query is wrapped too many times."))

@@ -6,7 +6,7 @@ use super::Freshness;
 
 /// The `refresh` modes of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refresh {
+pub enum RefreshMode {
     /// Never calculate.
     ForceCache,
     /// Return the cached result if fresh, else calculate.
@@ -23,38 +23,41 @@ pub enum Refresh {
     AsyncExceptOnCacheMiss,
 }
 
-impl Refresh {
+impl RefreshMode {
     /// All modes.
-    pub const ALL: [Refresh; 7] = [
-        Refresh::ForceCache,
-        Refresh::Blocking,
-        Refresh::Async,
-        Refresh::LazyAsync,
-        Refresh::ForceBlocking,
-        Refresh::ForceAsync,
-        Refresh::AsyncExceptOnCacheMiss,
+    pub const ALL: [RefreshMode; 7] = [
+        RefreshMode::ForceCache,
+        RefreshMode::Blocking,
+        RefreshMode::Async,
+        RefreshMode::LazyAsync,
+        RefreshMode::ForceBlocking,
+        RefreshMode::ForceAsync,
+        RefreshMode::AsyncExceptOnCacheMiss,
     ];
 
     /// Whether the cached result is ignored.
     pub fn is_forced(self) -> bool {
-        matches!(self, Refresh::ForceBlocking | Refresh::ForceAsync)
+        matches!(self, RefreshMode::ForceBlocking | RefreshMode::ForceAsync)
     }
 
     /// Whether the mode may start a calculation.
     pub fn calculates(self) -> bool {
-        self != Refresh::ForceCache
+        self != RefreshMode::ForceCache
     }
 
     /// Whether the request waits for the calculation.
     pub fn waits(self) -> bool {
-        matches!(self, Refresh::Blocking | Refresh::ForceBlocking | Refresh::AsyncExceptOnCacheMiss)
+        matches!(
+            self,
+            RefreshMode::Blocking | RefreshMode::ForceBlocking | RefreshMode::AsyncExceptOnCacheMiss
+        )
     }
 
     /// The mode to fall back to when the calculation takes too long to wait for.
-    pub fn in_background(self) -> Refresh {
+    pub fn in_background(self) -> RefreshMode {
         match self {
-            Refresh::ForceBlocking => Refresh::ForceAsync,
-            Refresh::Blocking | Refresh::AsyncExceptOnCacheMiss => Refresh::Async,
+            RefreshMode::ForceBlocking => RefreshMode::ForceAsync,
+            RefreshMode::Blocking | RefreshMode::AsyncExceptOnCacheMiss => RefreshMode::Async,
             other => other,
         }
     }
@@ -66,23 +69,23 @@ pub struct Decision {
     /// Whether the cached result is returned, if there is one.
     pub shows_stored: bool,
     /// The action to take.
-    pub then: Then,
+    pub then: RefreshAction,
 }
 
 /// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum RefreshAction {
     /// Start nothing. If a background calculation of the query is running, the response reports its status.
     Nothing,
     /// Calculate now and return the result.
     Calculate,
     /// Calculate in the background; the response reports its status.
-    Background(Start),
+    Background(BackgroundStart),
 }
 
 /// How a background calculation is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
+pub struct BackgroundStart {
     /// Replace a running calculation; else its status is reported instead of starting another one.
     pub anew: bool,
     /// Calculate even if a fresh result is cached by the time the job runs.
@@ -90,19 +93,23 @@ pub struct Start {
 }
 
 /// Decides what to do for a mode. `stored` is the freshness of the cached result; `None` if there is none.
-pub fn decide(mode: Refresh, stored: Option<Freshness>) -> Decision {
+pub fn decide(mode: RefreshMode, stored: Option<Freshness>) -> Decision {
     use Freshness::{Fresh, SomewhatStale, Stale};
-    let show = Decision { shows_stored: true, then: Then::Nothing };
-    let calculate = Decision { shows_stored: false, then: Then::Calculate };
-    let background = |anew, forced| Then::Background(Start { anew, forced });
+    let show = Decision { shows_stored: true, then: RefreshAction::Nothing };
+    let calculate = Decision { shows_stored: false, then: RefreshAction::Calculate };
+    let background = |anew, forced| RefreshAction::Background(BackgroundStart { anew, forced });
     match (mode, stored) {
-        (Refresh::ForceBlocking, _) => calculate,
-        (Refresh::ForceAsync, _) => Decision { shows_stored: false, then: background(true, true) },
-        (Refresh::ForceCache, _) | (_, Some(Fresh)) | (Refresh::LazyAsync, Some(SomewhatStale)) => show,
-        (Refresh::Blocking, _) | (Refresh::AsyncExceptOnCacheMiss, None) => calculate,
-        (Refresh::Async | Refresh::LazyAsync, None) => Decision { then: background(false, false), ..show },
-        (Refresh::LazyAsync, Some(Stale)) => Decision { then: background(false, true), ..show },
-        (Refresh::Async | Refresh::AsyncExceptOnCacheMiss, Some(SomewhatStale | Stale)) => {
+        (RefreshMode::ForceBlocking, _) => calculate,
+        (RefreshMode::ForceAsync, _) => Decision { shows_stored: false, then: background(true, true) },
+        (RefreshMode::ForceCache, _) | (_, Some(Fresh)) | (RefreshMode::LazyAsync, Some(SomewhatStale)) => {
+            show
+        }
+        (RefreshMode::Blocking, _) | (RefreshMode::AsyncExceptOnCacheMiss, None) => calculate,
+        (RefreshMode::Async | RefreshMode::LazyAsync, None) => {
+            Decision { then: background(false, false), ..show }
+        }
+        (RefreshMode::LazyAsync, Some(Stale)) => Decision { then: background(false, true), ..show },
+        (RefreshMode::Async | RefreshMode::AsyncExceptOnCacheMiss, Some(SomewhatStale | Stale)) => {
             Decision { then: background(true, true), ..show }
         }
     }
@@ -115,14 +122,14 @@ mod tests {
     /// The table of the API contract. Rows are modes; columns are: nothing cached, fresh, somewhat stale, very stale.
     /// `R` is the cached result, `-` none, `calc` a calculation now. After the comma is the reported status: `run?` of a
     /// running calculation, `new` of the one that is started.
-    const TABLE: [(Refresh, [&str; 4]); 7] = [
-        (Refresh::ForceCache, ["-,run?", "R,run?", "R,run?", "R,run?"]),
-        (Refresh::Blocking, ["calc", "R,run?", "calc", "calc"]),
-        (Refresh::Async, ["-,new", "R,run?", "R,new", "R,new"]),
-        (Refresh::LazyAsync, ["-,new", "R,run?", "R,run?", "R,new"]),
-        (Refresh::ForceBlocking, ["calc", "calc", "calc", "calc"]),
-        (Refresh::ForceAsync, ["-,new", "-,new", "-,new", "-,new"]),
-        (Refresh::AsyncExceptOnCacheMiss, ["calc", "R,run?", "R,new", "R,new"]),
+    const TABLE: [(RefreshMode, [&str; 4]); 7] = [
+        (RefreshMode::ForceCache, ["-,run?", "R,run?", "R,run?", "R,run?"]),
+        (RefreshMode::Blocking, ["calc", "R,run?", "calc", "calc"]),
+        (RefreshMode::Async, ["-,new", "R,run?", "R,new", "R,new"]),
+        (RefreshMode::LazyAsync, ["-,new", "R,run?", "R,run?", "R,new"]),
+        (RefreshMode::ForceBlocking, ["calc", "calc", "calc", "calc"]),
+        (RefreshMode::ForceAsync, ["-,new", "-,new", "-,new", "-,new"]),
+        (RefreshMode::AsyncExceptOnCacheMiss, ["calc", "R,run?", "R,new", "R,new"]),
     ];
 
     const CLASSES: [Option<Freshness>; 4] =
@@ -131,9 +138,9 @@ mod tests {
     fn cell(decision: Decision, stored: Option<Freshness>) -> String {
         let shown = if decision.shows_stored && stored.is_some() { "R" } else { "-" };
         match decision.then {
-            Then::Calculate => "calc".to_owned(),
-            Then::Nothing => format!("{shown},run?"),
-            Then::Background(_) => format!("{shown},new"),
+            RefreshAction::Calculate => "calc".to_owned(),
+            RefreshAction::Nothing => format!("{shown},run?"),
+            RefreshAction::Background(_) => format!("{shown},new"),
         }
     }
 
@@ -151,18 +158,18 @@ mod tests {
     #[test]
     fn a_running_calculation_is_reported_or_replaced() {
         let anew = |mode, stored| match decide(mode, stored).then {
-            Then::Background(start) => Some(start.anew),
+            RefreshAction::Background(start) => Some(start.anew),
             _ => None,
         };
-        assert_eq!(anew(Refresh::Async, None), Some(false));
-        assert_eq!(anew(Refresh::LazyAsync, None), Some(false));
-        assert_eq!(anew(Refresh::LazyAsync, Some(Freshness::Stale)), Some(false));
+        assert_eq!(anew(RefreshMode::Async, None), Some(false));
+        assert_eq!(anew(RefreshMode::LazyAsync, None), Some(false));
+        assert_eq!(anew(RefreshMode::LazyAsync, Some(Freshness::Stale)), Some(false));
         for class in [Freshness::SomewhatStale, Freshness::Stale] {
-            assert_eq!(anew(Refresh::Async, Some(class)), Some(true));
-            assert_eq!(anew(Refresh::AsyncExceptOnCacheMiss, Some(class)), Some(true));
+            assert_eq!(anew(RefreshMode::Async, Some(class)), Some(true));
+            assert_eq!(anew(RefreshMode::AsyncExceptOnCacheMiss, Some(class)), Some(true));
         }
         for stored in CLASSES {
-            assert_eq!(anew(Refresh::ForceAsync, stored), Some(true));
+            assert_eq!(anew(RefreshMode::ForceAsync, stored), Some(true));
         }
     }
 
@@ -170,10 +177,10 @@ mod tests {
     /// behaves as blocking."
     #[test]
     fn a_job_recalculates_unconditionally_for_stale_data_or_force_async() {
-        for mode in Refresh::ALL {
+        for mode in RefreshMode::ALL {
             for stored in CLASSES {
-                if let Then::Background(start) = decide(mode, stored).then {
-                    let wanted = mode == Refresh::ForceAsync || stored.is_some();
+                if let RefreshAction::Background(start) = decide(mode, stored).then {
+                    let wanted = mode == RefreshMode::ForceAsync || stored.is_some();
                     assert_eq!(start.forced, wanted, "{mode:?} {stored:?}");
                 }
             }
@@ -182,11 +189,11 @@ mod tests {
 
     #[test]
     fn modes_that_cannot_wait_fall_back_to_the_background() {
-        for mode in Refresh::ALL {
+        for mode in RefreshMode::ALL {
             for stored in CLASSES {
-                if decide(mode, stored).then == Then::Calculate {
+                if decide(mode, stored).then == RefreshAction::Calculate {
                     let instead = decide(mode.in_background(), stored);
-                    assert!(matches!(instead.then, Then::Background(_)), "{mode:?} {stored:?}");
+                    assert!(matches!(instead.then, RefreshAction::Background(_)), "{mode:?} {stored:?}");
                     assert_eq!(mode.is_forced(), mode.in_background().is_forced());
                 }
             }

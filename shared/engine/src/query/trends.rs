@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::breakdown::{self, InsightKind};
 use super::field::{Field, RawCommon, RawSeries, RawTrends, parse_integer};
-use super::{CommonFields, Display, EventOrAction, Math, Parsed, Query, Series, TrendsQuery};
+use super::{CommonFields, Display, EventOrAction, Math, ParsedQuery, Query, Series, TrendsQuery};
 use super::{formulas, math};
 use crate::dates::Interval;
 use crate::dates::compare::Comparison;
@@ -14,7 +14,7 @@ use crate::filter::{Filter, Parser};
 use crate::limits;
 
 /// Parses a trends query.
-pub fn parse(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
+pub fn parse(raw: &RawTrends<'_>) -> CalcResult<ParsedQuery> {
     let mut parser = Parser::default();
     if raw.common.series.len() > limits::SERIES {
         let attr = raw.common.series.first().map_or("events", |series| series.attr);
@@ -37,11 +37,11 @@ pub fn parse(raw: &RawTrends<'_>) -> CalcResult<Parsed> {
         })
         .collect::<CalcResult<Vec<_>>>()?;
     if series.is_empty() {
-        return Ok(Parsed::Empty);
+        return Ok(ParsedQuery::Empty);
     }
     let (comparison, formulas) = (parse_comparison(raw)?, formulas::parse(raw, series.len())?);
     let query = TrendsQuery { series, common, display, is_display_explicit, smoothing, comparison, formulas };
-    Ok(Parsed::Query(Query::Trends(query)))
+    Ok(ParsedQuery::Query(Query::Trends(query)))
 }
 
 /// Parses the comparison period. `compare_to` is ignored unless `compare` is true.

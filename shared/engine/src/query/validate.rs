@@ -149,7 +149,7 @@ const SERIES_FIELDS: &[(&str, FieldType)] = &[
 
 /// Validates the `query` field of a write request: null, an object, or a JSON string of an object, which is decoded.
 /// Errors are parse errors that name the invalid field.
-pub fn accept_query(value: &Value) -> CalcResult<Option<Value>> {
+pub fn decode_and_validate_query(value: &Value) -> CalcResult<Option<Value>> {
     let node = match value {
         Value::Null => return Ok(None),
         Value::String(text) => Cow::Owned(

@@ -138,7 +138,11 @@ impl BreakdownValues {
         })
     }
 
-    fn text_codes(&mut self, mut dimensions: Vec<TextColumn>, work: &WorkBudget<'_>) -> CalcResult<ValueCodes> {
+    fn text_codes(
+        &mut self,
+        mut dimensions: Vec<TextColumn>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<ValueCodes> {
         if let [only] = dimensions.as_mut_slice() {
             let values = std::mem::take(&mut only.values).into_iter();
             let values = values.map(|value| BreakdownValue::Texts(vec![Some(value)]));

@@ -88,7 +88,7 @@ impl DenseTable<'_, u64> {
 }
 
 /// Maximum number of counts, see [`limits::numbers_fit`].
-const MAX_COUNTS: usize = limits::HELD_BYTES / size_of::<u64>();
+const MAX_COUNTS: usize = limits::TREND_MEMORY_BYTES / size_of::<u64>();
 /// Maximum number of cells where most may stay empty: 4 MiB.
 const MAX_SPARSE_CELLS: usize = 1 << 20;
 

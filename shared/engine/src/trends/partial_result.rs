@@ -97,7 +97,7 @@ impl PartialResult {
     }
 
     fn enforce_budget(&mut self) {
-        if self.bytes > limits::HELD_BYTES {
+        if self.bytes > limits::TREND_MEMORY_BYTES {
             *self = Self { over_budget: true, ..Self::default() };
         }
     }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn exceeding_the_memory_limit_drops_the_data() {
-        let fits = u128::try_from((limits::HELD_BYTES - 96) / size_of::<DistinctEntry>()).unwrap();
+        let fits = u128::try_from((limits::TREND_MEMORY_BYTES - 96) / size_of::<DistinctEntry>()).unwrap();
         let mut sum = PartialResult::default();
         sum.add(0, BreakdownValue::NoBreakdown, distinct(0..fits));
         sum.consolidate();

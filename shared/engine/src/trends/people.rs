@@ -13,7 +13,7 @@ use super::{CompiledTrend, TrendPoint};
 use crate::dictionary::text_hash;
 use crate::error::CalcResult;
 use crate::join::group_column;
-use crate::people::Matched;
+use crate::people::MatchedActor;
 use crate::query::{BreakdownBy, BreakdownDimension, CohortChoice, Math, UniqueBy};
 use crate::scan::{Partition, Run};
 use crate::text::{numeric, text_of};
@@ -26,7 +26,7 @@ impl CompiledTrend {
         partition: &Partition,
         point: &TrendPoint,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<Matched>> {
+    ) -> CalcResult<Vec<MatchedActor>> {
         let (Some(Some(counter)), Some(period)) = (self.counters.get(point.series), self.periods.first())
         else {
             return Ok(Vec::new());
@@ -43,7 +43,7 @@ impl CompiledTrend {
         let selected: Vec<bool> = values.list.iter().map(|key| self.selects(point, key)).collect();
         let shared = self.shared_masks(partition, work)?;
         let rows = self.series_rows(counter, partition, (&shared, &layers), work)?;
-        let mut people: BTreeMap<Uuid, Matched> = BTreeMap::new();
+        let mut people: BTreeMap<Uuid, MatchedActor> = BTreeMap::new();
         counter.for_each_counted(&rows, &period.whole_range(), work, |(place, row), key| {
             let Some((run, ..)) = rows.list.get(place) else { return };
             let selects = usize::try_from(key).ok().and_then(|key| selected.get(key)).copied();
@@ -52,11 +52,11 @@ impl CompiledTrend {
             else {
                 return;
             };
-            let one = people.entry(actor).or_insert_with(|| Matched { actor, key, times: Vec::new() });
+            let one = people.entry(actor).or_insert_with(|| MatchedActor { actor, key, times: Vec::new() });
             one.times.extend(run.times.get(row));
         })?;
         work.check()?;
-        let mut people: Vec<Matched> = people.into_values().collect();
+        let mut people: Vec<MatchedActor> = people.into_values().collect();
         people.iter_mut().for_each(|one| one.times.sort_unstable());
         Ok(people)
     }

@@ -36,7 +36,7 @@ fn ask(actions: &Value, series: &Value, filters: &Value, events: &[Value]) -> Re
         let mut body = series.clone();
         body["date_from"] = json!("dStart");
         body["properties"] = filters.clone();
-        let answer = world.ask(Query::from_legacy_trends(body.as_object().unwrap()))?;
+        let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
         match answer[0]["data"][0].as_u64().unwrap() {
             0 => {}
             1 => found.push(index.to_string()),

@@ -14,12 +14,12 @@ fn with(base: &Value, more: &Value) -> Value {
 
 fn funnel(more: &Value) -> CalcError {
     let body = with(&json!({"events": [{"id": "a"}, {"id": "b"}]}), more);
-    Query::from_legacy_funnel(body.as_object().unwrap()).unwrap_err()
+    Query::from_funnel_filters(body.as_object().unwrap()).unwrap_err()
 }
 
 fn trend(more: &Value) -> CalcError {
     let body = with(&json!({"events": [{"id": "a"}]}), more);
-    Query::from_legacy_trends(body.as_object().unwrap()).unwrap_err()
+    Query::from_trends_filters(body.as_object().unwrap()).unwrap_err()
 }
 
 #[test]

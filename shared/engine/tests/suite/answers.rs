@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::support::{Event, World, instant};
 use chrono::{DateTime, Utc};
 use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_engine::{ErrorKind, Parsed, ProjectContext, Query};
+use pennon_engine::{ErrorKind, ParsedQuery, ProjectContext, Query};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ fn world(now: &str, events: &[(&str, &str, &str)]) -> World {
 }
 
 fn trend(body: &Value) -> Query {
-    match Query::from_legacy_trends(body.as_object().unwrap()).unwrap() {
-        Parsed::Query(query) => query,
+    match Query::from_trends_filters(body.as_object().unwrap()).unwrap() {
+        ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
 }
@@ -103,7 +103,7 @@ fn nothing_is_still_something() {
     let body = json!({"events": [{"id": "a"}, {"id": "b", "math": "dau"}], "date_from": "2020-01-03"});
     let query = trend(&body);
     let plan = query.plan(&empty.project, empty.now).unwrap();
-    let answer = plan.finish(pennon_engine::Partial::default(), &|| false).unwrap();
+    let answer = plan.finish(pennon_engine::PartitionResult::default(), &|| false).unwrap();
     assert_eq!((&answer.result[1]["data"], answer.has_more), (&json!([0, 0]), Some(false)));
     let backwards =
         trend(&json!({"events": [{"id": "a"}], "date_from": "2020-01-03", "date_to": "2020-01-01"}));
@@ -123,7 +123,7 @@ fn a_funnel_row_has_every_field() {
         ],
     );
     let body = json!({"events": [{"id": "a", "order": 0, "custom_name": " Start "}, {"id": "b", "order": 1}, {"id": "c", "order": 2}], "date_from": "2020-01-01"});
-    let got = world.ask(Query::from_legacy_funnel(body.as_object().unwrap())).unwrap();
+    let got = world.ask(Query::from_funnel_filters(body.as_object().unwrap())).unwrap();
     assert_eq!(got.as_array().unwrap().len(), 3);
     let mut second = got[1].clone();
     let converted = second["converted_people_url"].take();
@@ -145,8 +145,8 @@ fn a_funnel_row_has_every_field() {
 fn a_calculation_stops_when_told_to() {
     let world = sign_ups();
     let funnel = json!({"events": [{"id": "sign up"}], "date_from": "2020-01-01"});
-    let funnel = Query::from_legacy_funnel(funnel.as_object().unwrap()).unwrap();
-    let Parsed::Query(funnel) = funnel else { panic!("no query") };
+    let funnel = Query::from_funnel_filters(funnel.as_object().unwrap()).unwrap();
+    let ParsedQuery::Query(funnel) = funnel else { panic!("no query") };
     for query in [funnel, trend(&json!({"events": [{"id": "sign up"}]}))] {
         let plan = query.plan(&world.project, world.now).unwrap();
         let partition = &world.partitions(plan.scan(), 1)[0];
@@ -172,7 +172,7 @@ fn projects_may_count_distinct_ids() {
         let all = world.answer(&trend(&json!({"events": series})), 2).unwrap();
         let big = world.answer(&trend(&json!({"events": series, "properties": plan})), 2).unwrap();
         let steps = json!({"events": [{"id": "sign up"}, {"id": "paid", "order": 1}], "date_from": "-7d"});
-        let Ok(Parsed::Query(funnel)) = Query::from_legacy_funnel(steps.as_object().unwrap()) else {
+        let Ok(ParsedQuery::Query(funnel)) = Query::from_funnel_filters(steps.as_object().unwrap()) else {
             panic!()
         };
         let steps = world.answer(&funnel, 2).unwrap();

@@ -1,8 +1,8 @@
 //! Whatever is sent has an answer: questions of random fields and random values are refused or calculated.
 
 use crate::support::World;
-use pennon_engine::query::{accept_query, freshness, next_allowed_client_refresh};
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::query::{decode_and_validate_query, freshness, next_allowed_client_refresh};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -140,8 +140,8 @@ fn world() -> World {
     }))
 }
 
-fn ask(world: &World, parsed: Result<Parsed, CalcError>) {
-    let Ok(Parsed::Query(query)) = parsed else { return };
+fn ask(world: &World, parsed: Result<ParsedQuery, CalcError>) {
+    let Ok(ParsedQuery::Query(query)) = parsed else { return };
     assert!(!query.describe().is_empty() && !query.normalised().is_empty());
     let _ = query.to_insight_filters();
     let _ = freshness(&query, &world.project, world.now, world.now);
@@ -155,8 +155,8 @@ fn ask(world: &World, parsed: Result<Parsed, CalcError>) {
 }
 
 /// Asks for the people of whatever number the request chooses.
-fn ask_people(world: &World, parsed: Result<Parsed, CalcError>, request: &Map<String, Value>) {
-    let Ok(Parsed::Query(query)) = parsed else { return };
+fn ask_people(world: &World, parsed: Result<ParsedQuery, CalcError>, request: &Map<String, Value>) {
+    let Ok(ParsedQuery::Query(query)) = parsed else { return };
     let (Ok(selector), Ok(plan)) = (query.selector(request), query.plan(&world.project, world.now)) else {
         return;
     };
@@ -173,10 +173,10 @@ proptest! {
     #[test]
     fn every_request_has_an_answer(request in requests()) {
         let world = world();
-        ask(&world, Query::from_legacy_trends(&request));
-        ask(&world, Query::from_legacy_funnel(&request));
-        ask_people(&world, Query::from_legacy_funnel(&request), &request);
-        ask(&world, Query::from_filters(&request));
+        ask(&world, Query::from_trends_filters(&request));
+        ask(&world, Query::from_funnel_filters(&request));
+        ask_people(&world, Query::from_funnel_filters(&request), &request);
+        ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
@@ -184,9 +184,9 @@ proptest! {
         let world = world();
         let mut node = json!({"kind": if funnel { "FunnelsQuery" } else { "TrendsQuery" }, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
-        let _ = accept_query(&node);
-        ask(&world, Query::from_node(&node));
-        let _ = accept_query(&any);
-        ask(&world, Query::from_node(&any));
+        let _ = decode_and_validate_query(&node);
+        ask(&world, Query::from_query_node(&node));
+        let _ = decode_and_validate_query(&any);
+        ask(&world, Query::from_query_node(&any));
     }
 }

@@ -51,7 +51,7 @@ impl Project {
                 "date_from": "dStart", "properties": [{"type": "cohort", "key": "id", "value": id, "operator": operator}],
                 "events": [{"id": "mark", "properties": [{"key": "who", "value": who}]}],
             });
-            let answer = world.ask(Query::from_legacy_trends(body.as_object().unwrap()))?;
+            let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
             if answer[0]["data"][0] == json!(1) {
                 found.push(*who);
             }

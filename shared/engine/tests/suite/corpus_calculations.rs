@@ -2,7 +2,7 @@
 //! supported yet.
 
 use crate::support::{Tally, World, cases};
-use pennon_engine::{Query, unbox_breakdown};
+use pennon_engine::{Query, unwrap_single_breakdown_values};
 use serde_json::json;
 
 #[test]
@@ -12,12 +12,12 @@ fn funnels_give_the_expected_rows() {
         let world = World::of_case(&case);
         let body = case["request"]["body"].as_object().unwrap();
         let answer = if case["request"]["endpoint"] == json!("funnel") {
-            world.ask(Query::from_legacy_funnel(body)).map(|mut result| {
-                unbox_breakdown(body, &mut result);
+            world.ask(Query::from_funnel_filters(body)).map(|mut result| {
+                unwrap_single_breakdown_values(body, &mut result);
                 result
             })
         } else {
-            world.ask(Query::from_legacy_correlation(body))
+            world.ask(Query::from_correlation_filters(body))
         };
         tally.judge(&case, answer, 1e-6);
     }
@@ -30,7 +30,7 @@ fn trends_give_the_expected_series() {
     for case in cases("trends.json") {
         let world = World::of_case(&case);
         let body = case["request"]["body"].as_object().unwrap();
-        tally.judge(&case, world.ask(Query::from_legacy_trends(body)), 1e-9);
+        tally.judge(&case, world.ask(Query::from_trends_filters(body)), 1e-9);
     }
     tally.check(129, 3);
 }

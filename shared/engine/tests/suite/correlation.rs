@@ -1,12 +1,12 @@
 //! Correlations: who and what counts, and that the links lead to as many people as the numbers beside them say.
 
 use crate::support::{World, cases};
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Map, Value, json};
 
 fn query(request: &Value) -> Result<Query, CalcError> {
-    match Query::from_legacy_correlation(request.as_object().unwrap())? {
-        Parsed::Query(query) => Ok(query),
+    match Query::from_correlation_filters(request.as_object().unwrap())? {
+        ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
@@ -201,9 +201,10 @@ fn what_a_correlation_needs_is_asked_for() {
     let most = |count: usize| json!({"funnel_correlation_exclude_event_names": vec!["x"; count]});
     assert!(query(&request(most(1_000))).is_ok());
     assert!(query(&request(most(1_001))).unwrap_err().detail.starts_with("Too many names"));
-    let none =
-        Query::from_legacy_correlation(json!({"funnel_correlation_type": "properties"}).as_object().unwrap());
-    assert_eq!(none.unwrap(), Parsed::Empty);
+    let none = Query::from_correlation_filters(
+        json!({"funnel_correlation_type": "properties"}).as_object().unwrap(),
+    );
+    assert_eq!(none.unwrap(), ParsedQuery::Empty);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::support::World;
-use pennon_engine::{Parsed, Query};
+use pennon_engine::{ParsedQuery, Query};
 use serde_json::{Value, json};
 
 /// Events as (person, name, seconds, properties).
@@ -31,7 +31,7 @@ fn body(extra: &Value) -> Value {
 
 /// Values and counts of the rows of an answer.
 fn rows(world: &World, extra: &Value) -> Vec<Value> {
-    let result = world.ask(Query::from_legacy_funnel(body(extra).as_object().unwrap())).unwrap();
+    let result = world.ask(Query::from_funnel_filters(body(extra).as_object().unwrap())).unwrap();
     let row = |row: &Value| json!([row[0]["breakdown_value"], row[0]["count"], row[1]["count"]]);
     let mut rows: Vec<Value> = result.as_array().unwrap().iter().map(row).collect();
     rows.sort_by_key(Value::to_string);
@@ -78,7 +78,7 @@ fn every_value_of_an_expression_has_its_row() {
     let steps: Vec<Value> = (0..20).map(|order| json!({"id": "a", "order": order})).collect();
     let mut asked = body(&asked);
     asked["events"] = json!(steps);
-    let ask = |count: usize| of(count).ask(Query::from_legacy_funnel(asked.as_object().unwrap()));
+    let ask = |count: usize| of(count).ask(Query::from_funnel_filters(asked.as_object().unwrap()));
     assert_eq!(ask(1_600).unwrap().as_array().unwrap().len(), 1_600);
     let error = ask(1_601).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("breakdown"));
@@ -94,7 +94,8 @@ fn one_actor_does_not_keep_counting_when_the_time_is_over() {
         json!({"breakdown": "k"}),
         json!({"funnel_viz_type": "trends"}),
     ] {
-        let Parsed::Query(query) = Query::from_legacy_funnel(body(&extra).as_object().unwrap()).unwrap()
+        let ParsedQuery::Query(query) =
+            Query::from_funnel_filters(body(&extra).as_object().unwrap()).unwrap()
         else {
             panic!("no question")
         };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::support::{World, cases};
-use pennon_engine::people::Matched;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::people::MatchedActor;
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Map, Value, json};
 
 /// The parameters of a link, as an endpoint reads them from its query string.
@@ -29,14 +29,14 @@ fn decoded(text: &str) -> String {
 }
 
 fn query(request: &Map<String, Value>) -> Result<Query, CalcError> {
-    match Query::from_legacy_funnel(request)? {
-        Parsed::Query(query) => Ok(query),
+    match Query::from_funnel_filters(request)? {
+        ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
 
 /// The people that a request of the list of people means.
-fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<Matched>, CalcError> {
+fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<MatchedActor>, CalcError> {
     let query = query(request)?;
     let selector = query.selector(request)?;
     let plan = query.plan(&world.project, world.now)?;
@@ -84,7 +84,7 @@ fn every_link_leads_to_as_many_people_as_its_number_says() {
             continue;
         }
         let world = World::of_case(&case);
-        let Ok(result) = world.ask(Query::from_legacy_funnel(body)) else { continue };
+        let Ok(result) = world.ask(Query::from_funnel_filters(body)) else { continue };
         let Query::Funnels(funnel) = query(body).unwrap() else { panic!() };
         let optional: Vec<bool> = funnel.steps.iter().map(|step| step.optional).collect();
         let name = case["name"].as_str().unwrap();
@@ -125,7 +125,7 @@ fn the_row_of_the_rest_and_a_value_of_its_name_are_one() {
         "insight": "FUNNELS", "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "date_from": "2020-01-05",
         "breakdown": "v", "breakdown_limit": 2,
     });
-    let result = world.ask(Query::from_legacy_funnel(body.as_object().unwrap())).unwrap();
+    let result = world.ask(Query::from_funnel_filters(body.as_object().unwrap())).unwrap();
     let rows: Vec<_> = result
         .as_array()
         .unwrap()

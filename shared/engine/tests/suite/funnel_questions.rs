@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pennon_engine::query::{Attribution, BreakdownBy, DimensionSource, StepOrder, Viz};
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::query::{Attribution, BreakdownBy, DimensionSource, FunnelVizType, StepOrder};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Value, json};
 
 fn body(extra: &Value) -> Value {
@@ -14,19 +14,19 @@ fn body(extra: &Value) -> Value {
 }
 
 fn ask(extra: &Value) -> Result<Query, CalcError> {
-    parsed(Query::from_legacy_funnel(body(extra).as_object().unwrap()))
+    parsed(Query::from_funnel_filters(body(extra).as_object().unwrap()))
 }
 
-fn parsed(parsed: Result<Parsed, CalcError>) -> Result<Query, CalcError> {
+fn parsed(parsed: Result<ParsedQuery, CalcError>) -> Result<Query, CalcError> {
     match parsed? {
-        Parsed::Query(query) => Ok(query),
+        ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
 
 fn node(mut node: Value) -> Query {
     node["kind"] = json!("FunnelsQuery");
-    parsed(Query::from_node(&node)).unwrap()
+    parsed(Query::from_query_node(&node)).unwrap()
 }
 
 #[test]
@@ -60,10 +60,10 @@ fn a_request_and_its_node_are_one_funnel() {
             "exclusions": [{"kind": "FunnelExclusionEventsNode", "event": "x", "funnelFromStep": 0, "funnelToStep": 2}],
         },
     });
-    let request = parsed(Query::from_legacy_funnel(request.as_object().unwrap())).unwrap();
+    let request = parsed(Query::from_funnel_filters(request.as_object().unwrap())).unwrap();
     assert_eq!(request.normalised(), node(same).normalised());
     // Its own legacy form asks the same.
-    let again = parsed(Query::from_legacy_funnel(&request.to_insight_filters())).unwrap();
+    let again = parsed(Query::from_funnel_filters(&request.to_insight_filters())).unwrap();
     assert_eq!(again.normalised(), request.normalised());
 }
 
@@ -88,7 +88,7 @@ fn group_zero_is_persons_in_requests_only() {
     let zero = node(json!({"series": [{"event": "a"}], "aggregation_group_type_index": 0}));
     assert_eq!(group(&zero), Some(0));
     // A link, which is a request, tells it too.
-    assert_eq!(group(&parsed(Query::from_legacy_funnel(&zero.to_insight_filters())).unwrap()), Some(0));
+    assert_eq!(group(&parsed(Query::from_funnel_filters(&zero.to_insight_filters())).unwrap()), Some(0));
     for wrong in [json!(5), json!(-1), json!("x"), json!(1.5)] {
         let error = ask(&json!({"aggregation_group_type_index": wrong})).unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("aggregation_group_type_index"));
@@ -101,11 +101,17 @@ fn what_is_told_depends_on_the_type_and_then_on_the_display() {
         Query::Funnels(funnel) => (funnel.viz, funnel.common.interval.name()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(viz(json!({})), (Viz::Steps, "day"));
-    assert_eq!(viz(json!({"display": "ActionsLineGraph"})), (Viz::Trends, "day"));
-    assert_eq!(viz(json!({"display": "ActionsLineGraph", "funnel_viz_type": "steps"})), (Viz::Steps, "day"));
-    assert_eq!(viz(json!({"funnel_viz_type": "time_to_convert"})), (Viz::TimeToConvert, "day"));
-    assert_eq!(viz(json!({"funnel_viz_type": "trends", "interval": "minute"})), (Viz::Trends, "hour"));
+    assert_eq!(viz(json!({})), (FunnelVizType::Steps, "day"));
+    assert_eq!(viz(json!({"display": "ActionsLineGraph"})), (FunnelVizType::Trends, "day"));
+    assert_eq!(
+        viz(json!({"display": "ActionsLineGraph", "funnel_viz_type": "steps"})),
+        (FunnelVizType::Steps, "day")
+    );
+    assert_eq!(viz(json!({"funnel_viz_type": "time_to_convert"})), (FunnelVizType::TimeToConvert, "day"));
+    assert_eq!(
+        viz(json!({"funnel_viz_type": "trends", "interval": "minute"})),
+        (FunnelVizType::Trends, "hour")
+    );
 }
 
 #[test]
@@ -269,7 +275,7 @@ fn whatever_changes_numbers_changes_the_text_that_results_are_kept_under() {
     // The request's own legacy form loses none of it either.
     for extra in &questions {
         let question = ask(extra).unwrap();
-        let again = parsed(Query::from_legacy_funnel(&question.to_insight_filters())).unwrap();
+        let again = parsed(Query::from_funnel_filters(&question.to_insight_filters())).unwrap();
         assert_eq!(again.normalised(), question.normalised(), "{extra}");
         assert!(question.describe().contains("funnel("), "{extra}");
     }

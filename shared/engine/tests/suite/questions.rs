@@ -1,24 +1,24 @@
 //! How requests and nodes become questions: what is read, what is refused and with which words.
 
-use pennon_engine::query::{accept_query, validate_node};
-use pennon_engine::{CalcError, ErrorKind, Parsed, Query};
+use pennon_engine::query::{decode_and_validate_query, validate_node};
+use pennon_engine::{CalcError, ErrorKind, ParsedQuery, Query};
 use serde_json::{Map, Value, json};
 
 fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap()
 }
 
-fn trend(body: &Value) -> Result<Parsed, CalcError> {
-    Query::from_legacy_trends(object(body))
+fn trend(body: &Value) -> Result<ParsedQuery, CalcError> {
+    Query::from_trends_filters(object(body))
 }
 
-fn funnel(body: &Value) -> Result<Parsed, CalcError> {
-    Query::from_legacy_funnel(object(body))
+fn funnel(body: &Value) -> Result<ParsedQuery, CalcError> {
+    Query::from_funnel_filters(object(body))
 }
 
-fn query(parsed: Result<Parsed, CalcError>) -> Query {
+fn query(parsed: Result<ParsedQuery, CalcError>) -> Query {
     match parsed.unwrap() {
-        Parsed::Query(query) => query,
+        ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
 }
@@ -41,7 +41,7 @@ fn a_request_and_its_node_are_one_question() {
         ],
         "trendsFilter": {"showLegend": true},
     }});
-    let (request, node) = (query(trend(&request)), query(Query::from_node(&node)));
+    let (request, node) = (query(trend(&request)), query(Query::from_query_node(&node)));
     assert_eq!(request.normalised(), node.normalised());
     assert_eq!(request.to_insight_filters(), node.to_insight_filters());
     assert!(request.describe().contains("count(DISTINCT person_id)"));
@@ -57,20 +57,23 @@ fn series_stand_in_their_order_whatever_list_they_come_from() {
 
 #[test]
 fn no_series_is_told_apart_and_so_are_other_kinds() {
-    assert_eq!(trend(&json!({})).unwrap(), Parsed::Empty);
-    assert_eq!(trend(&json!({"events": [], "actions": "[{\"id\": null}]"})).unwrap(), Parsed::Empty);
-    assert_eq!(funnel(&json!({"events": ["dropped"]})).unwrap(), Parsed::Empty);
-    let kind = |node: Value| Query::from_node(&node).unwrap();
-    assert_eq!(kind(json!({"kind": "RetentionQuery"})), Parsed::OtherKind("RetentionQuery".into()));
+    assert_eq!(trend(&json!({})).unwrap(), ParsedQuery::Empty);
+    assert_eq!(trend(&json!({"events": [], "actions": "[{\"id\": null}]"})).unwrap(), ParsedQuery::Empty);
+    assert_eq!(funnel(&json!({"events": ["dropped"]})).unwrap(), ParsedQuery::Empty);
+    let kind = |node: Value| Query::from_query_node(&node).unwrap();
+    assert_eq!(kind(json!({"kind": "RetentionQuery"})), ParsedQuery::OtherKind("RetentionQuery".into()));
     let wrapped = json!({"kind": "DataTableNode", "source": {"kind": "HogQLQuery", "query": "select 1"}});
-    assert_eq!(kind(wrapped), Parsed::OtherKind("HogQLQuery".into()));
+    assert_eq!(kind(wrapped), ParsedQuery::OtherKind("HogQLQuery".into()));
     let filters = json!({"insight": "PATHS", "events": [{"id": "a"}]});
-    assert_eq!(Query::from_filters(object(&filters)).unwrap(), Parsed::OtherKind("PATHS".into()));
+    assert_eq!(
+        Query::from_insight_filters(object(&filters)).unwrap(),
+        ParsedQuery::OtherKind("PATHS".into())
+    );
 }
 
 #[test]
 fn what_would_change_the_numbers_is_refused_by_name() {
-    let refused = |parsed: Result<Parsed, CalcError>, attr: &str| {
+    let refused = |parsed: Result<ParsedQuery, CalcError>, attr: &str| {
         let error = parsed.unwrap_err();
         assert_eq!((error.kind, error.code), (ErrorKind::Validation, "invalid_input"), "{error}");
         assert_eq!(error.attr.as_deref(), Some(attr), "{error}");
@@ -111,7 +114,7 @@ fn what_changes_nothing_is_accepted() {
 
 #[test]
 fn wrong_values_name_the_field() {
-    let refused = |parsed: Result<Parsed, CalcError>, attr: &str| {
+    let refused = |parsed: Result<ParsedQuery, CalcError>, attr: &str| {
         let error = parsed.unwrap_err();
         assert_eq!(error.attr.as_deref(), Some(attr), "{error}");
         assert!(!error.detail.starts_with("Not supported"), "{error}");
@@ -143,7 +146,7 @@ fn wrong_values_name_the_field() {
     ] {
         let filter = json!({"events": events, "properties": [filter], "date_from": "-7d"});
         let parsed = trend(&filter).and_then(|parsed| match parsed {
-            Parsed::Query(query) => query.plan(&world.project, world.now).map(|_| Parsed::Empty),
+            ParsedQuery::Query(query) => query.plan(&world.project, world.now).map(|_| ParsedQuery::Empty),
             other => Ok(other),
         });
         refused(parsed, "properties");
@@ -288,8 +291,8 @@ fn a_query_is_stored_only_if_it_is_one() {
         assert_eq!((error.kind, error.code), (ErrorKind::Parse, "parse_error"), "{bad}");
     }
     let text = json!("{\"kind\":\"TrendsQuery\",\"series\":[]}");
-    assert_eq!(accept_query(&text).unwrap().unwrap()["kind"], json!("TrendsQuery"));
-    assert_eq!(accept_query(&Value::Null).unwrap(), None);
-    assert!(accept_query(&json!("not json")).is_err());
-    assert!(accept_query(&json!("5")).is_err());
+    assert_eq!(decode_and_validate_query(&text).unwrap().unwrap()["kind"], json!("TrendsQuery"));
+    assert_eq!(decode_and_validate_query(&Value::Null).unwrap(), None);
+    assert!(decode_and_validate_query(&json!("not json")).is_err());
+    assert!(decode_and_validate_query(&json!("5")).is_err());
 }

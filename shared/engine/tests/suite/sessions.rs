@@ -35,7 +35,7 @@ fn passing(key: &str, operator: &str, value: &Value) -> Result<[u64; 4], CalcErr
             "events": [{"id": "asked", "properties": [{"key": "which", "value": session.to_string()}]}],
             "properties": [{"type": "session", "key": key, "operator": operator, "value": value}],
         });
-        let answer = world.ask(Query::from_legacy_trends(body.as_object().unwrap()))?;
+        let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
         *found = answer[0]["data"][0].as_u64().unwrap();
     }
     Ok(found)

@@ -1,7 +1,7 @@
 //! Ranges of trends and what answers over long ones hold, with numbers counted by hand.
 
 use crate::support::World;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Value, json};
 
 /// Events `a` as (time, `k`).
@@ -14,8 +14,8 @@ fn world(now: &str, zone: &str, events: &[(&str, &str)]) -> World {
 fn asked(world: &World, body: &Value) -> Result<Value, CalcError> {
     let mut whole = json!({"events": [{"id": "a"}]});
     whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-    match Query::from_legacy_trends(whole.as_object().unwrap())? {
-        Parsed::Query(query) => world.answer(&query, 3),
+    match Query::from_trends_filters(whole.as_object().unwrap())? {
+        ParsedQuery::Query(query) => world.answer(&query, 3),
         other => panic!("{other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 //! formulas, multipliers, and requests that are refused by the name of their parameter.
 
 use crate::support::World;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Value, json};
 
 /// Events `a` as (distinct id, time, properties), of a project that may count distinct ids. `p1` and `p2` are one person.
@@ -17,15 +17,15 @@ fn world(by_distinct_id: bool, events: &[(&str, &str, Value)]) -> World {
 }
 
 fn parse_legacy(body: &Value) -> Result<Query, CalcError> {
-    match Query::from_legacy_trends(body.as_object().unwrap())? {
-        Parsed::Query(query) => Ok(query),
+    match Query::from_trends_filters(body.as_object().unwrap())? {
+        ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
 
 fn parse_node(node: &Value) -> Result<Query, CalcError> {
-    match Query::from_node(node)? {
-        Parsed::Query(query) => Ok(query),
+    match Query::from_query_node(node)? {
+        ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
@@ -179,7 +179,7 @@ fn dates_and_displays_that_cannot_be_read_are_refused_by_name() {
         if key != "display" {
             let mut funnel = json!({"events": [{"id": "a"}, {"id": "b"}]});
             funnel[key] = json!(value);
-            let error = Query::from_legacy_funnel(funnel.as_object().unwrap()).unwrap_err();
+            let error = Query::from_funnel_filters(funnel.as_object().unwrap()).unwrap_err();
             assert_eq!(error.attr.as_deref(), Some(key), "{value}");
         }
     }
@@ -196,8 +196,8 @@ fn a_funnel_beside_an_earlier_period_is_refused_by_name() {
         json!({"kind": "FunnelsQuery", "compareFilter": {"compare": compare},
             "series": [{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]})
     };
-    assert!(Query::from_node(&node(false)).is_ok());
-    let error = Query::from_node(&node(true)).unwrap_err();
+    assert!(Query::from_query_node(&node(false)).is_ok());
+    let error = Query::from_query_node(&node(true)).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("compareFilter__compare"));
     assert!(error.detail.starts_with("Not supported yet"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pennon_engine::dates::WeekStart;
 use pennon_engine::scan::{Column, ColumnKey, Dictionary, MISSING, Order, Partition, Run};
-use pennon_engine::{Definitions, Parsed, Partial, ProjectContext, Query};
+use pennon_engine::{Definitions, ParsedQuery, PartitionResult, ProjectContext, Query};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -113,7 +113,7 @@ fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         aggregate_by_distinct_id: false,
         definitions: Definitions::default(),
     };
-    let Parsed::Query(query) = Query::from_node(&question).unwrap() else { unreachable!() };
+    let ParsedQuery::Query(query) = Query::from_query_node(&question).unwrap() else { unreachable!() };
     let plan = query.plan(&project, "2026-04-01T00:00:00Z".parse().unwrap()).unwrap();
     let partial = |(index, events): (usize, &Vec<Event>)| {
         let runs = ["one", "two"].iter().filter_map(|name| run(name, events, unused[index % unused.len()]));
@@ -122,7 +122,7 @@ fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         plan.partial(&partition, &|| false).unwrap()
     };
     let parts = parts.iter().enumerate().map(partial);
-    plan.finish(parts.fold(Partial::default(), Partial::merge), &|| false).unwrap().result
+    plan.finish(parts.fold(PartitionResult::default(), PartitionResult::merge), &|| false).unwrap().result
 }
 
 proptest! {

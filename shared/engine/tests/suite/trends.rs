@@ -2,7 +2,7 @@
 
 use crate::support::World;
 use pennon_engine::people::union;
-use pennon_engine::{CalcError, Parsed, Query};
+use pennon_engine::{CalcError, ParsedQuery, Query};
 use serde_json::{Value, json};
 
 /// Events as (name, distinct id, time, properties).
@@ -17,8 +17,8 @@ fn world(now: &str, events: &[(&str, &str, &str, Value)]) -> World {
 }
 
 fn trend(body: &Value) -> Query {
-    match Query::from_legacy_trends(body.as_object().unwrap()).unwrap() {
-        Parsed::Query(query) => query,
+    match Query::from_trends_filters(body.as_object().unwrap()).unwrap() {
+        ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
 }
@@ -28,7 +28,7 @@ fn ask(world: &World, body: Value) -> Value {
 }
 
 fn refusal(body: Value) -> CalcError {
-    Query::from_legacy_trends(body.as_object().unwrap()).unwrap_err()
+    Query::from_trends_filters(body.as_object().unwrap()).unwrap_err()
 }
 
 fn pick(answer: &Value, keys: &[&str]) -> Value {
@@ -396,8 +396,8 @@ fn links_lead_to_the_people_behind_each_number() {
     let mut asked = 0;
     for case in crate::support::cases("trends.json") {
         let world = World::of_case(&case);
-        let Ok(Parsed::Query(query)) =
-            Query::from_legacy_trends(case["request"]["body"].as_object().unwrap())
+        let Ok(ParsedQuery::Query(query)) =
+            Query::from_trends_filters(case["request"]["body"].as_object().unwrap())
         else {
             continue;
         };
@@ -460,7 +460,7 @@ fn people_of(world: &World, url: &str) -> (u64, u64) {
             (decoded(key), Value::String(decoded(value)))
         })
         .collect();
-    let Ok(Parsed::Query(query)) = Query::from_legacy_trends(&request) else { panic!("{url}") };
+    let Ok(ParsedQuery::Query(query)) = Query::from_trends_filters(&request) else { panic!("{url}") };
     let selector = query.selector(&request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
     let facts = world.facts(&plan);

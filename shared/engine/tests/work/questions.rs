@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pennon_engine::people::Selector;
 use pennon_engine::scan::Partition;
-use pennon_engine::{CalcError, Facts, Parsed, Partial, Plan, Query};
+use pennon_engine::{CalcError, JoinData, ParsedQuery, PartitionResult, Plan, Query};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -21,20 +21,20 @@ pub struct Question {
 pub struct Prepared {
     plan: Plan,
     partitions: Vec<Partition>,
-    facts: Facts,
+    facts: JoinData,
 }
 
 impl Question {
     fn new(name: &str, request: &Value, people: Option<&Value>) -> Self {
         let object = request.as_object().unwrap();
         let parsed = if name.starts_with("trend") {
-            Query::from_legacy_trends(object)
+            Query::from_trends_filters(object)
         } else if name.starts_with("funnel") {
-            Query::from_legacy_funnel(object)
+            Query::from_funnel_filters(object)
         } else {
-            Query::from_legacy_correlation(object)
+            Query::from_correlation_filters(object)
         };
-        let Parsed::Query(query) = parsed.unwrap_or_else(|error| panic!("{name}: {error}")) else {
+        let ParsedQuery::Query(query) = parsed.unwrap_or_else(|error| panic!("{name}: {error}")) else {
             panic!("{name} is no question")
         };
         let people = people.map(|link| {
@@ -62,7 +62,7 @@ impl Question {
             }
             return Ok(());
         }
-        let mut sum = Partial::default();
+        let mut sum = PartitionResult::default();
         for partition in &partitions {
             sum = sum.merge(plan.partial(partition, is_cancelled)?);
         }

@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::{Captured, Cell, Properties};
+use crate::ingest::{CapturedBatch, Cell, Properties};
 use crate::integrity::formats;
 use crate::keys::BlockId;
 
@@ -48,7 +48,7 @@ const HEADER_BYTES: usize = 12;
 const LEVEL: i32 = 3;
 
 /// Encodes a block. It is split into parts after [`write_checksum`].
-pub(crate) fn encode(batch: &Captured) -> Result<Vec<u8>, EventStoreError> {
+pub(crate) fn encode(batch: &CapturedBatch) -> Result<Vec<u8>, EventStoreError> {
     let plain = plain(batch);
     if plain.len() > INFLATED_BYTES_MAX {
         return Err(too_large());
@@ -63,7 +63,7 @@ pub(crate) fn encode(batch: &Captured) -> Result<Vec<u8>, EventStoreError> {
     if block.len() > PART_BYTES_MAX * PARTS_MAX { Err(too_large()) } else { Ok(block) }
 }
 
-fn plain(batch: &Captured) -> Vec<u8> {
+fn plain(batch: &CapturedBatch) -> Vec<u8> {
     let events = &batch.events;
     let mut out = Vec::with_capacity(batch.packed.bytes.len() + events.len() * 64 + 1024);
     write_unsigned(&mut out, events.len() as u64);

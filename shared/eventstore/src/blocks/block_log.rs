@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
+use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
@@ -18,9 +18,9 @@ use crate::EventStore;
 use crate::blocks::block::{self, Block, BlockError};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
-use crate::ingest::{Captured, Sealed};
+use crate::ingest::{CapturedBatch, EncodedBatch};
 use crate::keys::{self, BlockId};
-use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::derived;
 use crate::scan::properties_bytes;
 
@@ -116,14 +116,14 @@ impl EventStore {
         if events.is_empty() {
             return Ok(());
         }
-        self.append_sealed(project, Captured::of(events).sealed()?, now).await
+        self.append_encoded(project, CapturedBatch::of(events).sealed()?, now).await
     }
 
     /// As [`EventStore::append`], for a batch that was encoded before.
-    pub async fn append_sealed(
+    pub async fn append_encoded(
         &self,
         project: ProjectId,
-        mut batch: Sealed,
+        mut batch: EncodedBatch,
         now: Micros,
     ) -> Result<(), EventStoreError> {
         self.mark_project(project).await?;
@@ -136,7 +136,7 @@ impl EventStore {
         block::write_checksum(&mut batch.block, project, &id);
         let parts = batch.block.chunks(block::PART_BYTES_MAX);
         let writes = parts.enumerate().map(|(part, bytes)| {
-            Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), Guard::Absent)
+            Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), WriteCondition::Absent)
         });
         // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
         // would resend it, and events without a uuid of their own would count twice.
@@ -165,7 +165,7 @@ impl EventStore {
     }
 
     async fn put_mark(&self, key: Key) -> Result<(), EventStoreError> {
-        match self.inner.store.records.put(Item::empty(key), Guard::Absent).await {
+        match self.inner.store.records.put(Item::empty(key), WriteCondition::Absent).await {
             Err(error) if !error.is_condition(0) => Err(error.into()),
             _ => Ok(()),
         }
@@ -370,7 +370,7 @@ pub(crate) struct BlockFilter {
     /// Selects properties by name.
     pub property: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// The query whose memory the decoded events reserve, if it is limited.
-    pub memory: Option<QuestionMemory>,
+    pub memory: Option<QueryMemory>,
 }
 
 impl BlockFilter {
@@ -428,7 +428,7 @@ pub(crate) fn decode_rows(
     let mut found = WaitingRows::default();
     let mut seen = HashSet::new();
     let lease = |purpose| wanted.memory.as_ref().map(|memory| memory.lease(purpose));
-    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
+    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::DefinitionLookup));
     let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
     let mut held = compressed;
     for raw in blocks {

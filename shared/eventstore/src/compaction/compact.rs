@@ -14,7 +14,7 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::blocks::{RawBlock, ReplacedBlocks};
-use crate::compaction::merge_policy::{self, Effort};
+use crate::compaction::merge_policy::{self, MergeMode};
 use crate::compaction::sweep::GRACE_MICROS;
 use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
@@ -40,7 +40,7 @@ const FAILED_MERGES_MAX: usize = 8;
 
 /// Counters of a compaction run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Compacted {
+pub struct CompactionReport {
     /// Blocks that were turned into segments.
     pub blocks: usize,
     /// New events in these blocks.
@@ -63,14 +63,14 @@ pub struct Compacted {
     pub more: bool,
 }
 
-impl Compacted {
+impl CompactionReport {
     /// Whether another run would find work.
-    pub fn goes_on(&self) -> bool {
+    pub fn has_more_work(&self) -> bool {
         self.more || self.merged_segments > 0
     }
 
     /// Adds the counters of another run.
-    pub fn add(&mut self, other: &Compacted) {
+    pub fn add(&mut self, other: &CompactionReport) {
         self.blocks += other.blocks;
         self.events += other.events;
         self.copies += other.copies;
@@ -110,11 +110,15 @@ struct Batch {
 
 impl EventStore {
     /// Runs compaction once: some blocks, and one merge. Cheap when there is nothing to do.
-    pub async fn compact(&self, project: ProjectId, now: Micros) -> Result<Compacted, EventStoreError> {
+    pub async fn compact(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<CompactionReport, EventStoreError> {
         let blocks = self.compact_blocks(project, now).await?;
-        let merged = self.merge_segments(project, now, Effort::Due).await?;
-        let Compacted { merged_segments, merged_rows, failed_merges, .. } = merged;
-        Ok(Compacted { merged_segments, merged_rows, failed_merges, ..blocks })
+        let merged = self.merge_segments(project, now, MergeMode::Due).await?;
+        let CompactionReport { merged_segments, merged_rows, failed_merges, .. } = merged;
+        Ok(CompactionReport { merged_segments, merged_rows, failed_merges, ..blocks })
     }
 
     /// Turns the oldest blocks of a project into a segment.
@@ -122,7 +126,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         now: Micros,
-    ) -> Result<Compacted, EventStoreError> {
+    ) -> Result<CompactionReport, EventStoreError> {
         let clock = WorkClock::start(now);
         let mut retries = self.background_retries();
         loop {
@@ -130,7 +134,7 @@ impl EventStore {
             let Some(waiting) = retries.optimistic_read(seen).await? else { continue };
             let PendingBlocks { manifest, intact: blocks, damaged: damaged_blocks, more } = waiting;
             if blocks.is_empty() {
-                return Ok(Compacted { damaged_blocks, more, ..Compacted::default() });
+                return Ok(CompactionReport { damaged_blocks, more, ..CompactionReport::default() });
             }
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
             if let Some(entry) = self.list_or_discard(project, manifest, &batch, &mut retries).await? {
@@ -142,14 +146,14 @@ impl EventStore {
                 Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
                 let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
                 let copies = batch.sent - events;
-                let done = Compacted {
+                let done = CompactionReport {
                     blocks,
                     events,
                     copies,
                     inflated,
                     damaged_blocks,
                     more,
-                    ..Compacted::default()
+                    ..CompactionReport::default()
                 };
                 return Ok(done);
             }
@@ -263,8 +267,8 @@ impl EventStore {
         &self,
         project: ProjectId,
         now: Micros,
-        effort: Effort,
-    ) -> Result<Compacted, EventStoreError> {
+        effort: MergeMode,
+    ) -> Result<CompactionReport, EventStoreError> {
         let clock = WorkClock::start(now);
         self.fold_merges(project, clock).await?;
         let mut manifest = Manifest::load(&self.inner.store, project).await?;
@@ -280,14 +284,14 @@ impl EventStore {
             // An error here does not come from a segment, and any other merge would fail too.
             let person_merges = self.person_merges(project).await?;
             match self.merge(project, manifest, &entries, &person_merges, clock).await {
-                Ok(done) => return Ok(Compacted { failed_merges, ..done }),
+                Ok(done) => return Ok(CompactionReport { failed_merges, ..done }),
                 Err(error) => {
                     failed_merges += usize::from(self.record_merge_failure(project, &entries, error)?)
                 }
             }
             manifest = Manifest::load(&self.inner.store, project).await?;
         }
-        Ok(Compacted { failed_merges, ..Compacted::default() })
+        Ok(CompactionReport { failed_merges, ..CompactionReport::default() })
     }
 
     /// The segments to merge, or the one to rewrite; empty when there is no work.
@@ -295,7 +299,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         manifest: &Manifest,
-        effort: Effort,
+        effort: MergeMode,
     ) -> Result<Vec<SegmentEntry>, EventStoreError> {
         // Damaged segments are skipped.
         let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
@@ -351,13 +355,13 @@ impl EventStore {
         entries: &[SegmentEntry],
         person_merges: &PersonMerges,
         clock: WorkClock,
-    ) -> Result<Compacted, EventStoreError> {
+    ) -> Result<CompactionReport, EventStoreError> {
         let made = self
             .merged_segment(project, entries, &ErasureFilter::default(), person_merges, clock.now())
             .await;
         let mut new = match made {
             // Another run replaced them, and their objects are already removed.
-            Err(EventStoreError::Contended) => return Ok(Compacted::default()),
+            Err(EventStoreError::Contended) => return Ok(CompactionReport::default()),
             made => made?,
         };
         self.write_objects(&new).await?;
@@ -368,13 +372,17 @@ impl EventStore {
                 entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
             if !are_there {
                 // Another run replaced at least some of them.
-                break Ok(Compacted::default());
+                break Ok(CompactionReport::default());
             }
             // Readers of the old segments get the whole grace period, however long this merge took.
             new.entry.at = clock.now();
             if self.list(project, &manifest, &new).await? {
                 let merged_rows = entries.iter().map(|entry| entry.rows).sum();
-                return Ok(Compacted { merged_segments: entries.len(), merged_rows, ..Compacted::default() });
+                return Ok(CompactionReport {
+                    merged_segments: entries.len(),
+                    merged_rows,
+                    ..CompactionReport::default()
+                });
             }
             if let Err(error) = retries.after_conflict().await {
                 break Err(error);

@@ -21,7 +21,7 @@ const FIRST_ROWS: u64 = 65_536;
 
 /// How eagerly segments are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
+pub enum MergeMode {
     /// Only what keeps the number of segments low while events arrive.
     Due,
     /// Any merge that reduces the number of segments.
@@ -38,11 +38,11 @@ fn is_full(entry: &SegmentEntry) -> bool {
 }
 
 /// The segments to merge next, at least two, skipping those that `failed`; empty when there is no work.
-pub(crate) fn next(segments: &[SegmentEntry], effort: Effort, failed: &FailedMerges) -> Vec<SegmentEntry> {
-    let open = segments.iter().filter(|entry| effort == Effort::Fewest || !is_full(entry));
+pub(crate) fn next(segments: &[SegmentEntry], effort: MergeMode, failed: &FailedMerges) -> Vec<SegmentEntry> {
+    let open = segments.iter().filter(|entry| effort == MergeMode::Fewest || !is_full(entry));
     let mut open = open.filter(|entry| !failed.is_excluded(&entry.id)).collect::<Vec<_>>();
     open.sort_by(|a, b| (a.min_time, &a.id).cmp(&(b.min_time, &b.id)));
-    if effort == Effort::Fewest {
+    if effort == MergeMode::Fewest {
         return merge_candidates(&open, 2, failed);
     }
     let highest = open.iter().map(|entry| tier(entry)).max().unwrap_or(0);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     /// Merges until nothing is due. Returns the rows left and how many rows were written for it.
-    fn settled(mut segments: Vec<SegmentEntry>, effort: Effort) -> (Vec<u64>, u64) {
+    fn settled(mut segments: Vec<SegmentEntry>, effort: MergeMode) -> (Vec<u64>, u64) {
         let mut written = 0;
         loop {
             let found = next(&segments, effort, &FailedMerges::default());
@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn history_imported_in_pieces_ends_as_few_segments() {
         for pieces in [20, 5] {
-            let (rows, _) = settled(entries(&vec![10_000_000 / pieces; pieces as usize]), Effort::Due);
+            let (rows, _) = settled(entries(&vec![10_000_000 / pieces; pieces as usize]), MergeMode::Due);
             assert!(rows.len() <= 3, "{rows:?}");
         }
         for pieces in [200, 50, 25] {
-            let (rows, _) = settled(entries(&vec![100_000_000 / pieces; pieces as usize]), Effort::Due);
+            let (rows, _) = settled(entries(&vec![100_000_000 / pieces; pieces as usize]), MergeMode::Due);
             assert!(rows.len() <= 13, "{rows:?}");
         }
-        let (rows, _) = settled(entries(&[2_500_000; 4]), Effort::Fewest);
+        let (rows, _) = settled(entries(&[2_500_000; 4]), MergeMode::Fewest);
         assert_eq!(rows, [10_000_000]);
     }
 
@@ -142,7 +142,7 @@ mod tests {
             (new[0].min_time, new[0].max_time) = (at * 10, at * 10 + 30);
             segments.extend(new);
             loop {
-                let found = next(&segments, Effort::Due, &FailedMerges::default());
+                let found = next(&segments, MergeMode::Due, &FailedMerges::default());
                 if found.is_empty() {
                     break;
                 }
@@ -162,17 +162,22 @@ mod tests {
 
     #[test]
     fn nothing_is_due_where_nothing_gets_fewer() {
-        assert!(next(&[], Effort::Fewest, &FailedMerges::default()).is_empty());
-        assert!(next(&entries(&[5, 5, 5]), Effort::Due, &FailedMerges::default()).is_empty());
+        assert!(next(&[], MergeMode::Fewest, &FailedMerges::default()).is_empty());
+        assert!(next(&entries(&[5, 5, 5]), MergeMode::Due, &FailedMerges::default()).is_empty());
         assert!(
             next(
                 &entries(&[7_000_000, 8_000_000, 9_000_000, 7_000_000]),
-                Effort::Due,
+                MergeMode::Due,
                 &FailedMerges::default()
             )
             .is_empty()
         );
-        assert!(next(&entries(&[7_000_000, 8_000_000]), Effort::Fewest, &FailedMerges::default()).is_empty());
-        assert_eq!(next(&entries(&[5, 9_000_000, 5, 5, 5]), Effort::Due, &FailedMerges::default()).len(), 4);
+        assert!(
+            next(&entries(&[7_000_000, 8_000_000]), MergeMode::Fewest, &FailedMerges::default()).is_empty()
+        );
+        assert_eq!(
+            next(&entries(&[5, 9_000_000, 5, 5, 5]), MergeMode::Due, &FailedMerges::default()).len(),
+            4
+        );
     }
 }

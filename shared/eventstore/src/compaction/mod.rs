@@ -15,11 +15,11 @@ mod stale_persons;
 mod sweep;
 
 pub(crate) use backlog::Backlog;
-pub use compact::Compacted;
+pub use compact::CompactionReport;
 pub(crate) use compact::INFLATED_BYTES_MAX;
 pub(crate) use merge_failures::MergeFailures;
-pub use merge_policy::Effort;
+pub use merge_policy::MergeMode;
 pub(crate) use orphans::id_of;
 pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
 pub(crate) use stale_persons::StalePersonChecks;
-pub use sweep::{GRACE_MICROS, Swept};
+pub use sweep::{GRACE_MICROS, SweepReport};

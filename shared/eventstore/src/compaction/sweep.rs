@@ -27,7 +27,7 @@ pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
 
 /// Counters of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Blocks.
     pub blocks: usize,
     /// Segments.
@@ -36,9 +36,9 @@ pub struct Swept {
 
 impl EventStore {
     /// Deletes replaced blocks, and segments that were replaced longer than the grace period ago.
-    pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<Swept, EventStoreError> {
+    pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<SweepReport, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
-        let mut swept = Swept::default();
+        let mut swept = SweepReport::default();
         let mut entries = Vec::with_capacity(manifest.all_segments.len());
         for (version, entry) in &manifest.all_segments {
             let blocks = match &entry.blocks {
@@ -74,7 +74,7 @@ impl EventStore {
         project: ProjectId,
         blocks: &ReplacedBlocks,
         now: Micros,
-        swept: &mut Swept,
+        swept: &mut SweepReport,
     ) -> Result<ReplacedBlocks, EventStoreError> {
         let Some(removed_at) = blocks.removed_at else {
             self.remove_listed(project, blocks).await?;
@@ -91,7 +91,7 @@ impl EventStore {
         project: ProjectId,
         entries: &[(u64, SegmentEntry)],
         now: Micros,
-        swept: &mut Swept,
+        swept: &mut SweepReport,
     ) -> Result<(), EventStoreError> {
         let by_id = entries.iter().map(|(_, entry)| (entry.id.as_str(), entry)).collect::<HashMap<_, _>>();
         let mut gone = HashSet::new();

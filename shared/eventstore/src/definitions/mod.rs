@@ -35,7 +35,7 @@ impl EventStore {
         &self,
         project: ProjectId,
     ) -> Result<(Vec<Arc<SegmentFile>>, BlockEvents), EventStoreError> {
-        let memory = self.question_memory();
+        let memory = self.query_memory();
         let blocks = self.raw_blocks(project).await?;
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let choice = BlockFilter { memory: Some(memory), ..BlockFilter::properties(|_| false) };

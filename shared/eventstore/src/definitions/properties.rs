@@ -102,7 +102,7 @@ impl EventStore {
     ///
     /// [`EventStoreError::TooLarge`] as for [`EventStore::people`].
     pub async fn person_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
-        let memory = self.question_memory();
+        let memory = self.query_memory();
         let people = self.whole_people(project, &memory).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut names = PropertyNames::default();

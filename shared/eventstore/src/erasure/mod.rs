@@ -40,7 +40,7 @@ const SEGMENTS_MAX: usize = 80;
 
 /// What is to be erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doomed {
+pub enum ErasureTarget {
     /// All data of one person, named by a distinct id or the person id.
     Person(String),
     /// All events, persons and groups of the project, and all members of its static cohorts.
@@ -51,7 +51,7 @@ pub enum Doomed {
 
 /// Counters of an erasure, or of a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Erased {
+pub struct ErasureReport {
     /// Events.
     pub events: u64,
     /// Persons.
@@ -120,10 +120,10 @@ impl EventStore {
     pub async fn erase(
         &self,
         project: ProjectId,
-        doomed: &Doomed,
+        doomed: &ErasureTarget,
         now: &(dyn Fn() -> Micros + Sync),
-    ) -> Result<Erased, EventStoreError> {
-        if *doomed == Doomed::Project {
+    ) -> Result<ErasureReport, EventStoreError> {
+        if *doomed == ErasureTarget::Project {
             return self.erase_everything(project, now).await;
         }
         let mut retries = self.command_retries();
@@ -163,7 +163,7 @@ impl EventStore {
             match self.try_erase(project, &manifest, &merge_state, &erase, &mut rewritten, now).await {
                 Ok(Some(erased)) => {
                     let persons = erased.persons.max(u64::from(had_overrides));
-                    break Ok(Erased { cohorts, persons, ..erased });
+                    break Ok(ErasureReport { cohorts, persons, ..erased });
                 }
                 // Version conflict, or an object was replaced and removed while it was read; nothing was
                 // written.
@@ -182,8 +182,12 @@ impl EventStore {
     }
 
     /// Counts what [`EventStore::erase`] would erase now. Changes nothing.
-    pub async fn would_erase(&self, project: ProjectId, doomed: &Doomed) -> Result<Erased, EventStoreError> {
-        if *doomed == Doomed::Project {
+    pub async fn preview_erasure(
+        &self,
+        project: ProjectId,
+        doomed: &ErasureTarget,
+    ) -> Result<ErasureReport, EventStoreError> {
+        if *doomed == ErasureTarget::Project {
             return self.count_everything(project).await;
         }
         let snapshot = self.snapshot(project).await?;
@@ -192,7 +196,7 @@ impl EventStore {
         let known = self.is_known_person(project, manifest, &erase).await?;
         let hot = self.not_in_segments(manifest, snapshot.hot).await?;
         let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
-        let mut erased = Erased { events: waiting as u64, ..Erased::default() };
+        let mut erased = ErasureReport { events: waiting as u64, ..ErasureReport::default() };
         for entry in &manifest.segments {
             let events = self.count_in(entry, &erase).await?;
             erased.events += events;
@@ -200,8 +204,8 @@ impl EventStore {
         }
         erased.cohorts = cohort_lists::naming(&self.inner.store.records, project, &erase).await?;
         erased.persons = match doomed {
-            Doomed::Before(_) | Doomed::Project => 0,
-            Doomed::Person(_) => u64::from(erased.events > 0 || known),
+            ErasureTarget::Before(_) | ErasureTarget::Project => 0,
+            ErasureTarget::Person(_) => u64::from(erased.events > 0 || known),
         };
         Ok(erased)
     }
@@ -213,14 +217,16 @@ impl EventStore {
         manifest: &Manifest,
         person_merges: &PersonMerges,
         hot: &[Row],
-        doomed: &Doomed,
+        doomed: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
         let name = match doomed {
-            Doomed::Project => return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() }),
-            Doomed::Before(before) => {
+            ErasureTarget::Project => {
+                return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() });
+            }
+            ErasureTarget::Before(before) => {
                 return Ok(ErasureFilter { before: Some(*before), ..ErasureFilter::default() });
             }
-            Doomed::Person(name) => name,
+            ErasureTarget::Person(name) => name,
         };
         let everybody = |id: Uuid| {
             let person = person_merges.person(id);
@@ -274,8 +280,8 @@ impl EventStore {
         erase: &ErasureFilter,
         rewritten: &mut RewrittenFiles,
         now: &(dyn Fn() -> Micros + Sync),
-    ) -> Result<Option<Erased>, EventStoreError> {
-        let mut erased = Erased::default();
+    ) -> Result<Option<ErasureReport>, EventStoreError> {
+        let mut erased = ErasureReport::default();
         let is_known = erase.is_of_persons() && self.is_known_person(project, manifest, erase).await?;
         erased.persons = u64::from(is_known);
         if erase.is_of_persons() && !is_known {
@@ -314,7 +320,7 @@ impl EventStore {
         manifest: &Manifest,
         (erase, person_merges): (&ErasureFilter, &PersonMerges),
         rewritten: &mut RewrittenFiles,
-        erased: &mut Erased,
+        erased: &mut ErasureReport,
         now: Micros,
     ) -> Result<Remainder, EventStoreError> {
         let mut left = Remainder::default();

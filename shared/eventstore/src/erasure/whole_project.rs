@@ -8,7 +8,7 @@ use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
-use super::{Erased, ErasureFilter, SEGMENTS_MAX};
+use super::{ErasureFilter, ErasureReport, SEGMENTS_MAX};
 use crate::EventStore;
 use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
@@ -22,12 +22,12 @@ use crate::segments::writer::Replaces;
 type Emptied = (&'static str, u64, RecordsEntry);
 
 impl EventStore {
-    /// [`EventStore::erase`] of [`super::Doomed::Project`].
+    /// [`EventStore::erase`] of [`super::ErasureTarget::Project`].
     pub(super) async fn erase_everything(
         &self,
         project: ProjectId,
         now: &(dyn Fn() -> Micros + Sync),
-    ) -> Result<Erased, EventStoreError> {
+    ) -> Result<ErasureReport, EventStoreError> {
         let erased = self.count_everything(project).await?;
         let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
         let mut retries = self.command_retries();
@@ -87,13 +87,16 @@ impl EventStore {
     }
 
     /// Counts what [`EventStore::erase_everything`] would erase, except damaged data and data above the limits.
-    pub(super) async fn count_everything(&self, project: ProjectId) -> Result<Erased, EventStoreError> {
+    pub(super) async fn count_everything(
+        &self,
+        project: ProjectId,
+    ) -> Result<ErasureReport, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
         let with_events = || manifest.segments.iter().filter(|entry| entry.rows > 0);
         let waiting = countable(self.count_waiting(project).await)?;
         let persons = countable(self.count_people(project).await)?;
-        Ok(Erased {
+        Ok(ErasureReport {
             events: with_events().map(|entry| entry.rows).sum::<u64>() + waiting.unwrap_or(0),
             persons: persons.unwrap_or(0),
             segments: with_events().count(),

@@ -12,12 +12,12 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::{EventKey, EventsWanted};
+use super::{EventKey, EventListFilter};
 use crate::EventStore;
 use crate::blocks::BlockEvents;
 use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
-use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::PersonMerges;
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
@@ -81,7 +81,7 @@ impl Ord for Unread {
 /// The candidates that were not returned yet.
 pub(super) struct Candidates {
     pub(super) store: EventStore,
-    pub(super) wanted: Arc<EventsWanted>,
+    pub(super) wanted: Arc<EventListFilter>,
     pub(super) waiting: BlockEvents,
     pub(super) person_merges: PersonMerges,
     pub(super) files: Vec<Arc<SegmentFile>>,
@@ -100,12 +100,12 @@ pub(super) struct Candidates {
 impl Candidates {
     pub(super) fn new(
         store: EventStore,
-        wanted: Arc<EventsWanted>,
+        wanted: Arc<EventListFilter>,
         manifest: &Manifest,
         waiting: BlockEvents,
         person_merges: PersonMerges,
         persons: Option<BTreeSet<Uuid>>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Candidates {
         let is_of_person = |person: &Uuid| persons.as_ref().is_none_or(|ids| ids.contains(person));
         let of_blocks = waiting.rows.iter().enumerate().filter_map(|(at, row)| {
@@ -123,7 +123,7 @@ impl Candidates {
         });
         let unread = unread.collect();
         Candidates {
-            lease: memory.lease(Purpose::Known),
+            lease: memory.lease(Purpose::DefinitionLookup),
             at_once: PARTS_AT_ONCE,
             files: Vec::new(),
             bytes_read: 0,

@@ -44,7 +44,7 @@ impl StoredEvent {
 }
 
 /// A sink for exported events. Called on blocking threads.
-pub trait TakesEvents: Send + 'static {
+pub trait EventSink: Send + 'static {
     /// The number of events that follow.
     fn expect(&mut self, events: u64);
 
@@ -57,7 +57,7 @@ pub trait TakesEvents: Send + 'static {
 
 impl EventStore {
     /// Exports all events of a project to `to`.
-    pub async fn each_event<T: TakesEvents>(
+    pub async fn each_event<T: EventSink>(
         &self,
         project: ProjectId,
         mut to: T,
@@ -79,7 +79,7 @@ impl EventStore {
         Ok(taken.await?)
     }
 
-    async fn each_event_of<T: TakesEvents>(
+    async fn each_event_of<T: EventSink>(
         &self,
         entry: &SegmentEntry,
         mut to: T,
@@ -105,7 +105,7 @@ impl EventStore {
 }
 
 /// Passes the rows of a batch to the sink, and counts them.
-fn take<T: TakesEvents>(
+fn take<T: EventSink>(
     (to, file, rows): &mut (T, Arc<SegmentFile>, u64),
     batch: RecordBatch,
 ) -> Result<(), EventStoreError> {

@@ -15,7 +15,7 @@ mod candidates;
 mod export;
 mod rows;
 
-pub use export::{StoredEvent, TakesEvents};
+pub use export::{EventSink, StoredEvent};
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ use crate::EventStore;
 use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::memory::{Purpose, QuestionMemory};
+use crate::memory::{Purpose, QueryMemory};
 use crate::persons::derived;
 use candidates::Candidates;
 
@@ -51,7 +51,7 @@ pub struct EventKey {
 
 /// Filter of a list; all conditions must hold.
 #[derive(Debug, Clone)]
-pub struct EventsWanted {
+pub struct EventListFilter {
     /// Event names; none means any.
     pub names: Option<BTreeSet<String>>,
     /// Later than this.
@@ -66,9 +66,9 @@ pub struct EventsWanted {
     pub below: Option<EventKey>,
 }
 
-impl Default for EventsWanted {
-    fn default() -> EventsWanted {
-        EventsWanted {
+impl Default for EventListFilter {
+    fn default() -> EventListFilter {
+        EventListFilter {
             names: None,
             after: Micros::MIN,
             before: Micros::MAX,
@@ -79,7 +79,7 @@ impl Default for EventsWanted {
     }
 }
 
-impl EventsWanted {
+impl EventListFilter {
     fn is_named(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.contains(name))
     }
@@ -110,7 +110,7 @@ pub struct ListedEvent {
 
 /// Progress of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct EventListResult {
     /// The last event that was passed on, if there may be more after it.
     pub next: Option<EventKey>,
     /// Events that were decoded.
@@ -121,7 +121,7 @@ pub struct Walked {
 
 /// Limits of a listing.
 #[derive(Debug, Clone, Copy)]
-pub struct WalkBudget {
+pub struct EventListBudget {
     /// Events that are decoded.
     pub events: usize,
     /// Bytes of segments.
@@ -131,18 +131,18 @@ pub struct WalkBudget {
 impl EventStore {
     /// Passes matching events to `take`, newest first, until it breaks or `budget` is used up. At least one
     /// batch is processed.
-    pub async fn walk_newest_events(
+    pub async fn list_newest_events(
         &self,
         project: ProjectId,
-        wanted: EventsWanted,
-        budget: WalkBudget,
+        wanted: EventListFilter,
+        budget: EventListBudget,
         mut take: impl FnMut(ListedEvent) -> ControlFlow<()> + Send,
-    ) -> Result<Walked, EventStoreError> {
-        let memory = self.question_memory();
+    ) -> Result<EventListResult, EventStoreError> {
+        let memory = self.query_memory();
         let mut candidates = self.candidates(project, wanted, &memory).await?;
-        let mut walked = Walked::default();
+        let mut walked = EventListResult::default();
         let mut batch = BATCH;
-        let mut lease = memory.lease(Purpose::Known);
+        let mut lease = memory.lease(Purpose::DefinitionLookup);
         loop {
             let found = candidates.next(batch).await?;
             if found.is_empty() {
@@ -176,8 +176,8 @@ impl EventStore {
     async fn candidates(
         &self,
         project: ProjectId,
-        wanted: EventsWanted,
-        memory: &QuestionMemory,
+        wanted: EventListFilter,
+        memory: &QueryMemory,
     ) -> Result<Candidates, EventStoreError> {
         let blocks = self.raw_blocks(project).await?;
         let (manifest, merge_state) = self.manifest_and_persons(project).await?;

@@ -10,8 +10,8 @@ mod recent_calls;
 use std::sync::Arc;
 
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
-use pennon_core::store::{Guard, Item, Query, StoreError, back_off_after_conflict};
-use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, KnownCalls, StoredCalls};
+use pennon_core::store::{Item, Query, StoreError, WriteCondition, back_off_after_conflict};
+use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};
 use pennon_engine::flag::is_possible_key;
 use pennon_engine::scan::Micros;
 use serde_json::Value;
@@ -74,7 +74,7 @@ impl EventStore {
             }
             stored.truncate(FLAGS_MAX);
             let version = item.as_ref().map_or(0, |item| item.version);
-            let guard = item.map_or(Guard::Absent, |item| Guard::Version(item.version));
+            let guard = item.map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
             let row = Item::new(key.clone(), &stored)?.with_version(version + 1);
             match records.put(row, guard).await {
                 Err(error) if error.is_condition(0) => {}
@@ -108,7 +108,7 @@ impl EventStore {
     /// The last call times of flags: the stored ones, and those of the newest blocks that they do not include
     /// yet (at most one page per shard). One round trip; cached for five seconds, unless this process has
     /// stored events since. Unreadable blocks are skipped.
-    pub async fn flag_calls(&self, project: ProjectId) -> Result<Arc<KnownCalls>, EventStoreError> {
+    pub async fn flag_calls(&self, project: ProjectId) -> Result<Arc<FlagCalls>, EventStoreError> {
         let memory = &self.inner.flag_calls;
         if let Some(calls) = memory.get(project) {
             return Ok(calls);
@@ -144,7 +144,7 @@ impl EventStore {
                 memory.keep_block(project, id, &Arc::new(of_block));
             }
         }
-        let calls = Arc::new(KnownCalls { stored, waiting });
+        let calls = Arc::new(FlagCalls { stored, waiting });
         memory.keep(project, start, calls.clone());
         Ok(calls)
     }

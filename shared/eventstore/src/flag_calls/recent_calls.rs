@@ -11,7 +11,7 @@ use std::time::Duration;
 use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::clock::MonotonicInstant;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::{CallsByKey, KnownCalls};
+use pennon_engine::flag::calls::{CallsByKey, FlagCalls};
 
 use crate::keys::BlockId;
 
@@ -33,7 +33,7 @@ pub(crate) struct FlagCallCache {
 
 #[derive(Debug)]
 struct ProjectCalls {
-    calls: Arc<KnownCalls>,
+    calls: Arc<FlagCalls>,
     /// State when the read started: the number of batches, and the time.
     appended: u64,
     at: MonotonicInstant,
@@ -68,7 +68,7 @@ impl FlagCallCache {
     }
 
     /// The cached calls of `project`, if still valid.
-    pub(crate) fn get(&self, project: ProjectId) -> Option<Arc<KnownCalls>> {
+    pub(crate) fn get(&self, project: ProjectId) -> Option<Arc<FlagCalls>> {
         let appended = self.appended.load(Ordering::Acquire);
         let projects = lock(&self.projects);
         let known = projects.get(&project)?;
@@ -76,7 +76,7 @@ impl FlagCallCache {
     }
 
     /// Caches the calls of `project` from a read that began at `start`.
-    pub(crate) fn keep(&self, project: ProjectId, start: ReadStart, calls: Arc<KnownCalls>) {
+    pub(crate) fn keep(&self, project: ProjectId, start: ReadStart, calls: Arc<FlagCalls>) {
         let mut projects = lock(&self.projects);
         if projects.len() >= PROJECTS_MAX {
             projects.clear();
@@ -105,8 +105,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn calls(key: &str) -> Arc<KnownCalls> {
-        let mut calls = KnownCalls::default();
+    fn calls(key: &str) -> Arc<FlagCalls> {
+        let mut calls = FlagCalls::default();
         calls.waiting.add(key, 1);
         Arc::new(calls)
     }

@@ -150,7 +150,7 @@ pub struct CapturedEvent {
 
 /// An encoded batch, ready to be stored.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct EncodedBatch {
     pub(crate) block: Vec<u8>,
     /// Its events that may request person merges.
     pub(crate) merging: Vec<Event>,
@@ -158,16 +158,16 @@ pub struct Sealed {
 
 /// A captured batch.
 #[derive(Debug, Default)]
-pub struct Captured {
+pub struct CapturedBatch {
     /// Its events, in order.
     pub events: Vec<CapturedEvent>,
     /// Their properties.
     pub packed: Packed,
 }
 
-impl Captured {
+impl CapturedBatch {
     /// The batch of `events`.
-    pub fn of(events: &[Event]) -> Captured {
+    pub fn of(events: &[Event]) -> CapturedBatch {
         let mut packed = Packed::default();
         let event = |event: &Event| CapturedEvent {
             uuid: event.uuid,
@@ -176,14 +176,14 @@ impl Captured {
             timestamp: event.timestamp,
             properties: packed.map(&event.properties),
         };
-        Captured { events: events.iter().map(event).collect(), packed }
+        CapturedBatch { events: events.iter().map(event).collect(), packed }
     }
 
     /// Encodes the batch. CPU-bound: call it on a blocking thread.
     ///
     /// [`EventStoreError::TooLarge`] when it does not fit into one transaction.
-    pub fn sealed(self) -> Result<Sealed, EventStoreError> {
-        Ok(Sealed { merging: self.merging()?, block: block::encode(&self)? })
+    pub fn sealed(self) -> Result<EncodedBatch, EventStoreError> {
+        Ok(EncodedBatch { merging: self.merging()?, block: block::encode(&self)? })
     }
 
     /// The events that may request person merges, with the properties that name the persons.

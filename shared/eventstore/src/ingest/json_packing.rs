@@ -17,7 +17,7 @@ use crate::ingest::captured_batch::{Packed, PackedProperties};
 
 /// Which limit an event exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Excess {
+pub enum JsonLimitError {
     /// Too many bytes.
     Bytes,
     /// Nested too deeply.
@@ -29,7 +29,7 @@ pub enum Excess {
 pub struct Meter {
     left: usize,
     /// The limit that was exceeded.
-    pub excess: Option<Excess>,
+    pub excess: Option<JsonLimitError>,
 }
 
 impl Meter {
@@ -46,7 +46,7 @@ impl Meter {
                 Ok(())
             }
             None => {
-                self.excess = Some(Excess::Bytes);
+                self.excess = Some(JsonLimitError::Bytes);
                 Err(E::custom("an event of more bytes than are taken"))
             }
         }
@@ -54,7 +54,7 @@ impl Meter {
 
     fn deeper<E: Error>(&mut self, depth: usize) -> Result<usize, E> {
         depth.checked_sub(1).ok_or_else(|| {
-            self.excess = Some(Excess::Depth);
+            self.excess = Some(JsonLimitError::Depth);
             E::custom("nested deeper than is taken")
         })
     }

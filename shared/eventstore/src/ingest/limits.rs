@@ -8,7 +8,7 @@ pub const EVENTS_PER_SEGMENT_MAX: usize = 1_250_000;
 
 /// Counters of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ingested {
+pub struct IngestReport {
     /// New events.
     pub stored: u64,
     /// Duplicates, which were dropped.

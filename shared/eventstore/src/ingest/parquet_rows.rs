@@ -29,10 +29,10 @@ const BATCH_ROWS: usize = 8192;
 const AHEAD: usize = 4;
 
 /// Channel from the decoding thread; none marks the end.
-type Ahead = Receiver<Option<Result<TableRows, EventStoreError>>>;
+type Ahead = Receiver<Option<Result<ParquetImportRows, EventStoreError>>>;
 
 /// A Parquet file that is being read.
-pub struct TableFile {
+pub struct ParquetImport {
     reader: Option<ParquetRecordBatchReader>,
     ahead: Option<Ahead>,
     columns: Vec<String>,
@@ -40,9 +40,9 @@ pub struct TableFile {
     rows: u64,
 }
 
-impl TableFile {
+impl ParquetImport {
     /// Opens the file. [`EventStoreError::Corrupt`] when it is no Parquet file, or a column has no JSON form.
-    pub fn open(file: File) -> Result<TableFile, EventStoreError> {
+    pub fn open(file: File) -> Result<ParquetImport, EventStoreError> {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS);
         let schema = builder.schema().clone();
         if let Some(field) = schema.fields().iter().find(|field| !has_json_form(field.data_type())) {
@@ -60,7 +60,7 @@ impl TableFile {
                 compressions.push((chunk.column_path().string(), compression));
             }
         }
-        Ok(TableFile { reader: Some(builder.build()?), ahead: None, columns, compressions, rows })
+        Ok(ParquetImport { reader: Some(builder.build()?), ahead: None, columns, compressions, rows })
     }
 
     /// Compressions of its columns, each with the first column that uses it. Rows can only be read if the
@@ -80,7 +80,7 @@ impl TableFile {
     }
 
     /// The next rows; none after the last.
-    pub fn next_rows(&mut self) -> Option<Result<TableRows, EventStoreError>> {
+    pub fn next_rows(&mut self) -> Option<Result<ParquetImportRows, EventStoreError>> {
         if let Some(reader) = self.reader.take() {
             match read_ahead(reader) {
                 Ok(ahead) => self.ahead = Some(ahead),
@@ -102,7 +102,7 @@ fn read_ahead(reader: ParquetRecordBatchReader) -> std::io::Result<Ahead> {
     let (give, take) = sync_channel(AHEAD);
     std::thread::Builder::new().name("import-decode".to_owned()).spawn(move || {
         for batch in reader {
-            let rows = batch.map_err(EventStoreError::from).and_then(|batch| TableRows::of(&batch));
+            let rows = batch.map_err(EventStoreError::from).and_then(|batch| ParquetImportRows::of(&batch));
             // The receiver is gone: the import ended early.
             if give.send(Some(rows)).is_err() {
                 return;
@@ -114,7 +114,7 @@ fn read_ahead(reader: ParquetRecordBatchReader) -> std::io::Result<Ahead> {
     Ok(take)
 }
 
-impl std::fmt::Debug for TableFile {
+impl std::fmt::Debug for ParquetImport {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("TableFile").field("columns", &self.columns).field("rows", &self.rows).finish()
     }
@@ -134,7 +134,7 @@ fn has_json_form(data_type: &DataType) -> bool {
 }
 
 /// Some rows of the file.
-pub struct TableRows {
+pub struct ParquetImportRows {
     rows: usize,
     columns: Vec<Cells>,
 }
@@ -152,10 +152,10 @@ enum Cells {
     Values(Vec<Option<Value>>),
 }
 
-impl TableRows {
-    fn of(batch: &RecordBatch) -> Result<TableRows, EventStoreError> {
+impl ParquetImportRows {
+    fn of(batch: &RecordBatch) -> Result<ParquetImportRows, EventStoreError> {
         let columns = batch.columns().iter().map(cells).collect::<Result<_, _>>()?;
-        Ok(TableRows { rows: batch.num_rows(), columns })
+        Ok(ParquetImportRows { rows: batch.num_rows(), columns })
     }
 
     /// How many rows there are.
@@ -198,7 +198,7 @@ impl TableRows {
     }
 }
 
-impl std::fmt::Debug for TableRows {
+impl std::fmt::Debug for ParquetImportRows {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("TableRows").field("rows", &self.rows).finish_non_exhaustive()
     }
@@ -246,7 +246,7 @@ fn values(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
         DataType::LargeList(_) => array.as_list::<i64>().iter().map(list).collect::<Result<_, _>>()?,
         DataType::Struct(_) => structs(array)?,
         _ => {
-            let rows = TableRows { rows: array.len(), columns: vec![cells(array)?] };
+            let rows = ParquetImportRows { rows: array.len(), columns: vec![cells(array)?] };
             (0..rows.len()).map(|row| rows.cell(0, row).map(|cell| cell.to_value())).collect()
         }
     })
@@ -290,7 +290,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
     use serde_json::json;
 
-    fn open(columns: Vec<(&str, ArrayRef)>) -> Result<TableFile, EventStoreError> {
+    fn open(columns: Vec<(&str, ArrayRef)>) -> Result<ParquetImport, EventStoreError> {
         let batch = RecordBatch::try_from_iter_with_nullable(
             columns.into_iter().map(|(name, array)| (name.to_owned(), array, true)),
         );
@@ -299,7 +299,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(file.try_clone().unwrap(), batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
-        TableFile::open(file)
+        ParquetImport::open(file)
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use pennon_core::store::Guard;
+use pennon_core::store::WriteCondition;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ const KEPT: &str = "kept";
 
 /// Result of an adoption.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Adopted {
+pub struct AdoptionReport {
     /// The new id.
     pub id: Uuid,
     /// The folder with the objects that the tables do not list.
@@ -36,7 +36,7 @@ pub struct Adopted {
 
 impl EventStore {
     /// Makes tables and objects one installation, whatever they were before.
-    pub async fn adopt_installation(&self, now: Micros) -> Result<Adopted, EventStoreError> {
+    pub async fn adopt_installation(&self, now: Micros) -> Result<AdoptionReport, EventStoreError> {
         let objects = &self.inner.objects;
         let folder = format!("{KEPT}/{now}");
         let listed = objects.list_event_objects().await?;
@@ -58,10 +58,10 @@ impl EventStore {
             objects.list(version_marks::FOLDER).await?.into_iter().map(|mark| mark.name).collect::<Vec<_>>();
         objects.move_all(&marks, |name| format!("{folder}/{name}")).await?;
         let id = Uuid::new_v4();
-        self.put_installation(InstallationRow { id, complete: false }, Guard::None).await?;
+        self.put_installation(InstallationRow { id, complete: false }, WriteCondition::None).await?;
         self.write_marks(id).await?;
-        self.put_installation(InstallationRow { id, complete: true }, Guard::None).await?;
-        Ok(Adopted { id, folder, kept: unknown.len(), missing })
+        self.put_installation(InstallationRow { id, complete: true }, WriteCondition::None).await?;
+        Ok(AdoptionReport { id, folder, kept: unknown.len(), missing })
     }
 }
 

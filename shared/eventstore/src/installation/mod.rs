@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use pennon_core::store::keys::{INSTALLATION, ProjectId};
-use pennon_core::store::{Guard, Item, Query, StoreError};
+use pennon_core::store::{Item, Query, StoreError, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -29,7 +29,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::Manifest;
-pub use adopt::Adopted;
+pub use adopt::AdoptionReport;
 use compatibility::{Decision, Inventory, Tables, decide};
 use version_marks::Marks;
 
@@ -69,7 +69,7 @@ impl EventStore {
             // Of two concurrent claims the first row wins.
             Decision::Claim => {
                 let row = InstallationRow { id: Uuid::new_v4(), complete: false };
-                match self.put_installation(row, Guard::Absent).await {
+                match self.put_installation(row, WriteCondition::Absent).await {
                     Err(EventStoreError::Store(error)) if error.is_condition(0) => {
                         self.installation_row().await?.map_or(row.id, |row| row.id)
                     }
@@ -79,7 +79,7 @@ impl EventStore {
         };
         if !matches!(decision, Decision::Matches(_)) {
             self.write_marks(id).await?;
-            self.put_installation(InstallationRow { id, complete: true }, Guard::None).await?;
+            self.put_installation(InstallationRow { id, complete: true }, WriteCondition::None).await?;
         }
         // Another task of this process verified it too.
         let _ = self.inner.installation.0.set(id);
@@ -144,7 +144,11 @@ impl EventStore {
         Ok(rows.first().map(Item::body).transpose()?)
     }
 
-    async fn put_installation(&self, row: InstallationRow, guard: Guard) -> Result<(), EventStoreError> {
+    async fn put_installation(
+        &self,
+        row: InstallationRow,
+        guard: WriteCondition,
+    ) -> Result<(), EventStoreError> {
         Ok(self.inner.store.records.put(Item::new(keys::installation(), &row)?, guard).await?)
     }
 

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Query, Store, StoreError, Write};
+use pennon_core::store::{Item, Query, Store, StoreError, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl Quarantine {
         };
         let noted = async {
             let row = Item::new(keys::entry(project, keys::DAMAGED, &id), &damage)?;
-            self.store.records.transact(vec![Write::Put(row, Guard::Absent), listed]).await
+            self.store.records.transact(vec![Write::Put(row, WriteCondition::Absent), listed]).await
         };
         match noted.await {
             Ok(()) => tracing::error!(project, segment = id, object, what, "a segment is damaged"),
@@ -76,7 +76,7 @@ impl Quarantine {
         let damage = Damage { object: format!("block {block}"), what: what.to_owned(), at };
         let noted = async {
             let row = Item::new(keys::entry(project, keys::DAMAGED, block), &damage)?;
-            self.store.records.put(row, Guard::Absent).await
+            self.store.records.put(row, WriteCondition::Absent).await
         };
         match noted.await {
             Ok(()) => tracing::error!(project, block, what, "a block of captured events is damaged"),
@@ -96,14 +96,14 @@ impl Quarantine {
     ) -> Result<Option<(String, Write)>, StoreError> {
         if prefix != keys::PERSONS && prefix != keys::GROUPS {
             let key = keys::entry(project, prefix, id);
-            return Ok(Some((id.to_owned(), Write::Check(key, Guard::Present))));
+            return Ok(Some((id.to_owned(), Write::Check(key, WriteCondition::Present))));
         }
         // An import that was rewritten by an erasure has an object with another id than its entry.
         let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
         for item in self.store.records.query(records).await? {
             let entry: RecordsEntry = item.body()?;
             if checksums::split(&entry.object).0 == checksums::split(object).0 {
-                return Ok(Some((entry.id, Write::Check(item.key, Guard::Version(item.version)))));
+                return Ok(Some((entry.id, Write::Check(item.key, WriteCondition::Version(item.version)))));
             }
         }
         Ok(None)

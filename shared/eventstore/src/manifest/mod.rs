@@ -13,6 +13,6 @@ mod state;
 
 pub(crate) use commit::NewSegment;
 pub use live_files::LiveFiles;
-pub use snapshot::FinalPersons;
+pub use snapshot::CanonicalPersons;
 pub(crate) use snapshot::SnapshotOutline;
 pub(crate) use state::{ChangeOutcome, Manifest, ManifestChange, ManifestEntry, SegmentEntry, new_id};

@@ -15,7 +15,7 @@ use crate::manifest::state::Manifest;
 impl EventStore {
     /// Names of all objects that the manifest of `project` needs, including checksum files, ascending. They
     /// exist for at least [`crate::GRACE_MICROS`] after the manifest was read, regardless of compaction.
-    pub async fn named_objects(&self, project: ProjectId) -> Result<Vec<String>, EventStoreError> {
+    pub async fn list_live_objects(&self, project: ProjectId) -> Result<Vec<String>, EventStoreError> {
         let manifest = Manifest::load(&self.inner.store, project).await?;
         let live = manifest.segments.iter().flat_map(|entry| entry.objects());
         let records = manifest.persons.iter().chain(&manifest.groups).flat_map(|entry| entry.files());
@@ -28,7 +28,7 @@ impl EventStore {
     }
 
     /// Names of the objects with calculation results. A missing one is recalculated.
-    pub async fn named_results(&self) -> Result<Vec<String>, EventStoreError> {
+    pub async fn list_result_objects(&self) -> Result<Vec<String>, EventStoreError> {
         Ok(self.list_results(None).await?.iter().map(|(object, _)| object.name()).collect())
     }
 }

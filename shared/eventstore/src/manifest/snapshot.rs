@@ -43,9 +43,9 @@ pub(crate) struct SnapshotOutline {
 
 /// The canonical person of every person id at one moment.
 #[derive(Debug, Clone)]
-pub struct FinalPersons(Arc<PersonMergeState>);
+pub struct CanonicalPersons(Arc<PersonMergeState>);
 
-impl FinalPersons {
+impl CanonicalPersons {
     /// The canonical person of the person id `id`.
     pub fn of(&self, id: Uuid) -> Uuid {
         self.0.person_merges.person(id)
@@ -111,9 +111,9 @@ impl EventStore {
     }
 
     /// The canonical persons as of now, for many lookups.
-    pub async fn final_persons(&self, project: ProjectId) -> Result<FinalPersons, EventStoreError> {
+    pub async fn canonical_persons(&self, project: ProjectId) -> Result<CanonicalPersons, EventStoreError> {
         let (_, merge_state) = self.manifest_and_persons(project).await?;
-        Ok(FinalPersons(merge_state))
+        Ok(CanonicalPersons(merge_state))
     }
 
     /// The canonical person of a distinct id.

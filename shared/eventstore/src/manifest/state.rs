@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Key, Query, Store, StoreError, Write};
+use pennon_core::store::{Item, Key, Query, Store, StoreError, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -336,7 +336,7 @@ impl Manifest {
     ) -> Result<bool, EventStoreError> {
         let version = self.next_version();
         let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
-        let entries = vec![Write::Put(entry, Guard::Absent)];
+        let entries = vec![Write::Put(entry, WriteCondition::Absent)];
         Ok(self.write_entries(events, project, entries, Vec::new()).await? == ChangeOutcome::Applied)
     }
 
@@ -351,15 +351,15 @@ impl Manifest {
         let mut entries = Vec::new();
         for entry in change.segments {
             let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item, Guard::Absent));
+            entries.push(Write::Put(item, WriteCondition::Absent));
         }
         for (prefix, before, entry) in change.records {
             let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item.with_version(before + 1), Guard::Version(*before)));
+            entries.push(Write::Put(item.with_version(before + 1), WriteCondition::Version(*before)));
         }
         if let Some(entry) = change.merges {
             let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item, Guard::Absent));
+            entries.push(Write::Put(item, WriteCondition::Absent));
         }
         self.write_entries(events, project, entries, change.extra_writes.clone()).await
     }
@@ -375,7 +375,7 @@ impl Manifest {
         let head = Head { entries: entries.len(), format: formats::MANIFEST };
         let version = self.next_version();
         let head = Item::new(keys::head(project), &head)?.with_version(version);
-        let guard = self.head.map_or(Guard::Absent, Guard::Version);
+        let guard = self.head.map_or(WriteCondition::Absent, WriteCondition::Version);
         let listed = 1 + entries.len();
         let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(extra_writes).collect();
         match events.inner.store.records.transact(writes).await {
@@ -397,7 +397,7 @@ impl Manifest {
         left: Vec<FormerObject>,
     ) -> Result<(), EventStoreError> {
         let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
-        match store.records.put(item, Guard::Version(version)).await {
+        match store.records.put(item, WriteCondition::Version(version)).await {
             Err(error) if !error.is_condition(0) => Err(error.into()),
             _ => Ok(()),
         }
@@ -412,7 +412,7 @@ impl Manifest {
     ) -> Result<bool, EventStoreError> {
         let item =
             Item::new(keys::entry(project, keys::SEGMENT, &entry.id), entry)?.with_version(version + 1);
-        match store.records.put(item, Guard::Version(version)).await {
+        match store.records.put(item, WriteCondition::Version(version)).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_condition(0) => Ok(false),
             Err(error) => Err(error.into()),

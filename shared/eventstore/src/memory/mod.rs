@@ -1,7 +1,7 @@
 //! Memory budget of a process for queries on events: scans, decoded rows, aggregation, and the cache of decoded
 //! pieces.
 //!
-//! [`MemoryBudget`] is the budget of the process, [`QuestionMemory`] the reservation of one query, which all
+//! [`MemoryBudget`] is the budget of the process, [`QueryMemory`] the reservation of one query, which all
 //! its scans, persons and aggregation threads share. The memory of a scan is known in advance and reserved
 //! before it is filled. That of aggregation is not: [`ThreadMeter`] measures the allocations of its thread and
 //! reserves them on the way.
@@ -53,12 +53,8 @@ impl MemoryBudget {
     }
 
     /// A reservation for one query, whose scans may take at most `scan_limit` bytes together.
-    pub(crate) fn question(&self, scan_limit: u64) -> QuestionMemory {
-        QuestionMemory(Arc::new(QueryReservation {
-            budget: self.clone(),
-            scan_limit,
-            used: Mutex::default(),
-        }))
+    pub(crate) fn question(&self, scan_limit: u64) -> QueryMemory {
+        QueryMemory(Arc::new(QueryReservation { budget: self.clone(), scan_limit, used: Mutex::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,7 +97,7 @@ impl MemoryBudget {
 
 /// The reservation of one query. Clones share it; the last one releases it.
 #[derive(Debug, Clone)]
-pub struct QuestionMemory(Arc<QueryReservation>);
+pub struct QueryMemory(Arc<QueryReservation>);
 
 #[derive(Debug)]
 struct QueryReservation {
@@ -135,10 +131,10 @@ pub(crate) enum Purpose {
     /// Events and their columns: [`crate::Settings::scan_bytes`] limits them as well.
     Scan,
     /// Persons, blocks, and rows on their way into columns.
-    Known,
+    DefinitionLookup,
 }
 
-impl QuestionMemory {
+impl QueryMemory {
     /// Bytes that its scans may still take.
     pub(crate) fn left(&self) -> u64 {
         self.0.scan_limit.saturating_sub(self.used().scanned)
@@ -169,7 +165,7 @@ impl QuestionMemory {
         self.change(|used| {
             let part = match purpose {
                 Purpose::Scan => &mut used.scanned,
-                Purpose::Known => &mut used.known,
+                Purpose::DefinitionLookup => &mut used.known,
             };
             *part = part.saturating_add(bytes);
             if used.scanned > self.0.scan_limit { Err(self.scans_too_much()) } else { Ok(()) }
@@ -181,7 +177,7 @@ impl QuestionMemory {
         let _ = self.change(|used| {
             let part = match purpose {
                 Purpose::Scan => &mut used.scanned,
-                Purpose::Known => &mut used.known,
+                Purpose::DefinitionLookup => &mut used.known,
             };
             *part = part.saturating_sub(bytes);
             Ok(())
@@ -245,7 +241,7 @@ impl Drop for QueryReservation {
 /// A reservation that is released on drop.
 #[derive(Debug)]
 pub(crate) struct MemoryLease {
-    memory: QuestionMemory,
+    memory: QueryMemory,
     purpose: Purpose,
     bytes: u64,
 }
@@ -286,7 +282,7 @@ impl Drop for MemoryLease {
 /// that created it. Without a counting allocator ([`heap`]) it measures nothing.
 #[derive(Debug)]
 pub struct ThreadMeter<'a> {
-    memory: &'a QuestionMemory,
+    memory: &'a QueryMemory,
     /// Allocations of the thread at the start.
     start: Cell<i64>,
     reserved: Cell<i64>,
@@ -295,7 +291,7 @@ pub struct ThreadMeter<'a> {
 
 impl ThreadMeter<'_> {
     /// Starts measuring.
-    pub fn start(memory: &QuestionMemory) -> ThreadMeter<'_> {
+    pub fn start(memory: &QueryMemory) -> ThreadMeter<'_> {
         let start = Cell::new(heap::thread_bytes().unwrap_or(0));
         ThreadMeter { memory, start, reserved: Cell::new(0), refused: RefCell::new(None) }
     }

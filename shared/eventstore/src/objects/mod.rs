@@ -27,8 +27,8 @@ use object_store::path::Path;
 use object_store::{
     Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
 };
-use pennon_core::config::objects_are_plain;
-use pennon_core::store::{AMAZON_ROOTS, Roots};
+use pennon_core::config::object_store_uses_http;
+use pennon_core::store::{AMAZON_ROOTS, TlsRoots};
 use pennon_engine::scan::Micros;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -82,11 +82,11 @@ impl Objects {
     /// environment).
     #[cfg(test)]
     pub(crate) fn open(url: &str) -> Result<Objects, EventStoreError> {
-        Objects::open_trusting(url, Roots::Machine)
+        Objects::open_trusting(url, TlsRoots::Machine)
     }
 
     /// As `open`, with connections that trust `roots`.
-    pub(crate) fn open_trusting(url: &str, roots: Roots) -> Result<Objects, EventStoreError> {
+    pub(crate) fn open_trusting(url: &str, roots: TlsRoots) -> Result<Objects, EventStoreError> {
         if let Some(directory) = url.strip_prefix("file://") {
             let directory = PathBuf::from(directory);
             if !directory.is_absolute() {
@@ -107,7 +107,7 @@ impl Objects {
         // Retries are done here, see `RetryPolicy`: the same for every store, within the time of a request.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let mut builder = AmazonS3Builder::from_env();
-        if roots == Roots::Amazon {
+        if roots == TlsRoots::Amazon {
             let client = ClientOptions::new().with_no_system_certificates(true);
             let certificates = Certificate::from_pem_bundle(AMAZON_ROOTS.as_bytes())?;
             builder = builder.with_client_options(
@@ -115,7 +115,7 @@ impl Objects {
             );
         }
         // A configured endpoint without TLS is intended.
-        builder = if objects_are_plain() { builder.with_allow_http(true) } else { builder };
+        builder = if object_store_uses_http() { builder.with_allow_http(true) } else { builder };
         let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
         let store = builder.with_retry(retry).build()?;
         Ok(Objects::over(Arc::new(store), prefix))

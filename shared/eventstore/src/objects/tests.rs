@@ -25,7 +25,7 @@ async fn an_object_is_created_once_and_never_changed() {
 
 #[test]
 fn a_bucket_is_opened_whatever_its_connections_trust() {
-    for roots in [Roots::Machine, Roots::Amazon] {
+    for roots in [TlsRoots::Machine, TlsRoots::Amazon] {
         assert!(Objects::open_trusting("s3://bucket/prefix", roots).is_ok(), "{roots:?}");
     }
 }

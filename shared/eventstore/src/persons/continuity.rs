@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Query, StoreError, Table, back_off_after_conflict};
+use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -133,7 +133,7 @@ impl Overrides {
 
 /// Writes a row with the version that was read as precondition; none means the row must not exist.
 async fn put(records: &Table, item: Item, read: Option<u64>, now_micros: i64) -> Result<(), StoreError> {
-    let guard = read.map_or(Guard::Absent, Guard::Version);
+    let guard = read.map_or(WriteCondition::Absent, WriteCondition::Version);
     let item = item.with_version(read.unwrap_or(0) + 1).expiring(now_micros / 1_000_000 + LIFE_SECONDS);
     records.put(item, guard).await
 }

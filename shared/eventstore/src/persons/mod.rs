@@ -18,11 +18,11 @@ pub(crate) mod profiles;
 pub use imports::records::{GroupRecord, PersonRecord};
 pub use imports::{GroupColumns, PersonColumns};
 pub use lookup::{
-    EveryPerson, GROUPS_MAX, Group, GroupType, Hot, PEOPLE_MAX, People, PeoplePage, Person, PersonInFull,
-    Subject, VALUES_BYTES_MAX,
+    GROUPS_MAX, Group, GroupType, PEOPLE_MAX, People, PeoplePage, Person, PersonDetails, PersonScan, Subject,
+    VALUES_BYTES_MAX, WaitingBlocks,
 };
 pub use merge_log::MERGES_MAX;
-pub use person_ids::{derived, is_usable_id, merge_asked_by};
+pub use person_ids::{derived, is_usable_id, requested_merge};
 pub(crate) use person_ids::{may_merge, names_a_merge};
 pub(crate) use person_merge_cache::PersonMergeState;
 pub(crate) use person_merges::PersonMerges;

@@ -91,7 +91,7 @@ pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest
 }
 
 /// The person ids of the two distinct ids that `event` requests to merge.
-pub fn merge_asked_by(project: ProjectId, event: &Event) -> Option<(Uuid, Uuid)> {
+pub fn requested_merge(project: ProjectId, event: &Event) -> Option<(Uuid, Uuid)> {
     merge_of(project, event).map(|merge| (merge.link.from, merge.link.to))
 }
 

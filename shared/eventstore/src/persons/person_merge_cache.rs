@@ -184,7 +184,7 @@ impl EventStore {
         mut rows: Vec<MergeLogRow>,
     ) -> Result<Option<Arc<PersonMergeState>>, EventStoreError> {
         let mut base = known.unwrap_or_default();
-        let read_after = base.through;
+        let complete_prefetch = base.through;
         let is_current = base.is_of(manifest);
         if is_current && rows.is_empty() {
             return Ok(Some(base));
@@ -203,8 +203,8 @@ impl EventStore {
         // state.
         let last = rows.last().map_or(base.through, |row| row.number);
         let is_short = damage.is_some() && manifest.merges.last().is_some_and(|newest| newest.through > last);
-        if !follow(&rows, base.through) || base.through < read_after || is_short {
-            return damage.filter(|_| read_after == 0).map_or(Ok(None), Err);
+        if !follow(&rows, base.through) || base.through < complete_prefetch || is_short {
+            return damage.filter(|_| complete_prefetch == 0).map_or(Ok(None), Err);
         }
         let made = tokio::task::spawn_blocking(move || Arc::new(base.with(rows)));
         let merge_state = made.await?;

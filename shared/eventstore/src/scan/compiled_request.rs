@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::blocks::BlockFilter;
 use crate::event::Row;
-use crate::memory::QuestionMemory;
+use crate::memory::QueryMemory;
 
 /// The property that holds the groups of an event, by the names of their types.
 pub(crate) const GROUPS: &str = "$groups";
@@ -82,7 +82,7 @@ impl Origin {
 }
 
 /// The filter for events in blocks. Their properties are reserved from `memory` while they exist as rows.
-pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QuestionMemory) -> BlockFilter {
+pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QueryMemory) -> BlockFilter {
     let (named, asked) = (wanted.clone(), wanted.clone());
     let asks_for = move |key: &str| {
         asked.columns.iter().any(|(_, origin)| match origin.as_ref() {

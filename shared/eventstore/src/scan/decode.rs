@@ -19,7 +19,7 @@ use super::property_objects::rows_at_once;
 use super::row_selection::RowMask;
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
@@ -34,7 +34,7 @@ impl EventStore {
         mut found: TaskState,
         task: &Arc<Task>,
         wanted: &Arc<CompiledRequest>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<TaskState, EventStoreError> {
         let objects = &self.inner.objects;
         let numbers = found.missing_numbers();

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pennon_engine::Codes;
+use pennon_engine::DictionaryEncoder;
 use pennon_engine::scan::{Column, MISSING, Micros, Seq};
 use serde_json::Value;
 use uuid::Uuid;
@@ -44,7 +44,7 @@ impl DeltaRows {
     ) -> DeltaRows {
         let column = |of: &dyn Fn(&Row) -> Option<Value>| {
             let (mut codes, mut values) = (Vec::with_capacity(rows.len()), Vec::new());
-            let mut known = Codes::<Value>::default();
+            let mut known = DictionaryEncoder::<Value>::default();
             for row in rows {
                 codes.push(of(row).map_or(MISSING, |value| {
                     known.get(&value).unwrap_or_else(|| {

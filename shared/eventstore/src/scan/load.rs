@@ -15,7 +15,7 @@ use super::decode::{MissingColumns, MissingNumbers};
 use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKey, PieceKind, SizedColumn, WHOLE};
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::memory::QuestionMemory;
+use crate::memory::QueryMemory;
 use crate::segments::reader::SegmentFile;
 
 /// A person range of a segment, and which of its runs to read.
@@ -142,7 +142,7 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<CompiledRequest>,
         seqs: bool,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<(Loaded, LoadStats), EventStoreError> {
         let mut found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
         if !found.is_complete() {

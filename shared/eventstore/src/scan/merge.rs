@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pennon_engine::Codes;
+use pennon_engine::DictionaryEncoder;
 use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
 use serde_json::Value;
 use uuid::Uuid;
@@ -312,7 +312,7 @@ fn column(heads: &[Head<'_>], places: &[Vec<u32>], at: usize) -> Column {
         of(head).codes.iter().map(move |code| if *code < own { start + code } else { MISSING })
     });
     let (mut new, mut values) = (vec![MISSING; all.len()], Vec::new());
-    let mut known = Codes::<&Value>::default();
+    let mut known = DictionaryEncoder::<&Value>::default();
     for code in codes.iter_mut().filter(|code| **code != MISSING) {
         let new = &mut new[*code as usize];
         if *new == MISSING {

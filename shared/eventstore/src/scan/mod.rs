@@ -34,7 +34,7 @@ use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::memory::QuestionMemory;
+use crate::memory::QueryMemory;
 use crate::persons::PersonMergeState;
 use crate::segments::writer::range_bits;
 use compiled_request::CompiledRequest;
@@ -90,12 +90,12 @@ impl EventStore {
         group_types: &[String],
         request: &ScanRequest,
     ) -> Result<Scan, EventStoreError> {
-        self.scan_within(project, group_types, request, &self.question_memory()).await
+        self.scan_within(project, group_types, request, &self.query_memory()).await
     }
 
     /// The memory reservation of one query. Its scans together may take [`crate::Settings::scan_bytes`], and
     /// all queries at one time [`crate::Settings::memory_bytes`].
-    pub fn question_memory(&self) -> QuestionMemory {
+    pub fn query_memory(&self) -> QueryMemory {
         self.inner.memory.question(self.inner.settings.scan_bytes)
     }
 
@@ -105,7 +105,7 @@ impl EventStore {
         project: ProjectId,
         group_types: &[String],
         request: &ScanRequest,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(CompiledRequest::new(request, group_types));
         let snapshot = self.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
@@ -141,7 +141,7 @@ impl EventStore {
         scan_plan: &ScanPlan,
         wanted: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<LoadedRanges, EventStoreError> {
         let seqs = wanted.request.arrivals;
@@ -166,7 +166,7 @@ impl EventStore {
         task: &Arc<Task>,
         wanted: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
-        (seqs, memory): (bool, &QuestionMemory),
+        (seqs, memory): (bool, &QueryMemory),
     ) -> Result<(Loaded, Vec<DeltaRows>, LoadStats), EventStoreError> {
         let (loaded, mut took) = self.load(task, wanted, seqs, memory).await?;
         took.bytes_held = loaded.bytes();
@@ -201,7 +201,7 @@ impl EventStore {
         loaded: LoadedRanges,
         wanted: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
         let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
@@ -256,7 +256,7 @@ async fn partition(
     by_seq: bool,
     names: Arc<Vec<String>>,
     keys: Arc<Vec<ColumnKey>>,
-    memory: &QuestionMemory,
+    memory: &QueryMemory,
 ) -> Result<Partition, EventStoreError> {
     let sources = share.into_iter().map(|(_, source)| source).collect::<Vec<_>>();
     if let [source] = sources.as_slice()

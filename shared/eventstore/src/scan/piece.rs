@@ -107,7 +107,7 @@ pub(super) fn values_bytes(column: &Column) -> u64 {
 
 /// Approximate bytes of a value in a column.
 pub(super) fn value_bytes(value: &Value) -> u64 {
-    bytes_of(value) + Dictionary::BYTES_REMEMBERED as u64
+    bytes_of(value) + Dictionary::CACHED_BYTES_PER_VALUE as u64
 }
 
 /// Approximate bytes of a value.

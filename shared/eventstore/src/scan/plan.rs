@@ -16,7 +16,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::Manifest;
-use crate::memory::QuestionMemory;
+use crate::memory::QueryMemory;
 use crate::segments::reader::SegmentFile;
 
 /// Segments that are opened at once.
@@ -106,7 +106,7 @@ fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Cli
 /// Checks and reserves the memory of the rows of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanBudget {
-    room: QuestionMemory,
+    room: QueryMemory,
     /// Bytes of one row, without the values of its columns.
     row: u64,
     columns: usize,
@@ -115,7 +115,7 @@ pub(crate) struct ScanBudget {
 }
 
 impl ScanBudget {
-    pub(crate) fn new(room: QuestionMemory, wanted: &CompiledRequest) -> ScanBudget {
+    pub(crate) fn new(room: QueryMemory, wanted: &CompiledRequest) -> ScanBudget {
         let columns = wanted.columns.len();
         let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();

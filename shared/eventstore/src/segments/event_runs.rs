@@ -59,7 +59,7 @@ impl SortColumns<'_> {
         let mut runs: Vec<Run> = Vec::new();
         let codes = self.events.keys().values();
         for row in 0..self.times.len() {
-            let goes_on = match runs.last_mut() {
+            let has_more_work = match runs.last_mut() {
                 Some(run) if codes[row] == codes[row - 1] || run.name == self.name(row)? => {
                     let place = |row: usize| (persons[row], self.times[row], self.seq(row));
                     if place(row - 1) > place(row) {
@@ -70,7 +70,7 @@ impl SortColumns<'_> {
                 }
                 _ => false,
             };
-            if !goes_on {
+            if !has_more_work {
                 let name = self.name(row)?.to_owned();
                 if runs.last().is_some_and(|last| last.name >= name) {
                     return Err(EventStoreError::corrupt("runs of a segment are not in order"));

@@ -10,7 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use crate::error::EventStoreError;
 
 /// Most keys of `properties` that the footer lists.
-const LISTED_MAX: usize = 2000;
+const INLINE_IDS_MAX: usize = 2000;
 
 /// The keys so far.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl OverflowKeys {
         }
         if let Some(listed) = &mut self.listed
             && listed.insert(key)
-            && listed.len() > LISTED_MAX
+            && listed.len() > INLINE_IDS_MAX
         {
             self.listed = None;
         }

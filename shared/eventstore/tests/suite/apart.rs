@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use pennon_core::store::{Guard, Item, Query};
+use pennon_core::store::{Item, Query, WriteCondition};
 use pennon_eventstore::{
-    Compacted, Effort, Event, EventStore, EventStoreError, PersonRecord, Settings, derived,
+    CompactionReport, Event, EventStore, EventStoreError, MergeMode, PersonRecord, Settings, derived,
 };
 use serde_json::{Map, Value, json};
 
@@ -35,12 +35,12 @@ async fn segments(place: &Place, count: u64, who: impl Fn(u64) -> String) -> Vec
 }
 
 /// Merges until there is nothing to do.
-async fn settle(events: &EventStore, effort: Effort) -> Compacted {
-    let mut all = Compacted::default();
+async fn settle(events: &EventStore, effort: MergeMode) -> CompactionReport {
+    let mut all = CompactionReport::default();
     loop {
         let done = events.merge_segments(PROJECT, NOW, effort).await.unwrap();
         all.add(&done);
-        if !done.goes_on() {
+        if !done.has_more_work() {
             return all;
         }
     }
@@ -67,7 +67,7 @@ async fn ranges_of_a_merge_that_would_be_too_large_are_made_narrower() {
     for (merged_range_bytes, least) in [(1 << 20, 1), (30_000, 2), (8_000, 8)] {
         let place = Place::with(Settings { merged_range_bytes, ..Settings::default() }).await;
         let sent = segments(&place, 8, |n| format!("p{n}")).await;
-        let done = settle(&place.events, Effort::Fewest).await;
+        let done = settle(&place.events, MergeMode::Fewest).await;
         assert_eq!((done.merged_segments, done.failed_merges), (8, 0), "{merged_range_bytes}");
         let groups = groups(&place);
         assert_eq!(groups.iter().sum::<i64>(), 400);
@@ -78,7 +78,7 @@ async fn ranges_of_a_merge_that_would_be_too_large_are_made_narrower() {
         assert_eq!(all(&place.again()).await, want(&sent));
         // What came of it is merged with more.
         place.events.ingest(PROJECT, vec![(0, simple(9000, "a", "p1", 1))], NOW + 1).await.unwrap();
-        let done = settle(&place.events, Effort::Fewest).await;
+        let done = settle(&place.events, MergeMode::Fewest).await;
         assert_eq!((done.merged_segments, done.failed_merges), (2, 0), "{merged_range_bytes}");
         let sent = [sent, vec![simple(9000, "a", "p1", 1)]].concat();
         assert_eq!(all(&place.again()).await, want(&sent));
@@ -89,7 +89,7 @@ async fn ranges_of_a_merge_that_would_be_too_large_are_made_narrower() {
 async fn segments_of_a_person_who_fits_into_no_range_stay_apart_and_others_are_merged() {
     // Two segments of fifty rows are below it, and four are not.
     let settings = Settings { merged_range_bytes: 22_000, ..Settings::default() };
-    for effort in [Effort::Due, Effort::Fewest] {
+    for effort in [MergeMode::Due, MergeMode::Fewest] {
         let place = Place::with(settings).await;
         let mut sent = segments(&place, 8, |_| "ada".to_owned()).await;
         let done = settle(&place.events, effort).await;
@@ -125,16 +125,16 @@ async fn a_segment_that_is_not_what_its_entry_says_is_found_and_the_others_are_m
     let mut body: Value = whole.body().unwrap();
     body["rows"] = json!(51);
     let wrong = Item::new(whole.key.clone(), &body).unwrap().with_version(whole.version);
-    place.store.records.put(wrong, Guard::None).await.unwrap();
-    let done = settle(&place.events, Effort::Fewest).await;
+    place.store.records.put(wrong, WriteCondition::None).await.unwrap();
+    let done = settle(&place.events, MergeMode::Fewest).await;
     assert!((1..=8).contains(&done.failed_merges), "{done:?}");
     assert_eq!(count(&place).await, 2, "{done:?}");
     // Said once; a run after it finds nothing to do.
-    assert_eq!(settle(&place.events, Effort::Fewest).await, Compacted::default());
-    place.store.records.put(whole, Guard::None).await.unwrap();
+    assert_eq!(settle(&place.events, MergeMode::Fewest).await, CompactionReport::default());
+    place.store.records.put(whole, WriteCondition::None).await.unwrap();
     assert_eq!(all(&place.again()).await, want(&sent));
     // Another process tries again.
-    let done = settle(&place.again(), Effort::Fewest).await;
+    let done = settle(&place.again(), MergeMode::Fewest).await;
     assert_eq!((done.merged_segments, done.failed_merges), (2, 0));
     assert_eq!(all(&place.again()).await, want(&sent));
 }
@@ -151,14 +151,14 @@ async fn a_damaged_segment_stops_one_merge_and_no_other() {
         let bytes = std::fs::read(&files[2]).unwrap();
         std::fs::remove_file(&files[2]).unwrap();
         let events = place.again();
-        let done = settle(&events, Effort::Fewest).await;
+        let done = settle(&events, MergeMode::Fewest).await;
         // None of the seven others has to wait for it to be found among them.
         assert_eq!((done.merged_segments, done.failed_merges), (7, 1), "{ending}");
-        assert_eq!(settle(&events, Effort::Fewest).await, Compacted::default(), "{ending}");
+        assert_eq!(settle(&events, MergeMode::Fewest).await, CompactionReport::default(), "{ending}");
         // Put back it is merged too.
         std::fs::write(&files[2], bytes).unwrap();
         assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
-        assert_eq!(settle(&place.again(), Effort::Fewest).await.merged_segments, 2, "{ending}");
+        assert_eq!(settle(&place.again(), MergeMode::Fewest).await.merged_segments, 2, "{ending}");
         assert_eq!(all(&place.again()).await, want(&sent), "{ending}");
     }
 }
@@ -177,14 +177,14 @@ async fn while_it_cannot_be_told_who_is_who_no_segment_is_blamed_for_it() {
     let kept = damaged.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>();
     damaged.iter().for_each(|file| std::fs::remove_file(file).unwrap());
     let events = place.again();
-    for effort in [Effort::Due, Effort::Fewest] {
+    for effort in [MergeMode::Due, MergeMode::Fewest] {
         let refused = events.merge_segments(PROJECT, NOW, effort).await;
         assert!(matches!(refused, Err(EventStoreError::Damaged { .. })), "{refused:?}");
     }
     damaged.iter().zip(kept).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
     assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
     // The same process, which has met the damage, merges all of them at once.
-    let done = events.merge_segments(PROJECT, NOW, Effort::Fewest).await.unwrap();
+    let done = events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
     assert_eq!((done.merged_segments, done.failed_merges), (8, 0));
     let in_the_end = |who: &str| derived(PROJECT, if who == "x" { "p1" } else { who });
     assert_eq!(all(&place.again()).await, expected(&sent, &request(&[], &["text"]), in_the_end));

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use pennon_core::store::{Item, Query};
-use pennon_eventstore::{Effort, EventStore, EventStoreError, GRACE_MICROS, Settings, derived};
+use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, MergeMode, Settings, derived};
 use serde_json::{Value, json};
 
 async fn all(events: &EventStore) -> Vec<PlainRow> {
@@ -14,11 +14,11 @@ async fn all(events: &EventStore) -> Vec<PlainRow> {
 }
 
 /// Does what is due until nothing is.
-async fn settle(events: &EventStore, effort: Effort) {
+async fn settle(events: &EventStore, effort: MergeMode) {
     loop {
         let blocks = events.compact_blocks(PROJECT, NOW).await.unwrap();
         let merged = events.merge_segments(PROJECT, NOW, effort).await.unwrap();
-        if !blocks.goes_on() && !merged.goes_on() {
+        if !blocks.has_more_work() && !merged.has_more_work() {
             return;
         }
     }
@@ -84,7 +84,7 @@ where
         assert_eq!(all(&place.again()).await, want, "after {waits} waits");
         // Another process goes on.
         let events = place.again();
-        settle(&events, Effort::Fewest).await;
+        settle(&events, MergeMode::Fewest).await;
         assert_eq!(all(&events).await, want, "after {waits} waits, and another run");
         for later in [1, 2, 3] {
             events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_run_that_stops_anywhere_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn a_merge_that_stops_anywhere_loses_and_doubles_nothing() {
     stopped_anywhere(|events| async move {
-        events.merge_segments(PROJECT, NOW + 10, Effort::Fewest).await.map(|_| ())
+        events.merge_segments(PROJECT, NOW + 10, MergeMode::Fewest).await.map(|_| ())
     })
     .await;
 }
@@ -120,12 +120,12 @@ async fn a_merge_that_stops_anywhere_loses_and_doubles_nothing() {
 #[tokio::test]
 async fn a_sweep_that_stops_anywhere_loses_and_doubles_nothing() {
     stopped_anywhere(|events| async move {
-        settle(&events, Effort::Fewest).await;
+        settle(&events, MergeMode::Fewest).await;
         Ok(())
     })
     .await;
     stopped_anywhere(|events| async move {
-        events.merge_segments(PROJECT, NOW, Effort::Fewest).await?;
+        events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await?;
         events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await?;
         events.sweep(PROJECT, NOW + 2 * (GRACE_MICROS + MINUTE)).await?;
         Ok(())
@@ -156,7 +156,7 @@ async fn a_reader_between_whose_pages_a_sweep_comes_counts_nothing_twice() {
         place.events.append(PROJECT, &batch, NOW + round * 10).await.unwrap();
         place.events.compact_blocks(PROJECT, NOW + round * 10 + 1).await.unwrap();
         // From the second on each replaces one that has replaced others.
-        place.events.merge_segments(PROJECT, NOW + round * 10 + 2, Effort::Fewest).await.unwrap();
+        place.events.merge_segments(PROJECT, NOW + round * 10 + 2, MergeMode::Fewest).await.unwrap();
     }
     assert_eq!(entries(&place).await.len(), 7);
     for sweep in 1..10 {
@@ -185,7 +185,7 @@ async fn merges_and_blocks_of_several_processes_at_once_count_everything_once() 
         async move {
             for _ in 0..4 {
                 let done = match n % 2 {
-                    0 => events.merge_segments(PROJECT, NOW, Effort::Fewest).await,
+                    0 => events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await,
                     _ => events.compact_blocks(PROJECT, NOW).await,
                 };
                 assert!(matches!(done, Ok(_) | Err(EventStoreError::Contended)), "{done:?}");
@@ -195,7 +195,7 @@ async fn merges_and_blocks_of_several_processes_at_once_count_everything_once() 
     });
     futures::future::join_all(several).await;
     assert_eq!(all(&place.again()).await, want);
-    settle(&place.events, Effort::Fewest).await;
+    settle(&place.events, MergeMode::Fewest).await;
     assert_eq!(all(&place.again()).await, want);
 }
 
@@ -232,7 +232,7 @@ async fn columns_of_different_kinds_become_one_and_give_every_value_back() {
             }
             let asked = request(&[], &["x", "n", "only"]);
             let want = expected(&sent, &asked, |who| derived(project, who));
-            let merged = place.events.merge_segments(project, NOW, Effort::Fewest).await.unwrap();
+            let merged = place.events.merge_segments(project, NOW, MergeMode::Fewest).await.unwrap();
             assert_eq!((merged.merged_segments, merged.merged_rows), (2, 20));
             let scan = place.events.scan(project, &[], &asked).await.unwrap();
             assert_eq!(scan.stats.segments, 1);
@@ -258,7 +258,7 @@ async fn more_keys_than_columns_are_kept_by_a_merge() {
     }
     let asked = request(&[], &["k", "key 0", "key 299", "key 350", "key 599"]);
     let want = expected(&sent, &asked, |who| derived(PROJECT, who));
-    place.events.merge_segments(PROJECT, NOW, Effort::Fewest).await.unwrap();
+    place.events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
     assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
 }
 
@@ -279,7 +279,7 @@ async fn a_merge_of_segments_folds_merges_of_persons_in() {
     let who = |who: &str| derived(PROJECT, if who == "p2" { "p1" } else { who });
     let want = expected(&sent, &request(&[], &["k", "n", "x", "only"]), who);
     assert_eq!(all(&place.events).await, want);
-    settle(&place.events, Effort::Fewest).await;
+    settle(&place.events, MergeMode::Fewest).await;
     assert_eq!(all(&place.again()).await, want);
     assert_eq!(place.again().scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.segments, 1);
     // Late events of the old distinct id are of the final person too.
@@ -325,12 +325,12 @@ async fn a_segment_of_many_persons_who_are_others_by_now_is_written_anew() {
         for (events, written) in
             [(place.events.clone(), is_due), (place.events.clone(), false), (place.again(), false)]
         {
-            let done = events.merge_segments(PROJECT, NOW + MINUTE, Effort::Due).await.unwrap();
+            let done = events.merge_segments(PROJECT, NOW + MINUTE, MergeMode::Due).await.unwrap();
             assert_eq!(done.merged_segments, usize::from(written), "{merged} of forty");
             assert_eq!(all(&events).await, want, "{merged} of forty");
             assert_eq!(all(&place.again()).await, want, "{merged} of forty");
         }
-        settle(&place.events, Effort::Fewest).await;
+        settle(&place.events, MergeMode::Fewest).await;
         place.events.sweep(PROJECT, NOW + 3 * GRACE_MICROS).await.unwrap();
         assert_eq!(all(&place.again()).await, want);
     }
@@ -343,9 +343,9 @@ async fn a_segment_that_is_written_anew_for_its_persons_may_stop_anywhere() {
         let place = Place::with(small_ranges()).await;
         let want = with_merged_persons(&place, 10).await;
         let events = place.again();
-        let outcome = cut_off(events.merge_segments(PROJECT, NOW + MINUTE, Effort::Due), waits).await;
+        let outcome = cut_off(events.merge_segments(PROJECT, NOW + MINUTE, MergeMode::Due), waits).await;
         assert_eq!(all(&place.again()).await, want, "after {waits} waits");
-        place.again().merge_segments(PROJECT, NOW + MINUTE, Effort::Due).await.unwrap();
+        place.again().merge_segments(PROJECT, NOW + MINUTE, MergeMode::Due).await.unwrap();
         assert_eq!(all(&place.again()).await, want, "after {waits} waits, and another run");
         place.again().sweep(PROJECT, NOW + 2 * GRACE_MICROS).await.unwrap();
         assert_eq!(all(&place.again()).await, want, "after {waits} waits, and a sweep");

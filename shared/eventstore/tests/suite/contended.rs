@@ -9,8 +9,8 @@ use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows
 use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
 use pennon_core::store::{Attributes, Change, Key, Query, Store, StoreError};
 use pennon_eventstore::{
-    Doomed, Effort, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, PersonRecord, Settings,
-    derived,
+    ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, MergeMode, PersonRecord,
+    Settings, derived,
 };
 use serde_json::{Map, json};
 
@@ -39,7 +39,7 @@ struct Faster {
 }
 
 impl Faster {
-    async fn erase(&self, doomed: Doomed) {
+    async fn erase(&self, doomed: ErasureTarget) {
         self.events.erase(PROJECT, &doomed, &|| NOW + 1).await.unwrap();
     }
 
@@ -58,8 +58,8 @@ impl Faster {
                 self.events.append(PROJECT, &[made(left)], NOW + 1).await.unwrap();
                 self.events.compact_blocks(PROJECT, NOW + 1).await.unwrap();
             }
-            Other::Erasure => self.erase(Doomed::Person("ada".into())).await,
-            Other::Retention => self.erase(Doomed::Before(1000)).await,
+            Other::Erasure => self.erase(ErasureTarget::Person("ada".into())).await,
+            Other::Retention => self.erase(ErasureTarget::Before(1000)).await,
         }
     }
 }
@@ -154,7 +154,7 @@ async fn what_others_store_meanwhile_is_a_copy() {
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let (events, _) = slower(&place, Other::Copy, CONFLICTS, LONG);
     events.compact_blocks(PROJECT, NOW + 2).await.unwrap();
-    while place.again().compact_blocks(PROJECT, NOW + 3).await.unwrap().goes_on() {}
+    while place.again().compact_blocks(PROJECT, NOW + 3).await.unwrap().has_more_work() {}
     assert_eq!(all(&place.again()).await, want(&sent));
     assert_eq!(left_over(&place).await, 0);
 }
@@ -171,12 +171,12 @@ async fn erasure_compaction_and_merging_go_on_too() {
     let again = || faster.left.store(CONFLICTS, Ordering::SeqCst);
     assert_eq!(events.compact_blocks(PROJECT, NOW + 2).await.unwrap().events, 1);
     again();
-    assert_eq!(events.merge_segments(PROJECT, NOW + 3, Effort::Fewest).await.unwrap().merged_segments, 5);
+    assert_eq!(events.merge_segments(PROJECT, NOW + 3, MergeMode::Fewest).await.unwrap().merged_segments, 5);
     again();
-    let erased = events.erase(PROJECT, &Doomed::Person("p1".into()), &|| NOW + 4).await.unwrap();
+    let erased = events.erase(PROJECT, &ErasureTarget::Person("p1".into()), &|| NOW + 4).await.unwrap();
     assert_eq!(erased.events, 21);
     again();
-    let erased = events.erase(PROJECT, &Doomed::Before(10), &|| NOW + 5).await.unwrap();
+    let erased = events.erase(PROJECT, &ErasureTarget::Before(10), &|| NOW + 5).await.unwrap();
     assert_eq!(erased.events, 8);
     assert_eq!(faster.left.load(Ordering::SeqCst), 0, "all of them were met");
     let mut sent = history().into_iter().map(|(_, event)| event).collect::<Vec<_>>();
@@ -223,12 +223,12 @@ async fn when_time_is_up_nothing_is_left_and_the_same_call_does_it_later() {
     let person = PersonRecord { distinct_ids: vec!["x".into()], properties: Map::new(), created_at: None };
     assert!(events.add_persons(PROJECT, vec![person], NOW).await.is_err());
     place.events.ingest(PROJECT, vec![(0, simple(900, "a", "p1", 1))], NOW).await.unwrap();
-    assert!(events.erase(PROJECT, &Doomed::Person("p1".into()), &|| NOW).await.is_err());
+    assert!(events.erase(PROJECT, &ErasureTarget::Person("p1".into()), &|| NOW).await.is_err());
     assert_eq!(left_over(&place).await, 0);
     assert_eq!(place.again().scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows, 1);
     faster.left.store(0, Ordering::SeqCst);
     assert_eq!(events.ingest(PROJECT, history(), NOW).await.unwrap().stored, 100);
-    assert_eq!(events.erase(PROJECT, &Doomed::Person("p1".into()), &|| NOW).await.unwrap().events, 21);
+    assert_eq!(events.erase(PROJECT, &ErasureTarget::Person("p1".into()), &|| NOW).await.unwrap().events, 21);
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn the_grace_period_of_a_merge_begins_when_it_is_done() {
         let lines = history().into_iter().skip(part * 25).take(25).collect();
         place.events.ingest(PROJECT, lines, NOW).await.unwrap();
     }
-    place.events.merge_segments(PROJECT, NOW, Effort::Due).await.unwrap();
+    place.events.merge_segments(PROJECT, NOW, MergeMode::Due).await.unwrap();
     let manifest = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
     let entries = place.store.records.query(manifest).await.unwrap();
     let entries = entries.iter().map(|item| item.body::<serde_json::Value>().unwrap());

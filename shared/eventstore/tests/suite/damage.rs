@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows};
-use pennon_eventstore::{Doomed, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived};
+use pennon_eventstore::{
+    ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived,
+};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -308,8 +310,8 @@ async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
             _ => std::fs::write(&lost, b"PAR1 of something else").unwrap(),
         }
         let events = place.again();
-        let would = events.would_erase(PROJECT, &Doomed::Project).await.unwrap();
-        let erased = events.erase(PROJECT, &Doomed::Project, &|| NOW + 100).await.unwrap();
+        let would = events.preview_erasure(PROJECT, &ErasureTarget::Project).await.unwrap();
+        let erased = events.erase(PROJECT, &ErasureTarget::Project, &|| NOW + 100).await.unwrap();
         assert_eq!(erased, would, "{name}");
         match erased.uncounted {
             false => assert_eq!((erased.events, erased.persons), (60, 61), "{name}"),
@@ -347,7 +349,7 @@ async fn a_project_of_more_imports_than_a_transaction_takes_is_erased() {
         };
         place.events.add_persons(PROJECT, vec![person], NOW + 10 + n).await.unwrap();
     }
-    let erased = place.again().erase(PROJECT, &Doomed::Project, &|| NOW + 1000).await.unwrap();
+    let erased = place.again().erase(PROJECT, &ErasureTarget::Project, &|| NOW + 1000).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.uncounted), (4000, 98 + 165, false));
     for events in [place.events.clone(), place.again()] {
         assert_eq!(events.count_people(PROJECT).await.unwrap(), 0);

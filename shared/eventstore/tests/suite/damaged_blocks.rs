@@ -1,7 +1,7 @@
 //! Blocks of captured events whose stored bytes have changed: nothing counts them wrong, and nothing else suffers.
 
-use pennon_core::store::{Guard, Item, Query};
-use pennon_eventstore::{Doomed, Event, EventStore, EventStoreError};
+use pennon_core::store::{Item, Query, WriteCondition};
+use pennon_eventstore::{ErasureTarget, Event, EventStore, EventStoreError};
 use serde_json::json;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows};
@@ -26,7 +26,7 @@ async fn stored(place: &Place) -> Vec<Item> {
 
 async fn put(place: &Place, row: &Item, bytes: Vec<u8>) {
     let row = Item { bytes, ..row.clone() };
-    place.store.blocks.put(row, Guard::None).await.unwrap();
+    place.store.blocks.put(row, WriteCondition::None).await.unwrap();
 }
 
 fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
@@ -106,7 +106,7 @@ async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
     assert_eq!(named(scanned(&place.events, PROJECT).await.unwrap_err()), id(&row));
 
     // What is to be erased may be in it.
-    for doomed in [Doomed::Person("p1".into()), Doomed::Before(NOW + 5)] {
+    for doomed in [ErasureTarget::Person("p1".into()), ErasureTarget::Before(NOW + 5)] {
         let refused = place.events.erase(PROJECT, &doomed, &|| NOW + 20).await.unwrap_err();
         assert_eq!(named(refused), id(&row));
     }
@@ -159,7 +159,7 @@ async fn a_project_is_erased_with_its_damaged_blocks() {
     let row = stored(&place).await.remove(2);
     put(&place, &row, flipped(&row.bytes, 77)).await;
     assert!(scanned(&place.events, PROJECT).await.is_err());
-    let erased = place.events.erase(PROJECT, &Doomed::Project, &|| NOW + 100).await.unwrap();
+    let erased = place.events.erase(PROJECT, &ErasureTarget::Project, &|| NOW + 100).await.unwrap();
     assert!(erased.uncounted, "{erased:?}");
     assert!(stored(&place).await.is_empty());
     assert!(place.events.damage(PROJECT).await.unwrap().is_empty());

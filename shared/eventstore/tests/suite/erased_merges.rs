@@ -3,7 +3,7 @@
 use crate::erasure::{history, traces};
 use crate::merges::{folded, rows_of_the_log};
 use crate::support::{MINUTE, NOW, PROJECT, Place, event};
-use pennon_eventstore::{Doomed, EventStore, EventStoreError, GRACE_MICROS, derived};
+use pennon_eventstore::{ErasureTarget, EventStore, EventStoreError, GRACE_MICROS, derived};
 use serde_json::json;
 
 const ERASED: [&str; 2] = ["ada", "phone"];
@@ -43,7 +43,7 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     assert_eq!(objects.len(), 2);
     damage(&objects[1]);
     is(&place.again(), "phone", "ada").await;
-    let doomed = Doomed::Person("phone".to_owned());
+    let doomed = ErasureTarget::Person("phone".to_owned());
     place.again().erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
     let mut now = NOW;
     for _ in 0..3 {
@@ -97,7 +97,7 @@ async fn rows_and_objects_from_before_an_erasure_go_although_its_own_object_is_d
     history(&place).await;
     merge(&place, 0..300, NOW + 10).await;
     place.events.compact(PROJECT, NOW + 10).await.unwrap();
-    place.events.erase(PROJECT, &Doomed::Person("ada".to_owned()), &|| NOW + 100).await.unwrap();
+    place.events.erase(PROJECT, &ErasureTarget::Person("ada".to_owned()), &|| NOW + 100).await.unwrap();
     assert_ne!(traces(&place, &ERASED).await, Vec::<String>::new());
     damage(&folded(&place).pop().unwrap());
     for later in 1..4 {

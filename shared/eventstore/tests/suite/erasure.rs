@@ -8,10 +8,11 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Guard, Item, Query};
-use pennon_eventstore::members::{self, Roster};
+use pennon_core::store::{Item, Query, WriteCondition};
+use pennon_eventstore::members::{self, CohortList};
 use pennon_eventstore::{
-    Doomed, Effort, Erased, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived,
+    ErasureReport, ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode, PersonRecord,
+    derived,
 };
 use serde_json::{Value, json};
 
@@ -59,8 +60,8 @@ async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
         let sent = history(&place).await;
         let before = place.events.count_people(PROJECT).await.unwrap();
         let name = if is_uuid { derived(PROJECT, name).to_string() } else { name.to_owned() };
-        let doomed = Doomed::Person(name);
-        let would = place.events.would_erase(PROJECT, &doomed).await.unwrap();
+        let doomed = ErasureTarget::Person(name);
+        let would = place.events.preview_erasure(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons), (7, 1));
         assert_eq!(all(&place.events).await, want(&sent), "asking changes nothing");
         let erased = place.events.erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
@@ -99,9 +100,9 @@ async fn nobody_is_erased_who_is_not_there() {
     let place = Place::new().await;
     let sent = history(&place).await;
     for name in ["nobody", "00000000-0000-4000-8000-000000000000", ""] {
-        let doomed = Doomed::Person(name.to_owned());
-        assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
-        assert_eq!(place.events.erase(PROJECT, &doomed, &|| NOW).await.unwrap(), Erased::default());
+        let doomed = ErasureTarget::Person(name.to_owned());
+        assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
+        assert_eq!(place.events.erase(PROJECT, &doomed, &|| NOW).await.unwrap(), ErasureReport::default());
     }
     assert_eq!(all(&place.events).await, want(&sent));
 }
@@ -114,8 +115,8 @@ async fn old_events_go_and_what_they_said_of_persons_stays() {
     for before in [i64::MIN, 5, 6, 11, 33, i64::MAX] {
         let count = sent.iter().filter(|event| event.timestamp < before).count();
         let gone = sent.len() - all(&place.events).await.len();
-        let would = place.events.would_erase(PROJECT, &Doomed::Before(before)).await.unwrap();
-        let erased = place.events.erase(PROJECT, &Doomed::Before(before), &|| NOW).await.unwrap();
+        let would = place.events.preview_erasure(PROJECT, &ErasureTarget::Before(before)).await.unwrap();
+        let erased = place.events.erase(PROJECT, &ErasureTarget::Before(before), &|| NOW).await.unwrap();
         assert_eq!((would.events, erased.events), ((count - gone) as u64, (count - gone) as u64), "{before}");
         let left = sent.iter().filter(|event| event.timestamp >= before).cloned().collect::<Vec<_>>();
         assert_eq!(all(&place.again()).await, want(&left));
@@ -124,7 +125,7 @@ async fn old_events_go_and_what_they_said_of_persons_stays() {
         assert_eq!(place.again().count_people(PROJECT).await.unwrap(), people);
         let ada = place.again().subject(PROJECT, "phone", &[], None).await.unwrap();
         assert_eq!(ada.person.properties["mail"], "ada@x");
-        while place.events.merge_segments(PROJECT, NOW, Effort::Fewest).await.unwrap().goes_on() {}
+        while place.events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap().has_more_work() {}
         assert_eq!(place.again().count_people(PROJECT).await.unwrap(), people);
     }
 }
@@ -134,9 +135,9 @@ async fn a_project_is_emptied_and_another_one_is_not() {
     let place = Place::new().await;
     let sent = history(&place).await;
     place.events.append(PROJECT + 1, &sent, NOW).await.unwrap();
-    let would = place.events.would_erase(PROJECT, &Doomed::Project).await.unwrap();
+    let would = place.events.preview_erasure(PROJECT, &ErasureTarget::Project).await.unwrap();
     assert_eq!((would.events, would.persons), (sent.len() as u64, 4));
-    place.events.erase(PROJECT, &Doomed::Project, &|| NOW).await.unwrap();
+    place.events.erase(PROJECT, &ErasureTarget::Project, &|| NOW).await.unwrap();
     assert!(all(&place.again()).await.is_empty());
     assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 0);
     assert_eq!(place.again().earliest(PROJECT).await.unwrap(), None);
@@ -215,15 +216,15 @@ fn cells(bytes: Vec<u8>) -> Vec<Vec<u8>> {
 async fn cohorts(place: &Place) {
     let many = (0..3000).map(|n| format!("u{n}")).chain(["phone".to_owned(), "bob".to_owned()]);
     for (id, list) in [(1, vec!["ada".to_owned(), "bob".to_owned()]), (2, many.collect())] {
-        let packed = Roster::store(&place.store.records, PROJECT, id, &list).await.unwrap();
+        let packed = CohortList::store(&place.store.records, PROJECT, id, &list).await.unwrap();
         let mut record = json!({"id": id, "name": "c", "is_static": true, "count": list.len()});
         record.as_object_mut().unwrap().extend(packed);
         let item = Item::new(keys::record(PROJECT, Kind::Cohort, id), &record).unwrap();
-        place.store.records.put(item, Guard::None).await.unwrap();
+        place.store.records.put(item, WriteCondition::None).await.unwrap();
         // As a workspace file declares it.
         let declared = json!({"spec": {"id": id, "project": PROJECT, "distinct_ids": if id == 1 { list } else { Vec::new() }}});
         let key = keys::declared("COHORT", &format!("{PROJECT}/{id}"));
-        place.store.records.put(Item::new(key, &declared).unwrap(), Guard::None).await.unwrap();
+        place.store.records.put(Item::new(key, &declared).unwrap(), WriteCondition::None).await.unwrap();
     }
 }
 
@@ -232,7 +233,7 @@ async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
     for id in [1, 2] {
         let item = place.store.records.get(&keys::record(PROJECT, Kind::Cohort, id)).await.unwrap().unwrap();
         let record: Value = item.body().unwrap();
-        let roster = Roster::of_record(PROJECT, &record);
+        let roster = CohortList::of_record(PROJECT, &record);
         let members = roster.members(&place.store.records, PROJECT, id).await.unwrap();
         assert_eq!(record["count"], members.len(), "{id}");
         let ids = who.iter().map(|who| derived(PROJECT, who)).collect();
@@ -270,8 +271,8 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         let before = place.events.count_people(PROJECT).await.unwrap();
         assert_eq!(on_lists(&place, &who).await, [(2, true), (3002, true)]);
         assert!(!traces(&place, &who).await.is_empty());
-        let doomed = Doomed::Person("tablet".to_owned());
-        let would = place.events.would_erase(PROJECT, &doomed).await.unwrap();
+        let doomed = ErasureTarget::Person("tablet".to_owned());
+        let would = place.events.preview_erasure(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons, would.cohorts), (8, 1, 2));
         let erased = place.events.erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
         assert_eq!((erased.events, erased.persons, erased.cohorts), (8, 1, 2));
@@ -283,7 +284,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         let declared =
             place.store.records.get(&keys::declared("COHORT", &format!("{PROJECT}/1"))).await.unwrap();
         assert_eq!(declared.unwrap().body::<Value>().unwrap()["spec"]["distinct_ids"], json!(["bob"]));
-        assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
+        assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
         for events in [&place.events, &knows, &idle, &place.again()] {
             for id in who {
                 assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, id));
@@ -320,7 +321,7 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
             events.append(PROJECT, &[asked], NOW + 1000 + n as i64).await.unwrap();
         }
     };
-    let doomed = Doomed::Person("phone".to_owned());
+    let doomed = ErasureTarget::Person("phone".to_owned());
     let ((), erased) = tokio::join!(merges, place.events.erase(PROJECT, &doomed, &|| NOW + 100));
     assert_eq!(erased.unwrap().events, 7);
     let events = place.again();
@@ -328,7 +329,7 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
         assert_eq!(events.person_of(PROJECT, &format!("e{n}")).await.unwrap(), derived(PROJECT, "eve"));
     }
     assert_eq!(events.person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
-    assert_eq!(place.events.would_erase(PROJECT, &doomed).await.unwrap(), Erased::default());
+    assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
 }
 
 #[tokio::test]
@@ -336,7 +337,7 @@ async fn a_project_that_was_emptied_remembers_nobody() {
     let place = Place::new().await;
     history(&place).await;
     cohorts(&place).await;
-    assert_eq!(place.events.erase(PROJECT, &Doomed::Project, &|| NOW + 9).await.unwrap().cohorts, 2);
+    assert_eq!(place.events.erase(PROJECT, &ErasureTarget::Project, &|| NOW + 9).await.unwrap().cohorts, 2);
     assert_eq!(on_lists(&place, &["ada", "bob", "u7"]).await, [(0, false), (0, false)]);
     for later in 1..4 {
         place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
@@ -363,8 +364,8 @@ fn of_persons(place: &Place) -> Vec<String> {
     files
 }
 
-fn doomed(who: &str) -> Doomed {
-    Doomed::Person(who.to_owned())
+fn doomed(who: &str) -> ErasureTarget {
+    ErasureTarget::Person(who.to_owned())
 }
 
 #[tokio::test]

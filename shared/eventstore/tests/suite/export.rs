@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::{NOW, PROJECT, Place, event};
-use pennon_eventstore::{Event, EventStore, StoredEvent, TakesEvents};
+use pennon_eventstore::{Event, EventSink, EventStore, StoredEvent};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ struct Collected {
     most: Option<usize>,
 }
 
-impl TakesEvents for Collected {
+impl EventSink for Collected {
     fn expect(&mut self, events: u64) {
         self.expected = events;
     }
@@ -93,7 +93,7 @@ async fn every_event_leaves_once_and_as_it_was_sent() {
 async fn a_merge_names_the_persons_whom_it_is_about() {
     let asked = |name: &str, properties| {
         let asking = event(1, name, "ada", 0, properties);
-        pennon_eventstore::merge_asked_by(PROJECT, &asking)
+        pennon_eventstore::requested_merge(PROJECT, &asking)
     };
     let ids = |id: &str| pennon_eventstore::derived(PROJECT, id);
     let wanted: Option<(Uuid, Uuid)> = Some((ids("device"), ids("ada")));

@@ -461,7 +461,7 @@ mod parquet_files {
             let mut listed = Vec::new();
             for people in [
                 place.events.people(1, &city).await.unwrap(),
-                place.events.whole_people(1, &place.events.question_memory()).await.unwrap(),
+                place.events.whole_people(1, &place.events.query_memory()).await.unwrap(),
             ] {
                 people.each(|_, _, properties| {
                     listed.push(properties.clone());

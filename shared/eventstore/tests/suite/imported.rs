@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
-use pennon_core::store::{Guard, Query};
-use pennon_eventstore::{Doomed, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
+use pennon_core::store::{Query, WriteCondition};
+use pennon_eventstore::{ErasureTarget, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -196,7 +196,7 @@ async fn imports_of_the_first_form_are_read_and_refuse_merges_until_compaction_w
     let mut row = place.store.records.query(rows).await.unwrap().remove(0);
     row.text = row.text.replace("\"format\":2", "\"format\":1");
     let version = row.version;
-    place.store.records.put(row.with_version(version + 1), Guard::Version(version)).await.unwrap();
+    place.store.records.put(row.with_version(version + 1), WriteCondition::Version(version)).await.unwrap();
     for file in place.files().iter().filter(|file| file.ends_with(".ids")) {
         std::fs::remove_file(file).unwrap();
     }
@@ -218,7 +218,7 @@ async fn after_an_erasure_nobody_is_linked_to_whom_was_erased() {
     history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
     place.events.compact(PROJECT, NOW).await.unwrap();
-    place.events.erase(PROJECT, &Doomed::Project, &|| NOW + 1).await.unwrap();
+    place.events.erase(PROJECT, &ErasureTarget::Project, &|| NOW + 1).await.unwrap();
     let sent = [simple(2000, "seen", "b", 1)];
     place.events.append(PROJECT, &sent, NOW + 2).await.unwrap();
     assert_eq!(scanned(&place.again()).await, want(&sent, &[]));

@@ -7,7 +7,7 @@ use crate::support::{
     NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
 };
 use pennon_engine::scan::ScanRequest;
-use pennon_eventstore::{Effort, Event, EventStore, Scan, Settings, derived};
+use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derived};
 use serde_json::json;
 
 /// Events of three segments that lie in the same shares, many of them at the same times.
@@ -92,7 +92,7 @@ async fn whatever_comes_after_is_in_the_next_answer() {
     for _ in 0..2 {
         assert_eq!(rows(&scan(&place.events, &asked).await), merged);
     }
-    while place.again().merge_segments(PROJECT, NOW + 13, Effort::Fewest).await.unwrap().goes_on() {}
+    while place.again().merge_segments(PROJECT, NOW + 13, MergeMode::Fewest).await.unwrap().has_more_work() {}
     let found = scan(&place.events, &asked).await;
     assert_eq!((found.stats.segments, rows(&found)), (1, merged));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
 use pennon_engine::scan::{Order, ScanRequest};
-use pennon_eventstore::{Effort, EventStore, GRACE_MICROS, Settings, derived};
+use pennon_eventstore::{EventStore, GRACE_MICROS, MergeMode, Settings, derived};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -165,7 +165,7 @@ async fn check(steps: Vec<Step>, settings: Settings) {
                 place.events.compact(PROJECT, now).await.unwrap();
             }
             Step::MergeSegments => {
-                place.events.merge_segments(PROJECT, now, Effort::Fewest).await.unwrap();
+                place.events.merge_segments(PROJECT, now, MergeMode::Fewest).await.unwrap();
             }
             Step::Sweep => {
                 now += GRACE_MICROS;

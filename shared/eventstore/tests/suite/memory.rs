@@ -34,7 +34,7 @@ async fn the_scans_of_one_question_share_what_it_may_take() {
     let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
     place.events.ingest(PROJECT, sent, NOW).await.unwrap();
-    let room = place.events.question_memory();
+    let room = place.events.query_memory();
     let scan = async || place.events.scan_within(PROJECT, &[], &asked, &room).await;
     assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
     assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, simple};
 use pennon_eventstore::{
-    Effort, Event, EventKey, EventStore, EventsWanted, ListedEvent, Settings, WalkBudget, Walked,
+    Event, EventKey, EventListBudget, EventListFilter, EventListResult, EventStore, ListedEvent, MergeMode,
+    Settings,
 };
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
-const UNBOUNDED: WalkBudget = WalkBudget { events: usize::MAX, bytes: u64::MAX };
+const UNBOUNDED: EventListBudget = EventListBudget { events: usize::MAX, bytes: u64::MAX };
 
 /// Uuid, name, person, time.
 type Raw = (u8, u8, u8, u8);
@@ -50,12 +51,12 @@ fn made((uuid, name, who, time): Raw) -> Event {
 
 async fn page(
     events: &EventStore,
-    wanted: EventsWanted,
+    wanted: EventListFilter,
     most: usize,
-    budget: WalkBudget,
-) -> (Vec<ListedEvent>, Walked) {
+    budget: EventListBudget,
+) -> (Vec<ListedEvent>, EventListResult) {
     let mut found = Vec::new();
-    let walked = events.walk_newest_events(PROJECT, wanted, budget, |listed| {
+    let walked = events.list_newest_events(PROJECT, wanted, budget, |listed| {
         found.push(listed);
         if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
@@ -109,12 +110,12 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             }
             Step::Compact => drop(place.events.compact(PROJECT, now).await.unwrap()),
             Step::MergeSegments => {
-                place.events.merge_segments(PROJECT, now, Effort::Fewest).await.unwrap();
+                place.events.merge_segments(PROJECT, now, MergeMode::Fewest).await.unwrap();
             }
             Step::Restart => place.events = place.again(),
             Step::Page(most) => {
                 let most = usize::from(most);
-                let wanted = EventsWanted { below: key, ..EventsWanted::default() };
+                let wanted = EventListFilter { below: key, ..EventListFilter::default() };
                 let (found, walked) = page(&place.events, wanted, most, UNBOUNDED).await;
                 let list = arrived.list(below);
                 let expected = &list[..most.min(list.len())];
@@ -136,7 +137,7 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             }
         }
     }
-    let (all, walked) = page(&place.events, EventsWanted::default(), usize::MAX, UNBOUNDED).await;
+    let (all, walked) = page(&place.events, EventListFilter::default(), usize::MAX, UNBOUNDED).await;
     assert_eq!((all.len(), walked.next), (arrived.events.len(), None));
     let mut names: BTreeMap<String, (i64, i64, u64)> = BTreeMap::new();
     for event in &arrived.events {
@@ -188,7 +189,7 @@ async fn day() -> (Place, Vec<Event>) {
 async fn the_newest_events_of_a_segment_read_its_times_and_their_pages_once() {
     let (place, mut visits) = day().await;
     visits.sort_unstable_by_key(|event| std::cmp::Reverse((event.timestamp, event.uuid)));
-    let (found, walked) = page(&place.events, EventsWanted::default(), 100, UNBOUNDED).await;
+    let (found, walked) = page(&place.events, EventListFilter::default(), 100, UNBOUNDED).await;
     let uuids = |events: &[Event]| events.iter().map(|event| event.uuid).collect::<Vec<_>>();
     let found = found.into_iter().map(|listed| listed.event).collect::<Vec<_>>();
     assert_eq!(uuids(&found), uuids(&visits[..100]));
@@ -202,7 +203,7 @@ async fn the_newest_events_of_a_segment_read_its_times_and_their_pages_once() {
     // They lie on all of its few pages: the times are read to find them, and the pages to show them.
     assert!(walked.bytes_read <= segment * 3 / 2, "{} of {segment}", walked.bytes_read);
     // The events of one person are found by their persons, and not by their times.
-    let one = EventsWanted { distinct_id: Some("p7".to_owned()), ..EventsWanted::default() };
+    let one = EventListFilter { distinct_id: Some("p7".to_owned()), ..EventListFilter::default() };
     let (found, of_person) = page(&place.events, one, 100, UNBOUNDED).await;
     assert_eq!(found.len(), 30);
     assert!(of_person.bytes_read <= segment / 2, "{} of {segment}", of_person.bytes_read);
@@ -211,16 +212,16 @@ async fn the_newest_events_of_a_segment_read_its_times_and_their_pages_once() {
 #[tokio::test]
 async fn a_walk_ends_at_its_budget_and_goes_on_behind_it() {
     let (place, visits) = day().await;
-    let budget = WalkBudget { events: 250, bytes: u64::MAX };
-    let (first, walked) = page(&place.events, EventsWanted::default(), usize::MAX, budget).await;
+    let budget = EventListBudget { events: 250, bytes: u64::MAX };
+    let (first, walked) = page(&place.events, EventListFilter::default(), usize::MAX, budget).await;
     assert_eq!((first.len(), walked.examined), (300, 300), "a batch of 100 and one of 200");
-    let wanted = EventsWanted { below: walked.next, ..EventsWanted::default() };
+    let wanted = EventListFilter { below: walked.next, ..EventListFilter::default() };
     let (second, _) = page(&place.events, wanted, 1, UNBOUNDED).await;
     let mut times = visits.iter().map(|event| event.timestamp).collect::<Vec<_>>();
     times.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!((first[299].key.time, second[0].key.time), (times[299], times[300]));
-    let one_byte = WalkBudget { events: usize::MAX, bytes: 1 };
-    let (batch, walked) = page(&place.events, EventsWanted::default(), usize::MAX, one_byte).await;
+    let one_byte = EventListBudget { events: usize::MAX, bytes: 1 };
+    let (batch, walked) = page(&place.events, EventListFilter::default(), usize::MAX, one_byte).await;
     assert_eq!((batch.len(), walked.next.is_some()), (100, true), "at least one batch");
 }
 
@@ -234,8 +235,8 @@ async fn segments_behind_the_page_are_not_opened() {
         place.events.append(PROJECT, &events, base).await.unwrap();
         place.events.compact_blocks(PROJECT, base).await.unwrap();
     }
-    let (_, near) = page(&place.again(), EventsWanted::default(), 100, UNBOUNDED).await;
-    let (all, far) = page(&place.again(), EventsWanted::default(), usize::MAX, UNBOUNDED).await;
+    let (_, near) = page(&place.again(), EventListFilter::default(), 100, UNBOUNDED).await;
+    let (all, far) = page(&place.again(), EventListFilter::default(), usize::MAX, UNBOUNDED).await;
     assert_eq!(all.len(), 800);
     assert!(near.bytes_read * 3 < far.bytes_read, "{} and {}", near.bytes_read, far.bytes_read);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, simple};
-use pennon_core::store::{Guard, Query};
+use pennon_core::store::{Query, WriteCondition};
 use pennon_eventstore::{
     Event, EventStore, EventStoreError, Group, GroupRecord, GroupType, PersonRecord, derived,
 };
@@ -90,14 +90,14 @@ async fn told(events: &EventStore) -> Told {
             assert_eq!(events.person_of(PROJECT, distinct_id).await.unwrap(), *id);
         }
     }
-    let mut every = events.every_person(PROJECT).await.unwrap();
+    let mut every = events.scan_all_persons(PROJECT).await.unwrap();
     assert_eq!(every.count() as u64, count);
-    let page = events.next_persons(&mut every).await.unwrap();
+    let page = events.next_person_page(&mut every).await.unwrap();
     let paged = page.iter().map(|person| (person.id, &person.properties)).collect::<Vec<_>>();
     assert_eq!(paged, people.iter().map(|(id, (_, properties))| (*id, properties)).collect::<Vec<_>>());
-    assert!(events.next_persons(&mut every).await.unwrap().is_empty());
+    assert!(events.next_person_page(&mut every).await.unwrap().is_empty());
     let mut whole = BTreeMap::new();
-    events.whole_people(PROJECT, &events.question_memory()).await.unwrap().each(|id, first, properties| {
+    events.whole_people(PROJECT, &events.query_memory()).await.unwrap().each(|id, first, properties| {
         whole.insert(id, (first.to_owned(), properties.clone()));
         ControlFlow::Continue(())
     });
@@ -107,7 +107,7 @@ async fn told(events: &EventStore) -> Told {
     assert_eq!(events.every_group_of(PROJECT, &company()).await.unwrap(), groups);
     let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
-        let hot = events.hot_if_few(PROJECT).await.unwrap();
+        let hot = events.waiting_blocks_if_few(PROJECT).await.unwrap();
         let subject = events.subject(PROJECT, id, &asked, hot).await.unwrap();
         let own = events.person_of(PROJECT, id).await.unwrap();
         let listed = people.get(&own).map(|(_, properties)| properties.clone()).unwrap_or_default();
@@ -223,7 +223,7 @@ async fn merged_segments_and_those_of_an_earlier_release_tell_the_same() {
         assert!(entry.remove("ids").is_some() || entry["rows"] == 0);
         entry.remove("groups");
         item.text = Value::from(entry).to_string();
-        place.store.records.put(item, Guard::None).await.unwrap();
+        place.store.records.put(item, WriteCondition::None).await.unwrap();
     }
     assert_eq!(told(&place.again()).await, want);
 }

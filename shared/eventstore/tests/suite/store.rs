@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_core::store::Query;
 use pennon_engine::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, Swept, derived};
+use pennon_eventstore::{
+    EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, SweepReport, derived,
+};
 use serde_json::{Map, Value, json};
 
 async fn all(events: &EventStore) -> Vec<crate::support::PlainRow> {
@@ -301,7 +303,7 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
     assert_eq!(all(&place.again()).await, want);
     // One that was replaced goes a sweep after those that it has replaced itself, link by link of a chain.
     let mut sweeps = 1;
-    while place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap() != Swept::default() {
+    while place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap() != SweepReport::default() {
         assert_eq!(all(&place.again()).await, want);
         sweeps += 1;
     }

@@ -1,6 +1,6 @@
 //! Many blocks wait: compaction takes them in runs whose memory is bounded, and counts every event once.
 
-use pennon_core::store::{Guard, Item, Key, Query, Write};
+use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
 use pennon_eventstore::Settings;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
         let puts = some.iter().map(|n| {
             let key = place_of(*n);
             let bytes = stored_at(&key, &block.bytes);
-            Write::Put(Item::binary(key, bytes), Guard::Absent)
+            Write::Put(Item::binary(key, bytes), WriteCondition::Absent)
         });
         place.store.blocks.transact(puts.collect()).await.unwrap();
     }

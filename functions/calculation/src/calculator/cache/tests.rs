@@ -2,7 +2,7 @@
 
 use super::*;
 use pennon_core::model::AccessLevel;
-use pennon_engine::Parsed;
+use pennon_engine::ParsedQuery;
 use uuid::Uuid;
 
 fn instant(text: &str) -> DateTime<Utc> {
@@ -29,8 +29,8 @@ fn project() -> Project {
 }
 
 fn trend(request: Value) -> Query {
-    match Query::from_legacy_trends(request.as_object().unwrap()).unwrap() {
-        Parsed::Query(query) => query,
+    match Query::from_trends_filters(request.as_object().unwrap()).unwrap() {
+        ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
 }

@@ -12,7 +12,7 @@ fn generation(number: u128) -> Uuid {
 
 fn start_request(id: &str, second: i64, anew: bool, forced: bool) -> StartRequest {
     let waiter = Waiter { id: id.to_owned(), insight_id: None, dashboard_id: None };
-    StartRequest { start: Start { anew, forced }, waiter, result_pending: false, now: at(second) }
+    StartRequest { start: BackgroundStart { anew, forced }, waiter, result_pending: false, now: at(second) }
 }
 
 fn new(stored: Option<&QueryState>, start_request: &StartRequest, number: u128) -> QueryState {

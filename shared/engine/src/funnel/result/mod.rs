@@ -11,7 +11,7 @@ use super::CompiledFunnel;
 use crate::query::BreakdownBy;
 use crate::scan::Micros;
 
-pub use unbox::unbox_breakdown;
+pub use unbox::unwrap_single_breakdown_values;
 
 const MICROS: f64 = 1_000_000.0;
 

@@ -7,7 +7,7 @@ use crate::query::Field;
 /// Rewrites the `result` of a funnel request if its insight filters require the older form: `insight` is `FUNNELS`,
 /// `breakdown_type` is `person` or `event`, and `breakdown` is a text or `breakdowns` is set. Results other than steps
 /// with a breakdown stay unchanged.
-pub fn unbox_breakdown(request: &Map<String, Value>, result: &mut Value) {
+pub fn unwrap_single_breakdown_values(request: &Map<String, Value>, result: &mut Value) {
     let is = |key: &str, texts: &[&str]| {
         request.get(key).and_then(Value::as_str).is_some_and(|text| texts.contains(&text))
     };
@@ -60,7 +60,7 @@ mod tests {
 
     fn unboxed(request: Value, value: Value) -> Value {
         let mut result = json!([[{"breakdown": value, "breakdown_value": value}]]);
-        unbox_breakdown(request.as_object().unwrap(), &mut result);
+        unwrap_single_breakdown_values(request.as_object().unwrap(), &mut result);
         result[0][0].take()
     }
 
@@ -89,7 +89,7 @@ mod tests {
     fn results_over_time_are_unchanged() {
         let request = json!({"insight": "FUNNELS", "breakdown_type": "event", "breakdown": "k"});
         let mut result = json!([{"breakdown_value": ["v"], "data": [1.0]}]);
-        unbox_breakdown(request.as_object().unwrap(), &mut result);
+        unwrap_single_breakdown_values(request.as_object().unwrap(), &mut result);
         assert_eq!(result[0]["breakdown_value"], json!(["v"]));
     }
 }

@@ -11,7 +11,13 @@ use crate::scan::{Column, JoinedColumnKey, MISSING, Micros, Run};
 use crate::work::WorkBudget;
 
 fn breakdown(attribution: Attribution, skip_empty: bool, unordered: bool) -> FunnelBreakdown {
-    FunnelBreakdown::Values { reader: BreakdownReader::default(), dimensions: 1, attribution, skip_empty, unordered }
+    FunnelBreakdown::Values {
+        reader: BreakdownReader::default(),
+        dimensions: 1,
+        attribution,
+        skip_empty,
+        unordered,
+    }
 }
 
 /// Events of a text that have these values.

@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use super::super::breakdown::RawBreakdown;
 use super::super::field::{Field, RawCommon, RawExclusion, RawFunnels, RawSeries, RawTrends, parse_integer};
-use super::super::{Parsed, funnels, trends};
+use super::super::{ParsedQuery, funnels, trends};
 use super::GROUPS_FROM_ZERO;
 use crate::error::{CalcError, CalcResult};
 
 type Object = Map<String, Value>;
 
 /// Parses a trends request.
-pub fn parse_trends(request: &Object) -> CalcResult<Parsed> {
+pub fn parse_trends(request: &Object) -> CalcResult<ParsedQuery> {
     if let Some("Stickiness") = request.get("shown_as").and_then(Value::as_str) {
-        return Ok(Parsed::OtherKind("StickinessQuery".to_owned()));
+        return Ok(ParsedQuery::OtherKind("StickinessQuery".to_owned()));
     }
     let raw = RawTrends {
         common: common_fields(request)?,
@@ -35,7 +35,7 @@ pub fn parse_trends(request: &Object) -> CalcResult<Parsed> {
 }
 
 /// Parses a funnel request.
-pub fn parse_funnel(request: &Object) -> CalcResult<Parsed> {
+pub fn parse_funnel(request: &Object) -> CalcResult<ParsedQuery> {
     let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
     // In insight filters 0 means persons and only 1 and above mean groups. Links in our results for query nodes set
     // GROUPS_FROM_ZERO to mean group type 0.

@@ -21,7 +21,7 @@ mod trend_question;
 mod trend_rows;
 mod unchanged;
 
-use pennon_engine::{CalcError, Query, unbox_breakdown};
+use pennon_engine::{CalcError, Query, unwrap_single_breakdown_values};
 use serde_json::Value;
 
 use dice::Dice;
@@ -45,8 +45,8 @@ fn some_seeds() -> impl Iterator<Item = u64> {
 
 fn ask_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
     let body = body.as_object().unwrap();
-    let mut result = history.world().ask(Query::from_legacy_funnel(body))?;
-    unbox_breakdown(body, &mut result);
+    let mut result = history.world().ask(Query::from_funnel_filters(body))?;
+    unwrap_single_breakdown_values(body, &mut result);
     Ok(result)
 }
 
@@ -127,7 +127,7 @@ fn the_definition_and_the_published_scan_agree() {
 
 fn judge_trend(history: &History, question: &trend_question::Question) -> Result<Judgement, CalcError> {
     let body = question.body();
-    let got = history.world().ask(Query::from_legacy_trends(body.as_object().unwrap()))?;
+    let got = history.world().ask(Query::from_trends_filters(body.as_object().unwrap()))?;
     Ok(trend_answer::judge(question, history, &got))
 }
 

@@ -1,6 +1,6 @@
 //! What must not change an answer, or must double it.
 
-use pennon_engine::{CalcError, Parsed, Partial, Query};
+use pennon_engine::{CalcError, ParsedQuery, PartitionResult, Query};
 use serde_json::{Value, json};
 
 use super::history::{Event, History, Person};
@@ -17,9 +17,9 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn parse(&self, body: &Value) -> Result<Parsed, CalcError> {
+    fn parse(&self, body: &Value) -> Result<ParsedQuery, CalcError> {
         let body = body.as_object().unwrap();
-        if self.is_funnel { Query::from_legacy_funnel(body) } else { Query::from_legacy_trends(body) }
+        if self.is_funnel { Query::from_funnel_filters(body) } else { Query::from_trends_filters(body) }
     }
 
     fn answer(&self, history: &History) -> Result<Value, CalcError> {
@@ -30,16 +30,16 @@ impl Asked {
 /// Another division of the actors, and parts that are merged in another order.
 fn divided(history: &History, asked: &Asked) -> Result<Vec<(String, Value)>, CalcError> {
     let world = history.world();
-    let Parsed::Query(query) = asked.parse(&asked.body)? else { return Ok(Vec::new()) };
+    let ParsedQuery::Query(query) = asked.parse(&asked.body)? else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
     for parts in [1, 2, 7] {
         answers.push((format!("{parts} parts"), world.answer(&query, parts)?));
     }
     let plan = query.plan(&world.project, world.now)?;
     let partitions = plan.join(world.partitions(plan.scan(), 5), world.facts(&plan), &|| false).unwrap();
-    let partials: Result<Vec<Partial>, CalcError> =
+    let partials: Result<Vec<PartitionResult>, CalcError> =
         partitions.iter().rev().map(|partition| plan.partial(partition, &|| false)).collect();
-    let sum = partials?.into_iter().fold(Partial::default(), |sum, part| part.merge(sum));
+    let sum = partials?.into_iter().fold(PartitionResult::default(), |sum, part| part.merge(sum));
     answers.push(("parts in reverse".to_owned(), plan.finish(sum, &|| false)?.result));
     Ok(answers)
 }

@@ -10,7 +10,8 @@ use chrono::{DateTime, Utc};
 use pennon_engine::dates::WeekStart;
 use pennon_engine::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
 use pennon_engine::{
-    Action, CalcError, Cohort, Definitions, Facts, Needs, Parsed, Plan, ProjectContext, Properties, Query,
+    Action, CalcError, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext,
+    Properties, Query,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -91,18 +92,18 @@ impl World {
     }
 
     /// What a plan has to know.
-    pub fn facts(&self, plan: &Plan) -> Facts {
+    pub fn facts(&self, plan: &Plan) -> JoinData {
         self.facts_for(plan.needs())
     }
 
     /// What has to be known.
-    pub fn facts_for(&self, needs: &Needs) -> Facts {
+    pub fn facts_for(&self, needs: &DataRequirements) -> JoinData {
         let persons = if needs.whole_persons {
             Properties::whole(&needs.persons)
         } else {
             Properties::new(&needs.persons)
         };
-        let mut facts = Facts { persons, ..Facts::default() };
+        let mut facts = JoinData { persons, ..JoinData::default() };
         for (person, properties) in &self.persons {
             facts.persons.add(*person, properties.as_object().unwrap());
         }
@@ -152,7 +153,7 @@ impl World {
     /// The answer to a question that was parsed.
     pub fn answer(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
         let plan = query.plan(&self.project, self.now)?;
-        let mut sum = pennon_engine::Partial::default();
+        let mut sum = pennon_engine::PartitionResult::default();
         let facts = self.facts(&plan);
         for partition in plan.join(self.partitions(plan.scan(), parts), facts, &|| false)? {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
@@ -160,11 +161,13 @@ impl World {
         Ok(plan.finish(sum, &|| false)?.result)
     }
 
-    pub fn ask(&self, parsed: Result<Parsed, CalcError>) -> Result<Value, CalcError> {
+    pub fn ask(&self, parsed: Result<ParsedQuery, CalcError>) -> Result<Value, CalcError> {
         match parsed? {
-            Parsed::Query(query) => self.answer(&query, 3),
-            Parsed::Empty => Err(CalcError::coded("required", Some("events"), "This field is required.")),
-            Parsed::OtherKind(kind) => Err(CalcError::unsupported("query", kind)),
+            ParsedQuery::Query(query) => self.answer(&query, 3),
+            ParsedQuery::Empty => {
+                Err(CalcError::coded("required", Some("events"), "This field is required."))
+            }
+            ParsedQuery::OtherKind(kind) => Err(CalcError::unsupported("query", kind)),
         }
     }
 }

@@ -6,7 +6,7 @@ const PROJECT: ProjectId = 7;
 const ID: BlockId = BlockId { micros: 1_700_000_000_000_000, tie: 3, random: 0xabcd, parts: 1 };
 
 fn packed(events: &[Event]) -> Result<Vec<u8>, EventStoreError> {
-    let mut block = encode(&Captured::of(events))?;
+    let mut block = encode(&CapturedBatch::of(events))?;
     write_checksum(&mut block, PROJECT, &ID);
     Ok(block)
 }

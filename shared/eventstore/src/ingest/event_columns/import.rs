@@ -18,7 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::ingest::duplicates::DuplicateCheck;
-use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, Ingested};
+use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, IngestReport};
 use crate::manifest::{NewSegment, SnapshotOutline};
 use crate::persons::profiles::file::encode_presence;
 use crate::persons::{PersonMerges, derived};
@@ -35,7 +35,7 @@ impl EventStore {
         project: ProjectId,
         events: Vec<(u64, Event)>,
         now: Micros,
-    ) -> Result<Ingested, EventStoreError> {
+    ) -> Result<IngestReport, EventStoreError> {
         let columns = tokio::task::spawn_blocking(move || {
             let mut columns = EventColumns::new(now);
             events.iter().for_each(|(line, event)| columns.push(*line, event));
@@ -51,11 +51,11 @@ impl EventStore {
         &self,
         project: ProjectId,
         events: EventColumns,
-    ) -> Result<Ingested, EventStoreError> {
+    ) -> Result<IngestReport, EventStoreError> {
         check(&events)?;
         let sent = events.len() as u64;
         if sent == 0 {
-            return Ok(Ingested::default());
+            return Ok(IngestReport::default());
         }
         let events = Arc::new(events);
         let single = events.clone();
@@ -78,13 +78,13 @@ impl EventStore {
                     }
                     match self.made(project, &events, &single, &duplicates, &there).await? {
                         Some(new) => new,
-                        None => break Ok(Ingested { stored: 0, copies: sent }),
+                        None => break Ok(IngestReport { stored: 0, copies: sent }),
                     }
                 }
             };
             let stored = new.entry.rows;
             if self.list(project, &there.manifest, &new).await? {
-                break Ok(Ingested { stored, copies: sent - stored });
+                break Ok(IngestReport { stored, copies: sent - stored });
             }
             made = Some((new, duplicates));
             if let Err(error) = retries.after_conflict().await {

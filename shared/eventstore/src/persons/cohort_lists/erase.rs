@@ -9,11 +9,11 @@
 use std::collections::BTreeSet;
 
 use pennon_core::store::keys::{Kind, ProjectId, declared as declaration, project_version, records_pk};
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Table, VersionBump, Write};
+use pennon_core::store::{Item, Key, Query, StoreError, Table, VersionBump, Write, WriteCondition};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{ListPart, Packed, READS_AT_ONCE, Roster, members_of};
+use super::{CohortList, ListPart, Packed, READS_AT_ONCE, members_of};
 use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::objects::RetryBudget;
@@ -82,15 +82,15 @@ async fn erase_from(
         let version = item.version;
         let record = Item::new(item.key.clone(), &changed.record)?.with_version(version + 1);
         let mut writes = vec![
-            Write::Put(record, Guard::Version(version)),
+            Write::Put(record, WriteCondition::Version(version)),
             Write::BumpVersion(project_version(project), VersionBump::default()),
         ];
         if let Some(declared) = changed.declared {
-            let guard = Guard::Version(declared.version);
+            let guard = WriteCondition::Version(declared.version);
             let next = declared.version + 1;
             writes.push(Write::Put(declared.with_version(next), guard));
         }
-        writes.extend(changed.parts.into_iter().map(|part| Write::Put(part, Guard::None)));
+        writes.extend(changed.parts.into_iter().map(|part| Write::Put(part, WriteCondition::None)));
         match records.transact(writes).await {
             Ok(()) => {
                 records.sweep(changed.dropped).await?;
@@ -119,9 +119,9 @@ async fn changed(
     if body["is_static"] != true || !erase.is_of_persons() {
         return Ok(None);
     }
-    let packed = match Roster::of_record(project, &body) {
-        Roster::ManifestEntry(_) => return without_listed(records, project, body, erase).await,
-        Roster::Packed(packed) => packed,
+    let packed = match CohortList::of_record(project, &body) {
+        CohortList::ManifestEntry(_) => return without_listed(records, project, body, erase).await,
+        CohortList::Packed(packed) => packed,
     };
     let Value::Object(mut record) = body else { return Ok(None) };
     let cohort = record.get("id").and_then(Value::as_u64).unwrap_or(0);

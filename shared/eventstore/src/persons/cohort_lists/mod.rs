@@ -5,7 +5,7 @@
 //! person ids derived from the distinct ids, 16 bytes each, sorted and split into 2^n parts by their first
 //! bits, so that membership is decided by one part. The record (`members`) holds the number of parts and is
 //! written after them. Each replacement of a long list is a new generation, so a reader with the old record
-//! still finds all of its parts. The door is [`Roster`].
+//! still finds all of its parts. The door is [`CohortList`].
 
 mod erase;
 
@@ -25,7 +25,7 @@ use crate::segments::writer::{range_bits, range_of};
 pub(crate) use erase::{erase, naming};
 
 /// Most distinct ids in the record itself.
-pub const LISTED_MAX: usize = 1000;
+pub const INLINE_IDS_MAX: usize = 1000;
 /// Most members of a list.
 pub const MEMBERS_MAX: usize = 500_000;
 /// Approximate members of a part: some 40 KB.
@@ -35,7 +35,7 @@ const READS_AT_ONCE: usize = 100;
 
 /// The list of a static cohort, as its record describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Roster {
+pub enum CohortList {
     /// Person ids derived from the listed distinct ids.
     ManifestEntry(BTreeSet<Uuid>),
     /// Stored in parts beside the record.
@@ -90,12 +90,12 @@ struct ListPart {
     erased: u64,
 }
 
-impl Roster {
+impl CohortList {
     /// The list of the cohort with this record.
-    pub fn of_record(project: ProjectId, record: &Value) -> Roster {
+    pub fn of_record(project: ProjectId, record: &Value) -> CohortList {
         let packed = record.get("members").and_then(|packed| Packed::deserialize(packed).ok());
         if let Some(packed) = packed {
-            return Roster::Packed(packed);
+            return CohortList::Packed(packed);
         }
         let texts = |field: &str| {
             let list = record.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -103,7 +103,7 @@ impl Roster {
         };
         let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
         let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
-        Roster::ManifestEntry(listed.chain(persons).collect())
+        CohortList::ManifestEntry(listed.chain(persons).collect())
     }
 
     /// Stores the parts of a list. They become visible when a record says `packed`.
@@ -142,12 +142,12 @@ impl Roster {
         if distinct_ids.len() > MEMBERS_MAX {
             return Err(too_many(distinct_ids.len()));
         }
-        if distinct_ids.len() <= LISTED_MAX {
+        if distinct_ids.len() <= INLINE_IDS_MAX {
             return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
         }
         let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
         let packed = Packed::of(members.len(), 0);
-        Roster::store_parts(records, project, cohort, packed, &members).await?;
+        CohortList::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
     }
 
@@ -159,8 +159,8 @@ impl Roster {
         cohort: u64,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let packed = match self {
-            Roster::ManifestEntry(ids) => return Ok(ids.iter().copied().collect()),
-            Roster::Packed(packed) => packed,
+            CohortList::ManifestEntry(ids) => return Ok(ids.iter().copied().collect()),
+            CohortList::Packed(packed) => packed,
         };
         let keys = packed.keys(project, cohort);
         let (mut members, mut erased) = (HashSet::new(), 0);
@@ -189,16 +189,16 @@ fn too_many(members: usize) -> EventStoreError {
 pub async fn cohorts_with(
     records: &Table,
     project: ProjectId,
-    rosters: &BTreeMap<i64, Roster>,
+    rosters: &BTreeMap<i64, CohortList>,
     ids: &BTreeSet<Uuid>,
 ) -> Result<BTreeSet<i64>, EventStoreError> {
     let mut found = BTreeSet::new();
     let mut wanted = BTreeMap::new();
     for (cohort, roster) in rosters {
         match roster {
-            Roster::ManifestEntry(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
-            Roster::ManifestEntry(_) => {}
-            Roster::Packed(packed) => {
+            CohortList::ManifestEntry(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
+            CohortList::ManifestEntry(_) => {}
+            CohortList::Packed(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
                 wanted.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));

@@ -20,7 +20,7 @@ use crate::persons::profiles::file::texts;
 
 /// A person with all its data.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PersonInFull {
+pub struct PersonDetails {
     /// Its canonical id.
     pub id: Uuid,
     /// Distinct ids: those of records first, then those of events by arrival.
@@ -46,7 +46,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         wanted: &[Uuid],
-    ) -> Result<Vec<PersonInFull>, EventStoreError> {
+    ) -> Result<Vec<PersonDetails>, EventStoreError> {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -60,7 +60,7 @@ impl EventStore {
         project: ProjectId,
         now: &PersonsSnapshot,
         wanted: &[Uuid],
-    ) -> Result<Vec<PersonInFull>, EventStoreError> {
+    ) -> Result<Vec<PersonDetails>, EventStoreError> {
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
         let (profile, told, identified) = futures::try_join!(
@@ -70,7 +70,7 @@ impl EventStore {
         )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
-        let mut found: HashMap<Uuid, PersonInFull> = HashMap::new();
+        let mut found: HashMap<Uuid, PersonDetails> = HashMap::new();
         let mut parts: HashMap<Uuid, BTreeMap<Uuid, ProfilePart>> = HashMap::new();
         for (id, told) in told {
             let Some(owner) = owners.get(&id) else { continue };
@@ -109,7 +109,7 @@ impl EventStore {
             let ids = ids_of.get(id).cloned().unwrap_or_default();
             person.properties =
                 merged_properties(&parts.remove(id).unwrap_or_default(), &now.merge_state.joined_of(&ids));
-            PersonInFull { id: *id, is_identified: identified.contains(id), ..person }
+            PersonDetails { id: *id, is_identified: identified.contains(id), ..person }
         });
         Ok(persons.collect())
     }

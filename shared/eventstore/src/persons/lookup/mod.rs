@@ -22,10 +22,10 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-pub use by_id::PersonInFull;
+pub use by_id::PersonDetails;
 pub use groups::{GROUPS_MAX, Group, GroupType};
 pub use newest_first::PeoplePage;
-pub use pages::EveryPerson;
+pub use pages::PersonScan;
 pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
 use crate::EventStore;
@@ -65,7 +65,7 @@ pub struct Subject {
 
 /// Prefetched waiting blocks.
 #[derive(Debug)]
-pub struct Hot(Vec<RawBlock>);
+pub struct WaitingBlocks(Vec<RawBlock>);
 
 /// A consistent view of the persons and groups of a project.
 pub(crate) struct PersonsSnapshot {
@@ -91,13 +91,16 @@ async fn ids_of(merge_state: Arc<PersonMergeState>, own: Uuid) -> Result<BTreeSe
 
 impl EventStore {
     /// Prefetches the waiting blocks if they are few, before it is known whether they are needed.
-    pub async fn hot_if_few(&self, project: ProjectId) -> Result<Option<Hot>, EventStoreError> {
-        Ok(self.raw_blocks_if_few(project).await?.map(Hot))
+    pub async fn waiting_blocks_if_few(
+        &self,
+        project: ProjectId,
+    ) -> Result<Option<WaitingBlocks>, EventStoreError> {
+        Ok(self.raw_blocks_if_few(project).await?.map(WaitingBlocks))
     }
 
     /// The ids of the person of `distinct_id` from the cache alone. A prefetch by these ids is valid if
     /// [`EventStore::subject`] returns no others.
-    pub async fn likely_ids(
+    pub async fn cached_person_ids(
         &self,
         project: ProjectId,
         distinct_id: &str,
@@ -110,13 +113,13 @@ impl EventStore {
     }
 
     /// The person of `distinct_id` and the groups with these keys. `hot` is the result of
-    /// [`EventStore::hot_if_few`].
+    /// [`EventStore::waiting_blocks_if_few`].
     pub async fn subject(
         &self,
         project: ProjectId,
         distinct_id: &str,
         groups: &[(GroupType, String)],
-        hot: Option<Hot>,
+        hot: Option<WaitingBlocks>,
     ) -> Result<Subject, EventStoreError> {
         self.subject_parts(project, distinct_id, true, groups, hot).await
     }
@@ -128,7 +131,7 @@ impl EventStore {
         distinct_id: &str,
         with_properties: bool,
         groups: &[(GroupType, String)],
-        hot: Option<Hot>,
+        hot: Option<WaitingBlocks>,
     ) -> Result<Subject, EventStoreError> {
         let own = derived(project, distinct_id);
         if !with_properties && groups.is_empty() {
@@ -154,7 +157,11 @@ impl EventStore {
         Ok(Subject { person: Person { ids, properties }, groups })
     }
 
-    async fn now(&self, project: ProjectId, hot: Option<Hot>) -> Result<PersonsSnapshot, EventStoreError> {
+    async fn now(
+        &self,
+        project: ProjectId,
+        hot: Option<WaitingBlocks>,
+    ) -> Result<PersonsSnapshot, EventStoreError> {
         let blocks = match hot {
             Some(hot) => hot.0,
             None => self.raw_blocks(project).await?,
@@ -182,7 +189,7 @@ impl EventStore {
             |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
         let own = now.hot.iter().filter(is_told_of).cloned().collect();
         let own = self.not_in_segments(&now.manifest, own).await?;
-        let mut profile = Profile::of_rows(project, &own, Origin::Captured);
+        let mut profile = Profile::of_rows(project, &own, Origin::CapturedBatch);
         profile.ids.retain(|id, _| ids.contains(id));
         let segments = now.manifest.segments.iter().filter(|entry| entry.has_profiles());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.

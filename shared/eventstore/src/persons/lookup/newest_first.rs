@@ -9,7 +9,7 @@ use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonInFull;
+use super::PersonDetails;
 use crate::EventStore;
 use crate::error::EventStoreError;
 
@@ -19,7 +19,7 @@ pub struct PeoplePage {
     /// Number of matching persons on all pages.
     pub total: usize,
     /// The persons of the page.
-    pub persons: Vec<PersonInFull>,
+    pub persons: Vec<PersonDetails>,
 }
 
 impl EventStore {

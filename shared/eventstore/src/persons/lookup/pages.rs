@@ -9,7 +9,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::scan_all::{check_rows, too_many};
-use super::{PersonInFull, PersonsSnapshot};
+use super::{PersonDetails, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::persons::profiles::{Origin, Profile};
@@ -20,7 +20,7 @@ const COUNTED_MAX: usize = 5_000_000;
 const PAGE: usize = 10_000;
 
 /// An iteration over the persons of a project at one moment.
-pub struct EveryPerson {
+pub struct PersonScan {
     project: ProjectId,
     now: PersonsSnapshot,
     /// Remaining ids, ascending.
@@ -28,7 +28,7 @@ pub struct EveryPerson {
     at: usize,
 }
 
-impl EveryPerson {
+impl PersonScan {
     /// Number of persons.
     pub fn count(&self) -> usize {
         self.ids.len()
@@ -44,10 +44,10 @@ impl EventStore {
         Ok(self.person_ids(project, &now).await?.len() as u64)
     }
 
-    /// Starts an iteration for [`EventStore::next_persons`].
+    /// Starts an iteration for [`EventStore::next_person_page`].
     ///
     /// [`EventStoreError::TooLarge`] above five million.
-    pub async fn every_person(&self, project: ProjectId) -> Result<EveryPerson, EventStoreError> {
+    pub async fn scan_all_persons(&self, project: ProjectId) -> Result<PersonScan, EventStoreError> {
         let now = self.now(project, None).await?;
         let found = self.person_ids(project, &now).await?;
         let sorted = tokio::task::spawn_blocking(move || {
@@ -55,12 +55,15 @@ impl EventStore {
             ids.sort_unstable();
             ids
         });
-        Ok(EveryPerson { project, now, ids: sorted.await?, at: 0 })
+        Ok(PersonScan { project, now, ids: sorted.await?, at: 0 })
     }
 
     /// The next page; empty at the end.
-    pub async fn next_persons(&self, every: &mut EveryPerson) -> Result<Vec<PersonInFull>, EventStoreError> {
-        let EveryPerson { project, now, ids, at } = every;
+    pub async fn next_person_page(
+        &self,
+        every: &mut PersonScan,
+    ) -> Result<Vec<PersonDetails>, EventStoreError> {
+        let PersonScan { project, now, ids, at } = every;
         let page = &ids[*at..(*at + PAGE).min(ids.len())];
         *at += page.len();
         match page {
@@ -108,7 +111,7 @@ impl EventStore {
         }
         let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
         // As in segments, an id that an event names besides its own counts too.
-        let hot = Profile::of_rows(project, &hot, Origin::Captured);
+        let hot = Profile::of_rows(project, &hot, Origin::CapturedBatch);
         found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }

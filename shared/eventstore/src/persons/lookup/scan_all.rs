@@ -18,7 +18,7 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::SegmentEntry;
-use crate::memory::{MemoryLease, Purpose, QuestionMemory};
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
 use crate::persons::person_merge_cache::PersonMergeState;
 use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merged_properties, value_bytes};
@@ -86,7 +86,7 @@ impl EventStore {
         project: ProjectId,
         keys: &BTreeSet<String>,
     ) -> Result<People, EventStoreError> {
-        self.people_within(project, keys, &self.question_memory()).await
+        self.people_within(project, keys, &self.query_memory()).await
     }
 
     /// As [`EventStore::people`], within the memory of a query.
@@ -94,7 +94,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<People, EventStoreError> {
         let keys = keys.iter().take(usize::from(u16::MAX)).cloned().collect();
         self.people_with(project, keys, None, memory).await
@@ -104,7 +104,7 @@ impl EventStore {
     pub async fn whole_people(
         &self,
         project: ProjectId,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<People, EventStoreError> {
         self.people_with(project, Vec::new(), Some(HashMap::new()), memory).await
     }
@@ -114,11 +114,11 @@ impl EventStore {
         project: ProjectId,
         keys: Vec<String>,
         places: Option<HashMap<String, u16>>,
-        memory: &QuestionMemory,
+        memory: &QueryMemory,
     ) -> Result<People, EventStoreError> {
         let now = self.now(project, None).await?;
         check_rows(&now)?;
-        let lease = Some(memory.lease(Purpose::Known));
+        let lease = Some(memory.lease(Purpose::DefinitionLookup));
         let mut people = People {
             keys,
             places,
@@ -135,7 +135,7 @@ impl EventStore {
         }
         let hot = self.not_in_segments(&now.manifest, now.hot).await?;
         let added = tokio::task::spawn_blocking(move || {
-            let profile = Profile::of_rows(project, &hot, Origin::Captured);
+            let profile = Profile::of_rows(project, &hot, Origin::CapturedBatch);
             people.add_profile(profile).map(|()| people)
         });
         added.await?

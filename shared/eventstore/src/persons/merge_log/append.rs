@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Item, Key, Query, StoreError, Write};
+use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
 
 use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
 use super::{PersonMerge, encode_row};
@@ -182,21 +182,22 @@ impl EventStore {
 /// Rows go in their order and the last one never does, so no row after one that is there has been removed.
 pub(super) fn next_row(project: ProjectId, number: u64, merges: &[PersonMerge]) -> [Write; 2] {
     let before = match number {
-        ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), Guard::Absent),
-        _ => Write::Check(keys::merge(project, number - 1), Guard::Present),
+        ..=1 => Write::Put(Item::empty(keys::merges_begun(project)), WriteCondition::Absent),
+        _ => Write::Check(keys::merge(project, number - 1), WriteCondition::Present),
     };
     let row = Item::binary(keys::merge(project, number), encode_row(project, number, merges));
-    [Write::Put(row, Guard::Absent), before]
+    [Write::Put(row, WriteCondition::Absent), before]
 }
 
 /// The rows that say who is identified and what was forced.
 fn marks(project: ProjectId, decision: &MergeDecision) -> Vec<Write> {
     let identified = decision.identified.iter().map(|(person, must)| {
-        let guard = if *must { Guard::Absent } else { Guard::None };
+        let guard = if *must { WriteCondition::Absent } else { WriteCondition::None };
         Write::Put(Item::empty(keys::identified(project, *person)), guard)
     });
     let forced = decision.forced.iter();
-    let forced = forced
-        .map(|link| Write::Put(Item::empty(keys::forced_merge(project, link.from, link.to)), Guard::Absent));
+    let forced = forced.map(|link| {
+        Write::Put(Item::empty(keys::forced_merge(project, link.from, link.to)), WriteCondition::Absent)
+    });
     identified.chain(forced).collect()
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, Key, Query, Write};
+use pennon_core::store::{Key, Query, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 
 use super::append::next_row;
@@ -115,7 +115,7 @@ impl EventStore {
         let room = WRITES_MAX.saturating_sub(change.segments.len() + change.records.len());
         let after = marks.split_off(marks.len().min(room));
         let entry = self.store_log(project, manifest, left, through + 1, now).await?;
-        let marks = marks.into_iter().map(|key| Write::Delete(key, Guard::None));
+        let marks = marks.into_iter().map(|key| Write::Delete(key, WriteCondition::None));
         let extra_writes = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
         let all = ManifestChange { merges: Some(&entry), extra_writes, ..change.clone() };
         let swapped = manifest.apply(self, project, &all).await?;

@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Guard, TRANSACTION_WRITES_MAX, Write};
+use pennon_core::store::{TRANSACTION_WRITES_MAX, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
@@ -184,7 +184,7 @@ impl EventStore {
         through: u64,
     ) -> Result<(), EventStoreError> {
         let held = rows.iter().filter(|row| row.number < through);
-        let held = held.map(|row| Write::Delete(keys::merge(project, row.number), Guard::None));
+        let held = held.map(|row| Write::Delete(keys::merge(project, row.number), WriteCondition::None));
         let held = held.collect::<Vec<_>>();
         // Each transaction is atomic, so no row is deleted while one before it exists.
         for some in held.chunks(TRANSACTION_WRITES_MAX) {
