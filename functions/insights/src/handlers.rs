@@ -87,7 +87,7 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
         return Ok(json(response::short_json(&insight, &placement, &viewer)));
     }
     let tile_on =
-        |id: u64| insight.tiles.iter().find(|tile| tile.dashboard_id == id && tile.is_current()).cloned();
+        |id: u64| insight.tiles.iter().find(|tile| tile.dashboard_id == id && tile.is_kept()).cloned();
     let dashboard = dashboard.and_then(|(dashboard, id)| Some((dashboard, tile_on(id)?)));
     let (overriding, tile) = match dashboard {
         Some((dashboard, tile)) => (overrides::with_dashboard(dashboard.filters(), overriding), Some(tile)),

@@ -28,7 +28,7 @@ pub struct Tile {
 
 impl Tile {
     /// Whether it is not removed. Its dashboard may be deleted.
-    pub fn is_current(&self) -> bool {
+    pub fn is_kept(&self) -> bool {
         self.deleted != Some(true)
     }
 
@@ -39,12 +39,12 @@ impl Tile {
 
 /// The visible tiles: neither they nor their dashboards are deleted.
 pub fn visible<'a>(tiles: &'a [Tile], dashboards: &'a Dashboards) -> impl Iterator<Item = &'a Tile> {
-    tiles.iter().filter(|tile| tile.is_current() && dashboards.has(tile.dashboard_id))
+    tiles.iter().filter(|tile| tile.is_kept() && dashboards.has(tile.dashboard_id))
 }
 
 /// The dashboards of tiles that are not removed.
 pub fn current_dashboards(tiles: &[Tile]) -> impl Iterator<Item = u64> {
-    tiles.iter().filter(|tile| tile.is_current()).map(|tile| tile.dashboard_id)
+    tiles.iter().filter(|tile| tile.is_kept()).map(|tile| tile.dashboard_id)
 }
 
 /// The number of requested dashboards without a tile, current or removed.
@@ -54,12 +54,11 @@ pub fn count_new(tiles: &[Tile], requested: &[u64]) -> usize {
 
 /// The tiles for exactly the requested dashboards. New ones get `ids`, in the order requested; others are removed.
 pub fn with_dashboards(tiles: &[Tile], requested: &[u64], mut ids: Range<u64>) -> Vec<Tile> {
-    let existing =
-        tiles.iter().map(|tile| match (requested.contains(&tile.dashboard_id), tile.is_current()) {
-            (false, true) => tile.removed(),
-            (true, false) => Tile { deleted: Some(false), ..tile.clone() },
-            _ => tile.clone(),
-        });
+    let existing = tiles.iter().map(|tile| match (requested.contains(&tile.dashboard_id), tile.is_kept()) {
+        (false, true) => tile.removed(),
+        (true, false) => Tile { deleted: Some(false), ..tile.clone() },
+        _ => tile.clone(),
+    });
     let mut updated: Vec<Tile> = existing.collect();
     for dashboard_id in requested {
         if updated.iter().all(|tile| tile.dashboard_id != *dashboard_id)
@@ -80,7 +79,7 @@ pub fn with_dashboards(tiles: &[Tile], requested: &[u64], mut ids: Range<u64>) -
 /// Restores layouts and colours from an export.
 pub fn restore(tiles: &mut [Tile], restored: Option<&RestoredRecord>) {
     let exported = restored.map_or(&[][..], |it| &it.tiles);
-    for tile in tiles.iter_mut().filter(|tile| tile.is_current()) {
+    for tile in tiles.iter_mut().filter(|tile| tile.is_kept()) {
         if let Some(it) = exported.iter().find(|it| it.dashboard == tile.dashboard_id) {
             (tile.layouts, tile.color) = (it.layouts.clone(), it.color.clone());
         }
@@ -114,7 +113,7 @@ mod tests {
         let back = with_dashboards(&without, &[8], 4..4);
         assert_eq!(states(&back), [(1, 8, Some(false)), (2, 5, Some(true)), (3, 9, Some(true))]);
         assert_eq!(back[0].layouts, first[0].layouts);
-        assert!(remove_all(&back).iter().all(|tile| !tile.is_current()));
+        assert!(remove_all(&back).iter().all(|tile| !tile.is_kept()));
         assert_eq!(current_dashboards(&back).collect::<Vec<_>>(), [8]);
     }
 }

@@ -38,7 +38,7 @@ pub async fn fetch_insights(
     for item in records.batch_get(&keys).await?.into_iter().flatten() {
         let insight: Insight = item.body()?;
         let tile =
-            insight.tiles.iter().find(|tile| tile.dashboard_id == dashboard && tile.is_current()).cloned();
+            insight.tiles.iter().find(|tile| tile.dashboard_id == dashboard && tile.is_kept()).cloned();
         if let Some(tile) = tile.filter(|_| !insight.deleted) {
             insights.push(DashboardInsight { insight, item, tile });
         }
