@@ -201,7 +201,7 @@ pub fn insight_to_spec(
     let fields = INSIGHT_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), stored.remove(*name)?)));
     let mut fields: Map<String, Value> = fields.collect();
     fields.remove("deleted");
-    let live = insight.tiles.iter().filter(|tile| tile.is_current() && is_exported(tile.dashboard_id));
+    let live = insight.tiles.iter().filter(|tile| tile.is_kept() && is_exported(tile.dashboard_id));
     let tiles = live.map(|tile| TileSpec {
         dashboard: tile.dashboard_id,
         layouts: tile.layouts.as_object().cloned().unwrap_or_default(),
