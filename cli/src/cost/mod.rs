@@ -1,9 +1,9 @@
-//! `pennon cost`: what a month of some use costs on AWS, and what machines for the same would.
+//! `pennon cost`: estimates the monthly AWS bill of a given usage, and the cost of servers for the same with other products.
 //!
-//! Must stay true: every figure of docs/cost.md is printed by this command, which a test compares.
+//! Must stay true: every figure of docs/cost.md is output of this command; a test compares them.
 
-mod data;
-mod sum;
+mod estimate;
+mod prices;
 #[cfg(test)]
 mod tests;
 
@@ -11,14 +11,14 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-pub use data::{Operation, Prices, Units};
-use sum::{Quantities, Use, total};
+use estimate::{MonthlyUsage, Quantities, total};
+pub use prices::{Operation, Prices, Units};
 
 use crate::args::Cost;
 
-/// The estimate for `asked`, as text or as JSON.
-pub fn cost(asked: &Cost) -> Result<String, String> {
-    let prices = match &asked.prices {
+/// The estimate for `options`, as text or as JSON.
+pub fn cost(options: &Cost) -> Result<String, String> {
+    let prices = match &options.prices {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
             Prices::parse(&text)?
@@ -26,20 +26,20 @@ pub fn cost(asked: &Cost) -> Result<String, String> {
         None => Prices::published()?,
     };
     let units = Units::measured()?;
-    if asked.output.json {
-        return Ok(format!("{:#}", to_json(asked, &prices, &units)));
+    if options.output.json {
+        return Ok(format!("{:#}", to_json(options, &prices, &units)));
     }
-    shown(asked, &prices, &units).map_err(|error| error.to_string())
+    to_text(options, &prices, &units).map_err(|error| error.to_string())
 }
 
-fn to_json(asked: &Cost, prices: &Prices, units: &Units) -> Value {
-    let used = used(asked);
-    let bill = Quantities::of(&used, units).bill(prices);
+fn to_json(options: &Cost, prices: &Prices, units: &Units) -> Value {
+    let usage = usage_of(options);
+    let bill = Quantities::estimate(&usage, units).bill(prices);
     let lines = bill.iter().map(
         |line| json!({"item": line.what, "quantity": line.quantity, "unit": line.unit, "cost": line.dollars}),
     );
     let peers = prices.peers.iter().map(
-        |peer| json!({"name": peer.name, "disk_gb": peer.disk(&used), "cost": peer.month(&used, prices)}),
+        |peer| json!({"name": peer.name, "disk_gb": peer.disk(&usage), "cost": peer.month(&usage, prices)}),
     );
     json!({
         "region": prices.region, "as_of": prices.as_of, "currency": prices.currency,
@@ -47,41 +47,41 @@ fn to_json(asked: &Cost, prices: &Prices, units: &Units) -> Value {
     })
 }
 
-fn used(asked: &Cost) -> Use {
-    Use {
-        events: asked.events.0,
-        batch: asked.batch,
-        polls: asked.polls.0,
-        evaluations: asked.evaluations.0,
-        questions: asked.questions.0,
-        views: asked.views.0,
-        changes: asked.changes.0,
-        months: f64::from(asked.months),
-        question_events: asked.question_events.0,
-        alarms: !asked.without_alarms,
+fn usage_of(options: &Cost) -> MonthlyUsage {
+    MonthlyUsage {
+        events: options.events.0,
+        batch: options.batch,
+        polls: options.polls.0,
+        evaluations: options.evaluations.0,
+        questions: options.questions.0,
+        views: options.views.0,
+        changes: options.changes.0,
+        months: f64::from(options.months),
+        question_events: options.question_events.0,
+        alarms: !options.without_alarms,
     }
 }
 
-fn shown(asked: &Cost, prices: &Prices, units: &Units) -> Result<String, std::fmt::Error> {
-    let used = used(asked);
-    let bill = Quantities::of(&used, units).bill(prices);
+fn to_text(options: &Cost, prices: &Prices, units: &Units) -> Result<String, std::fmt::Error> {
+    let usage = usage_of(options);
+    let bill = Quantities::estimate(&usage, units).bill(prices);
     let mut out = String::new();
     writeln!(out, "{}, prices of {}, {} a month", prices.region, prices.as_of, prices.currency)?;
     for line in &bill {
-        let quantity = short(line.quantity);
+        let quantity = format_quantity(line.quantity);
         writeln!(out, "  {:<30}{:>10} {:<9}{:>12.2}", line.what, quantity, line.unit, line.dollars)?;
     }
     writeln!(out, "  {:<50}{:>12.2}", "in all", total(&bill))?;
     writeln!(out, "the smallest machines for others")?;
     for peer in &prices.peers {
-        let disk = format!("{} of disk", in_bytes(peer.disk(&used)));
-        writeln!(out, "  {:<34}{:>16}{:>12.2}", peer.name, disk, peer.month(&used, prices))?;
+        let disk = format!("{} of disk", format_gb(peer.disk(&usage)));
+        writeln!(out, "  {:<34}{:>16}{:>12.2}", peer.name, disk, peer.month(&usage, prices))?;
     }
     Ok(out)
 }
 
-/// A number in three digits and the letter of its size.
-fn short(number: f64) -> String {
+/// A number with three digits and a magnitude suffix.
+fn format_quantity(number: f64) -> String {
     let (scaled, letter) = match number {
         n if n >= 1e9 => (n / 1e9, "B"),
         n if n >= 1e6 => (n / 1e6, "M"),
@@ -96,7 +96,7 @@ fn short(number: f64) -> String {
     format!("{scaled:.digits$}{letter}")
 }
 
-fn in_bytes(gb: f64) -> String {
+fn format_gb(gb: f64) -> String {
     if gb >= 1000.0 { format!("{:.1} TB", gb / 1000.0) } else { format!("{gb:.0} GB") }
 }
 
@@ -108,16 +108,16 @@ impl std::str::FromStr for Amount {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Amount, String> {
-        let wrong = || format!("{text} is no number such as 250, 100k, 1M or 10B");
-        let (digits, factor) = match text.chars().last().ok_or_else(wrong)? {
+        let invalid = || format!("{text} is no number such as 250, 100k, 1M or 10B");
+        let (digits, factor) = match text.chars().last().ok_or_else(invalid)? {
             'k' => (&text[..text.len() - 1], 1e3),
             'M' => (&text[..text.len() - 1], 1e6),
             'B' => (&text[..text.len() - 1], 1e9),
             _ => (text, 1.0),
         };
-        let number: f64 = digits.parse().map_err(|_| wrong())?;
+        let number: f64 = digits.parse().map_err(|_| invalid())?;
         if !(0.0..=1e6).contains(&number) && factor > 1.0 || !(0.0..=1e15).contains(&number) {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Amount(number * factor))
     }

@@ -2,22 +2,22 @@
 
 use clap::Parser;
 
-use super::sum::Line;
+use super::estimate::BillLine;
 use super::*;
 use crate::args::{Arguments, Command};
 
-/// The page of figures.
+/// The documentation page.
 const PAGE: &str = include_str!("../../../docs/cost.md");
 
 fn parsed(line: &str) -> Cost {
     let words = line.split_whitespace().skip_while(|word| *word != "pennon");
     match Arguments::try_parse_from(words).unwrap().command {
-        Some(Command::Cost(asked)) => asked,
+        Some(Command::Cost(options)) => options,
         other => panic!("{other:?}"),
     }
 }
 
-fn dollars(bill: &[Line], what: &str) -> f64 {
+fn dollars(bill: &[BillLine], what: &str) -> f64 {
     bill.iter().find(|line| line.what == what).map_or(0.0, |line| line.dollars)
 }
 
@@ -25,7 +25,7 @@ fn close(left: f64, right: f64) {
     assert!((left - right).abs() < 1e-9, "{left} is not {right}");
 }
 
-/// Units in which a batch of a hundred alone takes anything.
+/// Units that are zero for all operations but a batch of a hundred.
 fn units() -> Units {
     let mut units = Units::measured().unwrap();
     let nothing = Operation {
@@ -64,9 +64,9 @@ fn units() -> Units {
 
 #[test]
 fn a_million_events_as_counted_by_hand() {
-    let used = used(&parsed("pennon cost --events 1M --months 3"));
+    let usage = usage_of(&parsed("pennon cost --events 1M --months 3"));
     let prices = Prices::published().unwrap();
-    let quantities = Quantities::of(&used, &units());
+    let quantities = Quantities::estimate(&usage, &units());
     // 10,000 batches. Each: 1 ms and 100 times 0.02 ms of a processor, of which 512 MB are a quarter, and 5 ms of waiting:
     // 17 ms of half a GB.
     close(quantities.gateway, 10_000.0);
@@ -86,14 +86,14 @@ fn a_million_events_as_counted_by_hand() {
 }
 
 #[test]
-fn compaction_is_paid_by_the_hundred_batches_and_questions_by_what_they_read() {
+fn compaction_is_billed_per_hundred_batches_and_queries_by_the_events_read() {
     let mut units = units();
     units.compaction_100 = Operation { reads: 116.0, writes: 408.0, puts: 6.0, ..units.tick.clone() };
     units.question =
         Operation { memory_mb: 2048, cpu_ms: 20.0, gets: 4.0, object_trips: 1.0, ..units.tick.clone() };
     (units.assumed.question_event_cpu_ms, units.assumed.object_trip_ms) = (0.0001, 30.0);
-    let asked = "pennon cost --events 10M --questions 1k --question-events 4M --without-alarms";
-    let quantities = Quantities::of(&used(&parsed(asked)), &units);
+    let command = "pennon cost --events 10M --questions 1k --question-events 4M --without-alarms";
+    let quantities = Quantities::estimate(&usage_of(&parsed(command)), &units);
     // 100,000 batches are compacted in 1,000 hundreds.
     close(quantities.reads, 116_000.0);
     close(quantities.writes, 800_000.0 + 408_000.0);
@@ -105,33 +105,33 @@ fn compaction_is_paid_by_the_hundred_batches_and_questions_by_what_they_read() {
 }
 
 #[test]
-fn machines_run_whether_they_are_asked_or_not() {
+fn servers_cost_the_same_without_requests() {
     let prices = Prices::published().unwrap();
-    let idle = used(&parsed("pennon cost"));
+    let idle = usage_of(&parsed("pennon cost"));
     // 730 hours of 0.1632, and 100 GB of disk.
     close(prices.peers[0].month(&idle, &prices), 119.136 + 8.0);
     // 0.0168 and 0.016, and 28 GB.
     close(prices.peers[2].month(&idle, &prices), 23.944 + 2.24);
-    let busy = used(&parsed("pennon cost --events 10B --months 10"));
+    let busy = usage_of(&parsed("pennon cost --events 10B --months 10"));
     close(prices.peers[0].disk(&busy), 100.0 + 1210.0);
     close(prices.peers[2].disk(&busy), 28.0);
 }
 
 #[test]
-fn prices_of_a_file_take_the_place_of_the_published_ones() {
+fn a_price_file_replaces_the_published_prices() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("prices.json");
     let text = include_str!("prices.json").replace("\"alarm_metric\": 0.10", "\"alarm_metric\": 100");
     std::fs::write(&file, &text).unwrap();
-    let told = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap();
-    assert!(told.contains("1800.00"), "{told}");
+    let text_output = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap();
+    assert!(text_output.contains("1800.00"), "{text_output}");
     std::fs::write(&file, text.replace("alarm_metric", "alarm")).unwrap();
-    let refused = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap_err();
-    assert!(refused.contains("alarm"), "{refused}");
+    let error = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap_err();
+    assert!(error.contains("alarm"), "{error}");
 }
 
 #[test]
-fn numbers_have_letters() {
+fn numbers_have_magnitude_suffixes() {
     for (text, number) in [("0", 0.0), ("250", 250.0), ("1.5k", 1500.0), ("1M", 1e6), ("10B", 1e10)] {
         assert_eq!(text.parse(), Ok(Amount(number)), "{text}");
     }
@@ -141,13 +141,13 @@ fn numbers_have_letters() {
     for (number, text) in
         [(0.012, "0.01"), (12.34, "12.3"), (999.0, "999"), (8760.0, "8.76k"), (1e10, "10.0B")]
     {
-        assert_eq!(short(number), text);
+        assert_eq!(format_quantity(number), text);
     }
 }
 
-/// Every block that begins with the command goes on with what the command prints.
+/// Every code block that starts with the command continues with its output.
 #[test]
-fn the_page_of_figures_says_what_the_command_prints() {
+fn the_documentation_has_the_output_of_the_command() {
     let mut blocks = 0;
     for block in PAGE.split("```").skip(1).step_by(2) {
         let Some((command, shown)) = block.trim_start_matches("text").trim_start().split_once('\n') else {
@@ -158,7 +158,7 @@ fn the_page_of_figures_says_what_the_command_prints() {
         assert_eq!(shown, cost(&parsed(command)).unwrap(), "{command}");
     }
     assert!(blocks >= 5, "{blocks} blocks");
-    // A figure in dollars outside of these blocks would be nobody's.
+    // No test would verify a price outside of these blocks.
     let prose = PAGE.split("```").step_by(2).collect::<String>();
     assert!(!prose.contains('$'), "a price in the text");
 }

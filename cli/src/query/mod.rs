@@ -1,7 +1,7 @@
-//! `pennon query`: a saved insight or a query of a file, calculated over an installation, or written as SQL.
+//! `pennon query`: calculates a saved insight or a query from a file, or prints it as SQL.
 //!
-//! Must stay true: the numbers come from the same calculator as those of the API; a question as of another instant leaves
-//! nothing that the API would show; what cannot be done says what to do instead.
+//! Must stay true: the numbers come from the same calculator as those of the API; results with `--now` are not stored, so that
+//! the API never returns them; errors say what to do instead.
 
 mod sql;
 mod table;
@@ -28,24 +28,24 @@ use tokio::time::Instant;
 use crate::args::{Engine, Query};
 use crate::workspace::State;
 
-pub use sql::place_of;
+pub use sql::parse_file_location;
 
 /// Largest query that is read from a file.
 const QUERY_BYTES_MAX: u64 = 1 << 20;
 
-/// What is asked of which project.
-struct Wanted {
+/// The query of a command line, with its project.
+struct ResolvedQuery {
     project: Project,
     asked: Asked,
 }
 
-/// Answers `options` over the tables of `store` and the `events`, which lie at `events_url`, as the text to be printed. The
-/// result is kept for the API where `keeps`.
+/// Runs `options` over the tables of `store` and the `events` at `events_url`. Returns the text to print. With
+/// `stores_results` the API can use the result.
 pub async fn run(
     options: &Query,
     store: Store,
     (events, events_url): (EventStore, &str),
-    keeps: bool,
+    stores_results: bool,
 ) -> Result<String, String> {
     if options.engine == Engine::Clickhouse && !options.print {
         return Err(
@@ -58,32 +58,32 @@ pub async fn run(
         return Err("--print prints SQL for another engine; add --engine clickhouse".to_owned());
     }
     let now = options.now.unwrap_or_else(Utc::now);
-    let wanted = wanted(options, &store).await?;
+    let resolved = resolve(options, &store).await?;
     let app = App::new(store, Clock::Frozen(now));
     let calculator = Calculator::new(&app, events.clone());
     let calculator =
-        if options.now.is_some() || !keeps { calculator.without_cache_writes() } else { calculator };
+        if options.now.is_some() || !stores_results { calculator.without_cache_writes() } else { calculator };
     let (calculator, measured) = calculator.measured();
-    let read = calculator.read(&wanted.project, &[&wanted.asked]).await.map_err(|e| said(&e))?;
+    let read = calculator.read(&resolved.project, &[&resolved.asked]).await.map_err(|e| error_text(&e))?;
     if options.engine == Engine::Clickhouse {
-        let place = place_of(options.files.as_deref(), events_url)?;
-        return sql::write(&wanted, &calculator, &events, &read.known, place, now).await;
+        let location = parse_file_location(options.files.as_deref(), events_url)?;
+        return sql::to_sql(&resolved, &calculator, &events, &read.known, location, now).await;
     }
-    answer(options, &wanted, (&calculator, &measured), &read.known, now).await
+    calculate(options, &resolved, (&calculator, &measured), &read.known, now).await
 }
 
-async fn answer(
+async fn calculate(
     options: &Query,
-    wanted: &Wanted,
+    resolved: &ResolvedQuery,
     (calculator, measured): (&Calculator, &CalculationMetrics),
     known: &DefinitionLookup,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
-    let begin = Instant::now();
+    let started_at = Instant::now();
     let deadline = calculator.deadline();
     let question = Question {
-        project: &wanted.project,
-        asked: &wanted.asked,
+        project: &resolved.project,
+        asked: &resolved.asked,
         stored: None,
         tracked: None,
         known,
@@ -91,20 +91,20 @@ async fn answer(
         deadline,
         by: QueryOrigin::default(),
     };
-    let answered = calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| said(&e))?;
-    let answered = answered.calculated.ok_or("the calculation gave no result")?;
-    let rows = || table::rows(&wanted.asked.query, &answered.result);
+    let answered = calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
+    let calculated = answered.calculated.ok_or("the calculation gave no result")?;
+    let rows = || table::build_rows(&resolved.asked.query, &calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
     let mut text = if options.csv {
-        table::csv(&rows())?
+        table::to_csv(&rows())?
     } else if options.json {
-        json_of(&answered)
+        to_json(&calculated)
     } else {
-        table::aligned(&rows())
+        table::to_text(&rows())
     };
     if options.stats {
-        // Beside the result, so that a pipe gets that alone.
-        eprintln!("{}", stats(measured, begin));
+        // On stderr, so that a pipe gets only the result.
+        eprintln!("{}", format_stats(measured, started_at));
     }
     if !text.ends_with('\n') {
         text.push('\n');
@@ -112,21 +112,21 @@ async fn answer(
     Ok(text)
 }
 
-fn json_of(answered: &QueryResult) -> String {
+fn to_json(calculated: &QueryResult) -> String {
     let body = json!({
-        "result": answered.result, "timezone": answered.timezone, "hasMore": answered.has_more,
-        "last_refresh": timestamp(answered.last_refresh),
+        "result": calculated.result, "timezone": calculated.timezone, "hasMore": calculated.has_more,
+        "last_refresh": timestamp(calculated.last_refresh),
     });
     format!("{body:#}")
 }
 
-/// What the scans took together.
-fn stats(measured: &CalculationMetrics, begin: Instant) -> String {
+/// The total statistics of all scans.
+fn format_stats(measured: &CalculationMetrics, started_at: Instant) -> String {
     let scans = measured.scans();
-    let sum = |of: fn(&pennon_eventstore::ScanStats) -> u64| scans.iter().map(of).sum::<u64>();
+    let sum = |field: fn(&pennon_eventstore::ScanStats) -> u64| scans.iter().map(field).sum::<u64>();
     format!(
         "{} ms; {} scans of {} segments: {} events, {} of them from blocks; {} rows decoded, {} bytes read",
-        begin.elapsed().as_millis(),
+        started_at.elapsed().as_millis(),
         scans.len(),
         sum(|it| it.segments),
         sum(|it| it.rows),
@@ -136,38 +136,38 @@ fn stats(measured: &CalculationMetrics, begin: Instant) -> String {
     )
 }
 
-/// The project and the question that `options` name.
-async fn wanted(options: &Query, store: &Store) -> Result<Wanted, String> {
-    let id = project_of(options.project, store).await?;
+/// Loads the project and the query of `options`.
+async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String> {
+    let id = resolve_project(options.project, store).await?;
     let item = store.records.get(&keys::project(id)).await.map_err(|e| e.to_string())?;
     let project: Project = match item {
         Some(item) => item.body().map_err(|e| e.to_string())?,
         None => return Err(format!("there is no project {id}; `pennon apply` declares projects")),
     };
     let name = options.question.as_str();
-    let parsed = match read(name)? {
+    let parsed = match read_file(name)? {
         Some(text) => parse(&text).map_err(|e| format!("{name}: {e}"))?.map_err(|e| e.to_string())?,
         None => {
-            let found = saved::find(&store.records, id, name).await.map_err(|e| said(&e))?;
-            let found = found.ok_or_else(|| {
+            let insight = saved::find(&store.records, id, name).await.map_err(|e| error_text(&e))?;
+            let insight = insight.ok_or_else(|| {
                 format!(
                     "project {id} has no insight \"{name}\", and there is no such file; an insight is named by its id \
                      or its short id, as GET /api/projects/{id}/insights/ lists them"
                 )
             })?;
-            found.question.map_err(|e| e.to_string())?
+            insight.question.map_err(|e| e.to_string())?
         }
     };
     match parsed {
-        ParsedQuery::Query(query) => Ok(Wanted { project, asked: Asked::new(query, Purpose::Saved, None) }),
+        ParsedQuery::Query(query) => Ok(ResolvedQuery { project, asked: Asked::new(query, Purpose::Saved, None) }),
         ParsedQuery::Empty => Err(format!("{name} asks for nothing: it names no events and no actions")),
         ParsedQuery::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
     }
 }
 
-/// The project that is meant: the one that is named, or the only one.
-async fn project_of(named: Option<u64>, store: &Store) -> Result<u64, String> {
-    if let Some(id) = named {
+/// The project of `--project`, or the only declared one.
+async fn resolve_project(option: Option<u64>, store: &Store) -> Result<u64, String> {
+    if let Some(id) = option {
         return Ok(id);
     }
     let state = State::load(&store.records).await.map_err(|e| e.to_string())?;
@@ -182,8 +182,8 @@ async fn project_of(named: Option<u64>, store: &Store) -> Result<u64, String> {
     }
 }
 
-/// The text of a file or of standard input; none where the name is no file's.
-fn read(name: &str) -> Result<Option<String>, String> {
+/// The text of a file, or of stdin for `-`; `None` if there is no such file.
+fn read_file(name: &str) -> Result<Option<String>, String> {
     let mut text = String::new();
     let failed = |e: std::io::Error| format!("{name} cannot be read: {e}");
     if name == "-" {
@@ -200,7 +200,7 @@ fn read(name: &str) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-/// A query node, or the filters of a request for a trend or a funnel.
+/// Parses a query node, or the filters of a trend or a funnel.
 fn parse(text: &str) -> Result<CalcResult<ParsedQuery>, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
     match value.as_object() {
@@ -210,8 +210,8 @@ fn parse(text: &str) -> Result<CalcResult<ParsedQuery>, String> {
     }
 }
 
-/// An error of the API, for people.
-fn said(error: &ApiError) -> String {
+/// The message for an error of the API.
+fn error_text(error: &ApiError) -> String {
     match error.status().as_u16() {
         503 => "the question could not be answered in its time, or the store is busy; try again, narrow the dates, or \
                 name fewer events"

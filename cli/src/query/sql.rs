@@ -1,6 +1,6 @@
-//! A question as SQL for ClickHouse over the segment files.
+//! Translates a query to SQL for ClickHouse over the segment files.
 //!
-//! Must stay true: SQL is printed only where the files hold every event that counts.
+//! Must stay true: SQL is printed only if the files have all events of the project.
 
 use chrono::{DateTime, Utc};
 use pennon_calculation::Calculator;
@@ -8,18 +8,18 @@ use pennon_calculation::calculator::DefinitionLookup;
 use pennon_engine::clickhouse::{MAX_PERSON_MERGES, Place, SegmentFiles};
 use pennon_eventstore::EventStore;
 
-use super::{Wanted, said};
+use super::{ResolvedQuery, error_text};
 
-/// The statement.
-pub(super) async fn write(
-    wanted: &Wanted,
+/// The SQL statement of a query.
+pub(super) async fn to_sql(
+    resolved: &ResolvedQuery,
     calculator: &Calculator,
     events: &EventStore,
     known: &DefinitionLookup,
     place: Place,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
-    let (project, query) = (&wanted.project, &wanted.asked.query);
+    let (project, query) = (&resolved.project, &resolved.asked.query);
     let live = events.live_files(project.id).await.map_err(|e| e.to_string())?;
     if live.waiting > 0 {
         return Err(format!(
@@ -35,15 +35,16 @@ pub(super) async fn write(
             live.merged.len()
         ));
     }
-    let context = calculator.context(project, query, known).await.map_err(|e| said(&e))?;
+    let context = calculator.context(project, query, known).await.map_err(|e| error_text(&e))?;
     let files = SegmentFiles { place, segments: live.segments, merged: live.merged };
     let sql = query.clickhouse(&context, now, &files).map_err(|e| e.detail)?;
     Ok(format!("{sql};\n"))
 }
 
-/// Where ClickHouse finds the files: at `named`, or where they lie.
-pub fn place_of(named: Option<&str>, events_url: &str) -> Result<Place, String> {
-    let url = named.unwrap_or(events_url);
+/// The location of the files for ClickHouse: that of `--files`, or `events_url`. An error for characters that ClickHouse reads
+/// as a glob pattern.
+pub fn parse_file_location(option: Option<&str>, events_url: &str) -> Result<Place, String> {
+    let url = option.unwrap_or(events_url);
     let place = if url.starts_with("https://") || url.starts_with("http://") {
         Place::Bucket(url.to_owned())
     } else if let Some(bucket) = url.strip_prefix("s3://") {
@@ -67,14 +68,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_directory_or_a_bucket() {
+    fn a_location_is_a_directory_or_a_bucket() {
         let directory = |path: &str| Place::Directory(path.to_owned());
-        assert_eq!(place_of(None, "file:///data/events").unwrap(), directory("/data/events"));
-        assert_eq!(place_of(Some("events"), "file:///data/events").unwrap(), directory("events"));
+        assert_eq!(parse_file_location(None, "file:///data/events").unwrap(), directory("/data/events"));
+        assert_eq!(parse_file_location(Some("events"), "file:///data/events").unwrap(), directory("events"));
         let bucket = Place::Bucket("https://b.s3.amazonaws.com/events".to_owned());
-        assert_eq!(place_of(None, "s3://b/events").unwrap(), bucket);
+        assert_eq!(parse_file_location(None, "s3://b/events").unwrap(), bucket);
         let minio = "http://127.0.0.1:9000/b/events";
-        assert_eq!(place_of(Some(minio), "s3://b/events").unwrap(), Place::Bucket(minio.to_owned()));
-        assert!(place_of(None, "file:///a*b").unwrap_err().contains("--files"));
+        assert_eq!(
+            parse_file_location(Some(minio), "s3://b/events").unwrap(),
+            Place::Bucket(minio.to_owned())
+        );
+        assert!(parse_file_location(None, "file:///a*b").unwrap_err().contains("--files"));
     }
 }

@@ -1,30 +1,30 @@
-//! Results as tables: the first row has the headings.
+//! Formats results as tables; the first row has the headings.
 //!
-//! Must stay true: every number of a result is in its table, as it is in the result; no text that came from events steers a
-//! terminal or is taken for a formula by a spreadsheet.
+//! Must stay true: every number of a result is in its table, unchanged; no text from events contains terminal escapes, or is a
+//! formula in a spreadsheet.
 
 use pennon_calculation::escape_formula;
 use pennon_engine::Query;
 use pennon_engine::query::FunnelVizType;
 use serde_json::Value;
 
-/// Rows of cells.
-pub(super) type Rows = Vec<Vec<String>>;
+/// The rows of a table, as cells.
+pub(super) type TableRows = Vec<Vec<String>>;
 
-/// The table of a result.
-pub(super) fn rows(query: &Query, result: &Value) -> Rows {
+/// Builds the table of a result.
+pub(super) fn build_rows(query: &Query, result: &Value) -> TableRows {
     match query {
-        Query::Trends(query) if query.display.is_total() => totals(result),
-        Query::Trends(_) => over_time(result, |series| cell(&series["label"])),
+        Query::Trends(query) if query.display.is_total() => total_rows(result),
+        Query::Trends(_) => time_series_rows(result, |series| cell(&series["label"])),
         Query::Funnels(query) => match query.viz {
-            FunnelVizType::Steps => steps(result),
-            FunnelVizType::Trends => over_time(result, |series| match &series["breakdown_value"] {
+            FunnelVizType::Steps => funnel_step_rows(result),
+            FunnelVizType::Trends => time_series_rows(result, |series| match &series["breakdown_value"] {
                 Value::Null => "conversion rate".to_owned(),
                 value => cell(value),
             }),
-            FunnelVizType::TimeToConvert => bins(result),
+            FunnelVizType::TimeToConvert => histogram_rows(result),
         },
-        Query::Correlation(_) => correlation(result),
+        Query::Correlation(_) => correlation_rows(result),
     }
 }
 
@@ -36,14 +36,14 @@ fn heading(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn totals(result: &Value) -> Rows {
+fn total_rows(result: &Value) -> TableRows {
     let rows =
         list(result).iter().map(|series| vec![cell(&series["label"]), cell(&series["aggregated_value"])]);
     std::iter::once(heading(&["series", "value"])).chain(rows).collect()
 }
 
-/// A row for each bucket, a column for each series. Series of an earlier period have days of their own.
-fn over_time(result: &Value, label: impl Fn(&Value) -> String) -> Rows {
+/// A row for each bucket, a column for each series. The days are those of the current period, not of a compared one.
+fn time_series_rows(result: &Value, label: impl Fn(&Value) -> String) -> TableRows {
     let series = list(result);
     let current = |one: &&Value| one["compare_label"] != "previous";
     let days = series.iter().find(current).or(series.first()).map_or(&[][..], |first| list(&first["days"]));
@@ -60,7 +60,7 @@ fn over_time(result: &Value, label: impl Fn(&Value) -> String) -> Rows {
     std::iter::once(head).chain((0..length).map(row)).collect()
 }
 
-fn steps(result: &Value) -> Rows {
+fn funnel_step_rows(result: &Value) -> TableRows {
     const COLUMNS: [&str; 4] = ["name", "count", "average_conversion_time", "median_conversion_time"];
     let split = list(result).first().is_some_and(Value::is_array);
     let mut head = if split { vec!["breakdown".to_owned()] } else { Vec::new() };
@@ -79,13 +79,13 @@ fn steps(result: &Value) -> Rows {
         .collect()
 }
 
-fn bins(result: &Value) -> Rows {
+fn histogram_rows(result: &Value) -> TableRows {
     let bins = list(&result["bins"]).iter().map(|bin| vec![cell(&bin[0]), cell(&bin[1])]);
     let mean = vec!["average".to_owned(), cell(&result["average_conversion_time"])];
     std::iter::once(heading(&["from second", "count"])).chain(bins).chain([mean]).collect()
 }
 
-fn correlation(result: &Value) -> Rows {
+fn correlation_rows(result: &Value) -> TableRows {
     const COLUMNS: [&str; 4] = ["correlation_type", "success_count", "failure_count", "odds_ratio"];
     let row = |event: &Value| {
         let name = cell(&event["event"]["event"]);
@@ -112,24 +112,24 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A text that does nothing to a terminal or to the table: line breaks, escapes and changes of the direction of writing
-/// become spaces.
-fn plain(text: &str) -> String {
-    let steers = |letter: char| {
+/// Replaces line breaks, control characters and bidirectional overrides by spaces.
+fn sanitize(text: &str) -> String {
+    let is_unsafe = |letter: char| {
         letter.is_control() || matches!(letter, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
-    text.replace(steers, " ")
+    text.replace(is_unsafe, " ")
 }
 
-/// Whether it is a number of the result and nothing else.
+/// Whether a cell is a number.
 fn is_number(cell: &str) -> bool {
     serde_json::from_str::<serde_json::Number>(cell).is_ok()
 }
 
-/// The table for people: columns of one width, numbers to the right.
-pub(super) fn aligned(rows: &Rows) -> String {
+/// Formats a table as text: to_text columns, numbers to the right.
+pub(super) fn to_text(rows: &TableRows) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let at = |row: &Vec<String>, column: usize| row.get(column).map(|cell| plain(cell)).unwrap_or_default();
+    let at =
+        |row: &Vec<String>, column: usize| row.get(column).map(|cell| sanitize(cell)).unwrap_or_default();
     let width = |column| rows.iter().map(|row| at(row, column).chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let numeric = |column: usize| {
@@ -150,8 +150,8 @@ pub(super) fn aligned(rows: &Rows) -> String {
     out
 }
 
-/// The table for other programs.
-pub(super) fn csv(rows: &Rows) -> Result<String, String> {
+/// Formats a table as CSV.
+pub(super) fn to_csv(rows: &TableRows) -> Result<String, String> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for row in rows {
         let safe = |cell: &String| if is_number(cell) { cell.clone() } else { escape_formula(cell) };
@@ -168,26 +168,26 @@ mod tests {
     use pennon_engine::ParsedQuery;
     use serde_json::json;
 
-    fn table(node: &Value, result: &Value) -> Rows {
+    fn table(node: &Value, result: &Value) -> TableRows {
         let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
-        rows(&query, result)
+        build_rows(&query, result)
     }
 
     #[test]
-    fn series_stand_side_by_side() {
+    fn series_are_columns() {
         let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}]});
         let result = json!([
             {"label": "a", "days": ["2024-01-01", "2024-01-02"], "data": [1, 2.5]},
             {"label": "b, c", "days": ["2024-01-01", "2024-01-02"], "data": [0, 10]},
         ]);
         let rows = table(&node, &result);
-        assert_eq!(aligned(&rows), "day           a  b, c\n2024-01-01    1     0\n2024-01-02  2.5    10\n");
-        assert_eq!(csv(&rows).unwrap(), "day,a,\"b, c\"\n2024-01-01,1,0\n2024-01-02,2.5,10\n");
-        assert_eq!(aligned(&table(&node, &json!([]))), "day\n");
+        assert_eq!(to_text(&rows), "day           a  b, c\n2024-01-01    1     0\n2024-01-02  2.5    10\n");
+        assert_eq!(to_csv(&rows).unwrap(), "day,a,\"b, c\"\n2024-01-01,1,0\n2024-01-02,2.5,10\n");
+        assert_eq!(to_text(&table(&node, &json!([]))), "day\n");
     }
 
     #[test]
-    fn texts_of_events_neither_steer_a_terminal_nor_are_formulas() {
+    fn texts_of_events_are_no_terminal_escapes_and_no_formulas() {
         let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}],
             "trendsFilter": {"display": "ActionsBarValue"}});
         let series = |label: &str, value: Value| json!({"label": label, "aggregated_value": value});
@@ -198,17 +198,17 @@ mod tests {
         ]);
         let rows = table(&node, &result);
         assert_eq!(
-            csv(&rows).unwrap(),
+            to_csv(&rows).unwrap(),
             "series,value\n\"'=HYPERLINK(\"\"x\"\")\",-1.5\n\"\u{1b}[2Ja\u{7}b\u{9b}c\u{202e}d\r\n\",-7\n'@x,1e+300\n"
         );
-        let shown = aligned(&rows);
+        let shown = to_text(&rows);
         assert!(shown.lines().nth(2).unwrap().starts_with(" [2Ja b c d "), "{shown:?}");
         assert_eq!(shown.lines().count(), 4);
         assert!(!shown.contains(|letter: char| letter.is_control() && letter != '\n'));
     }
 
     #[test]
-    fn a_funnel_has_a_row_a_step() {
+    fn a_funnel_has_one_row_per_step() {
         let steps = json!([{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]);
         let node = json!({"kind": "FunnelsQuery", "series": steps});
         let step = |name: &str, count: u64, time: Value| {
@@ -217,7 +217,7 @@ mod tests {
         };
         let plain = json!([step("a", 3, Value::Null), step("b", 1, json!(60.5))]);
         assert_eq!(
-            csv(&table(&node, &plain)).unwrap(),
+            to_csv(&table(&node, &plain)).unwrap(),
             "step,name,count,average_conversion_time,median_conversion_time\n1,a,3,,\n2,b,1,60.5,60.5\n"
         );
         assert_eq!(table(&node, &json!([plain]))[1][..4], ["x::y", "1", "a", "3"]);

@@ -1,23 +1,23 @@
-//! What the sum is made of: prices, which a file may replace, and units, which tests compare with what requests take.
+//! The data of the estimate: prices, which a file can replace, and measured units per operation, which tests verify.
 
 use serde::Deserialize;
 
 /// The published prices.
 const PRICES: &str = include_str!("prices.json");
-/// The measured units, and what is assumed where nothing could be measured.
+/// The measured units, and assumptions for what cannot be measured.
 const UNITS: &str = include_str!("units.json");
 
 /// Prices in dollars.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// Where.
+    /// The AWS region.
     pub region: String,
-    /// In what.
+    /// The currency.
     pub currency: String,
-    /// The month in which they were published so.
+    /// The month of the prices.
     pub as_of: String,
-    /// Where they are published.
+    /// The sources.
     pub published: Vec<String>,
     /// A million read units.
     pub dynamodb_read_million: f64,
@@ -25,7 +25,7 @@ pub struct Prices {
     pub dynamodb_write_million: f64,
     /// A GB in a table.
     pub dynamodb_gb_month: f64,
-    /// A GB of a table that can be restored to any moment.
+    /// A GB of a table with point-in-time recovery.
     pub dynamodb_recovery_gb_month: f64,
     /// A million requests to an HTTP API.
     pub gateway_million: f64,
@@ -43,47 +43,47 @@ pub struct Prices {
     pub logs_gb: f64,
     /// A metric that an alarm watches.
     pub alarm_metric: f64,
-    /// Hours of a month of machines.
+    /// Hours per month of servers.
     pub hours_a_month: f64,
-    /// What else could be run.
+    /// Other products, for comparison.
     pub peers: Vec<Peer>,
 }
 
-/// A product that runs on machines, in the smallest set of them.
+/// A product that runs on servers, in its smallest deployment.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
     /// Its name.
     pub name: String,
-    /// What the set is.
+    /// A description of the deployment.
     pub what: String,
-    /// Its machines.
+    /// Its servers.
     pub machines: Vec<Machine>,
     /// GB of disk without any events.
     pub disk_gb: f64,
-    /// A GB of disk.
+    /// The price of a GB of disk.
     pub disk_gb_month: f64,
-    /// What an event takes on disk.
+    /// Bytes of an event on disk.
     pub bytes_an_event: f64,
 }
 
-/// Some machines of one kind.
+/// Servers of one type.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// The kind.
+    /// The type.
     pub name: String,
-    /// How many.
+    /// The number of servers.
     pub count: u32,
-    /// What one costs an hour.
+    /// The price of one per hour.
     pub hour: f64,
 }
 
-/// What operations take.
+/// The units of all operations.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
-    /// What was not measured by tests.
+    /// Assumptions that tests do not measure.
     pub assumed: Assumed,
     /// A batch of one event.
     pub batch_1: Operation,
@@ -91,97 +91,97 @@ pub struct Units {
     pub batch_10: Operation,
     /// A batch of a hundred.
     pub batch_100: Operation,
-    /// What compaction does for a hundred batches of one event, sweeping them included.
+    /// Compaction of a hundred batches of one event, sweeping included.
     pub compaction_1: Operation,
-    /// Of ten.
+    /// Compaction of a hundred batches of ten.
     pub compaction_10: Operation,
-    /// Of a hundred.
+    /// Compaction of a hundred batches of a hundred.
     pub compaction_100: Operation,
-    /// Unchanged definitions are asked for.
+    /// A request for unchanged flag definitions.
     pub poll: Operation,
-    /// The flags of one person.
+    /// An evaluation of the flags of one person.
     pub evaluation: Operation,
-    /// A trend is calculated by a process that remembers nothing.
+    /// A calculation of a trend by a process with cold caches.
     pub question: Operation,
-    /// An insight is shown with its stored result.
+    /// A read of an insight with its stored result.
     pub view: Operation,
-    /// A flag is changed.
+    /// A change of a flag.
     pub change: Operation,
-    /// The clock calls the worker, and there is nothing to do.
+    /// A scheduled invocation of the worker without work.
     pub tick: Operation,
 }
 
-/// What one of an operation takes. All but memory and CPU time is measured by a test.
+/// The units of one operation. All but memory, CPU time and S3 waits are measured by a test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operation {
-    /// Memory of its function.
+    /// Memory of the function.
     pub memory_mb: u32,
-    /// Time of a whole processor, whatever the number of events; from docs/performance.md.
+    /// CPU time of one full vCPU, besides that per event; from docs/performance.md.
     pub cpu_ms: f64,
-    /// Waits for DynamoDB, one after the other.
+    /// Sequential round trips to DynamoDB.
     pub trips: f64,
-    /// Waits for S3, one after the other; assumed.
+    /// Sequential round trips to S3; assumed.
     pub object_trips: f64,
-    /// Read units.
+    /// DynamoDB read units.
     pub reads: f64,
-    /// Write units.
+    /// DynamoDB write units.
     pub writes: f64,
-    /// Objects that are read.
+    /// S3 GET requests.
     pub gets: f64,
-    /// Objects that are written, or lists of them.
+    /// S3 PUT and LIST requests.
     pub puts: f64,
 }
 
-/// What tests do not measure; docs/cost.md says where each comes from.
+/// Assumptions that tests do not measure; docs/cost.md has the source of each.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
-    /// Memory that comes with one processor.
+    /// The memory size at which a function has one vCPU.
     pub processor_mb: f64,
-    /// A wait for DynamoDB.
+    /// Time of a round trip to DynamoDB.
     pub trip_ms: f64,
-    /// A wait for S3.
+    /// Time of a round trip to S3.
     pub object_trip_ms: f64,
     /// CPU time of a captured event.
     pub event_cpu_ms: f64,
-    /// CPU time of an event that is compacted.
+    /// CPU time of compaction per event.
     pub compacted_event_cpu_ms: f64,
-    /// CPU time of an event that a question reads.
+    /// CPU time of a query per event that it reads.
     pub question_event_cpu_ms: f64,
-    /// How often the clock calls.
+    /// Scheduled invocations per month.
     pub ticks_a_month: f64,
-    /// Log lines of a call.
+    /// Bytes of log lines per invocation.
     pub log_bytes: f64,
-    /// An event at rest.
+    /// Bytes of a stored event.
     pub stored_event_bytes: f64,
-    /// How often an event is written again by merges of segments.
+    /// Write amplification: how often an event is rewritten by merges of segments.
     pub rewritten: f64,
-    /// What tables keep besides events.
+    /// GB in tables besides events.
     pub records_gb: f64,
-    /// What the alarms of the template watch.
+    /// The number of metrics with an alarm in the template.
     pub alarm_metrics: f64,
 }
 
 impl Prices {
-    /// The published ones.
+    /// The published prices.
     pub fn published() -> Result<Prices, String> {
         Prices::parse(PRICES)
     }
 
-    /// Those of a file of the same form.
+    /// Parses a price file.
     pub fn parse(text: &str) -> Result<Prices, String> {
         serde_json::from_str(text).map_err(|error| format!("the prices cannot be read: {error}"))
     }
 }
 
 impl Units {
-    /// The measured ones.
+    /// The measured units.
     pub fn measured() -> Result<Units, String> {
         serde_json::from_str(UNITS).map_err(|error| format!("the units cannot be read: {error}"))
     }
 
-    /// A batch of 1, 10 or 100 events.
+    /// The units of a batch of 1, 10 or 100 events.
     pub fn batch(&self, events: u32) -> &Operation {
         match events {
             1 => &self.batch_1,
@@ -190,7 +190,7 @@ impl Units {
         }
     }
 
-    /// The compaction of a hundred of these.
+    /// The units of the compaction of a hundred such batches.
     pub fn compaction(&self, events: u32) -> &Operation {
         match events {
             1 => &self.compaction_1,
