@@ -91,7 +91,8 @@ async fn calculate(
         deadline,
         by: QueryOrigin::default(),
     };
-    let answered = calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
+    let answered =
+        calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
     let calculated = answered.calculated.ok_or("the calculation gave no result")?;
     let rows = || table::build_rows(&resolved.asked.query, &calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
@@ -159,7 +160,9 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
         }
     };
     match parsed {
-        ParsedQuery::Query(query) => Ok(ResolvedQuery { project, asked: Asked::new(query, Purpose::Saved, None) }),
+        ParsedQuery::Query(query) => {
+            Ok(ResolvedQuery { project, asked: Asked::new(query, Purpose::Saved, None) })
+        }
         ParsedQuery::Empty => Err(format!("{name} asks for nothing: it names no events and no actions")),
         ParsedQuery::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
     }

@@ -152,10 +152,10 @@ pub(super) fn refused_start(data: &Path) -> String {
 fn flip(file: &Path, at: u64, bytes: usize) {
     let mut file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
     let mut found = vec![0; bytes];
-    file.seek(SeekFrom::BackgroundStart(at)).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
     file.read_exact(&mut found).unwrap();
     found.iter_mut().for_each(|byte| *byte ^= 0x55);
-    file.seek(SeekFrom::BackgroundStart(at)).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
     file.write_all(&found).unwrap();
 }
 
