@@ -47,7 +47,7 @@ impl Wanted {
     }
 
     /// The counts as a line of text.
-    pub fn describe(&self, counts: &Erased) -> String {
+    pub fn says(&self, counts: &Erased) -> String {
         let Erased { events, persons, segments, cohorts, uncounted } = counts;
         let project = self.project;
         match &self.doomed {
