@@ -47,7 +47,7 @@ impl Wanted {
     }
 
     /// The counts as a line of text.
-    pub fn describe(&self, counts: &ErasureReport) -> String {
+    pub fn says(&self, counts: &ErasureReport) -> String {
         let ErasureReport { events, persons, segments, cohorts, uncounted } = counts;
         let project = self.project;
         match &self.doomed {

@@ -12,14 +12,14 @@ pub struct Backup {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// The directory to make, or the file, if its name ends in .tar. Nothing may be there.
+    /// The directory to create, or the file if its name ends in .tar. It must not exist.
     #[arg(long, value_name = "PLACE")]
     pub out: PathBuf,
-    /// Make hard links of the event files and no copies: quick and small, on the same file system only, and damage of the
-    /// disk damages both.
+    /// Hard-link the event files instead of copying them: fast and small, but only on the same file system, and a damaged disk
+    /// damages both.
     #[arg(long)]
     pub link: bool,
-    /// Put the key of secret payloads into it too: anyone who has the backup can then read them.
+    /// Include the key of secret payloads: anyone who has the backup can then read them.
     #[arg(long)]
     pub with_payload_key: bool,
     /// How the result is printed.
@@ -33,7 +33,7 @@ pub struct Restore {
     /// The backup: a directory or a file.
     #[arg(value_name = "BACKUP")]
     pub from: PathBuf,
-    /// The data directory to make; it must not be there, or be empty.
+    /// The data directory to create; it must not exist, or be empty.
     #[arg(long, value_name = "DIR", default_value = "pennon-data")]
     pub data: PathBuf,
     /// How the result is printed.
@@ -41,8 +41,8 @@ pub struct Restore {
     pub output: Output,
 }
 
-/// `pennon adopt`: deletes nothing. Event files that the tables do not know are moved to the folder `kept`, which nothing
-/// ever removes.
+/// `pennon adopt`: deletes nothing. Event files that the tables do not list are moved to the folder `kept`, which is never
+/// removed.
 #[derive(Debug, Args)]
 pub struct Adopt {
     /// Which installation.

@@ -1,4 +1,4 @@
-//! An environment variable for every option, derived from the definition of the command line so that none is forgotten.
+//! Adds an environment variable to every option, derived from the definition of the command line, so that none is missing.
 //!
 //! `--data`, `--cloud` and `--json`, which mean the same for every command, and the options of `serve` are `PENNON_` and the
 //! name of the option, such as `PENNON_PORT`. The options of other commands have the command in their name, such as
@@ -8,10 +8,10 @@
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Command};
 
-/// Options that mean the same for every command that has them.
+/// Options with the same meaning in every command.
 const COMMON: [&str; 3] = ["data", "cloud", "json"];
 
-/// The command `definition`, each of whose options is also read from its variable.
+/// Adds the variables to all options of the command `definition`.
 pub(super) fn with_variables(definition: Command) -> Command {
     definition.mut_subcommands(|command| {
         let prefix = match command.get_name() {
@@ -39,11 +39,11 @@ fn bind_option(arg: Arg, prefix: &str) -> Arg {
     }
     let arg = match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
-        // Several values of one variable are lines of it.
+        // Several values in one variable are separated by line breaks.
         ArgAction::Append => arg.value_delimiter('\n'),
         _ => arg,
     };
-    // A value may be private, and help is often copied.
+    // Help does not show values: they may be private, and help is often copied.
     arg.env(name).hide_env_values(true)
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::super::definition;
     use super::*;
 
-    /// The options of `command` and of those in it, each with its variable.
+    /// The options of `command` and of its subcommands, each with its variable.
     fn variables(command: &Command, found: &mut Vec<(String, String)>) {
         let options = command.get_arguments().filter(|arg| arg.get_long().is_some());
         for arg in options {

@@ -11,28 +11,29 @@ use crate::import::{ExtraFields, FieldRule, Vendor};
 /// `pennon import`
 #[derive(Debug, Args)]
 pub struct Import {
-    /// JSON lines, a JSON array, CSV with a header, or Parquet; all but Parquet also as gzip or zstd. Recognised by the content.
+    /// The file: JSON lines, a JSON array, CSV with a header, or Parquet; all but Parquet also with gzip or zstd. The format is
+    /// detected from the content.
     pub file: PathBuf,
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// The project of lines that name none.
+    /// The project of records without one.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
-    /// Whose export the file is; recognised by its content when left out.
+    /// The vendor whose export the file is; by default detected from its content.
     #[arg(long, value_enum, value_name = "VENDOR")]
     pub from: Option<Vendor>,
-    /// A column or key of the file is this field of an event (project, event, distinct_id, timestamp, uuid, person_id,
-    /// properties) or a property (properties.NAME); repeat for several.
+    /// Map a column or key of the file to a field of an event (project, event, distinct_id, timestamp, uuid, person_id,
+    /// properties) or to a property (properties.NAME); repeat for several.
     #[arg(long = "map", value_name = "COLUMN=FIELD")]
     pub map: Vec<FieldRule>,
-    /// What is done with fields that are unknown; when left out, columns of Parquet become properties, all else is refused.
+    /// How unknown fields are handled; by default columns of Parquet become properties, and other formats are rejected.
     #[arg(long, value_enum, value_name = "RULE")]
     pub extra: Option<ExtraFields>,
-    /// The group type of Segment's group calls, which know no types; `company` when left out.
+    /// The group type of Segment's group calls, which have no types; `company` by default.
     #[arg(long, value_name = "NAME")]
     pub group_type: Option<String>,
-    /// Check the file, print what becomes of its fields and its first three records, and store nothing.
+    /// Validate the file, print the mapping of its fields and its first three records, and store nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// How the result is printed.
@@ -43,13 +44,13 @@ pub struct Import {
 /// `pennon export`
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The directory to write; it must not be there yet, or be empty.
+    /// The directory to write; it must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// Events, persons and groups of this project alone, and what the workspace file has of it.
+    /// Export only this project.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
     /// The importer for which events, persons and groups are written.
@@ -68,7 +69,7 @@ pub struct Export {
 pub enum ExportForm {
     /// `pennon import`: lines of groups, persons and events.
     Pennon,
-    /// PostHog's batch import and `/batch/`: lines of events alone, to be sent in their order.
+    /// PostHog's batch import and `/batch/`: lines of events only, to be sent in this order.
     Posthog,
 }
 
@@ -78,13 +79,13 @@ pub struct Check {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// This project alone.
+    /// Only this project.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
-    /// What was damaged and has been put back is in use again.
+    /// Use restored segments again that were damaged before.
     #[arg(long)]
     pub lift: bool,
-    /// Give up a damaged segment or block and all its events, for good.
+    /// Delete a damaged segment or block with all its events, permanently.
     #[arg(long, value_name = "SEGMENT|BLOCK", requires = "project")]
     pub drop: Option<String>,
     /// How the result is printed.
@@ -98,7 +99,7 @@ pub struct Compact {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// One project alone.
+    /// Only this project.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
     /// How the result is printed.
@@ -112,11 +113,11 @@ pub struct Delete {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// The project; may be left out with --person or --before where one project alone has events. By itself: all of its
-    /// events, persons and groups.
+    /// The project; optional with --person or --before if only one project has events. Without these: all events, persons and
+    /// groups of the project.
     #[arg(long, value_name = "ID", required_unless_present_any = ["person", "before"])]
     pub project: Option<u64>,
-    /// Everything that is known of this person: one of its distinct ids, or its id.
+    /// All data of the person with this distinct id or person id.
     #[arg(long, value_name = "ID", conflicts_with = "before")]
     pub person: Option<String>,
     /// Events that happened before this day (UTC) or instant: 2024-01-31 or RFC 3339. Persons and groups stay.
@@ -142,28 +143,28 @@ pub struct Query {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// The project; may be left out where there is one only.
+    /// The project; optional if there is only one.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
-    /// Print the result as the API has it.
+    /// Print the result as JSON, as the API returns it.
     #[arg(long, overrides_with = "csv")]
     pub json: bool,
     /// Print the table as CSV.
     #[arg(long, overrides_with = "json")]
     pub csv: bool,
-    /// Print on standard error how long it took, and what was read for it.
+    /// Print duration and statistics of the scans on stderr.
     #[arg(long)]
     pub stats: bool,
-    /// Take this instant for now; dates such as -7d count from it, and the result is not kept.
+    /// Use this instant as the current time; dates such as -7d are relative to it, and the result is not stored.
     #[arg(long, value_name = "RFC3339")]
     pub now: Option<DateTime<Utc>>,
     /// The engine that calculates.
     #[arg(long, value_enum, default_value_t = Engine::Pennon)]
     pub engine: Engine,
-    /// Print the query for another engine, and calculate nothing.
+    /// Print the query for another engine without running it.
     #[arg(long)]
     pub print: bool,
-    /// Where the other engine finds the event files: a directory, or the URL of a bucket down to the prefix of the events.
+    /// The location of the event files for the other engine: a directory, or the URL of a bucket with the prefix of the events.
     #[arg(long, value_name = "PLACE", requires = "print")]
     pub files: Option<String>,
 }

@@ -7,12 +7,12 @@ use super::{Output, Target};
 /// `pennon keys`
 #[derive(Debug, Args)]
 pub struct Keys {
-    /// What to do with them.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: KeysCommand,
 }
 
-/// What to do with keys.
+/// Subcommands of `pennon keys`.
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
     /// Create a key and print it, once.
@@ -29,19 +29,19 @@ pub struct CreateKey {
     /// Which installation.
     #[command(flatten)]
     pub target: Target,
-    /// Mail address of the owner; may be left out where there is one user only.
+    /// Mail address of the owner; optional if there is only one user.
     #[arg(long)]
     pub user: Option<String>,
-    /// A name for people, unique for the owner.
+    /// A name, unique for the owner.
     #[arg(long)]
     pub label: String,
-    /// What it allows, such as feature_flag:read; repeat for several. Everything when left out.
+    /// A scope such as feature_flag:read; repeat for several. All scopes by default.
     #[arg(long = "scope", value_name = "SCOPE")]
     pub scopes: Vec<String>,
-    /// The projects that it is limited to; repeat for several.
+    /// A project that the key is limited to; repeat for several.
     #[arg(long = "project", value_name = "ID")]
     pub projects: Vec<u64>,
-    /// When it stops working: an instant in RFC 3339, or a number of days such as 90d.
+    /// When the key expires: an instant in RFC 3339, or a number of days such as 90d.
     #[arg(long, value_name = "WHEN")]
     pub expires: Option<String>,
     /// How the result is printed.

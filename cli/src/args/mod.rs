@@ -24,7 +24,7 @@ pub use serve::{ListenAddress, RateLimits, Serve};
 #[derive(Debug, Parser)]
 #[command(name = "pennon", version)]
 pub struct Arguments {
-    /// The command; `serve` when left out.
+    /// The command; `serve` by default.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -38,21 +38,21 @@ pub enum Command {
     Init(Init),
     /// Make an installation match a workspace file.
     Apply(Apply),
-    /// Load a history of events, persons and groups.
+    /// Import historical events, persons and groups from a file.
     Import(Import),
-    /// Write everything that an installation holds as files that others take.
+    /// Export all data of an installation into files in open formats.
     Export(Export),
-    /// Compare all stored events with their checksums.
+    /// Verify the checksums of all stored events.
     Check(Check),
-    /// Merge waiting events and small segments into few large segments, now.
+    /// Compact waiting events and small segments into few large segments, now.
     Compact(Compact),
     /// Erase a person, old events, or all events, persons and groups of a project.
     Delete(Delete),
-    /// Copy tables and events as they are at one moment, beside a running server or without one.
+    /// Create a consistent backup of tables and events, while the server runs or not.
     Backup(Backup),
     /// Create a data directory from a backup.
     Restore(Restore),
-    /// Go on with tables and events that do not belong together, such as an older copy of the tables.
+    /// Make tables and events that do not belong together one installation, such as an older copy of the tables.
     Adopt(Adopt),
     /// Calculate a saved insight, or a query from a file.
     Query(Query),
@@ -62,9 +62,9 @@ pub enum Command {
     Routes(Routes),
     /// Print the OpenAPI document of the API.
     Openapi(Openapi),
-    /// Estimate the monthly AWS bill for a given use.
+    /// Estimate the monthly AWS bill for a given usage.
     Cost(Cost),
-    /// Print the environment in which functions and AWS tools use the data of a running `pennon serve`.
+    /// Print the environment variables with which functions and AWS tools use the data of a running `pennon serve`.
     Env(Env),
     /// Print the completion script of a shell.
     Completions(Completions),

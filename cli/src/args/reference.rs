@@ -1,4 +1,4 @@
-//! Options of the commands that print what this release knows: routes, API document, cost, completions, man pages.
+//! Options of the commands that print reference material: routes, API document, cost, completions, man pages.
 
 use std::path::PathBuf;
 
@@ -26,40 +26,40 @@ pub struct Openapi {
     pub output: Output,
 }
 
-/// `pennon cost`: the use of a month. Numbers may end in k, M or B.
+/// `pennon cost`: the usage of a month. Numbers may end in k, M or B.
 #[derive(Debug, Args)]
 pub struct Cost {
-    /// Events that are captured.
+    /// Captured events.
     #[arg(long, value_name = "N", default_value = "0")]
     pub events: Amount,
-    /// How many events come in one request.
+    /// Events per capture request.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = batch_size)]
     pub batch: u32,
-    /// Requests of SDKs for flag definitions that have not changed.
+    /// Requests of SDKs for unchanged flag definitions.
     #[arg(long, value_name = "N", default_value = "0")]
     pub polls: Amount,
-    /// Requests for the flags of one person; what SDKs evaluate by themselves costs nothing.
+    /// Requests for the flags of one person; local evaluation in SDKs costs nothing.
     #[arg(long, value_name = "N", default_value = "0")]
     pub evaluations: Amount,
-    /// Questions that are calculated, each by a process that remembers nothing.
+    /// Calculated queries, each by a process with cold caches.
     #[arg(long, value_name = "N", default_value = "0")]
     pub questions: Amount,
-    /// Saved insights that are shown with their stored results.
+    /// Reads of saved insights with their stored results.
     #[arg(long, value_name = "N", default_value = "0")]
     pub views: Amount,
     /// Changes of flags.
     #[arg(long, value_name = "N", default_value = "0")]
     pub changes: Amount,
-    /// For how many months events are kept.
+    /// Retention of events in months.
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub months: u32,
-    /// How many events a question reads: those of the month, and at most so many.
+    /// Most events that a query reads; it reads at most those of the month.
     #[arg(long, value_name = "N", default_value = "50M")]
     pub question_events: Amount,
     /// The stack has no alarms (template parameter Alarms).
     #[arg(long)]
     pub without_alarms: bool,
-    /// Other prices: a file of the form of cli/src/cost/prices.json.
+    /// Use other prices: a file in the format of cli/src/cost/prices.json.
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// How the result is printed.
@@ -84,7 +84,7 @@ pub struct Completions {
 /// `pennon man`
 #[derive(Debug, Args)]
 pub struct Man {
-    /// The command, such as `serve` or `keys create`; pennon itself when left out.
+    /// The command, such as `serve` or `keys create`; pennon itself by default.
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     pub command: Vec<String>,
     /// Write the pages of all commands to this directory.

@@ -17,14 +17,14 @@ pub struct Serve {
     /// Where the data is.
     #[command(flatten)]
     pub data: Data,
-    /// IP address on which the API listens; 0.0.0.0 or :: for every interface. API keys and events are sent in clear:
-    /// outside of this machine put a proxy with TLS in front.
+    /// IP address on which the API listens; 0.0.0.0 or :: for every interface. API keys and events are not encrypted: use a
+    /// proxy with TLS for access from other machines.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub host: ListenAddress,
     /// Port of the API; 0 takes any free one.
     #[arg(long, default_value_t = 8080)]
     pub port: u16,
-    /// Port on which the embedded DynamoDB is offered, on 127.0.0.1 whatever --host is; 0 takes any free one.
+    /// Port of the embedded DynamoDB, always on 127.0.0.1; 0 takes any free one.
     #[arg(long, default_value_t = 0)]
     pub dynamodb_port: u16,
     /// Workspace file to apply at the start. With it, no demo project is created.
@@ -33,7 +33,7 @@ pub struct Serve {
     /// Create no demo project in an empty installation.
     #[arg(long)]
     pub no_demo: bool,
-    /// Freeze the clock at this instant, and let requests name another in the header X-Pennon-Now.
+    /// Freeze the clock at this instant; requests may set another one in the header X-Pennon-Now.
     #[arg(long, value_name = "RFC3339")]
     pub now: Option<DateTime<Utc>>,
     /// Limit the requests of each API key: `on` for 480 a minute and 4800 an hour, and 600 a minute for flag
@@ -67,7 +67,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// The limits of `--rate-limits`; none when they are off.
+/// The limits of `--rate-limits`; `None` for `off`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimits(pub Option<Rates>);
 

@@ -209,8 +209,8 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
     // With --json the plan goes to stderr, where the user reads it before confirming; stdout has one document.
     match (json, options.dry_run) {
         (true, true) => return print_json(&json!({"dry_run": true, "found": request.to_json(&counts)})),
-        (true, false) => eprintln!("{}", request.describe(&counts)),
-        (false, _) => print_line!("{}", request.describe(&counts))?,
+        (true, false) => eprintln!("{}", request.says(&counts)),
+        (false, _) => print_line!("{}", request.says(&counts))?,
     }
     if options.dry_run {
         return Ok(());

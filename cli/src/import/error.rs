@@ -12,7 +12,7 @@ pub struct ImportError {
     pub line: Option<u64>,
     /// The unit of `line`.
     pub unit: &'static str,
-    /// What is wrong.
+    /// The message, without file and line.
     pub message: String,
 }
 

@@ -66,14 +66,14 @@ pub struct ImportOptions {
     pub group_type: Option<String>,
 }
 
-/// What is done with fields of a record that are unknown.
+/// How unknown fields of a record are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExtraFields {
-    /// The file is refused.
+    /// The file is rejected.
     Refuse,
     /// They become properties.
     Properties,
-    /// They are left out, and counted.
+    /// They are dropped, and counted.
     Ignore,
 }
 

@@ -7,8 +7,8 @@ use clap::Args;
 /// Limits of both ports of `pennon serve`, together.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ConnectionLimits {
-    /// Connections at once on both ports, at most half of the process's limit of open files. At the limit a new one takes the
-    /// place of the one that has been idle longest.
+    /// Most open connections on both ports together, at most half of the process's limit of open files. At the limit a new
+    /// connection replaces the one that has been idle longest.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
     /// Seconds until a connection without a request is closed.
@@ -17,13 +17,13 @@ pub struct ConnectionLimits {
     /// Seconds from the first byte of a request until its headers are complete.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = seconds())]
     pub header_timeout: u64,
-    /// Seconds in which an unfinished body has to bring 8 KiB, or its end.
+    /// Seconds in which at least 8 KiB of an unfinished body, or its end, must arrive.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds())]
     pub body_timeout: u64,
-    /// Seconds until a connection is closed whose client takes nothing of a response.
+    /// Seconds until a connection is closed whose client does not read a response.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = seconds())]
     pub write_timeout: u64,
-    /// Bytes of unfinished requests at once, of all connections, in MiB.
+    /// Most MiB of unfinished requests of all connections together.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub unfinished_mb: u32,
 }
