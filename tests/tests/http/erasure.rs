@@ -93,7 +93,7 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
     let wanted = Wanted { project: 1, doomed: ErasureTarget::Person("tablet".to_owned()) };
     let would = wanted.count(events).await.unwrap();
     assert_eq!(
-        wanted.describe(&would),
+        wanted.says(&would),
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
     assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
@@ -119,7 +119,7 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
         as_worker(events.compact(1, later)).await.unwrap();
         as_worker(events.sweep(1, later)).await.unwrap();
     }
-    assert_eq!(wanted.describe(&wanted.count(events).await.unwrap()), "project 1 knows nobody by \"tablet\"");
+    assert_eq!(wanted.says(&wanted.count(events).await.unwrap()), "project 1 knows nobody by \"tablet\"");
 
     // The device goes on, as somebody new: nothing of Ada comes back.
     send(
