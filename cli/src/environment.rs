@@ -37,7 +37,7 @@ pub fn shell_lines(variables: &[(&'static str, String)]) -> Vec<String> {
     lines
 }
 
-/// `text` shell_quote as one word of a shell.
+/// `text` quoted as one word of a shell.
 fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

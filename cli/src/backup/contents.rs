@@ -1,6 +1,6 @@
 //! `backup.json`: the contents of a backup.
 //!
-//! Must stay true: the format number is read before anything else, and a newer format is rejected; every file is file_entry with
+//! Must stay true: the format number is read before anything else, and a newer format is rejected; every file is listed with
 //! its size and digest, and the list has its own digest; no path leads out of the backup.
 
 use std::collections::HashSet;

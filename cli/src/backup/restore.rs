@@ -21,7 +21,7 @@ pub struct RestoredBackup {
     pub contents: Contents,
 }
 
-/// Creates the data directory `data`, which must not exist or be empty, from the backup at `from`.
+/// Creates the data directory `data`, which must be empty or not exist, from the backup at `from`.
 pub async fn restore(from: &Path, data: &Path, progress: Progress<'_>) -> Result<RestoredBackup, String> {
     let place = std::path::absolute(data).map_err(path_error(data, "made"))?;
     require_empty(&place)?;

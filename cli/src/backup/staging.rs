@@ -76,7 +76,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Syncs the directory and renames it to `place`, which must not exist or be an empty directory.
+    /// Syncs the directory and renames it to `place`, which must be an empty directory or not exist.
     pub(super) fn finish(mut self, place: &Path) -> Result<(), String> {
         sync_all(&self.path).map_err(path_error(&self.path, "written"))?;
         rename_durably(&self.path, place)?;

@@ -51,7 +51,7 @@ async fn handle(State(port): State<Port>, request: Request) -> Response {
     if !port.is_authorized(headers) {
         return error_response(StatusCode::FORBIDDEN, "UnrecognizedClientException", UNRECOGNIZED);
     }
-    // Reject by a declared length before the body is read.
+    // Reject by the declared length, before the body is read.
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return error_response(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException", TOO_LARGE);
     }

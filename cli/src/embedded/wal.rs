@@ -1,6 +1,6 @@
 //! Finds damage in SQLite's write-ahead log before SQLite reads it.
 //!
-//! SQLite reads the log up to the first frame with a wrong checksum and ignores the count_lost_frames. That is right after a power cut,
+//! SQLite reads the log up to the first frame with a wrong checksum and ignores the rest. That is right after a power cut,
 //! which cuts at most one unacknowledged transaction, and wrong if the log was damaged. Every commit waits for the disk
 //! before the next one is written. So if a commit frame and any further frame follow the damage, an acknowledged transaction
 //! is lost. (Format: <https://www.sqlite.org/fileformat2.html#walformat>)

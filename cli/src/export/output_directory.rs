@@ -12,7 +12,7 @@ pub(super) struct OutputDirectory {
 }
 
 impl OutputDirectory {
-    /// Creates the temporary directory for `out`, which must not exist or be empty.
+    /// Creates the temporary directory for `out`, which must be empty or not exist.
     pub(super) fn create(out: &Path) -> Result<OutputDirectory, String> {
         let is_empty =
             |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());

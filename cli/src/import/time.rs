@@ -1,4 +1,4 @@
-//! Parses times: ISO 8601, or parse_epoch numbers whose unit is detected by their magnitude.
+//! Parses times: ISO 8601, or epoch numbers whose unit is detected by their magnitude.
 //!
 //! Must stay true: all times of one field of a file have the same format, or the file is rejected; so a mix of seconds and
 //! milliseconds is detected.

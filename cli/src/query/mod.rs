@@ -39,7 +39,7 @@ struct ResolvedQuery {
     asked: Asked,
 }
 
-/// Runs `options` over the tables of `store` and the `events` at `events_url`. Returns the text to print. With
+/// Runs the query of `options` over the tables of `store` and the `events` at `events_url`. Returns the text to print. With
 /// `stores_results` the API can use the result.
 pub async fn run(
     options: &Query,

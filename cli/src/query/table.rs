@@ -125,7 +125,7 @@ fn is_number(cell: &str) -> bool {
     serde_json::from_str::<serde_json::Number>(cell).is_ok()
 }
 
-/// Formats a table as text: to_text columns, numbers to the right.
+/// Formats a table as text: columns of one width, numbers to the right.
 pub(super) fn to_text(rows: &TableRows) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let at =

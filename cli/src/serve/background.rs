@@ -59,7 +59,7 @@ pub async fn run_cleanup(embedded: Embedded, services: Services, mut stopped: wa
     loop {
         let run = async {
             ticks.tick().await;
-            // The machine's clock, as DynamoDB and buckets use, even if the service has a frozen clock.
+            // The machine's clock, which DynamoDB and buckets use too, even if the service has a frozen clock.
             let now = Clock::Running.now(None);
             if let Err(error) = services.calculator.sweep_results(now).await {
                 tracing::error!(%error, "result objects could not be removed");

@@ -239,10 +239,6 @@ mod tests {
         }
 
         async fn run(&self, job: char) -> bool {
-            // The stream may report a job that was listed, ran and ended before the report was read.
-            if !self.list_pending().await.unwrap().contains(&job) {
-                return true;
-            }
             let runs = self.concurrent.fetch_add(1, Ordering::SeqCst) + 1;
             self.most_concurrent.fetch_max(runs, Ordering::SeqCst);
             self.gate.acquire().await.unwrap().forget();
@@ -357,10 +353,12 @@ mod tests {
     async fn failed_and_panicked_jobs_are_retried_and_delay_no_other() {
         let mut fixture = Fixture::new().await;
         fixture.runner.gate.add_permits(100);
-        let _running = fixture.start(2);
+        // Stored before the start. A row that is reported by the stream after its job was listed and has ended starts the job
+        // once more.
         for letter in ["p", "a", "n", "x"] {
             fixture.put(letter).await;
         }
+        let _running = fixture.start(2);
         // Two retries for those that finish at the third attempt; `n` has all its 10 attempts.
         let runs = fixture.next_ended(3 + 3 + 10 + 1).await;
         let count = |letter| runs.iter().filter(|job| **job == letter).count();

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::file::UserSpec;
 use super::state::{Declared, State};
 
-/// Namespace of uuids that are derive_uuid from other ids.
+/// Namespace of uuids that are derived from other ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7a0c_61f2_52b4_4b0e_9d0b_3f3b_1c5e_a901);
 
 /// All rows of `state` except the declarations themselves.

@@ -40,7 +40,7 @@ fn check_unique(workspace: &Workspace) -> Result<(), String> {
         "id",
         workspace.dashboards.iter().map(|dashboard| (dashboard.project, dashboard.id)),
     )?;
-    // Ids of flags and insights are require_unique in an installation, not only in a project.
+    // Ids of flags and insights are unique in an installation, not only in a project.
     require_unique("flags", "id", workspace.flags.iter().map(|flag| flag.id))?;
     require_unique("insights", "id", workspace.insights.iter().map(|insight| insight.id))
 }

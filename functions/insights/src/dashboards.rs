@@ -36,7 +36,7 @@ pub struct Dashboard {
     /// Filters that override those of its insights.
     #[serde(default)]
     filters: Value,
-    /// Who may edit it: [`EVERYBODY_EDITS`] or [`COLLABORATORS_EDIT`].
+    /// Who may edit it: [`MEMBERS_EDIT`] or [`COLLABORATORS_EDIT`].
     pub restriction_level: u8,
     #[serde(default)]
     created_by: Option<User>,

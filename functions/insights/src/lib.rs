@@ -8,8 +8,8 @@
 //! Must stay true: a write is one transaction of the record, its summary row, its short id and its activity entry; on a
 //! version conflict it is re-read, re-validated and retried; an unsupported feature is rejected before anything is written.
 //!
-//! The function also serves the calculation routes: a gateway may route a request with a trailing slash to it that belongs
-//! to them.
+//! The function also serves the calculation routes: a gateway may route a request with a trailing slash, which belongs to
+//! them, to this function.
 
 mod actions;
 mod activity;

@@ -1,8 +1,8 @@
 //! The results of insights: parses the query of a stored insight, and returns a cached or a calculated result.
 //!
 //! Must stay true: a list calculates equal queries once, and one that fails does not fail the list; for a single insight,
-//! a failed calculation is the error of the request; an insight that cannot be calculated has no result, and in modes that
-//! calculate a status with the reason.
+//! a failed calculation is the error of the request; an insight that cannot be calculated has no result and, in modes that
+//! calculate, a status with the reason.
 
 use std::collections::BTreeMap;
 

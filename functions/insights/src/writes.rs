@@ -116,7 +116,7 @@ fn write_response(call: &Call, status: StatusCode, mut body: Value) -> Response 
 /// Validates and writes the update of the insight in `item`; `None` on a version conflict.
 async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item) -> ApiResult<Option<Value>> {
     let before: Insight = item.body()?;
-    // Concurrent updates may have an earlier instant than the one written last.
+    // Of concurrent updates, the one that is written last may have begun first.
     let now = never_before(access.write_time(call.now), before.updated_at);
     let fields = call.json_fields();
     if before.deleted && !fields.as_ref().is_ok_and(restores) {

@@ -21,8 +21,8 @@ use crate::triggers::StreamRecord;
 /// A job is not started with less remaining time than this.
 const START_TIME_MIN: Duration = Duration::from_secs(20);
 
-/// Runs the jobs whose rows were inserted by `records`, until `end`. Returns the sequence numbers of those that have to be
-/// delivered again.
+/// Runs the jobs whose rows were inserted according to `records` of the stream, until `end`. Returns the sequence numbers of
+/// those that have to be delivered again.
 pub async fn run_stream_jobs(
     calculator: &Calculator,
     records: Vec<StreamRecord>,

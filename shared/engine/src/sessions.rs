@@ -31,7 +31,7 @@ pub(crate) const DURATION: &str = "$session_duration";
 enum SessionField {
     /// Whole seconds from the first event to the last.
     Duration,
-    BackgroundStart,
+    Start,
     End,
     /// The count of events with this name.
     Count(&'static str),
@@ -51,7 +51,7 @@ const URL: &str = "$current_url";
 /// All session fields by name.
 const FIELDS: [(&str, SessionField); 26] = [
     (DURATION, SessionField::Duration),
-    ("$start_timestamp", SessionField::BackgroundStart),
+    ("$start_timestamp", SessionField::Start),
     ("$end_timestamp", SessionField::End),
     ("$pageview_count", SessionField::Count("$pageview")),
     ("$autocapture_count", SessionField::Count("$autocapture")),
@@ -94,7 +94,7 @@ pub fn session_fields() -> impl Iterator<Item = (&'static str, SessionFieldType)
     FIELDS.iter().map(|(name, field)| {
         let value = match field {
             SessionField::Duration | SessionField::Count(_) => SessionFieldType::Number,
-            SessionField::BackgroundStart | SessionField::End => SessionFieldType::Instant,
+            SessionField::Start | SessionField::End => SessionFieldType::Instant,
             _ => SessionFieldType::Text,
         };
         (*name, value)
@@ -107,7 +107,7 @@ fn field(name: &str) -> Option<SessionField> {
 
 /// Whether the values of a field are instants.
 pub(crate) fn is_instant(name: &str) -> bool {
-    matches!(field(name), Some(SessionField::BackgroundStart | SessionField::End))
+    matches!(field(name), Some(SessionField::Start | SessionField::End))
 }
 
 /// Validates a filter on a session field: the field must exist, and the duration can only be compared with numbers.
@@ -166,10 +166,7 @@ pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str)
     });
     let column = |key: &str| ColumnKey::Property(key.to_owned());
     match field {
-        SessionField::Duration
-        | SessionField::BackgroundStart
-        | SessionField::End
-        | SessionField::Count(_) => {}
+        SessionField::Duration | SessionField::Start | SessionField::End | SessionField::Count(_) => {}
         SessionField::EntryProperty(key) => scan.columns.extend([column(URL), column(key)]),
         SessionField::EntryPath
         | SessionField::EntryHost
@@ -310,7 +307,7 @@ impl Session {
         let instant = |at: EventPosition| json!(utc_text(&from_micros(at.time, chrono_tz::UTC)));
         match field {
             SessionField::Duration => Some(json!((self.last.time - self.first.time) / 1_000_000)),
-            SessionField::BackgroundStart => Some(instant(self.first)),
+            SessionField::Start => Some(instant(self.first)),
             SessionField::End => Some(instant(self.last)),
             SessionField::Count(event) => {
                 let place = COUNTED_EVENTS.iter().position(|name| *name == event)?;

@@ -46,7 +46,7 @@ fn completion_key() -> Key {
     keys::declared("DEMO", "complete")
 }
 
-/// Loads the demo into an installation that [`needs_load`].
+/// Loads the demo into an installation for which [`needs_load`] is true.
 pub async fn load(services: &Services, now: DateTime<Utc>) -> Result<Demo, String> {
     let (key, token) = (ids::new_api_key(), ids::new_project_token());
     let file = content::workspace_file(&key, &token).map_err(|e| e.to_string())?;

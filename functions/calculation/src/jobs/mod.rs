@@ -1,6 +1,6 @@
 //! Background calculations: started by a request, run by a worker that the records table's stream triggers.
 //!
-//! Starting one writes two rows in one transaction: the query's state ([`state`]), one row per cache key, and a job
+//! Starting one writes two rows in one transaction: the query's state ([`state`]; one row per cache key), and a job
 //! ([`keys::job`]), whose insertion reaches a worker through the stream. Must stay true: a job that was written is finished
 //! or cancelled by its waiters, wherever a process crashes; a job delivered twice has one effect; equal queries are
 //! calculated once; a reported status stays valid for later requests.

@@ -43,7 +43,7 @@ struct ClaimedJob<'a> {
 /// The outcome of an attempt.
 enum AttemptOutcome {
     /// The result, and the digest of the settings that it depends on.
-    QueryResult(Box<QueryResult>, String),
+    Calculated(Box<QueryResult>, String),
     /// A fresh result was already cached.
     AlreadyCached,
     /// A permanent failure.
@@ -215,7 +215,7 @@ impl ClaimedJob<'_> {
     /// Ends the job or releases the claim, depending on the outcome of an attempt.
     async fn finish(&mut self, attempt: AttemptOutcome, erasures: i64) -> Result<Outcome, StoreError> {
         let cause = match attempt {
-            AttemptOutcome::QueryResult(calculated, settings_digest) => {
+            AttemptOutcome::Calculated(calculated, settings_digest) => {
                 let result = self
                     .calculator
                     .result_item(self.project, settings_digest, self.cache_key, &calculated)
@@ -412,6 +412,6 @@ impl Calculator {
             }
         }
         let calculated = self.calculate(&project, &asked.query, &used, now, deadline).await?;
-        Ok(AttemptOutcome::QueryResult(Box::new(calculated), settings_digest))
+        Ok(AttemptOutcome::Calculated(Box::new(calculated), settings_digest))
     }
 }

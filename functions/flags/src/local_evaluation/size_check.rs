@@ -42,7 +42,7 @@ pub async fn check_feed_size(
     if used > FEED_BYTES_LIMIT && grows {
         return Err(would_be_too_large());
     }
-    Ok(FeedGrowth::CalculationMetrics { number: rows.version.number, used })
+    Ok(FeedGrowth::Measured { number: rows.version.number, used })
 }
 
 fn record_bytes(stored: &StoredFlag) -> ApiResult<usize> {

@@ -22,7 +22,7 @@ pub enum FeedGrowth {
         beside: usize,
     },
     /// The size that was measured with the change applied, at this project version.
-    CalculationMetrics {
+    Measured {
         /// The version number.
         number: i64,
         /// The used bytes.
@@ -52,7 +52,7 @@ impl FeedGrowth {
         length: usize,
     ) {
         match self {
-            FeedGrowth::CalculationMetrics { number, used } => {
+            FeedGrowth::Measured { number, used } => {
                 raise.when.number = Some(number);
                 raise.used = Some(used);
             }
@@ -131,7 +131,7 @@ mod tests {
             Precondition { used_at_most: Some(4_500_000 - 700), ..Precondition::default() }
         );
         let mut raise = VersionBump::default();
-        FeedGrowth::CalculationMetrics { number: 8, used: 9 }.apply_to(&mut raise, None, &new, 700);
+        FeedGrowth::Measured { number: 8, used: 9 }.apply_to(&mut raise, None, &new, 700);
         assert_eq!((raise.by.used, raise.used), (0, Some(9)));
         assert_eq!(raise.when, Precondition { number: Some(8), ..Precondition::default() });
     }

@@ -122,7 +122,7 @@ async fn delete_insight(
         let change = store::change(project, Some((&insight, &item)), &after)?;
         let mut writes = store::changes(project, vec![change]);
         writes.push(Write::Check(key(project, dashboard), WriteCondition::Version(version)));
-        // The pointer of this dashboard is deleted with its tiles.
+        // The pointer of this dashboard is kept until its tiles are removed.
         let removed = dashboard_ids
             .iter()
             .filter(|id| **id != dashboard)

@@ -32,7 +32,7 @@ pub struct DashboardRecord {
     /// Filters that override those of its insights.
     #[serde(default)]
     pub filters: Value,
-    /// Who may edit it: [`EVERYBODY_EDITS`] or [`COLLABORATORS_EDIT`].
+    /// Who may edit it: [`MEMBERS_EDIT`] or [`COLLABORATORS_EDIT`].
     #[serde(default = "default_restriction")]
     pub restriction_level: u8,
     /// Who created it, if known.

@@ -23,7 +23,7 @@ pub enum DateText {
 /// The start or end of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edge {
-    BackgroundStart,
+    Start,
     End,
 }
 
@@ -122,12 +122,12 @@ impl Relative {
     fn at_edge(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let Some(edge) = self.edge else { return Some(local) };
         match (self.unit, edge) {
-            (b'h', Edge::BackgroundStart) => local.date().and_hms_opt(local.hour(), 0, 0),
+            (b'h', Edge::Start) => local.date().and_hms_opt(local.hour(), 0, 0),
             (b'h', Edge::End) => local.date().and_hms_micro_opt(local.hour(), 59, 59, 999_999),
-            (b'd', Edge::BackgroundStart) => Some(local.date().and_time(NaiveTime::MIN)),
+            (b'd', Edge::Start) => Some(local.date().and_time(NaiveTime::MIN)),
             (b'd', Edge::End) => local.date().and_hms_micro_opt(23, 59, 59, 999_999),
-            (b'm', Edge::BackgroundStart) => local.with_day(1),
-            (b'y', Edge::BackgroundStart) => local.with_day(1)?.with_month(1),
+            (b'm', Edge::Start) => local.with_day(1),
+            (b'y', Edge::Start) => local.with_day(1)?.with_month(1),
             // Per the contract, `yEnd` is the last day of the month reached by the shift, not of the year.
             (b'm' | b'y', Edge::End) => last_of_month(local),
             _ => Some(local),
@@ -177,7 +177,7 @@ fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
     });
     let rest = &text[sign + digits + 1..];
     let (edge, edge_length) = if rest.starts_with(b"Start") {
-        (Some(Edge::BackgroundStart), 5)
+        (Some(Edge::Start), 5)
     } else if rest.starts_with(b"End") {
         (Some(Edge::End), 3)
     } else {

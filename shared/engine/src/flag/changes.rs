@@ -17,7 +17,7 @@ pub enum Kind {
     /// Soft deletion.
     Deleted,
     /// A restore after a soft deletion.
-    RestoredRecord,
+    Restored,
 }
 
 impl Kind {
@@ -27,7 +27,7 @@ impl Kind {
             Self::Created => "created",
             Self::Updated => "updated",
             Self::Deleted => "deleted",
-            Self::RestoredRecord => "restored",
+            Self::Restored => "restored",
         }
     }
 }
@@ -37,7 +37,7 @@ pub fn kind(before: Option<&Flag>, after: &Flag) -> Kind {
     match before.map(|flag| flag.deleted) {
         None => Kind::Created,
         Some(false) if after.deleted => Kind::Deleted,
-        Some(true) if !after.deleted => Kind::RestoredRecord,
+        Some(true) if !after.deleted => Kind::Restored,
         Some(_) => Kind::Updated,
     }
 }

@@ -38,7 +38,7 @@ enum ExclusionState {
     /// No exclusion.
     None,
     /// The path has an excluded event; the period is dropped unless there is a fresh start.
-    PartitionResult,
+    Partial,
     /// The path continued after the excluded event: all periods of the actor that did not convert are dropped.
     Full,
 }
@@ -113,7 +113,7 @@ impl PeriodScanner {
         }
         if !self.closed.iter().any(|(.., exclusion)| *exclusion == ExclusionState::Full) {
             for (period, depth, exclusion) in &self.closed {
-                if *depth >= self.depths.from && *exclusion != ExclusionState::PartitionResult {
+                if *depth >= self.depths.from && *exclusion != ExclusionState::Partial {
                     self.entries.push(PeriodEntry { period: *period, converted: false });
                 }
             }
@@ -227,7 +227,7 @@ impl OpenPeriod {
         if let Some((start, false)) = self.path(time, depth + 1, window) {
             self.starts[depth] = Some((start, true));
             if self.depth == depth && time - self.time <= window {
-                self.exclusion = ExclusionState::PartitionResult;
+                self.exclusion = ExclusionState::Partial;
             }
         }
     }
@@ -241,7 +241,7 @@ impl OpenPeriod {
         if self.starts[depths].is_some() {
             return true;
         }
-        if depth > self.depth || (depth == self.depth && self.exclusion == ExclusionState::PartitionResult) {
+        if depth > self.depth || (depth == self.depth && self.exclusion == ExclusionState::Partial) {
             (self.depth, self.time) = (depth, time);
             self.exclusion = if excluded { ExclusionState::Full } else { ExclusionState::None };
         }

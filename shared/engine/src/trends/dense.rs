@@ -131,8 +131,8 @@ pub(super) fn count_all_events(
     }
 }
 
-/// Fast path of [`all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra bucket behind
-/// the last one. `None` if the rows are not of this kind, or if their values need too many cells.
+/// Fast path of [`count_all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra
+/// bucket behind the last one. `None` if the rows are not of this kind, or if their values need too many cells.
 fn count_single_values(
     rows: &SeriesRows<'_>,
     mapping: &BucketMapping<'_>,

@@ -184,7 +184,7 @@ impl EventStore {
         let has_more = shards.iter().any(|shard| shard.has_more);
         let blocks = assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items))?;
         if has_more || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
-            // The condition passes, so it is no error of the query.
+            // The condition is temporary, so it is no error of the query.
             self.inner.backlog.wake();
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
@@ -428,7 +428,7 @@ pub(crate) fn decode_rows(
     let mut found = WaitingRows::default();
     let mut seen = HashSet::new();
     let lease = |purpose| wanted.memory.as_ref().map(|memory| memory.lease(purpose));
-    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::DefinitionLookup));
+    let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
     let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
     let mut held = compressed;
     for raw in blocks {

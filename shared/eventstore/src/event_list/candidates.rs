@@ -123,7 +123,7 @@ impl Candidates {
         });
         let unread = unread.collect();
         Candidates {
-            lease: memory.lease(Purpose::DefinitionLookup),
+            lease: memory.lease(Purpose::Known),
             at_once: PARTS_AT_ONCE,
             files: Vec::new(),
             bytes_read: 0,

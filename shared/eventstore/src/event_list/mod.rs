@@ -142,7 +142,7 @@ impl EventStore {
         let mut candidates = self.candidates(project, wanted, &memory).await?;
         let mut walked = EventListResult::default();
         let mut batch = BATCH;
-        let mut lease = memory.lease(Purpose::DefinitionLookup);
+        let mut lease = memory.lease(Purpose::Known);
         loop {
             let found = candidates.next(batch).await?;
             if found.is_empty() {

@@ -35,7 +35,7 @@ const READ_ATTEMPTS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SegmentEntry {
     pub id: String,
-    /// Format number of the objects, `segment::FORMAT`.
+    /// Format number of the objects, `segments::FORMAT`.
     pub format: u32,
     /// The Parquet object; none when the segment holds no event but still replaces others.
     pub object: Option<String>,

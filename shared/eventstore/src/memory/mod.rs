@@ -131,7 +131,7 @@ pub(crate) enum Purpose {
     /// Events and their columns: [`crate::Settings::scan_bytes`] limits them as well.
     Scan,
     /// Persons, blocks, and rows on their way into columns.
-    DefinitionLookup,
+    Known,
 }
 
 impl QueryMemory {
@@ -165,7 +165,7 @@ impl QueryMemory {
         self.change(|used| {
             let part = match purpose {
                 Purpose::Scan => &mut used.scanned,
-                Purpose::DefinitionLookup => &mut used.known,
+                Purpose::Known => &mut used.known,
             };
             *part = part.saturating_add(bytes);
             if used.scanned > self.0.scan_limit { Err(self.scans_too_much()) } else { Ok(()) }
@@ -177,7 +177,7 @@ impl QueryMemory {
         let _ = self.change(|used| {
             let part = match purpose {
                 Purpose::Scan => &mut used.scanned,
-                Purpose::DefinitionLookup => &mut used.known,
+                Purpose::Known => &mut used.known,
             };
             *part = part.saturating_sub(bytes);
             Ok(())

@@ -38,7 +38,7 @@ fn what_does_not_fit_is_refused_and_reserves_nothing() {
     assert_eq!((question.left(), budget.reserved()), (40, 60));
     assert!(is_too_large(&question.take(u64::MAX)));
     // What is no scan is limited by the budget alone.
-    let mut known = question.lease(Purpose::DefinitionLookup);
+    let mut known = question.lease(Purpose::Known);
     assert!(is_too_large(&known.add(941)));
     assert!(known.add(940).is_ok());
     assert_eq!((question.left(), budget.reserved()), (40, 1000));
@@ -84,7 +84,7 @@ fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
     let question = budget.question(100);
     let inner = question.clone();
     let panicked = catch_unwind(AssertUnwindSafe(move || {
-        let mut lease = inner.lease(Purpose::DefinitionLookup);
+        let mut lease = inner.lease(Purpose::Known);
         lease.add(30).unwrap();
         inner.take(20).unwrap();
         panic!("while both are held");
@@ -185,7 +185,7 @@ proptest! {
                 Step::Take(at, bytes) => questions[at].take(bytes).is_err(),
                 Step::Measure(at, bytes) => questions[at].measure(bytes).is_err(),
                 Step::Lease(at, scan, bytes) => {
-                    let mut lease = questions[at].lease(if scan { Purpose::Scan } else { Purpose::DefinitionLookup });
+                    let mut lease = questions[at].lease(if scan { Purpose::Scan } else { Purpose::Known });
                     let refused = lease.add(bytes).is_err();
                     leases.push(lease);
                     refused

@@ -40,7 +40,7 @@ pub(in super::super) fn build_histogram(query: &FunnelsQuery, rows: FunnelRows) 
     json!({"bins": bins.collect::<Vec<_>>(), "average_conversion_time": average(&samples)})
 }
 
-/// The cube root of the number of samples, rounded up, from 1 to [`MOST`].
+/// The cube root of the number of samples, rounded up, from 1 to [`MAX_AUTOMATIC_BINS`].
 fn automatic_bin_count(samples: usize) -> u32 {
     (1..MAX_AUTOMATIC_BINS).find(|bins| (*bins as usize).pow(3) >= samples).unwrap_or(MAX_AUTOMATIC_BINS)
 }

@@ -17,7 +17,7 @@ type Entries = BTreeMap<Period, bool>;
 #[derive(Clone, Copy, PartialEq)]
 enum Taint {
     Clean,
-    PartitionResult,
+    Partial,
     Full,
 }
 
@@ -72,7 +72,7 @@ impl Tables<'_> {
                 if !tainted {
                     table.slots[step - 1] = Some((start, true));
                     if table.deepest == step - 1 && event.time - table.time <= self.window {
-                        table.taint = Taint::PartitionResult;
+                        table.taint = Taint::Partial;
                     }
                 }
                 continue;
@@ -82,7 +82,7 @@ impl Tables<'_> {
             }
             if table.slots[self.goal].is_some() {
                 done.push(*period);
-            } else if step > table.deepest || step == table.deepest && table.taint == Taint::PartitionResult {
+            } else if step > table.deepest || step == table.deepest && table.taint == Taint::Partial {
                 table.deepest = step;
                 table.time = event.time;
                 table.taint = if tainted { Taint::Full } else { Taint::Clean };

@@ -202,7 +202,7 @@ impl EventStore {
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
         let hot = self.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
-            let hot = Profile::of_rows(project, &hot, Origin::CapturedBatch).groups;
+            let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
             found.into_iter().chain([hot]).for_each(|part| wanted.take_changes(&mut known, part));
             known
         });

@@ -189,7 +189,7 @@ impl EventStore {
             |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
         let own = now.hot.iter().filter(is_told_of).cloned().collect();
         let own = self.not_in_segments(&now.manifest, own).await?;
-        let mut profile = Profile::of_rows(project, &own, Origin::CapturedBatch);
+        let mut profile = Profile::of_rows(project, &own, Origin::Captured);
         profile.ids.retain(|id, _| ids.contains(id));
         let segments = now.manifest.segments.iter().filter(|entry| entry.has_profiles());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.

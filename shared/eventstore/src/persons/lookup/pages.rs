@@ -111,7 +111,7 @@ impl EventStore {
         }
         let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
         // As in segments, an id that an event names besides its own counts too.
-        let hot = Profile::of_rows(project, &hot, Origin::CapturedBatch);
+        let hot = Profile::of_rows(project, &hot, Origin::Captured);
         found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }

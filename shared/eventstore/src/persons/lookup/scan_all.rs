@@ -118,7 +118,7 @@ impl EventStore {
     ) -> Result<People, EventStoreError> {
         let now = self.now(project, None).await?;
         check_rows(&now)?;
-        let lease = Some(memory.lease(Purpose::DefinitionLookup));
+        let lease = Some(memory.lease(Purpose::Known));
         let mut people = People {
             keys,
             places,
@@ -135,7 +135,7 @@ impl EventStore {
         }
         let hot = self.not_in_segments(&now.manifest, now.hot).await?;
         let added = tokio::task::spawn_blocking(move || {
-            let profile = Profile::of_rows(project, &hot, Origin::CapturedBatch);
+            let profile = Profile::of_rows(project, &hot, Origin::Captured);
             people.add_profile(profile).map(|()| people)
         });
         added.await?

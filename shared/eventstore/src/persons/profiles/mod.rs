@@ -49,7 +49,7 @@ const NAMED: Seq = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Captured: they change persons and groups.
-    CapturedBatch,
+    Captured,
     /// Either, decided by the arrival order: lines of an import are numbered from one, captured batches have a
     /// larger number.
     Either,
@@ -59,7 +59,7 @@ impl Origin {
     /// Whether an event with this arrival order changes persons and groups.
     pub(crate) fn changes(self, seq: Seq) -> bool {
         match self {
-            Origin::CapturedBatch => true,
+            Origin::Captured => true,
             Origin::Either => (seq as u64) >> 32 != 0,
         }
     }
