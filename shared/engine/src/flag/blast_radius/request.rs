@@ -192,7 +192,7 @@ fn check(
         Some(operator) => operator.as_str().is_some_and(properties::is_operator),
     };
     if !known {
-        return refused(".operator: unsupported operator for feature flags");
+        return refused(&format!(".{}", properties::unsupported_operator()));
     }
     properties::check_list_length(property).map_err(|error| with_attr(location.attr, error))?;
     match view::text(property, "type") {

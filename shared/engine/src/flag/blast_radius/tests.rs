@@ -250,7 +250,12 @@ fn bodies_that_are_refused() {
     condition(json!([{"value": 1}]), "condition.properties[0].key: a property key is required");
     condition(json!([{"key": "", "value": 1}]), "condition.properties[0].key: a property key is required");
     for operator in [json!("like"), json!(1)] {
-        let detail = "condition.properties[0].operator: unsupported operator for feature flags";
+        let detail = "condition.properties[0].operator: unsupported operator for feature flags; operator must be one of \
+                      exact, is_not, icontains, not_icontains, regex, not_regex, gt, gte, lt, lte, is_set, \
+                      is_not_set, is_date_exact, is_date_before, is_date_after, in, not_in, flag_evaluates_to, \
+                      between, not_between, starts_with, not_starts_with, ends_with, not_ends_with, \
+                      icontains_multi, not_icontains_multi, semver_eq, semver_neq, semver_gt, semver_gte, \
+                      semver_lt, semver_lte, semver_tilde, semver_caret, semver_wildcard";
         condition(json!([{"key": "a", "value": 1, "operator": operator}]), detail);
     }
     let index = "Invalid group type index for feature flag condition.";
