@@ -249,7 +249,8 @@ fn require_results_fit(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<(
 /// The series field with the links to persons, and the one with the reason why there are none.
 const LINKS: &str = "persons_urls";
 const LINKS_OMITTED: &str = "persons_urls_omitted";
-const OMITTED_IN_LISTS: &str = "Lists of insights and dashboards contain no links to people. For links, get the insight by its id.";
+const OMITTED_IN_LISTS: &str =
+    "Lists of insights and dashboards contain no links to people. For links, get the insight by its id.";
 
 /// The result without `persons_urls`, which are most of its text. Each series that had them gets the reason.
 fn without_links(result: &Value) -> Value {

@@ -33,6 +33,7 @@ use chrono_tz::Tz;
 
 pub(in crate::flag) use self::{
     cohorts::Cohorts,
+    compiled_flag::{enrollment_property, holdout_percentage, is_enrolled},
     compiler::Compiler,
     leaf::{GROUP_KEY, Leaf},
     required_data::RequiredData,
