@@ -38,6 +38,7 @@ mod feed_room;
 mod flag_calls;
 mod flag_cases;
 mod flag_limits;
+mod flag_newer_forms;
 mod flag_persons;
 mod flag_reads;
 mod flag_round_trips;
