@@ -31,6 +31,7 @@ mod demo;
 mod erasure;
 mod evaluation;
 mod evaluation_cases;
+mod evaluation_limits;
 mod evaluation_overrides;
 mod event_definitions;
 mod events_list;
