@@ -18,7 +18,10 @@ use crate::work::CancellationToken;
 
 use super::{
     cohort::Cohort,
-    evaluate::{Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, RequiredData, Subject, is_enrolled},
+    evaluate::{
+        Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, PersonTestResults, RequiredData, Subject,
+        is_enrolled,
+    },
     filter_view as view, hash,
     json::Object,
     references::is_cohort,
@@ -148,7 +151,8 @@ impl BlastRadius {
     fn matches<'a>(&'a self, subject: Subject<'a>) -> bool {
         let subject = &subject.until_cancelled(&self.cancellation);
         let members = self.cohorts.evaluate(&self.used, subject);
-        let known = EvaluationState { subject, members, flags: &[], evaluations: Vec::new() };
+        let person_tests = PersonTestResults::default();
+        let known = EvaluationState { subject, person_tests, members, flags: &[], evaluations: Vec::new() };
         self.alternatives.iter().any(|leaves| leaves.iter().all(|leaf| leaf.holds(&known) == Some(true)))
     }
 }
