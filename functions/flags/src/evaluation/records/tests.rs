@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use pennon_engine::flag::Flag;
-use pennon_engine::flag::evaluate::{Evaluator, Subject};
+use pennon_engine::flag::evaluate::{Evaluator, FlagValue, Subject};
 use serde_json::{Map, json};
 
 use super::*;
