@@ -17,7 +17,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
 use pennon_filters::{CalcError, CalcResult};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::record::Insight;
 use crate::{Insights, limits};
@@ -247,12 +247,24 @@ fn require_results_fit(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<(
     Ok(())
 }
 
-/// The result without `persons_urls`, which are most of its text.
+/// The series field with the links to persons, and the one with the reason why there are none.
+const LINKS: &str = "persons_urls";
+const LINKS_OMITTED: &str = "persons_urls_omitted";
+const OMITTED_IN_LISTS: &str =
+    "Lists of insights and dashboards contain no links to people. For links, get the insight by its id.";
+
+/// The result without `persons_urls`, which are most of its text. Each series that had them gets the reason.
 fn without_links(result: &Value) -> Value {
-    let field =
-        |(name, value): (&String, &Value)| (name != "persons_urls").then(|| (name.clone(), value.clone()));
     let row = |row: &Value| match row {
-        Value::Object(fields) => Value::Object(fields.iter().filter_map(field).collect()),
+        Value::Object(fields) => {
+            let others = fields.iter().filter(|(name, _)| *name != LINKS);
+            let mut kept: Map<String, Value> =
+                others.map(|(name, value)| (name.clone(), value.clone())).collect();
+            if fields.contains_key(LINKS) && !fields.contains_key(LINKS_OMITTED) {
+                kept.insert(LINKS_OMITTED.to_owned(), OMITTED_IN_LISTS.into());
+            }
+            Value::Object(kept)
+        }
         other => other.clone(),
     };
     match result {

@@ -325,7 +325,14 @@ fn question() -> Value {
     let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
     let condition = input(&[], [("properties", nullable(list_max(200, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
-    let filters = input(&[], [("groups", list_max(1000, condition.clone()))]);
+    let filters = input(
+        &[],
+        [
+            ("groups", list_max(1000, condition.clone())),
+            ("feature_enrollment", any()),
+            ("holdout", nullable(any_object())),
+        ],
+    );
     input(
         &[],
         [

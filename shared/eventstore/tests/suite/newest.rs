@@ -226,6 +226,28 @@ async fn a_walk_ends_at_its_budget_and_goes_on_behind_it() {
 }
 
 #[tokio::test]
+async fn a_walk_ends_soon_after_its_bytes_are_read() {
+    let place = Place::new().await;
+    for day in 0..12 {
+        let base = NOW + day * 86_400_000_000;
+        let events =
+            (0..200).map(|n| simple((day * 1000 + n) as u128, "seen", "p", base + n)).collect::<Vec<_>>();
+        place.events.append(PROJECT, &events, base).await.unwrap();
+        place.events.compact_blocks(PROJECT, base).await.unwrap();
+    }
+    let (_, whole) = page(&place.again(), EventListFilter::default(), usize::MAX, UNBOUNDED).await;
+    let bytes = whole.bytes_read / 4;
+    let budget = EventListBudget { events: usize::MAX, bytes };
+    let (first, walked) = page(&place.again(), EventListFilter::default(), usize::MAX, budget).await;
+    // Batches of 100, 200 and 400 events; the last one may read as much again as those before it.
+    assert!((bytes..bytes * 3).contains(&walked.bytes_read), "{} of {bytes}", walked.bytes_read);
+    assert!(walked.next.is_some() && first.len() < 2400, "{}", first.len());
+    let wanted = EventListFilter { below: walked.next, ..EventListFilter::default() };
+    let (rest, _) = page(&place.events, wanted, usize::MAX, UNBOUNDED).await;
+    assert_eq!(first.len() + rest.len(), 2400);
+}
+
+#[tokio::test]
 async fn segments_behind_the_page_are_not_opened() {
     let place = Place::new().await;
     for day in 0..4 {
