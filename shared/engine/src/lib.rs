@@ -53,4 +53,4 @@ pub use query::{ParsedQuery, Query};
 pub use repartition::ActorKind;
 pub use sessions::{SessionFieldType, session_fields};
 pub use text::text_of;
-pub use work::{CancelOnDrop, CancellationToken};
+pub use work::{CancelOnDrop, CancellationToken, ComparisonBudget};

@@ -57,7 +57,8 @@ pub use erasure::{ErasureReport, ErasureTarget};
 pub use error::{EventStoreError, memory_in_use};
 pub use event::Event;
 pub use event_list::{
-    EventKey, EventListBudget, EventListFilter, EventListResult, EventSink, ListedEvent, StoredEvent,
+    EventKey, EventListBudget, EventListFilter, EventListResult, EventListSink, EventSink, ListedEvent,
+    StoredEvent,
 };
 pub use ingest::{
     CapturedBatch, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EncodedBatch, EventColumns, IngestReport,

@@ -8,7 +8,7 @@ use pennon_engine::filter::PersonFilter;
 use pennon_engine::flag::Flag;
 use pennon_engine::flag::blast_radius::Conditions;
 use pennon_engine::flag::evaluate::{Evaluator, Subject};
-use pennon_engine::{CalcError, CancellationToken};
+use pennon_engine::{CalcError, CancellationToken, ComparisonBudget};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -69,8 +69,9 @@ fn person_list(operator: &str, persons: &Persons, filter: &Value) -> PersonWork 
         Box::new(move |is_cancelled| {
             let now = instant("2024-03-01T00:00:00Z").with_timezone(&Tz::UTC);
             let filter = PersonFilter::parse(&text, now, "properties")?;
+            let mut budget = ComparisonBudget::default();
             for person in persons.iter() {
-                filter.fits(person, is_cancelled)?;
+                filter.fits(person, &mut budget, is_cancelled)?;
             }
             Ok(())
         })
