@@ -276,3 +276,27 @@ impl Mask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_of_slow_patterns_is_cancelled_between_two_of_them() {
+        let now = "2024-05-15T12:00:00Z".parse::<DateTime<chrono::Utc>>().unwrap().with_timezone(&Tz::UTC);
+        let patterns: Vec<String> = (0..8).map(|more| format!("[ab]*a[ab]{{100}}c{more}")).collect();
+        let budget = &mut CompileBudget::default();
+        let test = ValueTest::new(Operator::Regex, &json!(patterns), now, budget, "properties").unwrap();
+        // The work of all of them is consumed before the first search: a check for the values, and one for each.
+        let checks = std::cell::Cell::new(0);
+        let is_cancelled = || {
+            checks.set(checks.get() + 1);
+            checks.get() > 9
+        };
+        let work = WorkBudget::new(&is_cancelled);
+        let stopped = test.matches_within_budget(Some(&json!("ab".repeat(30_000))), &work);
+        assert_eq!((stopped, checks.get()), (Err(CalcError::timeout()), 10));
+    }
+}
