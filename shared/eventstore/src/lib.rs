@@ -65,7 +65,7 @@ pub use ingest::{
     JsonLimitError, Meter, Packed, PackedProperties, ParquetImport, ParquetImportRows, Properties,
     PropertiesSeed, TEXT_BYTES_MAX, ValueSeed, read_properties, without_nul,
 };
-pub use installation::AdoptionReport;
+pub use installation::{AdoptionReport, installation_marker};
 pub use integrity::{CheckProgress, Checked, Damage, DamagedSegment};
 pub use manifest::{CanonicalPersons, LiveFiles};
 pub use memory::{QueryMemory, ThreadMeter};
