@@ -83,6 +83,23 @@ fn health_names_a_directory_that_cannot_be_written_and_is_well_when_it_can() {
     }
 }
 
+/// A device on which every write fails as on a full disk stands where the file would be that is written to find out.
+#[cfg(target_os = "linux")]
+#[test]
+fn health_says_that_the_disk_is_full_and_is_well_when_it_is_not() {
+    let (directory, server) = served();
+    for path in ["data/health.probe", "data/events/health.probe"] {
+        let probe = directory.path().join(path);
+        std::os::unix::fs::symlink("/dev/full", &probe).unwrap();
+        let full = problem(&server);
+        let parent = probe.parent().unwrap().display().to_string();
+        assert!(full.contains(&format!("{parent} cannot be written")), "{full}");
+        assert!(full.contains("Make room on the disk"), "{full}");
+        assert_eq!(health(&server), (200, json!("ok")), "the probe has removed its file");
+        assert!(probe.symlink_metadata().is_err());
+    }
+}
+
 #[test]
 fn health_names_a_removed_lock_and_is_well_when_it_is_back() {
     let (directory, server) = served();
