@@ -285,7 +285,9 @@ fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
         let info = json!({"http": format!("http://{address}"), "dynamodb": format!("http://{address}"),
             "access_key_id": "none", "pid": 4_000_000});
         fs::write(data.join("server.json"), info.to_string()).unwrap();
+        let begun = Instant::now();
         let refused = bounded(&["keys", "list"], &data);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{said}");
         assert!(
