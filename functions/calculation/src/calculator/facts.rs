@@ -123,7 +123,9 @@ impl Calculator {
         } else {
             (self.events.people_within(project.id, keys, memory).await, Properties::new(keys))
         };
-        let people = people.map_err(event_store_error)?;
+        let mut people = people.map_err(event_store_error)?;
+        // The thread below frees them, which its meter subtracts from what it allocates.
+        people.keep_reserved();
         let memory = memory.clone();
         let cancellation = CancellationToken::default();
         let _cancel_on_drop = cancellation.cancel_on_drop();

@@ -1,6 +1,7 @@
 //! What a scan may hold, and what is kept of it for the next one.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_engine::scan::{ColumnKey, ScanRequest};
@@ -225,6 +226,30 @@ async fn groups_take_of_what_a_question_may() {
     let none = BTreeSet::from(["none".to_owned()]);
     let memory = small.query_memory();
     assert!(small.groups_within(PROJECT, &company, Some(&none), &memory).await.is_ok());
+}
+
+#[tokio::test]
+async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them() {
+    let place = Place::new().await;
+    let set = |n: u128| {
+        event(n + 1, "seen", &format!("p{n}"), n as i64, json!({"$set": {"name": format!("{n:01000}")}}))
+    };
+    place.events.append(PROJECT, &(0..1000).map(set).collect::<Vec<_>>(), NOW).await.unwrap();
+    let events =
+        place.again_with(Settings { memory_bytes: 2_300_000, cache_bytes: 0, ..Settings::default() });
+    let name = BTreeSet::from(["name".to_owned()]);
+    for keeps in [false, true] {
+        let memory = events.query_memory();
+        let mut people = events.people_within(PROJECT, &name, &memory).await.unwrap();
+        if keeps {
+            people.keep_reserved();
+        }
+        people.each(|_, _, _| ControlFlow::Continue(()));
+        let again = events.people_within(PROJECT, &name, &memory).await;
+        assert_eq!(matches!(again, Err(EventStoreError::TooLarge(_))), keeps, "{again:?}");
+        drop(memory);
+    }
+    assert!(events.people(PROJECT, &name).await.is_ok());
 }
 
 #[tokio::test]
