@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, simple};
 use pennon_eventstore::{
-    Event, EventKey, EventListBudget, EventListFilter, EventListResult, EventStore, ListedEvent, MergeMode,
-    Settings,
+    Event, EventKey, EventListBudget, EventListFilter, EventListResult, EventListSink, EventStore,
+    ListedEvent, MergeMode, Settings,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -49,19 +49,28 @@ fn made((uuid, name, who, time): Raw) -> Event {
     event(u128::from(uuid), name, &format!("p{who}"), i64::from(time), json!({"n": uuid}))
 }
 
+/// Takes so many events.
+struct Page {
+    found: Vec<ListedEvent>,
+    most: usize,
+}
+
+impl EventListSink for Page {
+    fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
+        self.found.push(listed);
+        if self.found.len() < self.most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
 async fn page(
     events: &EventStore,
     wanted: EventListFilter,
     most: usize,
     budget: EventListBudget,
 ) -> (Vec<ListedEvent>, EventListResult) {
-    let mut found = Vec::new();
-    let walked = events.list_newest_events(PROJECT, wanted, budget, |listed| {
-        found.push(listed);
-        if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    let walked = walked.await.unwrap();
-    (found, walked)
+    let page = Page { found: Vec::new(), most };
+    let (page, walked) = events.list_newest_events(PROJECT, wanted, budget, page).await.unwrap();
+    (page.found, walked)
 }
 
 /// The events as they arrived, the first of each uuid.

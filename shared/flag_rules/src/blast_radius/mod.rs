@@ -17,7 +17,8 @@ use pennon_filters::work_budget::CancellationToken;
 use serde_json::Value;
 
 use super::evaluate::{
-    Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, PersonTestResults, RequiredData, Subject, is_enrolled,
+    Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, PersonTestResults, RequiredData, Subject,
+    is_enrolled,
 };
 use crate::conditions::filter_view as view;
 use crate::hash;
