@@ -55,9 +55,10 @@ use pennon_calculation::{Calculation, Calculator, with_csv};
 use pennon_core::app::App;
 use pennon_core::http::Routes;
 
-use dashboards::DashboardRecord;
+use pennon_core::store::summary_rows::SummaryRowCache;
 
-pub use store::SummaryRowCache;
+use dashboards::DashboardRecord;
+use store::InsightRowKind;
 
 /// State of the handlers. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +68,7 @@ pub struct Insights {
     /// Calculates queries.
     pub calculator: Calculator,
     /// Cache of the summary rows of insights, for the life of the process.
-    pub row_cache: SummaryRowCache,
+    row_cache: SummaryRowCache<InsightRowKind>,
 }
 
 impl Insights {

@@ -17,6 +17,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page};
 use pennon_core::model::UserRecord;
 use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::summary_rows::{PrefetchedRows, RowsVersion, SummaryRows};
 use pennon_core::store::{Key, StoreError, Table};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ use crate::placement::Placement;
 use crate::record::Insight;
 use crate::response::{self, Viewer};
 use crate::results::{self, ResultRequest};
-use crate::store::RowsVersion;
+use crate::store::InsightRowKind;
 use crate::summary_row::InsightRow;
 use crate::view_times::{self, ViewTimes};
 use crate::{Insights, limits, overrides, store, tiles};
@@ -65,7 +66,7 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
 /// The summary rows that a list selects from.
 enum ListRows {
     /// All rows of the project.
-    Project(store::SummaryRows),
+    Project(SummaryRows<InsightRowKind>),
     /// The row of the insight that a sharing token opens.
     Shared(Vec<InsightRow>),
 }
@@ -194,30 +195,39 @@ async fn results_json(
 /// Where the path has the id of the project, the rows are prefetched in parallel with the API key, which saves a round trip.
 /// They are only used if the key has access to the project.
 async fn access_and_rows(state: &Insights, call: &Call) -> ApiResult<(Access, ListRows)> {
-    let (records, cache) = (&state.app.store.records, &state.row_cache);
     let path_id = call.id("project_id").filter(|_| call.credential().is_some());
     let prefetch = async {
         match path_id {
-            Some(project) => store::prefetch(records, cache, project).await,
+            Some(project) => state.row_cache.prefetch(&state.app.store.records, project).await,
             None => Ok(None),
         }
     };
     let version = |project| [keys::insights_version(project)];
     let (access, prefetched) = tokio::join!(state.app.project(call, READ, version), prefetch);
     let (access, [version]) = access?;
-    let project = access.project.id;
-    let prefetched = prefetched?.filter(|_| path_id == Some(project));
-    let rows =
-        store::load(records, cache, project, RowsVersion::from_item(version.as_ref()), prefetched).await?;
+    let version = RowsVersion::from_item(version.as_ref());
+    let rows = load_rows(state, access.project.id, version, prefetched?).await?;
     Ok((access, ListRows::Project(rows)))
 }
 
 /// The current rows.
-async fn reload_rows(state: &Insights, project: u64) -> ApiResult<store::SummaryRows> {
+async fn reload_rows(state: &Insights, project: ProjectId) -> ApiResult<SummaryRows<InsightRowKind>> {
+    let version = state.app.store.records.get(&keys::insights_version(project)).await?;
+    Ok(load_rows(state, project, RowsVersion::from_item(version.as_ref()), None).await?)
+}
+
+async fn load_rows(
+    state: &Insights,
+    project: ProjectId,
+    version: RowsVersion,
+    prefetched: Option<PrefetchedRows>,
+) -> Result<SummaryRows<InsightRowKind>, StoreError> {
     let records = &state.app.store.records;
-    let version = records.get(&keys::insights_version(project)).await?;
-    Ok(store::load(records, &state.row_cache, project, RowsVersion::from_item(version.as_ref()), None)
-        .await?)
+    let fetch_row = |id: i64| async move {
+        let row = records.get(&store::row_key(project, id.unsigned_abs())).await?;
+        row.as_ref().map(InsightRow::from_item).transpose()
+    };
+    state.row_cache.load(records, project, version, prefetched, fetch_row).await
 }
 
 /// The project, and the row of the insight that a sharing token opens, unless it is deleted.

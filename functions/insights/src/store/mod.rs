@@ -5,7 +5,7 @@
 
 mod rows;
 
-pub use rows::{RowsChecksumDelta, RowsVersion, SummaryRowCache, SummaryRows, load, prefetch};
+pub use rows::{InsightRowKind, RowsChecksumDelta};
 
 use std::collections::BTreeSet;
 use std::ops::Range;
