@@ -90,7 +90,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 /// `DELETE P/actions/{id}/`: 405; clients set `deleted` instead.
 pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    resource::destroy(&state, &call, WRITE).await
+    resource::destroy::<Action>(&state, &call, WRITE).await
 }
 
 /// Validates and writes the change to `after`. False if something that the validation depends on was changed concurrently. A
@@ -113,7 +113,7 @@ async fn try_write(
     if old.is_none() && after.id == 0 {
         after.id = resource::reserve_id::<Action>(records).await?;
     }
-    let mut writes = RecordWrite { access, now, before, after }.writes()?;
+    let mut writes = RecordWrite { access, now, before, after, linked_changes: Vec::new() }.writes()?;
     writes.extend(names.writes(after.id));
     if old.is_none() {
         writes.extend(idempotency_write(call, after.id)?);

@@ -7,17 +7,18 @@ use pennon_core::activity::{list_item_entries, list_scope_entries};
 use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 
-use crate::activity_log::SCOPE;
+use crate::record::Insight;
+use crate::resource::Resource;
 use crate::{Insights, store};
 
 /// The log of all insights, deleted ones included.
 pub async fn all(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let log = list_scope_entries(&state.app, &call, SCOPE).await?;
+    let log = list_scope_entries(&state.app, &call, Insight::SCOPE).await?;
     Format::of(&call).map(|_| log)
 }
 
 /// The log of one insight; 404 for a deleted one, which has no summary row.
 pub async fn of_one(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let log = list_item_entries(&state.app, &call, SCOPE, store::row_key, |_| Ok(true)).await?;
+    let log = list_item_entries(&state.app, &call, Insight::SCOPE, store::row_key, |_| Ok(true)).await?;
     Format::of(&call).map(|_| log)
 }

@@ -109,7 +109,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 /// `DELETE P/cohorts/{id}/`: 405; clients set `deleted` instead.
 pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    resource::destroy(&state, &call, WRITE).await
+    resource::destroy::<CohortRecord>(&state, &call, WRITE).await
 }
 
 /// `PATCH P/cohorts/{id}/add_persons_to_static_cohort/`

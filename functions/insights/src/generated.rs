@@ -19,7 +19,7 @@ use crate::dashboards::{self, DashboardRecord};
 use crate::input::InsightInput;
 use crate::limits;
 use crate::record::{Insight, id_of_count};
-use crate::resource::row_of;
+use crate::resource::{reserve_ids, row_of};
 pub use crate::store::{InsightChange, changes};
 use crate::{store, tiles};
 
@@ -47,9 +47,9 @@ pub struct Numbers {
 impl Numbers {
     /// Reserves ids for `count` insights, each on one dashboard.
     pub async fn reserve(records: &Table, count: usize) -> ApiResult<Numbers> {
-        let insights = store::reserve_ids(records, Counter::Insight, count);
+        let insights = reserve_ids(records, Counter::Insight, count);
         let (insights, tiles) =
-            tokio::try_join!(insights, store::reserve_ids(records, Counter::Tile, count))?;
+            tokio::try_join!(insights, reserve_ids(records, Counter::Tile, count))?;
         Ok(Numbers { insights: insights.map(id_of_count).collect(), tiles })
     }
 
@@ -72,7 +72,7 @@ impl Numbers {
 
 /// Reserves an id for a dashboard.
 pub async fn reserve_dashboard(records: &Table) -> ApiResult<u64> {
-    Ok(store::reserve_ids(records, Counter::Dashboard, 1).await?.start)
+    Ok(reserve_ids(records, Counter::Dashboard, 1).await?.start)
 }
 
 /// A dashboard and the writes of its generated insights.

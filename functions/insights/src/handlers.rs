@@ -15,11 +15,10 @@ use crate::placement::Placement;
 use crate::record::Insight;
 use crate::response::{self, Viewer};
 use crate::results::{self, ResultRequest};
-use crate::{Insights, overrides, store, tiles};
+use crate::{Insights, overrides, resource, store, tiles};
 
 pub(crate) const READ: &str = "insight:read";
 pub(crate) const WRITE: &str = "insight:write";
-const ALLOWED: &str = "GET, HEAD, OPTIONS, PATCH";
 
 /// The insight id in the path, with or without the extension of a format.
 pub(crate) fn path_id(call: &Call) -> Option<u64> {
@@ -108,6 +107,5 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 /// `DELETE P/insights/{id}/`: 405, whether or not the insight exists.
 pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     call.link()?;
-    state.app.project(&call, WRITE, |_| []).await?;
-    Err(ApiError::method_not_allowed(call.method.as_str(), ALLOWED).without_body())
+    resource::destroy::<Insight>(&state, &call, WRITE).await
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::placement::Placement;
 use crate::record::Insight;
 use crate::redaction;
+use crate::resource::access_level;
 use crate::results::InsightResult;
 use crate::tiles::Tile;
 
@@ -38,8 +39,7 @@ impl<'a> Viewer<'a> {
         if self.access.is_shared_link() {
             return "viewer";
         }
-        let own = insight.created_by.id == self.access.caller.user().id;
-        if own || self.access.level().is_admin() { "manager" } else { "editor" }
+        access_level(Some(&insight.created_by), self.access)
     }
 }
 

@@ -17,15 +17,15 @@ use pennon_core::store::keys::Counter;
 use pennon_core::store::{Item, Key, StoreError, back_off_after_conflict};
 use serde_json::Value;
 
-use crate::activity_log::DashboardChange;
+use crate::activity_log::dashboard_change;
 use crate::dashboards::{Dashboards, content};
 use crate::handlers::{self, WRITE};
 use crate::input::InsightInput;
 use crate::placement::{self, Placement};
 use crate::record::{Insight, id_of_count};
+use crate::resource::{RecordWrite, reserve_ids};
 use crate::response::{self, Viewer};
 use crate::results::{self, ResultRequest};
-use crate::store::InsightWrite;
 use crate::tiles;
 use crate::{Insights, limits, store};
 
@@ -53,8 +53,8 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
 
     let restored = call.restored.as_ref();
     let (count, tile_ids) = tokio::try_join!(
-        store::reserve_ids(records, Counter::Insight, usize::from(restored.is_none())),
-        store::reserve_ids(records, Counter::Tile, dashboard_ids.len())
+        reserve_ids(records, Counter::Insight, usize::from(restored.is_none())),
+        reserve_ids(records, Counter::Tile, dashboard_ids.len())
     )?;
     insight.id = restored.map_or_else(|| id_of_count(count.start), |it| it.id);
     insight.created_at = restored.and_then(|it| it.created_at).unwrap_or(insight.created_at);
@@ -64,8 +64,13 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     for attempt in 0..limits::WRITE_ATTEMPTS {
         back_off_after_conflict(attempt).await;
         insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
-        let write =
-            InsightWrite { access: &access, now, before: None, after: &insight, dashboard_change: None };
+        let write = RecordWrite {
+            access: &access,
+            now,
+            before: None,
+            after: &insight,
+            linked_changes: Vec::new(),
+        };
         let mut writes = write.writes()?;
         writes.extend(idempotency_write(&call, insight.id)?);
         match records.transact(writes).await {
@@ -141,14 +146,9 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     tiles::restore(&mut after.tiles, call.restored.as_ref());
     let request = ResultRequest::new(call, &access.project, refresh);
     let result = state.insight_result(&after, request).await?;
-    let change = |requested: &Vec<u64>| DashboardChange::new(&before, requested, &dashboards);
-    let write = InsightWrite {
-        access,
-        now,
-        before: Some((&before, item)),
-        after: &after,
-        dashboard_change: input.dashboards.as_ref().and_then(change),
-    };
+    let change = |requested: &Vec<u64>| dashboard_change(&before, requested, &dashboards);
+    let linked_changes = input.dashboards.as_ref().and_then(change).into_iter().collect();
+    let write = RecordWrite { access, now, before: Some((&before, item)), after: &after, linked_changes };
     match records.transact(write.writes()?).await {
         Ok(()) => {
             let placement =
@@ -182,7 +182,7 @@ impl Insights {
             let detail = format!("An insight cannot have been on more than {} dashboards.", limits::TILES);
             return Err(ApiError::invalid("invalid_input", detail, Some("dashboards")));
         }
-        let ids = store::reserve_ids(&self.app.store.records, Counter::Tile, missing).await?;
+        let ids = reserve_ids(&self.app.store.records, Counter::Tile, missing).await?;
         Ok(tiles::with_dashboards(&before.tiles, requested, ids))
     }
 }

@@ -5,7 +5,7 @@
 //! that the deleted dashboard is unchanged; the task is deleted last.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::activity::{self, Entry};
+use pennon_core::activity;
 use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
@@ -20,9 +20,9 @@ use super::content::{self, DashboardInsight};
 use super::input::DashboardInput;
 use super::record::DashboardRecord;
 use super::{Dashboards, key};
-use crate::activity_log;
 use crate::input::InsightInput;
 use crate::record::Insight;
+use crate::resource::{Resource, activity_entry};
 use crate::{limits, store, tiles};
 
 /// How long the tiles of a deleted dashboard are kept for a restoration.
@@ -128,8 +128,7 @@ async fn delete_insight(
             .filter(|id| **id != dashboard)
             .map(|id| keys::dashboard_tile(project, *id, insight.id));
         writes.extend(removed.map(|key| Write::Delete(key, WriteCondition::None)));
-        let entry: Option<Entry<'_>> = activity_log::entry(Some(&insight), &after, None, user, at);
-        if let Some(entry) = entry {
+        if let Some(entry) = activity_entry::of_write(Some(&insight), &after, Vec::new(), user, at) {
             writes.extend(entry.writes(project, ids::new_uuid())?);
         }
         match records.transact(writes).await {
@@ -152,7 +151,7 @@ pub async fn run_insight_deletion(
 ) -> ApiResult<()> {
     let task: CleanupTask = item.body()?;
     // The log may have newer entries since the deletion.
-    let at = activity::write_time(records, project, activity_log::SCOPE, task.at).await?;
+    let at = activity::write_time(records, project, Insight::SCOPE, task.at).await?;
     Box::pin(delete_all_insights(records, (project, dashboard), &task.user, at, item.key.clone())).await
 }
 

@@ -10,7 +10,7 @@ use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::Value;
 
-use super::{Resource, key, row_of};
+use super::{ListedResource, key, row_of};
 use crate::actions::Action;
 use crate::cohorts::CohortRecord;
 use crate::dashboards::DashboardRecord;
@@ -80,7 +80,7 @@ struct DeclaredWrites {
 }
 
 impl DeclaredWrites {
-    fn add<R: Resource>(&mut self, declaration: Declaration, stored: Option<Item>) -> Result<(), StoreError> {
+    fn add<R: ListedResource>(&mut self, declaration: Declaration, stored: Option<Item>) -> Result<(), StoreError> {
         let Declaration { project, id, record, .. } = declaration;
         let before = stored.as_ref().map(Item::body::<R>).transpose()?;
         let old_names = before.iter().filter(|it| !it.is_deleted()).flat_map(|it| it.unique_names(project));
@@ -137,7 +137,7 @@ pub(super) fn claim_names(names: BTreeMap<Key, u64>) -> impl Iterator<Item = Wri
 }
 
 /// The stored record with the declared fields applied.
-fn merge_declared<R: Resource>(stored: Option<&Item>, declared: Value) -> Result<Value, StoreError> {
+fn merge_declared<R: ListedResource>(stored: Option<&Item>, declared: Value) -> Result<Value, StoreError> {
     let Some(stored) = stored else { return Ok(declared) };
     let mut record: BTreeMap<String, Value> = stored.body()?;
     let Value::Object(declared) = declared else { return Ok(declared) };

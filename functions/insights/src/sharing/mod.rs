@@ -15,11 +15,14 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
 use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, keys};
+use serde_json::{Value, json as object};
 
 use crate::dashboards::Dashboards;
 use crate::placement::Placement;
 use crate::record::Insight;
-use crate::{Insights, activity_log, limits, store, tiles};
+use crate::resource::Resource;
+use crate::resource::activity_entry::{self, change_json};
+use crate::{Insights, limits, store, tiles};
 use record::{Sharing, SharingInput};
 use tokens::Tokens;
 
@@ -137,15 +140,17 @@ fn writes(
     writes.extend(after.token_writes(project, insight.id, old.map(|(sharing, _)| sharing))?);
     let was_enabled = old.is_some_and(|(old, _)| old.enabled);
     let was_rotated = old.map_or(0, |(old, _)| old.rotation) != after.rotation;
-    let user = access.caller.user();
-    let entry = if was_enabled != after.enabled {
-        activity_log::sharing_entry(insight, after.enabled, user, now)
+    let (activity, field, value) = if was_enabled != after.enabled {
+        let activity = if after.enabled { "sharing enabled" } else { "sharing disabled" };
+        (activity, "sharing", object!(after.enabled))
     } else if was_rotated {
-        activity_log::token_entry(insight, user, now)
+        // The log does not contain the token.
+        ("updated", "sharing_access_token", Value::Null)
     } else {
-        None
+        return Ok(writes);
     };
-    if let Some(entry) = entry {
+    let changes = object!([change_json(Insight::SCOPE, "changed", Some(field), &Value::Null, &value)]);
+    if let Some(entry) = activity_entry::with_changes(insight, activity, changes, access.caller.user(), now) {
         writes.extend(entry.writes(project, ids::new_uuid())?);
     }
     Ok(writes)

@@ -1,4 +1,4 @@
-//! The rows of insights in the records table.
+//! Insights in the records table, as a [`Resource`] with checksum-verified summary rows.
 //!
 //! Must stay true: every write changes an insight's record, its summary row and the version of the project's rows in one
 //! transaction.
@@ -8,18 +8,14 @@ mod rows;
 pub use rows::{InsightRowKind, RowsChecksumDelta};
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
-use chrono::{DateTime, Utc};
-use pennon_core::auth::Access;
-use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::ids;
+use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::activity_log::{self as log, DashboardChange};
 use crate::record::Insight;
+use crate::resource::{Resource, next_version, record_writes};
 use crate::summary_row::InsightRow;
 use crate::tiles::current_dashboards;
 
@@ -41,52 +37,100 @@ pub async fn fetch_insights(records: &Table, project: ProjectId, ids: &[u64]) ->
     Ok(insights.into_iter().filter(|insight| !insight.deleted).collect())
 }
 
-/// The writes of one insight's own rows, and their effect on the version of the project's rows.
-#[derive(Debug)]
-pub struct InsightChange {
-    writes: Vec<Write>,
-    delta: RowsChecksumDelta,
+impl Resource for Insight {
+    const KIND: Kind = Kind::Insight;
+    const COUNTER: Counter = Counter::Insight;
+    const SCOPE: &'static str = "Insight";
+    const LOGS_UNNAMED: bool = false;
+    const METHODS: &'static str = "GET, HEAD, OPTIONS, PATCH";
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn name(&self) -> Option<&str> {
+        let named = |name: &'_ &String| !name.is_empty();
+        let name = self.name.as_ref().filter(named).or(self.derived_name.as_ref().filter(named));
+        name.map(String::as_str)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    fn short_id(&self) -> Option<&str> {
+        Some(&self.short_id)
+    }
+
+    fn row_write(&self, project: ProjectId, record: &Item) -> Result<Write, StoreError> {
+        let key = row_key(project, self.id);
+        if self.deleted {
+            return Ok(Write::Delete(key, WriteCondition::None));
+        }
+        let row = Item::new(key, &InsightRow::new(self, record.text.len()))?;
+        Ok(Write::Put(row.with_version(record.version), WriteCondition::None))
+    }
+
+    fn set_row_version(&mut self, version: u64) {
+        self.row_version = version;
+    }
+
+    /// The short id of a new insight, the pointers from its dashboards, and the version of the project's rows. The dashboards are
+    /// not checked: if one is deleted or restricted concurrently, the stored rows are the same as if that had happened just after
+    /// the write.
+    fn linked_writes(
+        project: ProjectId,
+        before: Option<(&Insight, &Item)>,
+        after: &Insight,
+    ) -> Result<Vec<Write>, StoreError> {
+        let mut writes = Vec::from_iter(short_id_write(project, before, after)?);
+        writes.extend(pointer_writes(project, before.map(|(before, _)| before), after));
+        writes.push(RowsChecksumDelta::of_write(before, after).version_write(project));
+        Ok(writes)
+    }
+
+    fn logged_fields(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("deleted", json!(self.deleted)),
+            ("name", json!(self.name)),
+            ("derived_name", json!(self.derived_name)),
+            ("description", json!(self.description)),
+            ("filters", json!(self.filters)),
+            ("query", json!(self.query)),
+            ("favorited", json!(self.favorited)),
+            ("tags", json!(self.tags)),
+        ]
+    }
 }
 
-/// The writes of several insights in one transaction, including that of the rows version.
-pub fn changes(project: ProjectId, changed: Vec<InsightChange>) -> Vec<Write> {
-    let delta = changed.iter().fold(RowsChecksumDelta::default(), |sum, one| sum.plus(one.delta));
-    let raise = (!changed.is_empty()).then(|| delta.version_write(project));
-    changed.into_iter().flat_map(|one| one.writes).chain(raise).collect()
+impl RowsChecksumDelta {
+    fn of_write(before: Option<(&Insight, &Item)>, after: &Insight) -> RowsChecksumDelta {
+        let old = before.filter(|(before, _)| !before.deleted).map(|(before, _)| before.row_version);
+        let new = (!after.deleted).then(|| next_version(before.map(|(_, item)| item)));
+        RowsChecksumDelta::new(after.id, old, new)
+    }
 }
 
-/// The writes of an insight's own rows: its record, its summary row, and its short id if it is new. `before` is the insight
-/// and the item that was read; `None` for a new one.
-pub fn change(
+/// The write that claims the short id of a new insight.
+fn short_id_write(
     project: ProjectId,
     before: Option<(&Insight, &Item)>,
     after: &Insight,
-) -> Result<InsightChange, StoreError> {
-    let row_version = before.filter(|(insight, _)| !insight.deleted).map(|(insight, _)| insight.row_version);
-    let before = before.map(|(_, item)| item);
-    let guard = before.map_or(WriteCondition::Absent, |item| WriteCondition::Version(item.version));
-    let version = before.map_or(0, |item| item.version) + 1;
-    let after = &Insight { row_version: version, ..after.clone() };
-    let mut record = Item::new(key(project, after.id), after)?.with_version(version);
-    if let Some(item) = before {
-        record = record.replacing(item);
+) -> Result<Option<Write>, StoreError> {
+    if before.is_some() {
+        return Ok(None);
     }
-    let bytes = record.text.len();
-    let mut writes = vec![Write::Put(record, guard)];
-    if before.is_none() {
-        let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
-        writes.push(Write::Put(short_id, WriteCondition::Absent));
-    }
-    let row_key = row_key(project, after.id);
-    writes.push(match after.deleted {
-        true => Write::Delete(row_key, WriteCondition::None),
-        false => {
-            let row = Item::new(row_key, &InsightRow::new(after, bytes))?;
-            Write::Put(row.with_version(version), WriteCondition::None)
-        }
-    });
-    let delta = RowsChecksumDelta::new(after.id, row_version, (!after.deleted).then_some(version));
-    Ok(InsightChange { writes, delta })
+    let short_id = Item::new(keys::short_id(project, &after.short_id), &json!({"id": after.id}))?;
+    Ok(Some(Write::Put(short_id, WriteCondition::Absent)))
+}
+
+/// The writes of the changed pointers from dashboards to an insight.
+fn pointer_writes(project: ProjectId, before: Option<&Insight>, after: &Insight) -> Vec<Write> {
+    let old: BTreeSet<u64> = before.iter().flat_map(|before| current_dashboards(&before.tiles)).collect();
+    let new: BTreeSet<u64> = current_dashboards(&after.tiles).collect();
+    let added = new.difference(&old).map(|dashboard| dashboard_pointer(project, *dashboard, after.id));
+    let removed = old.difference(&new).map(|dashboard| keys::dashboard_tile(project, *dashboard, after.id));
+    added.chain(removed.map(|key| Write::Delete(key, WriteCondition::None))).collect()
 }
 
 /// The write of a dashboard's pointer to an insight on it.
@@ -94,58 +138,28 @@ pub fn dashboard_pointer(project: ProjectId, dashboard: u64, insight: u64) -> Wr
     Write::Put(Item::empty(keys::dashboard_tile(project, dashboard, insight)), WriteCondition::None)
 }
 
-/// Reserves `count` ids of a counter.
-pub async fn reserve_ids(records: &Table, counter: Counter, count: usize) -> ApiResult<Range<u64>> {
-    if count == 0 {
-        return Ok(0..0);
-    }
-    let wrong = |error: std::num::TryFromIntError| ApiError::internal(&error);
-    let last = records.increment(&keys::counter(counter), i64::try_from(count).map_err(wrong)?).await?;
-    let end = u64::try_from(last).map_err(wrong)?.saturating_add(1);
-    Ok(end.saturating_sub(count as u64)..end)
+/// The writes of one insight in a transaction of several: its record, its summary row and its short id, and their effect on the
+/// version of the project's rows.
+#[derive(Debug)]
+pub struct InsightChange {
+    writes: Vec<Write>,
+    delta: RowsChecksumDelta,
 }
 
-/// A validated write of an insight, with its activity entry.
-pub struct InsightWrite<'a> {
-    /// The user and the project.
-    pub access: &'a Access,
-    /// The instant.
-    pub now: DateTime<Utc>,
-    /// The insight before it, and the item that was read; `None` for a new one.
-    pub before: Option<(&'a Insight, &'a Item)>,
-    /// The insight after it.
-    pub after: &'a Insight,
-    /// The change of its dashboards, if the body has any.
-    pub dashboard_change: Option<DashboardChange>,
+/// The change of an insight to `after`. `before` is the insight and the item that was read; `None` for a new one.
+pub fn change(
+    project: ProjectId,
+    before: Option<(&Insight, &Item)>,
+    after: &Insight,
+) -> Result<InsightChange, StoreError> {
+    let mut writes = record_writes(project, before.map(|(_, item)| item), after)?;
+    writes.extend(short_id_write(project, before, after)?);
+    Ok(InsightChange { writes, delta: RowsChecksumDelta::of_write(before, after) })
 }
 
-impl InsightWrite<'_> {
-    /// The transaction. It fails if the insight was changed or the short id was taken since they were read. It does not check
-    /// the dashboards: if one is deleted or restricted concurrently, the stored rows are the same as if that had happened
-    /// just after the write.
-    pub fn writes(self) -> Result<Vec<Write>, StoreError> {
-        let (project, after) = (self.access.project.id, self.after);
-        let mut writes = changes(project, vec![change(project, self.before, after)?]);
-        self.push_pointer_writes(&mut writes);
-        let before = self.before.map(|(before, _)| before);
-        let user = self.access.caller.user();
-        if let Some(entry) = log::entry(before, after, self.dashboard_change, user, self.now) {
-            writes.extend(entry.writes(project, ids::new_uuid())?);
-        }
-        Ok(writes)
-    }
-
-    /// Adds the changed pointers from dashboards to the insight.
-    fn push_pointer_writes(&self, writes: &mut Vec<Write>) {
-        let (project, id) = (self.access.project.id, self.after.id);
-        let before: BTreeSet<u64> =
-            self.before.iter().flat_map(|(it, _)| current_dashboards(&it.tiles)).collect();
-        let after: BTreeSet<u64> = current_dashboards(&self.after.tiles).collect();
-        for dashboard in after.difference(&before) {
-            writes.push(dashboard_pointer(project, *dashboard, id));
-        }
-        let removed =
-            before.difference(&after).map(|dashboard| keys::dashboard_tile(project, *dashboard, id));
-        writes.extend(removed.map(|key| Write::Delete(key, WriteCondition::None)));
-    }
+/// The writes of several insights in one transaction, including that of the rows version.
+pub fn changes(project: ProjectId, changed: Vec<InsightChange>) -> Vec<Write> {
+    let delta = changed.iter().fold(RowsChecksumDelta::default(), |sum, one| sum.plus(one.delta));
+    let raise = (!changed.is_empty()).then(|| delta.version_write(project));
+    changed.into_iter().flat_map(|one| one.writes).chain(raise).collect()
 }
