@@ -12,80 +12,11 @@ use pennon_engine::query::decode_and_validate_query;
 use pennon_engine::spelling::check_spelling;
 use serde_json::{Map, Value};
 
+use crate::fields::{FieldUse, INSIGHT_FIELDS, InsightField};
 use crate::limits;
 use crate::resource::body::check_limits;
 
 const TEXT: TextRule = TextRule { max_chars: limits::TEXT_CHARS, blank: true, trim: false };
-
-/// Writable fields.
-const WRITABLE_FIELDS: [&str; 12] = [
-    "name",
-    "derived_name",
-    "description",
-    "filters",
-    "query",
-    "order",
-    "deleted",
-    "favorited",
-    "saved",
-    "tags",
-    "dashboards",
-    "refresh",
-];
-/// Other fields of the API, which a write ignores.
-const IGNORED_FIELDS: [&str; 51] = [
-    "id",
-    "short_id",
-    "uuid",
-    "dashboard",
-    "dashboard_id",
-    "dashboard_tiles",
-    "dive_dashboard",
-    "last_refresh",
-    "cache_target_age",
-    "next_allowed_client_refresh",
-    "refreshing",
-    "refresh_attempt",
-    "result",
-    "results",
-    "hasMore",
-    "columns",
-    "created_at",
-    "created_by",
-    "updated_at",
-    "last_modified_at",
-    "last_modified_by",
-    "is_sample",
-    "is_shared",
-    "shared",
-    "effective_restriction_level",
-    "effective_privilege_level",
-    "restriction_level",
-    "user_access_level",
-    "timezone",
-    "is_cached",
-    "query_status",
-    "hogql",
-    "types",
-    "type",
-    "filters_hash",
-    "filters_override",
-    "variables_override",
-    "tile_filters_override",
-    "resolved_date_range",
-    "alerts",
-    "last_viewed_at",
-    "color",
-    "layouts",
-    "_create_in_folder",
-    "client_query_id",
-    "from_dashboard",
-    "insight",
-    "team",
-    "team_id",
-    "project_id",
-    "personal_api_key",
-];
 
 /// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -118,7 +49,9 @@ pub struct InsightInput {
 impl InsightInput {
     /// Validates a body.
     pub fn parse(body: &Fields) -> ApiResult<InsightInput> {
-        check_spelling(body, &WRITABLE_FIELDS, &IGNORED_FIELDS).map_err(invalid)?;
+        let (writable, others): (Vec<&InsightField>, Vec<&InsightField>) =
+            INSIGHT_FIELDS.iter().partition(|field| field.is_used(FieldUse::Write));
+        check_spelling(body, &names(&writable), &names(&others)).map_err(invalid)?;
         let field = |name| Field::of(body, name);
         let text =
             |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);
@@ -150,6 +83,10 @@ impl InsightInput {
     pub fn has_content(&self) -> bool {
         self.name.is_some() || self.description.is_some() || self.filters.is_some() || self.query.is_some()
     }
+}
+
+fn names(fields: &[&InsightField]) -> Vec<&'static str> {
+    fields.iter().map(|field| field.name).collect()
 }
 
 /// The 400 for an invalid field.

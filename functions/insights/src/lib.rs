@@ -17,6 +17,7 @@ mod activity_log;
 mod cancel;
 mod cohorts;
 mod dashboards;
+mod fields;
 pub mod generated;
 mod handlers;
 mod input;
@@ -42,6 +43,7 @@ mod viewed;
 mod writes;
 
 pub use cohorts::{CohortRecord, require_feed_room};
+pub use fields::{FieldUse, field_names};
 pub use record::{Insight, counter_value_of_id};
 pub use resource::declarations::{Declaration, declaration, writes as declaration_writes};
 pub use resource::row_of as summary_row;

@@ -4,6 +4,7 @@ use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::fields::{FieldUse, fields_json};
 use crate::placement::Placement;
 use crate::record::Insight;
 use crate::redaction;
@@ -59,15 +60,8 @@ pub fn full_json(
     let (project, dashboard) = (viewer.access.project.id, tile.map(|tile| tile.dashboard_id));
     let status = result.status.as_ref();
     let query_status = status.map(|status| status.to_json(project, Some(insight.id), dashboard));
-    let mut answer = json!({
-        "id": insight.id,
-        "short_id": insight.short_id,
-        "name": insight.name,
-        "derived_name": insight.derived_name,
-        "filters": filters(insight),
-        "query": insight.query,
-        "order": insight.order,
-        "deleted": insight.deleted,
+    let computed = json!({
+        "filters": shown_filters(insight),
         "dashboards": placement.dashboards,
         "dashboard_tiles": placement.tiles,
         "last_refresh": calculated.map(|it| timestamp(it.last_refresh)),
@@ -76,15 +70,6 @@ pub fn full_json(
         "result": calculated.map(|it| &it.result),
         "hasMore": calculated.and_then(|it| it.has_more),
         "columns": null,
-        "created_at": timestamp(insight.created_at),
-        "created_by": insight.created_by,
-        "description": insight.description,
-        "updated_at": timestamp(insight.updated_at),
-        "tags": insight.tags,
-        "favorited": insight.favorited,
-        "saved": insight.saved,
-        "last_modified_at": timestamp(insight.last_modified_at),
-        "last_modified_by": insight.last_modified_by,
         "is_sample": false,
         "effective_restriction_level": placement.restriction_level,
         "effective_privilege_level": placement.privilege_level,
@@ -98,6 +83,7 @@ pub fn full_json(
         "alerts": [],
         "last_viewed_at": null,
     });
+    let mut answer = fields_json(insight, FieldUse::Full, computed);
     if let Some(tile) = tile {
         answer["color"] = json!(tile.color);
         answer["layouts"] = tile.layouts.clone();
@@ -107,33 +93,20 @@ pub fn full_json(
 
 /// The short JSON, without a result.
 pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
-    let answer = json!({
-        "id": insight.id,
-        "short_id": insight.short_id,
-        "name": insight.name,
-        "derived_name": insight.derived_name,
-        "filters": filters(insight),
-        "query": insight.query,
+    let computed = json!({
+        "filters": shown_filters(insight),
         "dashboards": placement.dashboards,
         "dashboard_tiles": placement.tiles,
-        "description": insight.description,
         "last_refresh": null,
         "refreshing": false,
-        "saved": insight.saved,
-        "tags": insight.tags,
-        "updated_at": timestamp(insight.updated_at),
-        "created_by": insight.created_by,
-        "created_at": timestamp(insight.created_at),
-        "last_modified_at": timestamp(insight.last_modified_at),
-        "favorited": insight.favorited,
         "user_access_level": viewer.access_level(insight),
         "last_viewed_at": null,
     });
-    viewer.redact(answer)
+    viewer.redact(fields_json(insight, FieldUse::Short, computed))
 }
 
 /// The filters. An insight without a query and without a kind is a trend.
-fn filters(insight: &Insight) -> Map<String, Value> {
+fn shown_filters(insight: &Insight) -> Map<String, Value> {
     let mut filters = insight.filters.clone();
     if insight.query.is_none() {
         filters.entry("insight").or_insert_with(|| json!("TRENDS"));

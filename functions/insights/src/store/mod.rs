@@ -14,6 +14,7 @@ use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::{Value, json};
 
+use crate::fields::logged_fields;
 use crate::record::Insight;
 use crate::resource::{Resource, next_version, record_writes};
 use crate::summary_row::InsightRow;
@@ -90,16 +91,7 @@ impl Resource for Insight {
     }
 
     fn logged_fields(&self) -> Vec<(&'static str, Value)> {
-        vec![
-            ("deleted", json!(self.deleted)),
-            ("name", json!(self.name)),
-            ("derived_name", json!(self.derived_name)),
-            ("description", json!(self.description)),
-            ("filters", json!(self.filters)),
-            ("query", json!(self.query)),
-            ("favorited", json!(self.favorited)),
-            ("tags", json!(self.tags)),
-        ]
+        logged_fields(self)
     }
 }
 
