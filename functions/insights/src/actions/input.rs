@@ -10,9 +10,8 @@ use pennon_engine::flag::json;
 use pennon_engine::limits::{ACTION_STEPS, NAME_BYTES};
 use serde_json::{Map, Value};
 
-use crate::input::invalid;
 use crate::limits;
-use crate::resource::body::Body;
+use crate::resource::body::{Body, invalid};
 
 /// The fields of a step, in the order of responses.
 pub const STEP_FIELDS: [&str; 10] = [

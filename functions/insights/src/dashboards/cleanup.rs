@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use super::content::{self, DashboardInsight};
 use super::input::DashboardInput;
 use super::record::DashboardRecord;
-use super::{Dashboards, key};
-use crate::input::InsightInput;
-use crate::record::Insight;
+use crate::insight::{self, Insight, InsightInput};
+use crate::limits;
+use crate::placement::dashboards::key;
+use crate::placement::{Dashboards, tiles};
 use crate::resource::{Resource, activity_entry};
-use crate::{limits, store, tiles};
 
 /// How long the tiles of a deleted dashboard are kept for a restoration.
 pub const TILE_RETENTION: Duration = Duration::days(30);
@@ -119,8 +119,8 @@ async fn delete_insight(
         let input = InsightInput { deleted: Some(true), ..InsightInput::default() };
         let at = never_before(at, insight.updated_at);
         let after = insight.apply(&input, user, at);
-        let change = store::change(project, Some((&insight, &item)), &after)?;
-        let mut writes = store::changes(project, vec![change]);
+        let change = insight::change(project, Some((&insight, &item)), &after)?;
+        let mut writes = insight::changes(project, vec![change]);
         writes.push(Write::Check(key(project, dashboard), WriteCondition::Version(version)));
         // The pointer of this dashboard is kept until its tiles are removed.
         let removed = dashboard_ids
@@ -184,7 +184,7 @@ async fn remove_tile(
     for attempt in 0..limits::WRITE_ATTEMPTS {
         back_off_after_conflict(attempt).await;
         let item = match id {
-            Some(id) => records.get(&store::key(project, id)).await?,
+            Some(id) => records.get(&insight::key(project, id)).await?,
             None => None,
         };
         let mut writes = vec![
@@ -195,8 +195,8 @@ async fn remove_tile(
             let before: Insight = item.body()?;
             let mut after = before.clone();
             after.tiles.retain(|tile| tile.dashboard_id != dashboard);
-            let change = store::change(project, Some((&before, &item)), &after)?;
-            writes.extend(store::changes(project, vec![change]));
+            let change = insight::change(project, Some((&before, &item)), &after)?;
+            writes.extend(insight::changes(project, vec![change]));
         }
         match records.transact(writes).await {
             Ok(()) => return Ok(()),

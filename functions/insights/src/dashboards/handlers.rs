@@ -79,7 +79,8 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let id = resource::reserve_id::<DashboardRecord>(records).await?;
     let now = access.write_time(call.now);
     let dashboard = DashboardRecord::create(id, &input, access.caller.user(), now);
-    let write = RecordWrite { access: &access, now, before: None, after: &dashboard, linked_changes: Vec::new() };
+    let write =
+        RecordWrite { access: &access, now, before: None, after: &dashboard, linked_changes: Vec::new() };
     let mut writes = write.writes()?;
     writes.extend(idempotency_write(&call, id)?);
     records.transact(writes).await?;
@@ -162,7 +163,8 @@ async fn try_update<'a>(
     let now = access.write_time(call.now);
     let mut more = cleanup::schedule(project, before, &mut after, &input, access.caller.user(), now)?;
     more.extend(content::update_tiles(&mut insights, &input.tiles)?);
-    let write = RecordWrite { access, now, before: Some((before, item)), after: &after, linked_changes: Vec::new() };
+    let write =
+        RecordWrite { access, now, before: Some((before, item)), after: &after, linked_changes: Vec::new() };
     let mut writes = write.writes()?;
     writes.extend(more);
     match records.transact(writes).await {

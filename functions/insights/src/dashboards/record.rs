@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::input::DashboardInput;
-use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};
+use crate::placement::{COLLABORATORS_EDIT, MEMBERS_EDIT};
 use crate::resource::{ListedResource, Resource, Row, row_of};
 
 /// A dashboard. A workspace file writes its id, name, filters, level, creator and `deleted` only.

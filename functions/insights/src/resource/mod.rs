@@ -9,7 +9,6 @@
 
 pub(crate) mod activity_entry;
 pub(crate) mod body;
-pub(crate) mod declarations;
 pub(crate) mod list;
 mod row;
 mod row_backfill;
@@ -201,6 +200,11 @@ pub fn row_of<R: ListedResource>(project: ProjectId, after: &R) -> Result<Write,
     })
 }
 
+/// The writes that claim names for records, whoever had them before.
+pub fn claim_names(names: BTreeMap<Key, u64>) -> impl Iterator<Item = Write> {
+    names.into_iter().map(|(name, id)| Write::Put(Item::empty(name).with_version(id), WriteCondition::None))
+}
+
 /// The project of a request, and the record with the id of the path.
 pub async fn get_record<R: Resource>(
     state: &Insights,
@@ -214,11 +218,7 @@ pub async fn get_record<R: Resource>(
 }
 
 /// `DELETE`: 405 for a caller with write access, whether or not the record exists.
-pub async fn destroy<R: Resource>(
-    state: &Insights,
-    call: &Call,
-    scope: &'static str,
-) -> ApiResult<Response> {
+pub async fn destroy<R: Resource>(state: &Insights, call: &Call, scope: &'static str) -> ApiResult<Response> {
     state.app.project(call, scope, |_| []).await?;
     Err(ApiError::method_not_allowed(call.method.as_str(), R::METHODS).without_body())
 }

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, PageStart, Query, StoreError, Table, Write, WriteCondition};
 
-use super::declarations::claim_names;
-use super::{ListedResource, row_of};
+use super::{ListedResource, claim_names, row_of};
 
 /// Records of one transaction; each may have a row for its unique name too.
 const BATCH: usize = 30;

@@ -17,12 +17,11 @@ use pennon_core::ids;
 use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, keys};
 use serde_json::{Value, json as object};
 
-use crate::dashboards::Dashboards;
-use crate::placement::Placement;
-use crate::record::Insight;
+use crate::insight::{self, Insight};
+use crate::placement::{Dashboards, Placement, tiles};
 use crate::resource::Resource;
 use crate::resource::activity_entry::{self, change_json};
-use crate::{Insights, limits, store, tiles};
+use crate::{Insights, limits};
 use record::{Sharing, SharingInput};
 use tokens::Tokens;
 
@@ -54,7 +53,7 @@ impl SharedInsight {
 
 fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
     let id = call.id("id");
-    move |project| id.map_or(Vec::new(), |id| vec![store::key(project, id), keys::sharing(project, id)])
+    move |project| id.map_or(Vec::new(), |id| vec![insight::key(project, id), keys::sharing(project, id)])
 }
 
 /// The sharing configuration of an insight.
@@ -97,7 +96,7 @@ async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResu
         let before = SharedInsight::from_items(items)?;
         let dashboard_ids = tiles::current_dashboards(&before.insight.tiles);
         let dashboards = Dashboards::load(records, access.project.id, dashboard_ids).await?;
-        Placement::new(&before.insight, &dashboards, &access).require_edit()?;
+        Placement::new(&before.insight.tiles, &dashboards, &access).require_edit()?;
         let tokens = Tokens { app: &state.app, project: access.project.id, insight: before.insight.id };
         let now = access.write_time(call.now);
         let old = before.sharing.as_ref().map(|(sharing, _)| sharing);
