@@ -8,7 +8,7 @@ use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
 pub use pennon_core::store::summary_rows::PrefetchedRows;
 use pennon_core::store::summary_rows::{RowsVersion, SummaryRowKind, SummaryRows};
 use pennon_core::store::{Item, Key, StoreError};
-use pennon_engine::flag::FlagRow;
+use pennon_flag_rules::FlagRow;
 
 use super::{StoredFlag, flag_record_key, record_id};
 use crate::Flags;

@@ -3,7 +3,7 @@
 use pennon_core::store::keys::{self, INSIGHT_ROW_SHARDS, ProjectId};
 use pennon_core::store::summary_rows::SummaryRowKind;
 use pennon_core::store::{Item, Key, RowChecksums, StoreError, VersionBump, Write};
-use pennon_engine::flag::stamp;
+use pennon_flag_rules::stamp;
 
 use super::summary_row::InsightRow;
 

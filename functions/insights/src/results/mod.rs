@@ -17,6 +17,7 @@ pub mod saved;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::ParsedQuery;
 use pennon_calculation::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
 use pennon_calculation::jobs::{Failure, QueryStatus};
 use pennon_calculation::{
@@ -26,7 +27,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
-use pennon_engine::{CalcError, CalcResult, ParsedQuery};
+use pennon_filters::{CalcError, CalcResult};
 use serde_json::Value;
 
 use crate::insight::Insight;

@@ -153,9 +153,9 @@ impl<K: SummaryRowKind> SummaryRowCache<K> {
         if self.get(project).is_some() {
             return Ok(None);
         }
-        let partitions = K::partitions(project).into_iter().map(|partition| async move {
-            records.page(&Query::partition(partition), None).await
-        });
+        let partitions = K::partitions(project)
+            .into_iter()
+            .map(|partition| async move { records.page(&Query::partition(partition), None).await });
         Ok(Some(PrefetchedRows { project, pages: try_join_all(partitions).await? }))
     }
 
@@ -293,7 +293,10 @@ mod tests {
     #[test]
     fn a_single_change_replaces_adds_or_removes_its_row() {
         let cached = rows(version(4, 30, 0), &[(2, 20), (1, 10)]);
-        assert_eq!((cached.all(), cached.get(2), cached.get(3)), (&[(1, 10), (2, 20)][..], Some(&(2, 20)), None));
+        assert_eq!(
+            (cached.all(), cached.get(2), cached.get(3)),
+            (&[(1, 10), (2, 20)][..], Some(&(2, 20)), None)
+        );
         for (row, checksum, expected) in [
             (Some((2, 21)), 31, vec![(1, 10), (2, 21)]),
             (Some((3, 5)), 35, vec![(1, 10), (2, 20), (3, 5)]),

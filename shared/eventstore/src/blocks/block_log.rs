@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::{ProjectId, project_ingested};
 use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::EventStore;

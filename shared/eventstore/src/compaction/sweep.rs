@@ -12,8 +12,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::blocks::ReplacedBlocks;

@@ -10,8 +10,8 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use super::ErasureFilter;

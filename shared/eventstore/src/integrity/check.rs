@@ -4,8 +4,8 @@
 //! verified; memory is bounded; a damage marker is removed only when all objects of the segment are intact;
 //! events are dropped only when an operator names their segment or block.
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::error::EventStoreError;

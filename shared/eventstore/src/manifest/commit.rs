@@ -4,9 +4,9 @@
 //! after the manifest definitely rejected the entry, because a call that failed may have been carried out.
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::CallsByKey;
-use pennon_engine::scan::Micros;
+use pennon_flag_rules::calls::CallsByKey;
 
 use crate::EventStore;
 use crate::blocks::ReplacedBlocks;

@@ -10,9 +10,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key, Query, Store, StoreError, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::EventStore;

@@ -39,7 +39,7 @@ mod schema;
 pub(crate) mod uuids;
 pub(crate) mod writer;
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use property_columns::PropertyColumn;

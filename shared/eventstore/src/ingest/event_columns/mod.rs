@@ -15,7 +15,7 @@ mod interner;
 mod property_column;
 mod segment_encoder;
 
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
 pub use cell::{Cell, Properties, read_properties};

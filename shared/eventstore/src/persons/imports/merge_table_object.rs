@@ -6,8 +6,8 @@
 //! made from, in order, and is used only for exactly these; a damaged object is rewritten, and no query fails
 //! because of it.
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

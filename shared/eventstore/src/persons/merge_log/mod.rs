@@ -20,9 +20,9 @@ mod merge_rules;
 
 pub(crate) use folding::FoldedMergesEntry;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query};
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;

@@ -15,8 +15,8 @@ pub(crate) mod merge;
 
 use std::collections::BTreeMap;
 
+use pennon_analytics::scan::Seq;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Seq;
 use serde_json::Value;
 use uuid::Uuid;
 
