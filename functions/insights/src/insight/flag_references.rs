@@ -42,3 +42,30 @@ pub fn refers_to_flag(insight: &Insight, key: &str) -> bool {
         || has(part("properties"), key)
         || series.into_iter().any(|entry| has(entry.get("properties"), key))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::record::tests::insight;
+
+    #[test]
+    fn a_flag_is_mentioned_in_breakdowns_and_properties() {
+        let property = json!([{"key": "$feature/beta", "value": ["true"]}]);
+        let node = |field: &str, value: Value| json!({"query": {"kind": "InsightVizNode", "source": {"kind": "TrendsQuery", "series": [], field: value}}});
+        for body in [
+            json!({"filters": {"breakdown": "$feature/beta"}}),
+            json!({"filters": {"properties": property}}),
+            node("breakdownFilter", json!({"breakdown": "$feature/beta"})),
+            node("properties", property.clone()),
+            node("series", json!([{"kind": "EventsNode", "properties": property}])),
+        ] {
+            assert!(refers_to_flag(&insight(1, body.clone()), "beta"), "{body}");
+            assert!(has_properties(&insight(1, body.clone())), "{body}");
+            assert!(!refers_to_flag(&insight(1, body), "gamma"));
+        }
+        assert!(!refers_to_flag(
+            &insight(1, json!({"filters": {"breakdown": "beta"}, "name": "beta"})),
+            "beta"
+        ));
+    }
+}

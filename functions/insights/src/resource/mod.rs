@@ -200,7 +200,7 @@ pub fn row_of<R: ListedResource>(project: ProjectId, after: &R) -> Result<Write,
     })
 }
 
-/// The writes that claim names for records, whoever had them before.
+/// The writes that claim names for records, even if other records have them.
 pub fn claim_names(names: BTreeMap<Key, u64>) -> impl Iterator<Item = Write> {
     names.into_iter().map(|(name, id)| Write::Put(Item::empty(name).with_version(id), WriteCondition::None))
 }

@@ -128,21 +128,3 @@ fn bad_parameters_name_themselves() {
     }
     assert!(query(&[("search", &"x".repeat(401))]).is_err());
 }
-
-#[test]
-fn a_flag_is_mentioned_in_breakdowns_and_properties() {
-    let property = json!([{"key": "$feature/beta", "value": ["true"]}]);
-    let node = |field: &str, value: Value| json!({"query": {"kind": "InsightVizNode", "source": {"kind": "TrendsQuery", "series": [], field: value}}});
-    for body in [
-        json!({"filters": {"breakdown": "$feature/beta"}}),
-        json!({"filters": {"properties": property}}),
-        node("breakdownFilter", json!({"breakdown": "$feature/beta"})),
-        node("properties", property.clone()),
-        node("series", json!([{"kind": "EventsNode", "properties": property}])),
-    ] {
-        assert!(refers_to_flag(&insight(1, body.clone()), "beta"), "{body}");
-        assert!(has_properties(&insight(1, body.clone())), "{body}");
-        assert!(!refers_to_flag(&insight(1, body), "gamma"));
-    }
-    assert!(!refers_to_flag(&insight(1, json!({"filters": {"breakdown": "beta"}, "name": "beta"})), "beta"));
-}
