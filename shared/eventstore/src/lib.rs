@@ -26,6 +26,7 @@ mod error;
 mod event;
 mod event_list;
 mod flag_calls;
+mod formats;
 mod ingest;
 mod installation;
 mod integrity;
@@ -33,10 +34,13 @@ mod keys;
 mod manifest;
 mod memory;
 mod objects;
+mod person_ids;
 mod persons;
+mod property_value;
 mod scan;
 mod segments;
 mod settings;
+mod snapshots;
 mod time;
 
 use std::collections::HashSet;
@@ -49,9 +53,11 @@ use pennon_core::store::Store;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-pub use compaction::{
-    CompactionReport, GRACE_MICROS, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport,
+pub use blocks::{
+    CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, Meter, PropertiesSeed,
+    PropertyEncoder, ValueSeed, without_nul,
 };
+pub use compaction::{CompactionReport, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport};
 pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
 pub use erasure::{ErasureReport, ErasureTarget};
 pub use error::{EventStoreError, memory_in_use};
@@ -60,39 +66,36 @@ pub use event_list::{
     EventKey, EventListBudget, EventListFilter, EventListResult, EventSink, ListedEvent, StoredEvent,
 };
 pub use ingest::{
-    CapturedBatch, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EncodedBatch, EventColumns, IngestReport,
-    JsonLimitError, Meter, Packed, PackedProperties, ParquetImport, ParquetImportRows, Properties,
-    PropertiesSeed, TEXT_BYTES_MAX, ValueSeed, read_properties, without_nul,
+    EVENTS_PER_SEGMENT_MAX, EventColumns, IngestReport, ParquetImport, ParquetImportRows, TEXT_BYTES_MAX,
 };
 pub use installation::AdoptionReport;
-pub use integrity::{CheckProgress, Checked, Damage, DamagedSegment};
-pub use manifest::{CanonicalPersons, LiveFiles};
+pub use integrity::{CheckProgress, Checked, DamagedSegment};
+pub use manifest::GRACE_MICROS;
 pub use memory::{QueryMemory, ThreadMeter};
-pub use objects::ResultObject;
+pub use objects::{Damage, ResultObject};
+pub use person_ids::{derived, is_usable_id, requested_merge};
 pub use persons::{
     GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, MERGES_MAX, PEOPLE_MAX, People, PeoplePage,
     Person, PersonColumns, PersonDetails, PersonRecord, PersonScan, Subject, VALUES_BYTES_MAX, WaitingBlocks,
-    derived, is_usable_id, requested_merge,
 };
 pub use persons::{cohort_lists as members, continuity};
+pub use property_value::{Properties, PropertyValue, read_properties};
 pub use scan::{Scan, ScanStats};
 pub use settings::Settings;
+pub use snapshots::{CanonicalPersons, LiveFiles};
 pub use time::{parse_four_digit_year, parse_timestamp};
 
+use blocks::Backlog;
 use cache::Cache;
-use compaction::Backlog;
 use compaction::MergeFailures;
 use compaction::StalePersonChecks;
-use integrity::Quarantine;
 use keys::BlockId;
-use memory::MemoryBudget;
-use objects::Objects;
-use objects::RetryBudget;
+use memory::{DecodeBudget, MemoryBudget};
+use objects::{Objects, Quarantine, RetryBudget};
 use persons::PersonMergeState;
 use persons::imports::records::{self, PersonsObject};
 use persons::imports::{LegacyIdsReader, RecordIds};
 use persons::merge_log::LogTails;
-use scan::DecodeBudget;
 use scan::PieceCache;
 use segments::parquet_io::ParquetFile;
 use segments::reader::SegmentFile;

@@ -16,18 +16,17 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::blocks::block::{self, Block, BlockError};
+use crate::blocks::{CapturedBatch, EncodedBatch};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row, micros_u64, seq};
-use crate::ingest::{CapturedBatch, EncodedBatch};
 use crate::keys::{self, BlockId};
+use crate::memory::properties_bytes;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
-use crate::persons::derived;
-use crate::scan::properties_bytes;
+use crate::person_ids::derived;
+use crate::settings::SHARD_BYTES_MAX;
 
 /// Most waiting blocks of a shard that one query reads.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
-/// Most compressed bytes of waiting blocks of a shard that one query reads.
-pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
 /// Most decompressed bytes of all waiting blocks that one query reads.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
 
@@ -41,8 +40,6 @@ const NEWEST_PER_SHARD: usize = 500;
 /// Items of a shard that one compaction run reads; more than the parts of a block, so that a run makes
 /// progress.
 const COMPACTED_PER_SHARD: usize = 250;
-/// Compressed bytes of a shard that one compaction run reads; more than the largest block.
-pub(crate) const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
 
 /// Approximate bytes of a uuid in the set of seen ones.
 const SEEN_BYTES: usize = 24;

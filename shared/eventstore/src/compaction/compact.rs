@@ -13,27 +13,26 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::{RawBlock, ReplacedBlocks};
+use crate::blocks::RawBlock;
 use crate::compaction::merge_policy::{self, MergeMode};
-use crate::compaction::sweep::GRACE_MICROS;
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
-use crate::event::Row;
-use crate::ingest::{DuplicateCheck, InflatedBlocks};
-use crate::integrity::segment_of;
+use crate::ingest::InflatedBlocks;
 use crate::keys::BlockId;
-use crate::manifest::{Manifest, NewSegment, SegmentEntry};
+use crate::manifest::GRACE_MICROS;
+use crate::manifest::ReplacedBlocks;
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::objects::RetryBudget;
+use crate::objects::segment_of;
+use crate::persons::ErasureFilter;
 use crate::persons::PersonMerges;
 use crate::persons::profiles::Profile;
 use crate::persons::profiles::file::encode_groups;
 use crate::persons::profiles::merge::merged_ids;
-use crate::segments::property_values;
+use crate::segments::DuplicateCheck;
+use crate::segments::NewSegment;
 use crate::segments::uuids::uuid_index::UuidQuery;
 use crate::time::WorkClock;
 
-/// Most bytes of blocks in one run, after decompression. A run takes at least one block.
-pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
 /// Most failed merges in one run. Each attempt takes half as many segments, so that the failing one is
 /// isolated.
 const FAILED_MERGES_MAX: usize = 8;
@@ -430,37 +429,6 @@ impl EventStore {
             new.put_groups(encode_groups(&groups)?, groups.groups.len() as u64);
         }
         Ok(new)
-    }
-
-    /// Reads all events of a segment.
-    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
-        if entry.rows == 0 {
-            return Ok(Vec::new());
-        }
-        let file = self.segment(entry).await?;
-        let columns = file.columns();
-        let mut rows = Vec::new();
-        for group in 0..file.metadata().num_row_groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
-            let file = file.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                decoded
-                    .batches
-                    .iter()
-                    .map(|batch| property_values::rows(batch, &file.footer))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            rows.extend(read.await??.into_iter().flatten());
-        }
-        if rows.len() as u64 == entry.rows {
-            return Ok(rows);
-        }
-        Err(EventStoreError::Corrupt(format!(
-            "segment {} has {} of {} events",
-            entry.id,
-            rows.len(),
-            entry.rows
-        )))
     }
 }
 

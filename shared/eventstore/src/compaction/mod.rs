@@ -5,7 +5,6 @@
 //! damaged block or segment, and deletes nothing that a reader may still use ([`GRACE_MICROS`]). The door is
 //! [`compact`](EventStore::compact).
 
-mod backlog;
 mod compact;
 mod merge_failures;
 mod merge_policy;
@@ -14,12 +13,9 @@ mod segment_merge;
 mod stale_persons;
 mod sweep;
 
-pub(crate) use backlog::Backlog;
 pub use compact::CompactionReport;
-pub(crate) use compact::INFLATED_BYTES_MAX;
 pub(crate) use merge_failures::MergeFailures;
 pub use merge_policy::MergeMode;
-pub(crate) use orphans::id_of;
 pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
 pub(crate) use stale_persons::StalePersonChecks;
-pub use sweep::{GRACE_MICROS, SweepReport};
+pub use sweep::SweepReport;

@@ -14,9 +14,9 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
 use crate::keys::PROJECT_FOLDER;
 use crate::manifest::Manifest;
+use crate::objects::checksums::id_of;
 
 /// Age from which no writer lists an object any more, in microseconds: one day.
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
@@ -100,12 +100,6 @@ fn removed_after(name: &str) -> Option<DateTime<Utc>> {
     // A day more, because it may have been moved late on that one.
     let last = day.checked_add_days(Days::new(ORPHANS_KEPT_DAYS + 1))?;
     Some(last.and_time(NaiveTime::MIN).and_utc())
-}
-
-/// The id that an object's name begins with.
-pub(crate) fn id_of(name: &str) -> &str {
-    let (start, _) = checksums::split(name);
-    start.rsplit('/').next().unwrap_or(start)
 }
 
 #[cfg(test)]

@@ -16,14 +16,11 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::{Manifest, SegmentEntry};
-use crate::persons::imports::FormerObject;
-
-/// How long a replaced segment stays readable, in microseconds: ten minutes.
-pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
+use crate::manifest::FormerObject;
+use crate::manifest::ReplacedBlocks;
+use crate::manifest::{GRACE_MICROS, Manifest, SegmentEntry};
 
 /// Counters of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

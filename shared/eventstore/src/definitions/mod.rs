@@ -21,10 +21,11 @@ use pennon_core::store::keys::ProjectId;
 use std::sync::Arc;
 
 use crate::EventStore;
-use crate::blocks::{BlockEvents, BlockFilter};
+use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::manifest::Manifest;
 use crate::segments::reader::SegmentFile;
+use crate::snapshots::BlockEvents;
 
 /// Segments that are opened concurrently.
 const OPENED_AT_ONCE: usize = 16;

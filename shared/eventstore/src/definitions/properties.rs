@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::ingest::{Cell, Properties};
 use crate::persons::lookup::GroupType;
+use crate::property_value::{Properties, PropertyValue};
 use crate::segments::property_columns::Kind;
 
 /// The type of the values of a property.
@@ -45,24 +45,24 @@ impl PropertyNames {
 
     fn add_all(&mut self, properties: &Map<String, Value>) {
         for (name, value) in properties {
-            self.add(name, type_of(&Cell::of(value)));
+            self.add(name, type_of(&PropertyValue::of(value)));
         }
     }
 }
 
 impl Properties for PropertyNames {
-    fn property(&mut self, key: &str, cell: Cell<'_>) {
+    fn property(&mut self, key: &str, cell: PropertyValue<'_>) {
         self.add(key, type_of(&cell));
     }
 }
 
-fn type_of(cell: &Cell<'_>) -> Option<ValueType> {
+fn type_of(cell: &PropertyValue<'_>) -> Option<ValueType> {
     match cell {
-        Cell::Null => None,
-        Cell::Boolean(_) => Some(ValueType::Boolean),
-        Cell::Integer(_) | Cell::Float(_) => Some(ValueType::Number),
-        Cell::Text(_) => Some(ValueType::Text),
-        Cell::Json(_) => Some(ValueType::Mixed),
+        PropertyValue::Null => None,
+        PropertyValue::Boolean(_) => Some(ValueType::Boolean),
+        PropertyValue::Integer(_) | PropertyValue::Float(_) => Some(ValueType::Number),
+        PropertyValue::Text(_) => Some(ValueType::Text),
+        PropertyValue::Json(_) => Some(ValueType::Mixed),
     }
 }
 

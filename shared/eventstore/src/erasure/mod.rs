@@ -29,10 +29,10 @@ use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::keys;
+use crate::manifest::RecordsEntry;
 use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
-use crate::persons::merge_log::PersonMerge;
-use crate::persons::{PersonMergeState, PersonMerges, cohort_lists, continuity, derived};
+use crate::person_ids::derived;
+use crate::persons::{ErasureFilter, PersonMergeState, PersonMerges, cohort_lists, continuity};
 use rewrite::RewrittenFiles;
 
 /// Most segments that one erasure rewrites: they are replaced in one transaction.
@@ -65,49 +65,11 @@ pub struct ErasureReport {
     pub uncounted: bool,
 }
 
-/// Selects the data to erase.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ErasureFilter {
-    /// All data of these persons, by canonical id or by the id in a segment.
-    pub persons: Arc<BTreeSet<Uuid>>,
-    /// Events before this instant.
-    pub before: Option<Micros>,
-    /// All data of the project.
-    pub everything: bool,
-}
-
 /// The rewritten entries.
 #[derive(Default)]
 struct Remainder {
     segments: Vec<SegmentEntry>,
     records: Vec<(&'static str, u64, RecordsEntry)>,
-}
-
-impl ErasureFilter {
-    /// Whether all events of a segment are erased.
-    pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
-        self.everything || self.before.is_some_and(|before| entry.max_time < before)
-    }
-
-    /// Whether the person of a distinct id is erased.
-    pub(crate) fn takes(&self, person: Uuid) -> bool {
-        self.everything || self.persons.contains(&person)
-    }
-
-    /// Whether a merge is erased because it names an erased person.
-    pub(crate) fn names_merge(&self, merged: &PersonMerge) -> bool {
-        self.takes(merged.link.from) || self.takes(merged.link.to)
-    }
-
-    /// Whether persons are erased, and not only events.
-    pub(crate) fn is_of_persons(&self) -> bool {
-        self.everything || !self.persons.is_empty()
-    }
-
-    fn names(&self, row: &Row, person_merges: &PersonMerges) -> bool {
-        let person = [row.person, person_merges.person(row.person)].iter().any(|id| self.takes(*id));
-        person || self.before.is_some_and(|before| row.event.timestamp < before)
-    }
 }
 
 impl EventStore {

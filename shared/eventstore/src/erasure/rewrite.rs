@@ -14,15 +14,16 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
-use super::ErasureFilter;
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{Manifest, NewSegment, SegmentEntry, new_id};
+use crate::manifest::{Manifest, SegmentEntry, new_id};
+use crate::manifest::{RecordsEntry, ids_sidecar_name};
+use crate::persons::ErasureFilter;
 use crate::persons::PersonMerges;
-use crate::persons::imports::{RecordsEntry, beside};
 use crate::persons::profiles::file;
+use crate::segments::NewSegment;
 use crate::segments::reader::times;
 
 /// Rewritten objects that are not listed yet.
@@ -130,7 +131,7 @@ impl EventStore {
                     let name = format!("project={project}/persons/{id}.parquet");
                     self.inner
                         .objects
-                        .create_all(&[(name.clone(), bytes), (beside(&name), ids.encode())])
+                        .create_all(&[(name.clone(), bytes), (ids_sidecar_name(&name), ids.encode())])
                         .await?;
                     let left = entry.with_object(name, size, rows, now);
                     RecordsEntry { format: formats::PERSONS, ..left }

@@ -8,14 +8,16 @@ use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 
-use super::{ErasureFilter, ErasureReport, SEGMENTS_MAX};
+use super::{ErasureReport, SEGMENTS_MAX};
 use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
+use crate::manifest::RecordsEntry;
+use crate::manifest::ReplacedBlocks;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
+use crate::persons::ErasureFilter;
 use crate::persons::{cohort_lists, continuity};
+use crate::segments::NewSegment;
 use crate::segments::writer::Replaces;
 
 /// An imported object's entry, with what its sort key begins with and the version that it has.

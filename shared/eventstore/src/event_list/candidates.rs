@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use super::{EventKey, EventListFilter};
 use crate::EventStore;
-use crate::blocks::BlockEvents;
 use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
@@ -22,6 +21,7 @@ use crate::persons::PersonMerges;
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;
+use crate::snapshots::BlockEvents;
 
 /// Parts of the first read; doubled each time, up to [`PARTS_AT_ONCE_MAX`].
 const PARTS_AT_ONCE: usize = 8;

@@ -30,7 +30,7 @@ use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{Purpose, QueryMemory};
-use crate::persons::derived;
+use crate::person_ids::derived;
 use candidates::Candidates;
 
 /// Events of the first batch; doubled each time, up to [`BATCH_MAX`].

@@ -15,7 +15,7 @@ use super::{EventKey, ListedEvent};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 use crate::memory::MemoryLease;
-use crate::scan::properties_bytes;
+use crate::memory::properties_bytes;
 use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;

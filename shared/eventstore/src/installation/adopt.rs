@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::{InstallationRow, version_marks};
 use crate::EventStore;
-use crate::compaction::id_of;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::Manifest;
+use crate::objects::checksums::id_of;
 
 /// The folder that no sweep touches.
 const KEPT: &str = "kept";

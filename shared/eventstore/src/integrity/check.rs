@@ -9,11 +9,12 @@ use pennon_engine::scan::Micros;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
-use crate::persons::merge_log::FoldedMergesEntry;
+use crate::manifest::FoldedMergesEntry;
+use crate::manifest::RecordsEntry;
+use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
+use crate::objects::Damage;
+use crate::segments::NewSegment;
 use crate::time::WorkClock;
 
 /// Bytes of one read.

@@ -13,9 +13,9 @@ use crate::EventStore;
 use crate::blocks::RawBlock;
 use crate::error::EventStoreError;
 use crate::integrity::check::{Checked, DamagedSegment};
-use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
 use crate::manifest::Manifest;
+use crate::objects::Damage;
 
 /// Blocks after verification.
 #[derive(Default)]

@@ -5,11 +5,6 @@
 //! and nothing is dropped unless an operator names it. The door is [`checksums::Checksums`].
 
 mod check;
-pub(crate) mod checksums;
 mod damaged_blocks;
-pub(crate) mod formats;
-mod quarantine;
 
 pub use check::{CheckProgress, Checked, DamagedSegment};
-pub use quarantine::Damage;
-pub(crate) use quarantine::{Quarantine, segment_of};

@@ -9,8 +9,8 @@ use pennon_core::store::keys::ProjectId;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
-use crate::manifest::state::Manifest;
+use crate::manifest::Manifest;
+use crate::objects::checksums;
 
 impl EventStore {
     /// Names of all objects that the manifest of `project` needs, including checksum files, ascending. They

@@ -16,61 +16,16 @@ use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::persons::imports::{FormerObject, ImportedMergesEntry, RecordsEntry};
-use crate::persons::merge_log::FoldedMergesEntry;
-use crate::persons::profiles::file::FileEntry;
-use crate::segments::FORMAT;
+use crate::manifest::merge_entries::{FoldedMergesEntry, ImportedMergesEntry};
+use crate::manifest::records_entry::{FormerObject, RecordsEntry};
+use crate::manifest::segment_entry::{ReplacedBlocks, SegmentEntry};
 
-/// Most event names that a segment's entry lists.
-const EVENT_NAMES_MAX: usize = 500;
 /// Read attempts while the manifest keeps changing.
 const READ_ATTEMPTS: usize = 8;
-
-/// The entry of a segment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SegmentEntry {
-    pub id: String,
-    /// Format number of the objects, `segments::FORMAT`.
-    pub format: u32,
-    /// The Parquet object; none when the segment holds no event but still replaces others.
-    pub object: Option<String>,
-    /// The uuid index object.
-    pub hashes: Option<String>,
-    /// Number of uuids that have a hash in the index; all of them when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hashed: Option<u64>,
-    /// The object with the person ids of its ranges.
-    #[serde(default)]
-    pub persons: Option<String>,
-    pub rows: u64,
-    pub bytes: u64,
-    pub min_time: Micros,
-    pub max_time: Micros,
-    /// Names of its events; none above [`EVENT_NAMES_MAX`].
-    pub events: Option<Vec<String>>,
-    /// Blocks that it replaces, until they have been removed for the grace period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<ReplacedBlocks>,
-    /// Segments that it replaces; emptied when they have been removed.
-    pub replaces_segments: Vec<String>,
-    /// File of distinct ids and profile changes; none where an earlier release wrote the segment, or it holds
-    /// no event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ids: Option<FileEntry>,
-    /// File of group changes, if there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<FileEntry>,
-    /// When it was written, or, if it replaces segments, when it replaced them.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
-}
 
 /// An entry of the manifest. It carries the manifest version that it was added with.
 pub(crate) trait ManifestEntry: Serialize + Clone {
@@ -96,6 +51,12 @@ impl ManifestEntry for FoldedMergesEntry {
     }
 }
 
+impl ManifestEntry for ImportedMergesEntry {
+    fn at_head(&self, head: u64) -> ImportedMergesEntry {
+        ImportedMergesEntry { head, ..self.clone() }
+    }
+}
+
 /// The body of `HEAD`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
@@ -104,62 +65,6 @@ struct Head {
     /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
     #[serde(default = "formats::first")]
     format: u32,
-}
-
-impl SegmentEntry {
-    /// A segment without objects and events that replaces nothing.
-    pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
-        SegmentEntry {
-            id,
-            format: FORMAT,
-            object: None,
-            hashes: None,
-            hashed: None,
-            persons: None,
-            rows: 0,
-            bytes: 0,
-            min_time: 0,
-            max_time: 0,
-            events: Some(Vec::new()),
-            blocks: None,
-            replaces_segments: Vec::new(),
-            ids: None,
-            groups: None,
-            at,
-            head: 0,
-        }
-    }
-
-    /// The names of its objects.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
-        let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
-        let blocks = self.blocks.iter().map(|blocks| &blocks.object);
-        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
-    }
-
-    /// Whether it has data of persons or groups. Its events may be erased while that stays.
-    pub(crate) fn has_profiles(&self) -> bool {
-        self.rows > 0 || self.ids.is_some() || self.groups.is_some()
-    }
-
-    /// Whether it may hold an event with one of `names` (any name if none) between the two instants.
-    pub(crate) fn may_have(
-        &self,
-        names: Option<&std::collections::BTreeSet<String>>,
-        from: Micros,
-        to: Micros,
-    ) -> bool {
-        let named = match (&self.events, names) {
-            (Some(events), Some(names)) => events.iter().any(|event| names.contains(event)),
-            _ => true,
-        };
-        self.rows > 0 && named && self.max_time >= from && self.min_time <= to
-    }
-
-    /// The event names for an entry, or none when there are too many.
-    pub(crate) fn listed(names: &std::collections::BTreeSet<&str>) -> Option<Vec<String>> {
-        (names.len() <= EVENT_NAMES_MAX).then(|| names.iter().map(|name| (*name).to_owned()).collect())
-    }
 }
 
 /// The manifest of a project, from one query.

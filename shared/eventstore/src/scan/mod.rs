@@ -11,19 +11,16 @@
 mod columns;
 mod compiled_request;
 mod decode;
-mod decode_budget;
 mod delta;
 mod load;
 mod merge;
 mod partition_cache;
-pub(crate) mod piece;
+mod piece;
 mod plan;
 mod property_objects;
 mod row_selection;
 
-pub(crate) use piece::{PieceCache, properties_bytes};
-
-pub(crate) use decode_budget::DecodeBudget;
+pub(crate) use piece::PieceCache;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -26,7 +26,9 @@
 //! `timestamp` of each page. The doors are [`reader::SegmentFile`] and [`writer::SegmentWriter`]; nothing here
 //! reads the manifest.
 
+mod duplicates;
 mod event_runs;
+mod new_segment;
 pub(crate) mod number_columns;
 mod overflow_keys;
 pub(crate) mod page_times;
@@ -39,21 +41,20 @@ mod schema;
 pub(crate) mod uuids;
 pub(crate) mod writer;
 
+pub(crate) use duplicates::DuplicateCheck;
+pub(crate) use new_segment::NewSegment;
+
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use property_columns::PropertyColumn;
 
-/// Format of the files of this release.
-pub(crate) const FORMAT: u32 = 4;
 /// Key of the footer entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page of the columns that every query reads: a scan reads at most two such pages beside a run.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows of a page of the other columns, which are compressed page by page.
 pub(crate) const VALUE_PAGE_ROWS: usize = 8192;
-/// Approximate rows of a person range.
-pub(crate) const RANGE_ROWS: usize = 524_288;
 /// Approximate bytes of a person range before encoding: wide rows make more ranges, so that writing one takes
 /// no more memory.
 pub(crate) const RANGE_BYTES: usize = 96 << 20;

@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 use super::page_times::{self, PageTimes};
 use super::uuids::uuid_columns;
-use super::{FOOTER, FORMAT, Footer, Range};
+use super::{FOOTER, Footer, Range};
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::segments::parquet_io::{Decoded, Index, ParquetFile};
@@ -205,8 +205,10 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
     let entry = entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?;
     // Checked before anything else is used.
     match formats::of_body(entry)? {
-        FORMAT => {}
-        format if format > FORMAT => return Err(formats::newer("a segment", format, FORMAT)),
+        formats::SEGMENTS => {}
+        format if format > formats::SEGMENTS => {
+            return Err(formats::newer("a segment", format, formats::SEGMENTS));
+        }
         format => return Err(EventStoreError::Corrupt(format!("format {format} was never released"))),
     }
     let footer: Footer = serde_json::from_str(entry)?;

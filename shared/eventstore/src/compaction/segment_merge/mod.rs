@@ -16,10 +16,10 @@ use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::EventStore;
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
+use crate::persons::ErasureFilter;
 use crate::persons::PersonMerges;
 use crate::segments::property_columns::{Kind, TypeCounts};
 use crate::segments::reader::SegmentFile;

@@ -17,13 +17,15 @@ use super::{EventColumns, TEXT_BYTES_MAX};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::duplicates::DuplicateCheck;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, IngestReport};
-use crate::manifest::{NewSegment, SnapshotOutline};
+use crate::person_ids::derived;
+use crate::persons::PersonMerges;
 use crate::persons::profiles::file::encode_presence;
-use crate::persons::{PersonMerges, derived};
+use crate::segments::DuplicateCheck;
+use crate::segments::NewSegment;
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
 use crate::segments::writer::Replaces;
+use crate::snapshots::SnapshotOutline;
 
 impl EventStore {
     /// Imports events as a segment, each with its line number. `now` is the start of the import and the same

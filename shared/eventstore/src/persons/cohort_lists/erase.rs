@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{CohortList, ListPart, Packed, READS_AT_ONCE, members_of};
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::objects::RetryBudget;
-use crate::persons::person_ids::derived;
+use crate::person_ids::derived;
+use crate::persons::ErasureFilter;
 use crate::segments::writer::range_of;
 
 /// Most part writes of a transaction; the record, the version and the declaration come on top.

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::persons::person_ids::derived;
+use crate::person_ids::derived;
 use crate::segments::writer::{range_bits, range_of};
 
 pub(crate) use erase::{erase, naming};

@@ -15,9 +15,8 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::person_ids::Link;
+use crate::manifest::RecordsEntry;
+use crate::person_ids::Link;
 
 /// Bytes of a count.
 const COUNT: usize = 4;
@@ -92,11 +91,6 @@ impl RecordIds {
     }
 }
 
-/// The name of the sidecar of `object`.
-pub(crate) fn beside(object: &str) -> String {
-    format!("{}.ids", checksums::split(object).0)
-}
-
 /// The links of the records of `imports`, oldest first: the ids of one record are one person.
 pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
     let mut known = HashSet::new();
@@ -159,10 +153,5 @@ mod tests {
         assert!(RecordIds::decode(&bytes, 2).is_err());
         assert!(RecordIds::decode(&[255; 64], 1).is_err());
         assert_eq!(RecordIds::decode(&[], 0).unwrap(), RecordIds::default());
-    }
-
-    #[test]
-    fn the_object_lies_beside_its_records() {
-        assert_eq!(beside("project=7/persons/01-a.parquet"), "project=7/persons/01-a.ids");
     }
 }

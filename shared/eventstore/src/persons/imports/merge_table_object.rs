@@ -8,42 +8,17 @@
 
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::EventStore;
-use crate::compaction::GRACE_MICROS;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{Manifest, ManifestEntry, new_id};
+use crate::manifest::GRACE_MICROS;
+use crate::manifest::{ImportedMergesEntry, Manifest, new_id};
 use crate::persons::imports::ids_sidecar::links;
 use crate::persons::person_merges::PersonMerges;
 use crate::time::WorkClock;
-
-/// The manifest entry of the object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ImportedMergesEntry {
-    pub id: String,
-    /// Format number of the object.
-    #[serde(default = "formats::first")]
-    pub format: u32,
-    /// None when no record has several ids.
-    pub object: Option<String>,
-    /// Digest of the names of the import objects that it was made from.
-    pub of: String,
-    /// When it was listed.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
-}
-
-impl ManifestEntry for ImportedMergesEntry {
-    fn at_head(&self, head: u64) -> ImportedMergesEntry {
-        ImportedMergesEntry { head, ..self.clone() }
-    }
-}
 
 /// Digest of the imports of `manifest`.
 fn digest(manifest: &Manifest) -> String {

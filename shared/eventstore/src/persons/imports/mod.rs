@@ -4,13 +4,10 @@
 //! [`merge_table_object`] holds the merges of all imports in one object, [`entry`] is the row in the manifest. An object is
 //! never changed; an erasure writes a new one. The door is [`records::PersonsObject`].
 
-mod entry;
 mod ids_sidecar;
 mod merge_table_object;
 mod record_columns;
 pub(crate) mod records;
 
-pub(crate) use entry::{FormerObject, RecordsEntry};
-pub(crate) use ids_sidecar::{LegacyIdsReader, RecordIds, beside};
-pub(crate) use merge_table_object::ImportedMergesEntry;
+pub(crate) use ids_sidecar::{LegacyIdsReader, RecordIds};
 pub use record_columns::{GroupColumns, PersonColumns};

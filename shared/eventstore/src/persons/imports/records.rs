@@ -24,14 +24,14 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
 use crate::manifest::Manifest;
+use crate::manifest::{RecordsEntry, ids_sidecar_name};
 use crate::objects::RetryBudget;
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::imports::ids_sidecar::{RecordIds, beside};
+use crate::person_ids::derived;
+use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
-use crate::persons::person_ids::derived;
 use crate::persons::profiles::file::texts;
 use crate::segments::parquet_io::{Index, ParquetFile};
 
@@ -202,7 +202,7 @@ impl EventStore {
         let (rows, size) = (new.rows, new.bytes.len() as u64);
         let format = if new.ids.is_some() { formats::PERSONS } else { formats::GROUPS };
         let files = [(object.clone(), new.bytes)].into_iter();
-        let files = files.chain(new.ids.map(|ids| (beside(&object), ids))).collect::<Vec<_>>();
+        let files = files.chain(new.ids.map(|ids| (ids_sidecar_name(&object), ids))).collect::<Vec<_>>();
         self.inner.objects.create_all(&files).await?;
         drop(files);
         let entry = RecordsEntry {

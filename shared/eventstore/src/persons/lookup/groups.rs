@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use super::{FILES_AT_ONCE, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::SegmentEntry;
+use crate::manifest::{FileEntry, SegmentEntry};
 use crate::persons::imports::records::each_group_record;
 use crate::persons::profiles::changes::Changes;
-use crate::persons::profiles::file::{FileEntry, each_group};
+use crate::persons::profiles::file::each_group;
 use crate::persons::profiles::{Origin, Profile};
 
 /// Most rows of group data, of all types, that one query reads.

@@ -32,11 +32,11 @@ use crate::EventStore;
 use crate::blocks::{RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::{Manifest, SegmentEntry};
-use crate::persons::person_ids::{derived, merge_of};
+use crate::manifest::{FileEntry, Manifest, SegmentEntry};
+use crate::person_ids::{derived, merge_of};
 use crate::persons::person_merge_cache::PersonMergeState;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
-use crate::persons::profiles::file::{self, FileEntry, decode_ids};
+use crate::persons::profiles::file::{self, decode_ids};
 use crate::persons::profiles::{Origin, Profile, is_profile_property};
 use crate::segments::parquet_io::{Index, ParquetFile};
 

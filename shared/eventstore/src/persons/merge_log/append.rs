@@ -19,7 +19,7 @@ use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::keys;
 use crate::manifest::Manifest;
-use crate::persons::person_ids::merge_of;
+use crate::person_ids::merge_of;
 
 /// Most merges that one call of [`EventStore::append`] may request: some thirty transactions in sequence,
 /// within the time of a function.

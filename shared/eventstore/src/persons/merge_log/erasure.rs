@@ -16,14 +16,13 @@ use pennon_core::store::{Key, Query, Write, WriteCondition};
 use pennon_engine::scan::Micros;
 
 use super::append::next_row;
-use super::folding::FoldedMergesEntry;
 use super::{PersonMerge, encode};
 use crate::EventStore;
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, new_id};
+use crate::manifest::{ChangeOutcome, FoldedMergesEntry, Manifest, ManifestChange, new_id};
+use crate::persons::ErasureFilter;
 use crate::persons::person_merge_cache::PersonMergeState;
 
 /// Most writes of the transaction, besides the head, the entry, and the log row with its precondition.

@@ -12,43 +12,20 @@ use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{TRANSACTION_WRITES_MAX, Write, WriteCondition};
 use pennon_engine::scan::Micros;
-use serde::{Deserialize, Serialize};
 
 use super::{MergeLogRow, PersonMerge, decode, encode};
 use crate::EventStore;
-use crate::compaction::GRACE_MICROS;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{Manifest, new_id};
+use crate::manifest::GRACE_MICROS;
+use crate::manifest::{FoldedMergesEntry, Manifest, new_id};
 use crate::time::WorkClock;
 
 /// Rows that are not folded: less than a page of the table.
 const ROWS_LEFT: usize = 256;
 /// One more row may wait per so many folded merges: folding rewrites all of them.
 const MERGES_A_ROW: u64 = 64;
-
-/// The manifest entry of an object with folded merges.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FoldedMergesEntry {
-    pub id: String,
-    /// Format number of the object.
-    #[serde(default = "formats::first")]
-    pub format: u32,
-    pub object: String,
-    /// Number of the last row in it.
-    pub through: u64,
-    /// How many merges it holds.
-    pub merges: u64,
-    /// Number of erasures of the log. A state that was cached before the last one is invalid.
-    #[serde(default)]
-    pub erasures: u64,
-    /// When it was listed.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
-}
 
 /// The newest undamaged object; the inner `None` means the log starts with its first row. The outer `None`
 /// means that an erasure forbids to use the rows, which would restore erased persons.

@@ -18,8 +18,6 @@ mod erasure;
 mod folding;
 mod merge_rules;
 
-pub(crate) use folding::FoldedMergesEntry;
-
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query};
 use pennon_engine::scan::Micros;
@@ -29,7 +27,7 @@ use crate::EventStore;
 use crate::codec::{Reader, write_signed, write_unsigned};
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::persons::person_ids::Link;
+use crate::person_ids::Link;
 
 pub(crate) use append::LogTails;
 pub use append::MERGES_MAX;

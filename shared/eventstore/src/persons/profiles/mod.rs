@@ -21,7 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{Event, Row};
-use crate::persons::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
+use crate::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
 use changes::{At, Changes};
 
 /// Data of one distinct id.

@@ -7,8 +7,8 @@
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
-use crate::integrity::formats;
-use crate::persons::imports::ids_sidecar::beside;
+use crate::formats;
+use crate::objects::checksums;
 
 /// The entry of an object with persons or groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) struct FormerObject {
 impl FormerObject {
     /// The objects to delete with it; the second exists only in formats that have it.
     pub(crate) fn files(self) -> [String; 2] {
-        let ids = beside(&self.object);
+        let ids = ids_sidecar_name(&self.object);
         [self.object, ids]
     }
 }
@@ -62,6 +62,11 @@ fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>
     })
 }
 
+/// The name of the ids sidecar of `object`.
+pub(crate) fn ids_sidecar_name(object: &str) -> String {
+    format!("{}.ids", checksums::split(object).0)
+}
+
 impl RecordsEntry {
     /// The entry with a new object, as of `at`. Both have the same format.
     pub(crate) fn with_object(&self, object: String, bytes: u64, rows: u64, at: Micros) -> RecordsEntry {
@@ -72,7 +77,7 @@ impl RecordsEntry {
 
     /// The name of its ids sidecar; none for groups, and where an earlier release wrote it.
     pub(crate) fn ids(&self) -> Option<String> {
-        (self.format >= formats::PERSONS).then(|| beside(&self.object))
+        (self.format >= formats::PERSONS).then(|| ids_sidecar_name(&self.object))
     }
 
     /// Its current objects.
@@ -122,5 +127,10 @@ mod tests {
         let entry: RecordsEntry = serde_json::from_value(earlier).unwrap();
         assert_eq!(entry.before, [FormerObject { object: "z".to_owned(), at: 0 }]);
         assert_eq!(entry.emptied(9).before[1], FormerObject { object: "a".to_owned(), at: 9 });
+    }
+
+    #[test]
+    fn the_object_lies_beside_its_records() {
+        assert_eq!(ids_sidecar_name("project=7/persons/01-a.parquet"), "project=7/persons/01-a.ids");
     }
 }

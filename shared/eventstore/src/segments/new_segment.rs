@@ -9,11 +9,10 @@ use pennon_engine::flag::calls::CallsByKey;
 use pennon_engine::scan::Micros;
 
 use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
+use crate::blocks::list_of_replaced_blocks;
 use crate::error::EventStoreError;
 use crate::keys::{self, BlockId};
-use crate::manifest::state::{Manifest, SegmentEntry, new_id};
-use crate::persons::profiles::file::FileEntry;
+use crate::manifest::{FileEntry, Manifest, SegmentEntry, new_id};
 use crate::segments::writer::{Replaces, WrittenSegment};
 
 /// A segment that is not listed yet, and its objects.
@@ -51,7 +50,7 @@ impl NewSegment {
         self.entry.replaces_segments.clone_from(&replaces.segments);
         let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
         let object = format!("{}/{}.blocks", self.folder, self.entry.id);
-        if let Some((blocks, list)) = ReplacedBlocks::of(&blocks, object) {
+        if let Some((blocks, list)) = list_of_replaced_blocks(&blocks, object) {
             self.files.push((blocks.object.clone(), list));
             self.entry.blocks = Some(blocks);
         }
@@ -113,5 +112,47 @@ impl EventStore {
     /// Removes the objects of a segment that is not listed and will not be.
     pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
         self.inner.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
+    }
+
+    /// Reads all events of a segment.
+    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
+        if entry.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let file = self.segment(entry).await?;
+        let columns = file.columns();
+        let mut rows = Vec::new();
+        for group in 0..file.metadata().num_row_groups() {
+            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
+            let file = file.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                decoded
+                    .batches
+                    .iter()
+                    .map(|batch| property_values::rows(batch, &file.footer))
+                    .collect::<Result<Vec<_>, _>>()
+            });
+            rows.extend(read.await??.into_iter().flatten());
+        }
+        if rows.len() as u64 == entry.rows {
+            return Ok(rows);
+        }
+        Err(EventStoreError::Corrupt(format!(
+            "segment {} has {} of {} events",
+            entry.id,
+            rows.len(),
+            entry.rows
+        )))
+    }
+
+    /// Opens the segment of an entry, from the cache if possible.
+    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
+        let name = entry.object.as_deref().unwrap_or_default();
+        if let Some(file) = self.inner.segments.get(name) {
+            return Ok(file);
+        }
+        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
+        self.inner.segments.put(name, file.clone());
+        Ok(file)
     }
 }

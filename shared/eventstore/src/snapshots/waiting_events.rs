@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
+use crate::blocks::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
 use crate::event::{Row, seq};
 use crate::manifest::Manifest;

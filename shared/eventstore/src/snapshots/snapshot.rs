@@ -14,9 +14,10 @@ use crate::EventStore;
 use crate::blocks::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::MemoryLease;
-use crate::persons::{PersonMergeState, PersonMerges, derived};
+use crate::person_ids::derived;
+use crate::persons::{PersonMergeState, PersonMerges};
 use crate::segments::reader::SegmentFile;
 
 /// A consistent view of a project.
@@ -85,17 +86,6 @@ impl EventStore {
         let blocks = self.not_replaced(&manifest, blocks).await?;
         let hot = self.read_of_blocks(event_headers(blocks).await).await?;
         Ok(SnapshotOutline { manifest, merge_state, hot })
-    }
-
-    /// Opens the segment of an entry, from the cache if possible.
-    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
-        let name = entry.object.as_deref().unwrap_or_default();
-        if let Some(file) = self.inner.segments.get(name) {
-            return Ok(file);
-        }
-        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
-        self.inner.segments.put(name, file.clone());
-        Ok(file)
     }
 
     /// The time of the earliest event, if there is one.

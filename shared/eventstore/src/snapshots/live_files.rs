@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::manifest::snapshot::SnapshotOutline;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::persons::PersonMerges;
 use crate::segments::Footer;
 use crate::segments::property_columns::Kind;
+use crate::snapshots::SnapshotOutline;
 
 /// The live files of a project, and what they lack.
 #[derive(Debug, Clone, Default)]

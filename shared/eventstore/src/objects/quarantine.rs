@@ -16,9 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
 use crate::keys;
-use crate::persons::imports::RecordsEntry;
+use crate::objects::checksums;
 
 /// A damage marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +28,13 @@ pub struct Damage {
     pub what: String,
     /// When it was detected, in microseconds since the epoch.
     pub at: Micros,
+}
+
+/// The part of the manifest entry of an import that names its object.
+#[derive(Deserialize)]
+struct ListedImport {
+    id: String,
+    object: String,
 }
 
 /// Writes damage markers.
@@ -101,7 +107,7 @@ impl Quarantine {
         // An import that was rewritten by an erasure has an object with another id than its entry.
         let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
         for item in self.store.records.query(records).await? {
-            let entry: RecordsEntry = item.body()?;
+            let entry: ListedImport = item.body()?;
             if checksums::split(&entry.object).0 == checksums::split(object).0 {
                 return Ok(Some((entry.id, Write::Check(item.key, WriteCondition::Version(item.version)))));
             }
