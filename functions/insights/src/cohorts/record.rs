@@ -8,7 +8,7 @@ use pennon_core::store::{StoreError, Write};
 use pennon_engine::Cohort as Definition;
 use pennon_engine::flag::CohortReference;
 use pennon_engine::flag::cohort::Cohort as Criteria;
-use pennon_eventstore::members::{CohortList, Packed};
+use pennon_eventstore::members::{CohortList, PartitionedList};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub struct CohortRecord {
     pub person_ids: Vec<uuid::Uuid>,
     /// A long list, stored in parts outside the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub members: Option<Packed>,
+    pub members: Option<PartitionedList>,
     /// The last count of members; `None` if they were never counted.
     #[serde(default)]
     pub count: Option<u64>,
@@ -145,7 +145,7 @@ impl CohortRecord {
     /// Its member list.
     pub fn roster(&self, project: u64) -> CohortList {
         match self.members {
-            Some(packed) => CohortList::Packed(packed),
+            Some(packed) => CohortList::Partitioned(packed),
             None => CohortList::of_record(
                 project,
                 &json!({"distinct_ids": self.distinct_ids, "person_ids": self.person_ids}),

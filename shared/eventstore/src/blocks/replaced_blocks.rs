@@ -13,8 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
-use crate::blocks::block_log::RawBlock;
+use crate::blocks::block_log::{BlockLog, RawBlock};
 use crate::error::EventStoreError;
 use crate::formats;
 use crate::keys::BlockId;
@@ -72,7 +71,7 @@ fn newer(object: &str, bytes: &[u8]) -> Option<EventStoreError> {
     }
 }
 
-impl EventStore {
+impl BlockLog {
     /// Splits `blocks` into those that count and those that a segment of the manifest replaces.
     ///
     /// The blocks must have been read before the manifest.
@@ -121,10 +120,10 @@ impl EventStore {
 
     /// Fetches the ids of a list, ascending.
     async fn replaced_ids(&self, entry: &ReplacedBlocks) -> Result<Arc<Vec<BlockId>>, EventStoreError> {
-        if let Some(known) = self.inner.replaced.get(&entry.object) {
+        if let Some(known) = self.replaced.get(&entry.object) {
             return Ok(known);
         }
-        let bytes = self.inner.objects.get(&entry.object).await?;
+        let bytes = self.objects.get(&entry.object).await?;
         if let Some(newer) = newer(&entry.object, &bytes) {
             return Err(newer);
         }
@@ -132,7 +131,7 @@ impl EventStore {
         let ids =
             ids.ok_or_else(|| EventStoreError::Corrupt(format!("{} is no list of blocks", entry.object)))?;
         let ids = Arc::new(ids);
-        self.inner.replaced.put(&entry.object, ids.clone());
+        self.replaced.put(&entry.object, ids.clone());
         Ok(ids)
     }
 
@@ -153,7 +152,7 @@ impl EventStore {
         ids: &[BlockId],
     ) -> Result<(), EventStoreError> {
         let keys = ids.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();
-        Ok(self.inner.store.blocks.sweep(keys).await?)
+        Ok(self.blocks.sweep(keys).await?)
     }
 }
 

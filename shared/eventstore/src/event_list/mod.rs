@@ -9,7 +9,7 @@
 //! are read completely, once.
 //!
 //! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
-//! or merged between two pages; exactly the events that a scan counts are listed.
+//! or merged between two pages; exactly the events that a scan counts are listed. The door is [`EventList`].
 
 mod candidates;
 mod export;
@@ -25,12 +25,14 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use crate::EventStore;
-use crate::blocks::BlockFilter;
+use crate::blocks::{BlockFilter, BlockLog};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::memory::{Purpose, QueryMemory};
+use crate::memory::{DecodeBudget, Purpose, QueryMemory};
 use crate::person_ids::derived;
+use crate::persons::PersonIndex;
+use crate::segments::{DuplicateFinder, SegmentStore};
+use crate::snapshots::SnapshotReader;
 use candidates::Candidates;
 
 /// Events of the first batch; doubled each time, up to [`BATCH_MAX`].
@@ -128,18 +130,40 @@ pub struct EventListBudget {
     pub bytes: u64,
 }
 
-impl EventStore {
+/// Lists and exports events. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct EventList {
+    snapshots: Arc<SnapshotReader>,
+    index: Arc<PersonIndex>,
+    blocks: Arc<BlockLog>,
+    segments: Arc<SegmentStore>,
+    duplicates: Arc<DuplicateFinder>,
+    decode_budget: Arc<DecodeBudget>,
+}
+
+impl EventList {
+    pub(crate) fn new(
+        snapshots: Arc<SnapshotReader>,
+        index: Arc<PersonIndex>,
+        blocks: Arc<BlockLog>,
+        segments: Arc<SegmentStore>,
+        duplicates: Arc<DuplicateFinder>,
+        decode_budget: Arc<DecodeBudget>,
+    ) -> EventList {
+        EventList { snapshots, index, blocks, segments, duplicates, decode_budget }
+    }
+
     /// Passes matching events to `take`, newest first, until it breaks or `budget` is used up. At least one
     /// batch is processed.
-    pub async fn list_newest_events(
+    pub(crate) async fn list_newest_events(
         &self,
         project: ProjectId,
         wanted: EventListFilter,
         budget: EventListBudget,
         mut take: impl FnMut(ListedEvent) -> ControlFlow<()> + Send,
+        memory: &QueryMemory,
     ) -> Result<EventListResult, EventStoreError> {
-        let memory = self.query_memory();
-        let mut candidates = self.candidates(project, wanted, &memory).await?;
+        let mut candidates = self.candidates(project, wanted, memory).await?;
         let mut walked = EventListResult::default();
         let mut batch = BATCH;
         let mut lease = memory.lease(Purpose::Known);
@@ -179,8 +203,8 @@ impl EventStore {
         wanted: EventListFilter,
         memory: &QueryMemory,
     ) -> Result<Candidates, EventStoreError> {
-        let blocks = self.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let blocks = self.blocks.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let person_merges = merge_state.person_merges.clone();
         let own = wanted.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
         let persons = own.or(wanted.person).map(|id| {
@@ -198,7 +222,7 @@ impl EventStore {
             property: Arc::new(|_| false),
             memory: Some(memory.clone()),
         };
-        let waiting = self.block_events(project, &manifest, blocks, choice).await?;
+        let waiting = self.snapshots.block_events(project, &manifest, blocks, choice).await?;
         Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, person_merges, persons, memory))
     }
 }

@@ -17,6 +17,7 @@ pub(crate) use quarantine::{Quarantine, segment_of};
 pub(crate) use retry::RetryBudget;
 
 pub use result_objects::ResultObject;
+pub(crate) use result_objects::ResultObjects;
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -23,8 +23,9 @@
 //! The footer entry `pennon` is a JSON object with the format number, the kinds of the property columns, the
 //! keys found in `properties`, the runs, and what the segment replaces. Must stay true: values are preserved
 //! exactly (50 and 50.0, null and absent differ); the page index has the minimum and maximum of `event` and
-//! `timestamp` of each page. The doors are [`reader::SegmentFile`] and [`writer::SegmentWriter`]; nothing here
-//! reads the manifest.
+//! `timestamp` of each page. The door is [`SegmentStore`], which
+//! opens ([`reader::SegmentFile`]) and lists segments; [`writer::SegmentWriter`] encodes one, and [`DuplicateFinder`]
+//! finds events that segments hold already.
 
 mod duplicates;
 mod event_runs;
@@ -38,11 +39,13 @@ pub(crate) mod property_values;
 pub(crate) mod reader;
 pub(crate) mod row_merge;
 mod schema;
+mod segment_store;
 pub(crate) mod uuids;
 pub(crate) mod writer;
 
-pub(crate) use duplicates::DuplicateCheck;
+pub(crate) use duplicates::{DuplicateCheck, DuplicateFinder};
 pub(crate) use new_segment::NewSegment;
+pub(crate) use segment_store::SegmentStore;
 
 use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};

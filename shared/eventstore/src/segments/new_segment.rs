@@ -1,18 +1,14 @@
-//! Commit of a new segment: its objects first, then, in one transaction, its manifest entry.
-//!
-//! Must stay true: an entry is listed only after all its objects are durable. Objects are removed again only
-//! after the manifest definitely rejected the entry, because a call that failed may have been carried out.
+//! A segment that is being written: its manifest entry and its objects.
 
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 use pennon_engine::flag::calls::CallsByKey;
 use pennon_engine::scan::Micros;
 
-use crate::EventStore;
 use crate::blocks::list_of_replaced_blocks;
 use crate::error::EventStoreError;
-use crate::keys::{self, BlockId};
-use crate::manifest::{FileEntry, Manifest, SegmentEntry, new_id};
+use crate::keys::BlockId;
+use crate::manifest::{FileEntry, SegmentEntry, new_id};
 use crate::segments::writer::{Replaces, WrittenSegment};
 
 /// A segment that is not listed yet, and its objects.
@@ -87,72 +83,5 @@ impl NewSegment {
     fn profile(&mut self, what: &str, bytes: Bytes, rows: u64) -> FileEntry {
         let size = bytes.len() as u64;
         FileEntry { object: self.file(&format!("{what}.parquet"), bytes), bytes: size, rows }
-    }
-}
-
-impl EventStore {
-    /// Stores the objects of a segment.
-    pub(crate) async fn write_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
-        self.inner.objects.create_all(&new.files).await
-    }
-
-    /// Adds the entry of a segment on top of `manifest`. Returns false, and writes nothing, when the manifest
-    /// has changed.
-    pub(crate) async fn list(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        new: &NewSegment,
-    ) -> Result<bool, EventStoreError> {
-        // Before the segment is listed, so that a crash loses no call: counting a call twice changes nothing.
-        self.count_flag_calls(project, &new.calls, new.newest_block, new.entry.at).await?;
-        manifest.add(self, project, keys::SEGMENT, &new.entry.id, &new.entry).await
-    }
-
-    /// Removes the objects of a segment that is not listed and will not be.
-    pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
-        self.inner.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
-    }
-
-    /// Reads all events of a segment.
-    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
-        if entry.rows == 0 {
-            return Ok(Vec::new());
-        }
-        let file = self.segment(entry).await?;
-        let columns = file.columns();
-        let mut rows = Vec::new();
-        for group in 0..file.metadata().num_row_groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
-            let file = file.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                decoded
-                    .batches
-                    .iter()
-                    .map(|batch| property_values::rows(batch, &file.footer))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            rows.extend(read.await??.into_iter().flatten());
-        }
-        if rows.len() as u64 == entry.rows {
-            return Ok(rows);
-        }
-        Err(EventStoreError::Corrupt(format!(
-            "segment {} has {} of {} events",
-            entry.id,
-            rows.len(),
-            entry.rows
-        )))
-    }
-
-    /// Opens the segment of an entry, from the cache if possible.
-    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
-        let name = entry.object.as_deref().unwrap_or_default();
-        if let Some(file) = self.inner.segments.get(name) {
-            return Ok(file);
-        }
-        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
-        self.inner.segments.put(name, file.clone());
-        Ok(file)
     }
 }

@@ -28,6 +28,7 @@ use super::property_columns::{Kind, PropertyColumn};
 use super::reader::ids;
 use super::{FOOTER, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::segments::uuids::uuid_columns::{UUID, UUID_SOURCE, UuidColumns};
 use crate::segments::uuids::uuid_index;

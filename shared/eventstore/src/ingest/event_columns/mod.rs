@@ -18,6 +18,7 @@ use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 pub(crate) use from_blocks::InflatedBlocks;
+pub(crate) use import::EventImporter;
 
 use crate::event::{Event, seq_of_line};
 use crate::property_value::{Properties, PropertyValue};

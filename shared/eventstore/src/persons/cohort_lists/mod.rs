@@ -37,14 +37,14 @@ const READS_AT_ONCE: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CohortList {
     /// Person ids derived from the listed distinct ids.
-    ManifestEntry(BTreeSet<Uuid>),
+    Inline(BTreeSet<Uuid>),
     /// Stored in parts beside the record.
-    Packed(Packed),
+    Partitioned(PartitionedList),
 }
 
 /// Describes a partitioned list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Packed {
+pub struct PartitionedList {
     /// Number of leading bits that select the part.
     bits: u32,
     /// Number of members when it was stored.
@@ -59,7 +59,7 @@ fn is_first(generation: &u64) -> bool {
     *generation == 0
 }
 
-impl Packed {
+impl PartitionedList {
     /// Which of the cohort's lists it is.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -75,8 +75,8 @@ impl Packed {
     }
 
     /// Chooses the parts for a list of so many members.
-    pub fn of(members: usize, generation: u64) -> Packed {
-        Packed { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
+    pub fn of(members: usize, generation: u64) -> PartitionedList {
+        PartitionedList { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
     }
 }
 
@@ -93,9 +93,9 @@ struct ListPart {
 impl CohortList {
     /// The list of the cohort with this record.
     pub fn of_record(project: ProjectId, record: &Value) -> CohortList {
-        let packed = record.get("members").and_then(|packed| Packed::deserialize(packed).ok());
+        let packed = record.get("members").and_then(|packed| PartitionedList::deserialize(packed).ok());
         if let Some(packed) = packed {
-            return CohortList::Packed(packed);
+            return CohortList::Partitioned(packed);
         }
         let texts = |field: &str| {
             let list = record.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -103,7 +103,7 @@ impl CohortList {
         };
         let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
         let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
-        CohortList::ManifestEntry(listed.chain(persons).collect())
+        CohortList::Inline(listed.chain(persons).collect())
     }
 
     /// Stores the parts of a list. They become visible when a record says `packed`.
@@ -111,7 +111,7 @@ impl CohortList {
         records: &Table,
         project: ProjectId,
         cohort: u64,
-        packed: Packed,
+        packed: PartitionedList,
         members: &BTreeSet<Uuid>,
     ) -> Result<(), EventStoreError> {
         if members.len() > MEMBERS_MAX {
@@ -146,7 +146,7 @@ impl CohortList {
             return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
         }
         let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
-        let packed = Packed::of(members.len(), 0);
+        let packed = PartitionedList::of(members.len(), 0);
         CohortList::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
     }
@@ -159,8 +159,8 @@ impl CohortList {
         cohort: u64,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let packed = match self {
-            CohortList::ManifestEntry(ids) => return Ok(ids.iter().copied().collect()),
-            CohortList::Packed(packed) => packed,
+            CohortList::Inline(ids) => return Ok(ids.iter().copied().collect()),
+            CohortList::Partitioned(packed) => packed,
         };
         let keys = packed.keys(project, cohort);
         let (mut members, mut erased) = (HashSet::new(), 0);
@@ -196,9 +196,9 @@ pub async fn cohorts_with(
     let mut wanted = BTreeMap::new();
     for (cohort, roster) in rosters {
         match roster {
-            CohortList::ManifestEntry(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
-            CohortList::ManifestEntry(_) => {}
-            CohortList::Packed(packed) => {
+            CohortList::Inline(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
+            CohortList::Inline(_) => {}
+            CohortList::Partitioned(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
                 wanted.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));

@@ -13,7 +13,7 @@ use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::ImportedRecords;
 use crate::error::EventStoreError;
 use crate::manifest::RecordsEntry;
 use crate::person_ids::Link;
@@ -25,7 +25,7 @@ const ID: usize = 16;
 
 /// Reads the ids from records without a sidecar, which an earlier release imported.
 pub(crate) type LegacyIdsReader = for<'a> fn(
-    &'a EventStore,
+    &'a ImportedRecords,
     ProjectId,
     &'a RecordsEntry,
 ) -> BoxFuture<'a, Result<RecordIds, EventStoreError>>;
@@ -103,19 +103,19 @@ pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
     links
 }
 
-impl EventStore {
+impl ImportedRecords {
     /// Reads the person ids of an import, from the cache if possible.
     pub(crate) async fn record_ids(
         &self,
         project: ProjectId,
         entry: &RecordsEntry,
     ) -> Result<Arc<RecordIds>, EventStoreError> {
-        if let Some(known) = self.inner.record_ids.get(&entry.object) {
+        if let Some(known) = self.record_ids.get(&entry.object) {
             return Ok(known);
         }
-        let read = match (entry.ids(), self.inner.read_legacy_ids) {
+        let read = match (entry.ids(), self.read_legacy_ids) {
             (Some(name), _) => {
-                let (bytes, records) = (self.inner.objects.get(&name).await?, entry.rows);
+                let (bytes, records) = (self.objects.get(&name).await?, entry.rows);
                 tokio::task::spawn_blocking(move || RecordIds::decode(&bytes, records)).await??
             }
             (None, Some(read_legacy_ids)) => read_legacy_ids(self, project, entry).await?,
@@ -125,7 +125,7 @@ impl EventStore {
             }
         };
         let read = Arc::new(read);
-        self.inner.record_ids.put(&entry.object, read.clone());
+        self.record_ids.put(&entry.object, read.clone());
         Ok(read)
     }
 }

@@ -10,13 +10,11 @@ use pennon_core::store::keys::ProjectId;
 use pennon_engine::scan::Micros;
 use sha2::{Digest, Sha256};
 
-use crate::EventStore;
+use super::ImportedRecords;
+use super::ids_sidecar::links;
 use crate::error::EventStoreError;
 use crate::formats;
-use crate::keys;
-use crate::manifest::GRACE_MICROS;
-use crate::manifest::{ImportedMergesEntry, Manifest, new_id};
-use crate::persons::imports::ids_sidecar::links;
+use crate::manifest::{EntryKind, GRACE_MICROS, ImportedMergesEntry, Manifest, new_id};
 use crate::persons::person_merges::PersonMerges;
 use crate::time::WorkClock;
 
@@ -38,7 +36,7 @@ impl Manifest {
     }
 }
 
-impl EventStore {
+impl ImportedRecords {
     /// The merges of all imports.
     pub(crate) async fn imported_merges(
         &self,
@@ -48,7 +46,7 @@ impl EventStore {
         if manifest.persons.is_empty() {
             return Ok(PersonMerges::default());
         }
-        let known = self.inner.person_merge_cache.get(&project.to_string());
+        let known = self.states.get(project);
         if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
             return Ok(known.imported_merges.clone());
         }
@@ -87,7 +85,7 @@ impl EventStore {
         entry: &ImportedMergesEntry,
     ) -> Result<PersonMerges, EventStoreError> {
         let Some(object) = &entry.object else { return Ok(PersonMerges::default()) };
-        let pairs = self.inner.objects.get(object).await?;
+        let pairs = self.objects.get(object).await?;
         let read = tokio::task::spawn_blocking(move || PersonMerges::decode(pairs));
         read.await?
     }
@@ -111,12 +109,12 @@ impl EventStore {
         let mut entry =
             ImportedMergesEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
-        self.inner.objects.create_all(&files).await?;
+        self.objects.create_all(&files).await?;
         entry.at = clock.now();
-        let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
+        let added = self.manifests.add(project, manifest, EntryKind::ImportedMerges, &entry).await?;
         if !added {
             // Somebody else changed the manifest; the next run makes it.
-            self.inner.objects.delete_all(entry.object.into_iter().collect()).await?;
+            self.objects.delete_all(entry.object.into_iter().collect()).await?;
         }
         Ok(added)
     }
@@ -133,10 +131,8 @@ impl EventStore {
             return Ok(());
         }
         for entry in older {
-            self.inner.objects.delete_all(entry.object.iter().cloned().collect()).await?;
-            let prefixes = [keys::LINKS, keys::DAMAGED];
-            let rows = prefixes.map(|prefix| keys::entry(project, prefix, &entry.id));
-            self.inner.store.records.sweep(rows.to_vec()).await?;
+            self.objects.delete_all(entry.object.iter().cloned().collect()).await?;
+            self.manifests.remove(project, EntryKind::ImportedMerges, &entry.id).await?;
         }
         Ok(())
     }

@@ -9,11 +9,9 @@ use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonsSnapshot;
-use crate::EventStore;
+use super::{PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
 use crate::event::arrival;
-use crate::keys;
 use crate::persons::imports::records::PersonsObject;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::texts;
@@ -40,9 +38,9 @@ struct RecordedPerson {
     created_at: Option<Micros>,
 }
 
-impl EventStore {
+impl PersonLookup {
     /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
-    pub async fn persons(
+    pub(crate) async fn persons(
         &self,
         project: ProjectId,
         wanted: &[Uuid],
@@ -123,9 +121,8 @@ impl EventStore {
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
         let (linked, alone): (Vec<Uuid>, Vec<Uuid>) =
             persons.iter().copied().partition(|person| now.merge_state.person_merges.is_linked(*person));
-        let rows = alone.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
-        let found = self.inner.store.records.batch_get(&rows).await?;
-        let marked = alone.into_iter().zip(found).filter(|(_, row)| row.is_some()).map(|(person, _)| person);
+        let found = self.log.are_identified(project, &alone).await?;
+        let marked = alone.into_iter().zip(found).filter(|(_, is)| *is).map(|(person, _)| person);
         Ok(linked.into_iter().chain(marked).collect())
     }
 
@@ -137,7 +134,7 @@ impl EventStore {
         ids: &BTreeSet<Uuid>,
     ) -> Result<Vec<(Uuid, RecordedPerson)>, EventStoreError> {
         let mut all = Vec::new();
-        for object in self.persons_objects(project, &now.manifest).await? {
+        for object in self.imports.persons_objects(project, &now.manifest).await? {
             let (wanted, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
                 let records = searched.records().enumerate();
@@ -162,7 +159,7 @@ impl EventStore {
         let mut told = Vec::new();
         for (group, selection) in object.selections(rows) {
             let columns = ["distinct_ids", "properties", "created_at"];
-            let decoded = object.file.decode(&self.inner.objects, group, Some(selection), &columns).await?;
+            let decoded = object.file.decode(group, Some(selection), &columns).await?;
             for batch in decoded.batches {
                 let (distinct_ids, properties) =
                     (texts(&batch, "distinct_ids")?, texts(&batch, "properties")?);

@@ -8,13 +8,10 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 
-use super::{FILES_AT_ONCE, PersonsSnapshot};
-use crate::EventStore;
+use super::{FILES_AT_ONCE, PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
-use crate::manifest::{FileEntry, SegmentEntry};
 use crate::persons::imports::records::each_group_record;
 use crate::persons::profiles::changes::Changes;
-use crate::persons::profiles::file::each_group;
 use crate::persons::profiles::{Origin, Profile};
 
 /// Most rows of group data, of all types, that one query reads.
@@ -87,11 +84,11 @@ impl GroupSelection {
     }
 }
 
-impl EventStore {
+impl PersonLookup {
     /// The groups of a type by key, with the properties in `keys`.
     ///
     /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
-    pub async fn groups_of(
+    pub(crate) async fn groups_of(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -101,7 +98,7 @@ impl EventStore {
     }
 
     /// The groups of a type by key, with all properties.
-    pub async fn whole_groups_of(
+    pub(crate) async fn whole_groups_of(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -110,7 +107,7 @@ impl EventStore {
     }
 
     /// As above, for a command: refused above five million rows.
-    pub async fn every_group_of(
+    pub(crate) async fn every_group_of(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -140,7 +137,7 @@ impl EventStore {
     }
 
     /// The properties of the groups with these keys, in order; an unknown group has none.
-    pub async fn groups_named(
+    pub(crate) async fn groups_named(
         &self,
         project: ProjectId,
         groups: &[(GroupType, String)],
@@ -190,53 +187,22 @@ impl EventStore {
         }
         let mut known = KnownGroups::new();
         for entry in &now.manifest.groups {
-            let bytes = self.inner.objects.get(&entry.object).await?;
+            let bytes = self.imports.group_records(entry).await?;
             let wanted = wanted.clone();
             let taken =
                 tokio::task::spawn_blocking(move || wanted.take_records(&mut known, bytes).map(|()| known));
             known = taken.await??;
         }
-        let found = segments.map(|entry| self.groups_of_segment(project, entry)).collect::<Vec<_>>();
+        let found = segments.map(|entry| self.profiles.groups_of_segment(project, entry)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         let found = found.try_collect::<Vec<_>>().await?;
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
-        let hot = self.not_in_segments(&now.manifest, hot).await?;
+        let hot = self.duplicates.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
             let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
             found.into_iter().chain([hot]).for_each(|part| wanted.take_changes(&mut known, part));
             known
         });
         Ok(taken.await?)
-    }
-
-    async fn groups_of_segment(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
-        if entry.ids.is_none() && entry.rows > 0 {
-            return Ok(self.whole_profile(project, entry).await?.groups);
-        }
-        self.groups_in_segment(entry).await
-    }
-
-    /// Reads the group changes of a segment.
-    pub(crate) async fn groups_in_segment(
-        &self,
-        entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
-        let Some(FileEntry { object, .. }) = &entry.groups else { return Ok(BTreeMap::new()) };
-        let bytes = self.inner.objects.get(object).await?;
-        let read = tokio::task::spawn_blocking(move || {
-            let mut groups = BTreeMap::new();
-            for batch in crate::persons::imports::records::batches(bytes)? {
-                each_group(&batch, |name, key, changes| {
-                    groups.insert((name.to_owned(), key.to_owned()), Changes::decode(changes)?);
-                    Ok(())
-                })?;
-            }
-            Ok(groups)
-        });
-        read.await?
     }
 }

@@ -12,15 +12,14 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonsSnapshot;
 use super::json_members::SelectedMembers;
-use crate::EventStore;
+use super::{PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::SegmentEntry;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
-use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merge_state::PersonMergeState;
 use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merged_properties, value_bytes};
 use crate::persons::profiles::file::{self, each_id, texts};
 use crate::persons::profiles::{Origin, Profile};
@@ -76,21 +75,9 @@ pub(super) struct PersonEntry<'a> {
 /// Greater than every position in a record.
 const OF_EVENT: Seq = 1 << 127;
 
-impl EventStore {
-    /// All persons of a project, with the properties in `keys`.
-    ///
-    /// [`EventStoreError::TooLarge`] when there are more than [`PEOPLE_MAX`], or their values take more than
-    /// [`VALUES_BYTES_MAX`].
-    pub async fn people(
-        &self,
-        project: ProjectId,
-        keys: &BTreeSet<String>,
-    ) -> Result<People, EventStoreError> {
-        self.people_within(project, keys, &self.query_memory()).await
-    }
-
-    /// As [`EventStore::people`], within the memory of a query.
-    pub async fn people_within(
+impl PersonLookup {
+    /// As [`PersonLookup::people`], within the memory of a query.
+    pub(crate) async fn people_within(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
@@ -101,7 +88,7 @@ impl EventStore {
     }
 
     /// As above, with all properties.
-    pub async fn whole_people(
+    pub(crate) async fn whole_people(
         &self,
         project: ProjectId,
         memory: &QueryMemory,
@@ -127,13 +114,15 @@ impl EventStore {
             bytes: 0,
             lease,
         };
-        for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
+        for (place, object) in
+            self.imports.persons_objects(project, &now.manifest).await?.into_iter().enumerate()
+        {
             people = self.add_records_of(people, place, object).await?;
         }
         for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
             people = self.add_segment_to(people, project, entry).await?;
         }
-        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
+        let hot = self.duplicates.not_in_segments(&now.manifest, now.hot).await?;
         let added = tokio::task::spawn_blocking(move || {
             let profile = Profile::of_rows(project, &hot, Origin::Captured);
             people.add_profile(profile).map(|()| people)
@@ -150,7 +139,7 @@ impl EventStore {
         let mut before = 0;
         for group in 0..object.file.groups() {
             let columns = ["distinct_ids", "properties", "created_at"];
-            let decoded = object.file.decode(&self.inner.objects, group, None, &columns).await?;
+            let decoded = object.file.decode(group, None, &columns).await?;
             let rows = object.file.group_rows(group);
             let object = object.clone();
             let added = tokio::task::spawn_blocking(move || {
@@ -174,13 +163,13 @@ impl EventStore {
         entry: &SegmentEntry,
     ) -> Result<People, EventStoreError> {
         let Some(ids) = &entry.ids else {
-            let profile = self.whole_profile(project, entry).await?;
+            let profile = self.profiles.whole_profile(project, entry).await?;
             return people.add_profile(profile).map(|()| people);
         };
-        let file = self.opened(ids).await?;
+        let file = self.segments.open_profile_file(ids).await?;
         let columns: &[&str] = if people.wants_nothing() { &file::PRESENCE } else { &file::ALL };
         for group in 0..file.groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
+            let decoded = file.decode(group, None, columns).await?;
             let added = tokio::task::spawn_blocking(move || {
                 let mut batches = decoded.batches.iter();
                 let added = batches.try_for_each(|batch| {

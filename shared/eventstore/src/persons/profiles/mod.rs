@@ -12,6 +12,9 @@
 pub(crate) mod changes;
 pub(crate) mod file;
 pub(crate) mod merge;
+mod reader;
+
+pub(crate) use reader::ProfileReader;
 
 use std::collections::BTreeMap;
 
