@@ -22,7 +22,7 @@ SDK_HOMES = (
     "benchmarks/startup/bare/",
 )
 ENV_HOMES = (
-    "shared/core/src/config.rs", "cli/", "tests/", "shared/engine/tests/", "shared/engine/examples/",
+    "shared/core/src/config.rs", "cli/", "tests/", "shared/analytics/tests/", "shared/analytics/examples/",
     "shared/eventstore/tests/",
 )
 

@@ -17,7 +17,7 @@ def found(path, text):
 class Rules(unittest.TestCase):
     def test_good_code(self):
         text = DOC + "\npub fn two() -> u8 {\n    2\n}\n"
-        self.assertEqual(found("shared/engine/src/two.rs", text), [])
+        self.assertEqual(found("shared/analytics/src/two.rs", text), [])
 
     def test_file_size(self):
         self.assertEqual(found("a/src/a.rs", DOC + "\n" * 499), [])

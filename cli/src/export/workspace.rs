@@ -8,8 +8,8 @@ use std::path::Path;
 
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Query, StoreError};
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::payloads::mask;
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::conditions::payloads::mask;
 use pennon_insights::{CohortRecord, Insight};
 use pennon_role_access::payloads::{has_encrypted, revealed};
 use serde::de::DeserializeOwned;

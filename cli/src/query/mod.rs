@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::{ParsedQuery, Query as Node};
 use pennon_calculation::calculator::{
     Asked, CalculationMetrics, DefinitionLookup, Purpose, QueryOrigin, Question,
 };
@@ -19,8 +20,8 @@ use pennon_core::clock::{Clock, timestamp};
 use pennon_core::error::ApiError;
 use pennon_core::model::Project;
 use pennon_core::store::{Store, keys};
-use pennon_engine::{CalcResult, ParsedQuery, Query as Node};
 use pennon_eventstore::EventStore;
+use pennon_filters::CalcResult;
 use pennon_insights::saved;
 use serde_json::{Value, json};
 use tokio::time::Instant;

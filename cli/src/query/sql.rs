@@ -3,9 +3,9 @@
 //! Must stay true: SQL is printed only if the files have all events of the project.
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::clickhouse::{MAX_PERSON_MERGES, Place, SegmentFiles};
 use pennon_calculation::Calculator;
 use pennon_calculation::calculator::DefinitionLookup;
-use pennon_engine::clickhouse::{MAX_PERSON_MERGES, Place, SegmentFiles};
 use pennon_eventstore::EventStore;
 
 use super::{ResolvedQuery, error_text};

@@ -3,9 +3,9 @@
 //! Must stay true: every number of a result is in its table, unchanged; no text from events contains terminal escapes, or is a
 //! formula in a spreadsheet.
 
+use pennon_analytics::Query;
+use pennon_analytics::query::FunnelVizType;
 use pennon_calculation::escape_formula;
-use pennon_engine::Query;
-use pennon_engine::query::FunnelVizType;
 use serde_json::Value;
 
 /// The rows of a table, as cells.
@@ -165,7 +165,7 @@ pub(super) fn to_csv(rows: &TableRows) -> Result<String, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_engine::ParsedQuery;
+    use pennon_analytics::ParsedQuery;
     use serde_json::json;
 
     fn table(node: &Value, result: &Value) -> TableRows {

@@ -5,8 +5,8 @@
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::payloads;
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::conditions::payloads;
 use pennon_insights::Insight;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use pennon_analytics::scan::{EventSelection, ScanRequest};
 use pennon_core::store::Store;
-use pennon_engine::scan::{EventSelection, ScanRequest};
 use pennon_eventstore::EventStore;
 use rusqlite::Connection;
 use serde_json::{Value, json};

@@ -5,9 +5,10 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use pennon_analytics::ParsedQuery;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, link, sized};
-use pennon_engine::{CalcError, ParsedQuery};
+use pennon_filters::CalcError;
 use serde_json::json as object;
 
 use crate::Calculation;

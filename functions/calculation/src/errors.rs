@@ -1,8 +1,8 @@
 //! Errors of the engine and the event store as API errors.
 
 use pennon_core::error::ApiError;
-use pennon_engine::{CalcError, ErrorKind};
 use pennon_eventstore::EventStoreError;
+use pennon_filters::{CalcError, ErrorKind};
 
 /// `Retry-After` in seconds of a query that timed out.
 pub(crate) const RETRY_AFTER_SECONDS: u32 = 5;

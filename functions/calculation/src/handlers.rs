@@ -7,10 +7,11 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use chrono::NaiveDate;
+use pennon_analytics::{ParsedQuery, unwrap_single_breakdown_values};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
-use pennon_engine::{CalcError, ParsedQuery, unwrap_single_breakdown_values};
+use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
 use crate::calculator::{Asked, Purpose, QueryOrigin, Question, range_days};

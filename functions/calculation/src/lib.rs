@@ -36,7 +36,7 @@ pub use crate::csv::escape_formula;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use format::{Format, with_csv};
-pub use pennon_engine::query::RefreshMode;
+pub use pennon_analytics::query::RefreshMode;
 pub use refresh::RefreshParam;
 pub use request::{QUERY_ID, query_id};
 pub use source::QuerySource;

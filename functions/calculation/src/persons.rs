@@ -6,11 +6,11 @@
 use axum::extract::State;
 use axum::response::Response;
 use chrono_tz::Tz;
+use pennon_analytics::filter::PersonFilter;
 use pennon_core::auth::Scope;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
 use pennon_core::model::Project;
-use pennon_engine::filter::PersonFilter;
 use uuid::Uuid;
 
 use crate::Calculation;

@@ -2,11 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use pennon_analytics::{ParsedQuery, Query};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json, sized};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::{CalcError, ParsedQuery, Query};
+use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
 use crate::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};

@@ -1,6 +1,6 @@
 //! The parameter `refresh`: how a request uses cached results.
 
-use pennon_engine::query::RefreshMode;
+use pennon_analytics::query::RefreshMode;
 use serde_json::Value;
 
 /// The value of `refresh`.

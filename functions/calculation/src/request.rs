@@ -4,10 +4,10 @@
 //! the result are not part of the query.
 
 use axum::http::Method;
+use pennon_analytics::ParsedQuery;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
-use pennon_engine::ParsedQuery;
 use serde_json::Value;
 
 use crate::errors::engine_error;

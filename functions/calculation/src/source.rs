@@ -1,7 +1,8 @@
 //! A query as it was sent, so that a job can parse it again.
 
+use pennon_analytics::{ParsedQuery, Query};
 use pennon_core::http::Fields;
-use pennon_engine::{CalcResult, ParsedQuery, Query};
+use pennon_filters::CalcResult;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

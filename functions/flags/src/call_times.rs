@@ -9,8 +9,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Call;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::CallsByKey;
-use pennon_engine::flag::{CallTimes, Flag};
+use pennon_flag_rules::calls::CallsByKey;
+use pennon_flag_rules::{CallTimes, Flag};
 
 use crate::Flags;
 

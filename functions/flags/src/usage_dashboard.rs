@@ -8,8 +8,8 @@ use pennon_core::error::ApiResult;
 use pennon_core::model::User;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{StoreError, Table, Write};
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::usage::{self, UsageInsight};
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::flag::usage::{self, UsageInsight};
 use pennon_insights::generated::{Generated, NewDashboard, NewInsight, Numbers, changes, reserve_dashboard};
 
 /// Tag of the generated insights about calls of the flag.
@@ -161,5 +161,18 @@ async fn load_dashboard(records: &Table, project: ProjectId, flag: &Flag) -> Api
     match flag.usage_dashboard.and_then(|id| u64::try_from(id).ok()) {
         Some(id) => Generated::read(records, project, id).await,
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn generated_queries_are_valid_insight_queries() {
+        for insight in usage::called_insights("a").into_iter().chain(usage::enriched_insights("a")) {
+            pennon_analytics::query::validate_node(&insight.query).unwrap();
+        }
     }
 }

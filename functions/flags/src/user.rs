@@ -1,7 +1,7 @@
 //! Snapshots of users in flag records.
 
 use pennon_core::model::User;
-use pennon_engine::flag::UserRef;
+use pennon_flag_rules::UserRef;
 
 /// The snapshot of `user` that a flag record stores.
 pub fn user_ref(user: &User) -> UserRef {

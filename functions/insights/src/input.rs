@@ -3,13 +3,13 @@
 //! Must stay true: absent, null and a value are different; read-only and unknown fields are ignored, except misspelled
 //! writable fields; the first invalid field is reported, in the order of [`InsightInput`].
 
+use pennon_analytics::query::decode_and_validate_query;
 use pennon_calculation::engine_error;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, Field, TextRule};
-use pennon_engine::query::decode_and_validate_query;
-use pennon_engine::spelling::check_spelling;
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::spelling::check_spelling;
 use serde_json::{Map, Value};
 
 use crate::limits;

@@ -6,9 +6,9 @@ use std::cmp::Ordering;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use pennon_engine::dates::grammar::DateText;
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, invalid_choice};
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, invalid_choice};
+use pennon_filters::dates::grammar::DateText;
 use serde_json::{Value, json};
 
 use crate::dashboards::Dashboards;

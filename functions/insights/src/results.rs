@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::ParsedQuery;
 use pennon_calculation::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
 use pennon_calculation::jobs::{Failure, QueryStatus};
 use pennon_calculation::{
@@ -15,7 +16,7 @@ use pennon_calculation::{
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::model::Project;
-use pennon_engine::{CalcError, CalcResult, ParsedQuery};
+use pennon_filters::{CalcError, CalcResult};
 use serde_json::Value;
 
 use crate::record::Insight;

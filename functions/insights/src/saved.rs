@@ -1,9 +1,10 @@
 //! Lookup of saved insights by id or short id, for the command line.
 
+use pennon_analytics::ParsedQuery;
 use pennon_core::error::ApiResult;
 use pennon_core::store::Table;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_engine::{CalcResult, ParsedQuery};
+use pennon_filters::CalcResult;
 use serde::Deserialize;
 
 use crate::record::Insight;

@@ -8,7 +8,7 @@ use pennon_calculation::Format;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty, json};
 use pennon_core::store::Key;
-use pennon_engine::flag::fields;
+use pennon_filters::body::fields;
 use serde_json::Value;
 
 use crate::dashboards::Dashboards;

@@ -170,7 +170,7 @@ fn restores(fields: &Fields) -> bool {
 fn sent_dashboards(fields: &Fields) -> Vec<u64> {
     let sent = fields.get("dashboards").and_then(Value::as_array).into_iter().flatten();
     let number =
-        |id: &Value| pennon_engine::flag::fields::as_integer(id).and_then(|id| u64::try_from(id).ok());
+        |id: &Value| pennon_filters::body::fields::as_integer(id).and_then(|id| u64::try_from(id).ok());
     sent.take(limits::DASHBOARDS).filter_map(number).collect()
 }
 

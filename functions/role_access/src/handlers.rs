@@ -14,9 +14,9 @@ use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::model::Role;
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_engine::flag::calls::FlagCalls;
-use pennon_engine::flag::fields::{self, Field};
-use pennon_engine::flag::{CallTimes, Flag};
+use pennon_filters::body::fields::{self, Field};
+use pennon_flag_rules::calls::FlagCalls;
+use pennon_flag_rules::{CallTimes, Flag};
 use serde_json::Value;
 
 use crate::payloads;

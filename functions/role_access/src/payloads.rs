@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::payload_keys::{PayloadError, PayloadKeys, SETTING, is_sealed};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::payloads::{MASK, payloads_mut};
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::conditions::payloads::{MASK, payloads_mut};
 use serde_json::Value;
 
 const ENCRYPTED_FIELD: &str = "has_encrypted_payloads";

@@ -8,8 +8,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_engine::flag::edit_permission::{CallerPermissions, EditDecision, MembershipLevel};
-use pennon_engine::flag::{CallTimes, Flag, FlagRow, FlagTemplate, Viewer};
+use pennon_flag_rules::flag::edit_permission::{CallerPermissions, EditDecision, MembershipLevel};
+use pennon_flag_rules::{CallTimes, Flag, FlagRow, FlagTemplate, Viewer};
 use serde::Deserialize;
 
 /// The permissions of the caller, with the names of the cohorts that flags refer to.

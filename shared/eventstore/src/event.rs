@@ -1,6 +1,6 @@
 //! Events as captured and as stored.
 
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! Parsing of event timestamps, and a clock for long-running work.
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime};
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use tokio::time::Instant;
 
 /// A clock for work whose start time was passed in. Timestamps that it writes late must not look older than

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
 use pennon_core::store::keys::{self, Kind};
-use pennon_engine::flag::stamp;
+use pennon_flag_rules::stamp;
 use serde_json::{Value, json};
 
 use super::{Call, Entry, Fields, History, Request, Stored, Told};

@@ -1,6 +1,6 @@
 //! The size of questions: what is as large as a limit allows is answered, what is larger is refused by its field.
 
-use pennon_engine::limits;
+use pennon_analytics::limits;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
 

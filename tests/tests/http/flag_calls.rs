@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon_core::store::{Item, Key, WriteCondition, keys};
-use pennon_engine::flag::calls::{FLAGS_MAX, StoredCalls};
 use pennon_eventstore::Event;
+use pennon_flag_rules::calls::{FLAGS_MAX, StoredCalls};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;

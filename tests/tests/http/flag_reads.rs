@@ -3,8 +3,8 @@
 use axum::http::header;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, WriteCondition, keys};
-use pennon_engine::flag::FlagRow;
 use pennon_eventstore::PersonRecord;
+use pennon_flag_rules::FlagRow;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
 use serde_json::{Value, json};
 

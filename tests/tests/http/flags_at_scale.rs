@@ -3,7 +3,7 @@
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Precondition, Table, VersionBump, Write};
-use pennon_engine::flag::Flag;
+use pennon_flag_rules::Flag;
 use pennon_flags::store::{FeedGrowth, change};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 
 use pennon_core::store::keys::{self, Kind};
 use pennon_core::store::{Item, Query, RowChecksums, VersionBump, Write};
-use pennon_engine::flag::stamp;
+use pennon_flag_rules::stamp;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
 

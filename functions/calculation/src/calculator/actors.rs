@@ -3,12 +3,12 @@
 //! Must stay true: actors are matched by the same code that counts them; the pages together hold each actor once, as long
 //! as no event arrives; memory grows with the offset and size of the page, not with the number of actors.
 
+use pennon_analytics::people::{MatchedActor, Selector, union};
+use pennon_analytics::scan::Partition;
+use pennon_analytics::{ActorKind, Plan};
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::people::{MatchedActor, Selector, union};
-use pennon_engine::scan::Partition;
-use pennon_engine::{ActorKind, Plan};
 use pennon_eventstore::{GroupType, PersonDetails, derived, memory_in_use};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

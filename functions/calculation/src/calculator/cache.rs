@@ -7,12 +7,12 @@
 //! to the cache fails no request.
 
 use chrono::{DateTime, Duration, Utc};
+use pennon_analytics::Query;
+use pennon_analytics::query::cache_target_age;
 use pennon_core::clock::{Clock, timestamp};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, WriteCondition};
-use pennon_engine::Query;
-use pennon_engine::query::cache_target_age;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pennon_analytics::{Action, Cohort, DefinitionIds, Definitions, Query};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table};
-use pennon_engine::{Action, Cohort, DefinitionIds, Definitions, Query};
 use pennon_eventstore::members::CohortList;
 use serde_json::Value;
 

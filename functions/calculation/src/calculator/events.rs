@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use pennon_analytics::filter::{EventFilter, FilterableEvent};
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::filter::{EventFilter, FilterableEvent};
 use pennon_eventstore::{EventKey, EventListBudget, EventListFilter, ListedEvent, PersonDetails};
 use serde_json::Value;
 use tokio::time::Instant;

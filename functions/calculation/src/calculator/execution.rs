@@ -5,10 +5,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pennon_analytics::scan::Partition;
+use pennon_analytics::{Answer, JoinData, PartitionResult, Plan};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_engine::scan::Partition;
-use pennon_engine::{Answer, CalcResult, JoinData, PartitionResult, Plan};
 use pennon_eventstore::{QueryMemory, ThreadMeter};
+use pennon_filters::CalcResult;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt};
+use pennon_analytics::scan::{Partition, ScanRequest};
+use pennon_analytics::{DataRequirements, JoinData, Plan, Properties};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
-use pennon_engine::scan::{Partition, ScanRequest};
-use pennon_engine::{CancellationToken, DataRequirements, JoinData, Plan, Properties};
 use pennon_eventstore::members::CohortList;
 use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derived};
+use pennon_filters::CancellationToken;
 use tokio::time::Instant;
 use uuid::Uuid;
 

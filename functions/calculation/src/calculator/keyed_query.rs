@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use pennon_analytics::Query;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key};
-use pennon_engine::Query;
 
 use super::Calculator;
 use super::cache::{CachedResult, Purpose, cache_key, result_key};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pennon_analytics::{ProjectContext, Query};
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::{ProjectContext, Query};
 use pennon_eventstore::ScanStats;
 
 use super::definitions::{DefinitionLookup, direct_references};

@@ -24,15 +24,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use pennon_analytics::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+use pennon_analytics::{Definitions, Plan, ProjectContext, Query};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::Table;
-use pennon_engine::dates::WeekStart;
-use pennon_engine::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_engine::{Definitions, Plan, ProjectContext, Query};
 use pennon_eventstore::{EventStore, memory_in_use};
+use pennon_filters::dates::WeekStart;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
+use pennon_analytics::filter::PersonFilter;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Page;
 use pennon_core::model::Project;
-use pennon_engine::filter::PersonFilter;
-use pennon_engine::{CalcError, CalcResult};
 use pennon_eventstore::{PeoplePage, PersonDetails, derived};
+use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use uuid::Uuid;

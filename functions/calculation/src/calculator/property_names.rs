@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use pennon_analytics::{SessionFieldType, session_fields};
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_engine::{SessionFieldType, session_fields};
 use pennon_eventstore::{EventListBudget, EventListFilter, EventName, GroupType, PropertyNames, ValueType};
 use tokio::time::Instant;
 

@@ -6,10 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use pennon_analytics::scan::{ColumnKey, EventSelection, Partition, ScanRequest};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_engine::scan::{ColumnKey, EventSelection, Partition, ScanRequest};
-use pennon_engine::{CalcError, CalcResult, text_of};
+use pennon_filters::text::text_of;
+use pennon_filters::{CalcError, CalcResult};
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -5,11 +5,11 @@
 
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
+use pennon_analytics::query::{BackgroundStart, Decision, Freshness, RefreshAction, RefreshMode, decide};
 use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::Write;
-use pennon_engine::query::{BackgroundStart, Decision, Freshness, RefreshAction, RefreshMode, decide};
 use tokio::time::Instant;
 
 use super::definitions::{DefinitionLookup, QueryDefinitions};

@@ -7,7 +7,7 @@
 //! finished and one more follows.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_engine::query::BackgroundStart;
+use pennon_analytics::query::BackgroundStart;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

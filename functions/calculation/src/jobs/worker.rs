@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
+use pennon_analytics::ParsedQuery;
+use pennon_analytics::query::{Freshness, RefreshAction, RefreshMode, decide};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::Project;
 use pennon_core::store::keys;
 use pennon_core::store::{Item, StoreError, Write, WriteCondition};
-use pennon_engine::ParsedQuery;
-use pennon_engine::query::{Freshness, RefreshAction, RefreshMode, decide};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 

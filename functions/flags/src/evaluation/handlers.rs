@@ -8,8 +8,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json};
-use pennon_engine::CancellationToken;
-use pennon_engine::flag::evaluate::{Runtime, Selection, Sender, SlowSearches};
+use pennon_filters::CancellationToken;
+use pennon_flag_rules::evaluate::{Runtime, Selection, Sender, SlowSearches};
 use serde_json::{Value, json as object};
 
 use super::body;

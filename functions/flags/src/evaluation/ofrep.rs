@@ -8,8 +8,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty, json_text};
-use pennon_engine::flag::definitions::{etag, matches};
-use pennon_engine::flag::evaluate::{CompiledFlag, Evaluation, FlagValue, Reason};
+use pennon_flag_rules::definitions::{etag, matches};
+use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, FlagValue, Reason};
 use serde_json::{Map, Value, json as object};
 
 use super::body;

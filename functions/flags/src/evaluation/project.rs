@@ -16,8 +16,8 @@ use pennon_core::model::Project;
 use pennon_core::request_metrics;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError};
-use pennon_engine::flag::evaluate::Evaluator;
 use pennon_eventstore::WaitingBlocks;
+use pennon_flag_rules::evaluate::Evaluator;
 
 use super::records::RecordTemplates;
 use crate::Flags;

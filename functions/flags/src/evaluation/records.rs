@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use pennon_engine::flag::evaluate::{CompiledFlag, Evaluation, FlagValue, Reason};
+use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, FlagValue, Reason};
 use serde::Serialize;
 use serde_json::Value;
 

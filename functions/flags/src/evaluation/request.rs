@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::json::Object;
+use pennon_filters::body::json::Object;
 use serde_json::Value;
 
 /// Longest distinct id in characters; longer ones are truncated, as in capture.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, accepts_gzip, gzip, json_text};
 use pennon_core::ids::new_uuid;
-use pennon_engine::flag::evaluate::{CompiledFlag, Evaluation};
+use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation};
 use serde::Serialize;
 use serde::ser::Serializer;
 use serde_json::Value;

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use pennon_engine::flag::evaluate::{
-    CompiledFlag, DISTINCT_ID, Evaluation, GroupSubject, Lookups, Plan, SlowSearches, Subject, Unavailable,
-};
-use pennon_engine::flag::json::Object;
 use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derived};
+use pennon_filters::body::json::Object;
+use pennon_flag_rules::evaluate::{
+    CompiledFlag, DISTINCT_ID, Evaluation, GroupSubject, Lookups, Plan, SlowSearches, Subject, Unavailable,
+};
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -6,8 +6,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::keys;
-use pennon_engine::flag::blast_radius::{Actors, BlastRadius, Conditions};
 use pennon_eventstore::GroupType;
+use pennon_flag_rules::blast_radius::{Actors, BlastRadius, Conditions};
 use serde_json::json as object;
 
 use crate::Flags;

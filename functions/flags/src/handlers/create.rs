@@ -10,8 +10,8 @@ use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::store::keys::{self, Counter, ProjectId};
 use pennon_core::store::{Item, Key};
-use pennon_engine::flag::body_references::{self, BodyReferences};
-use pennon_engine::flag::{CallTimes, Flag, FlagInput, ValidationContext, WriteKind, is_possible_key};
+use pennon_flag_rules::relations::body_references::{self, BodyReferences};
+use pennon_flag_rules::{CallTimes, Flag, FlagInput, ValidationContext, WriteKind, is_possible_key};
 
 use super::MAX_ATTEMPTS;
 use crate::Flags;

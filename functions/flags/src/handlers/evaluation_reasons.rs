@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
-use pennon_engine::flag::evaluate::Evaluation;
+use pennon_flag_rules::evaluate::Evaluation;
 use serde_json::{Map, Value, json as object};
 
 use crate::Flags;

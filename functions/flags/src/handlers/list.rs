@@ -8,8 +8,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Page};
 use pennon_core::store::{StoreError, keys};
-use pennon_engine::flag::listing::FlagQuery;
-use pennon_engine::flag::{CallTimes, FlagRow};
+use pennon_flag_rules::flag::listing::FlagQuery;
+use pennon_flag_rules::{CallTimes, FlagRow};
 
 use crate::Flags;
 use crate::call_times::authorize_with_call_times;

@@ -4,7 +4,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use pennon_core::http::Call;
-use pennon_engine::flag::definitions::CohortForm;
+use pennon_flag_rules::definitions::CohortForm;
 
 use crate::Flags;
 use crate::local_evaluation::{error_response, poll};

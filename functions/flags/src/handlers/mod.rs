@@ -31,7 +31,7 @@ pub use status::status;
 pub use update::{replace, update};
 
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_engine::flag::Flag;
+use pennon_flag_rules::Flag;
 use pennon_role_access::permissions::FlagPermissions;
 
 /// How many times a write is attempted (1 + 11 retries) before the caller gets 503.

@@ -7,7 +7,7 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
 use pennon_core::payload_keys::PayloadKeys;
-use pennon_engine::flag::definitions::Definitions;
+use pennon_flag_rules::definitions::Definitions;
 use pennon_role_access::payloads;
 
 use crate::Flags;

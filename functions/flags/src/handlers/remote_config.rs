@@ -6,7 +6,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::store::Item;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_engine::flag::{Flag, is_possible_key};
+use pennon_flag_rules::{Flag, is_possible_key};
 use pennon_role_access::payloads::{has_encrypted, revealed};
 use serde_json::Value;
 

@@ -16,10 +16,12 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Item, VersionBump, Write, WriteCondition};
-use pennon_engine::CancellationToken;
-use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluator, Subject};
-use pennon_engine::flag::{Flag, filter_view, timestamp};
 use pennon_eventstore::members::CohortList;
+use pennon_filters::CancellationToken;
+use pennon_filters::body::timestamp;
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::conditions::filter_view;
+use pennon_flag_rules::evaluate::{DISTINCT_ID, Evaluator, Subject};
 use pennon_insights::{CohortRecord, summary_row};
 use serde_json::{Map, Value, json as object};
 
@@ -116,7 +118,7 @@ async fn with_dependencies(
     stored: &StoredFlag,
 ) -> ApiResult<Vec<Arc<StoredFlag>>> {
     let own = Arc::new(stored.clone());
-    let first = pennon_engine::flag::references::flag_ids(&stored.flag.filters);
+    let first = pennon_flag_rules::relations::references::flag_ids(&stored.flag.filters);
     if first.is_empty() {
         return Ok(vec![own]);
     }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, json};
-use pennon_engine::flag::Flag;
+use pennon_flag_rules::Flag;
 use serde_json::{Value, json as object};
 
 use crate::Flags;

@@ -12,12 +12,11 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json_text};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, Page, StoreError, Table};
-use pennon_engine::flag::body_references::{self, BodyReferences};
-use pennon_engine::flag::dependencies::{RelatedFlag, dependents_of};
-use pennon_engine::flag::transition::{self, LinkedRecords};
-use pennon_engine::flag::{
-    Flag, FlagInput, References, ValidationContext, WriteKind, conflict, is_possible_key,
-};
+use pennon_flag_rules::flag::conflict;
+use pennon_flag_rules::flag::transition::{self, LinkedRecords};
+use pennon_flag_rules::relations::body_references::{self, BodyReferences};
+use pennon_flag_rules::relations::dependencies::{RelatedFlag, dependents_of};
+use pennon_flag_rules::{Flag, FlagInput, References, ValidationContext, WriteKind, is_possible_key};
 use serde_json::Value;
 
 use super::{MAX_ATTEMPTS, require_edit};

@@ -13,9 +13,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::{FEED_BYTES_LIMIT, FEED_BYTES_MAX};
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::cohort::Cohort;
-use pennon_engine::flag::definitions::{CohortForm, Definitions, etag};
-use pennon_engine::flag::{Flag, FlagRow};
+use pennon_flag_rules::definitions::{CohortForm, Definitions, etag};
+use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::{Flag, FlagRow};
 
 use super::cache::{DocumentBody, Feed, FeedDocument};
 use super::responses::TEXT_BYTES_MAX;

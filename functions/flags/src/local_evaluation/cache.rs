@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use axum::body::Bytes;
 use pennon_core::model::FeedPlace;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::definitions::CohortForm;
+use pennon_flag_rules::definitions::CohortForm;
 
 use crate::store::ByteLimitedCache;
 

@@ -27,7 +27,7 @@ use pennon_core::http::Call;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError};
 use pennon_core::throttle::Bucket;
-use pennon_engine::flag::definitions::{CohortForm, matches};
+use pennon_flag_rules::definitions::{CohortForm, matches};
 
 use crate::Flags;
 use crate::store::{ProjectVersion, load_rows};

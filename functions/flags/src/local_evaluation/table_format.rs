@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use pennon_core::model::{FeedForm, FeedHead, FeedPlace};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{BODY_BYTES_MAX, Item, Key, StoreError};
-use pennon_engine::flag::definitions::CohortForm;
+use pennon_flag_rules::definitions::CohortForm;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Query, StoreError};
-use pennon_engine::flag::cohort::Cohort;
 use pennon_eventstore::members::CohortList;
+use pennon_flag_rules::relations::cohort::Cohort;
 use serde_json::Value;
 
 use crate::Flags;

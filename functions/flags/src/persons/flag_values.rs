@@ -7,12 +7,12 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::store::keys;
-use pennon_engine::CancellationToken;
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::evaluate::{DISTINCT_ID, Evaluation, Evaluator, GroupSubject, Subject};
 use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{GroupType, WaitingBlocks};
+use pennon_filters::CancellationToken;
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::evaluate::{DISTINCT_ID, Evaluation, Evaluator, GroupSubject, Subject};
 use serde_json::Value;
 
 use super::scan::REQUEST_TIMEOUT;

@@ -10,8 +10,8 @@ pub mod scan;
 use chrono_tz::Tz;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_engine::flag::FlagRow;
 use pennon_eventstore::EventStoreError;
+use pennon_flag_rules::FlagRow;
 
 use crate::store::{RECORDS_KIB_MAX, total_kib};
 

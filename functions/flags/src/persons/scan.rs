@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::CancellationToken;
-use pennon_engine::flag::cohort::Cohort;
-use pennon_engine::flag::json::Object;
 use pennon_eventstore::People;
 use pennon_eventstore::members::CohortList;
+use pennon_filters::CancellationToken;
+use pennon_filters::body::json::Object;
+use pennon_flag_rules::relations::cohort::Cohort;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use uuid::Uuid;

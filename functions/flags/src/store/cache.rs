@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::FlagTemplate;
+use pennon_flag_rules::FlagTemplate;
 
 use super::{FlagRows, StoredFlag};
 

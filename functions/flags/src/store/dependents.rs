@@ -6,7 +6,7 @@
 use futures::future::try_join;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Page, Query, StoreError, Table};
-use pennon_engine::flag::FlagRow;
+use pennon_flag_rules::FlagRow;
 
 use super::ProjectVersion;
 use super::rows::decode_row;

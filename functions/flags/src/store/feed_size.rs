@@ -6,7 +6,7 @@
 
 use pennon_core::model::FEED_BYTES_LIMIT;
 use pennon_core::store::VersionBump;
-use pennon_engine::flag::Flag;
+use pennon_flag_rules::Flag;
 
 /// Bytes of feed per byte of a cohort's criteria: they are sent as cohorts, and flattened into conditions.
 const COHORT_BYTES_FACTOR: usize = 4;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::{FlagRow, FlagTemplate};
+use pennon_flag_rules::{FlagRow, FlagTemplate};
 use pennon_role_access::payloads;
 
 use super::{StoredFlag, load_cohort_names, load_flags};

@@ -30,7 +30,8 @@ use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{
     Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write, WriteCondition,
 };
-use pennon_engine::flag::{Flag, FlagRow, changes};
+use pennon_flag_rules::flag::changes;
+use pennon_flag_rules::{Flag, FlagRow};
 use serde_json::json;
 
 /// The scope of flags in the activity log.

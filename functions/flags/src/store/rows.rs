@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::future::{try_join, try_join_all};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table};
-use pennon_engine::flag::FlagRow;
+use pennon_flag_rules::FlagRow;
 
 use super::{StoredFlag, flag_record_key, record_id};
 use crate::Flags;

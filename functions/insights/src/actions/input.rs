@@ -2,12 +2,12 @@
 //!
 //! Must stay true: the first invalid field is reported, in the order of [`ActionInput`]; unknown fields of a step are dropped.
 
+use pennon_analytics::limits::{ACTION_STEPS, NAME_BYTES};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, Field, TextRule};
-use pennon_engine::flag::json;
-use pennon_engine::limits::{ACTION_STEPS, NAME_BYTES};
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
 use crate::input::invalid;

@@ -1,10 +1,10 @@
 //! The record of an action.
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::Action as Definition;
 use pennon_core::model::User;
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_engine::Action as Definition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Precondition, Query, StoreError, Table};
-use pennon_engine::flag::FlagRow;
+use pennon_flag_rules::FlagRow;
 
 use super::CohortRecord;
 use crate::resource::{Row, list};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::fields::{self, Field};
-use pennon_engine::flag::{FieldError, json};
+use pennon_filters::body::fields::{self, Field};
+use pennon_filters::body::{FieldError, json};
 use serde_json::Value;
 use uuid::Uuid;
 

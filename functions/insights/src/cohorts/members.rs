@@ -12,9 +12,9 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
-use pennon_engine::CancellationToken;
 use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
 use pennon_eventstore::{CanonicalPersons, derived};
+use pennon_filters::CancellationToken;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

@@ -1,14 +1,14 @@
 //! The record of a cohort.
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::Cohort as Definition;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::User;
 use pennon_core::store::keys::{Counter, Kind, ProjectId};
 use pennon_core::store::{StoreError, Write};
-use pennon_engine::Cohort as Definition;
-use pennon_engine::flag::CohortReference;
-use pennon_engine::flag::cohort::Cohort as Criteria;
 use pennon_eventstore::members::{CohortList, PartitionedList};
+use pennon_flag_rules::CohortReference;
+use pennon_flag_rules::relations::cohort::Cohort as Criteria;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

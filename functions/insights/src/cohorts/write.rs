@@ -272,9 +272,9 @@ fn require_no_events(references: &FlagReferences, own: bool, dependency: Option<
     Err(ApiError::invalid("behavioral_cohort_found", detail, Some("filters")))
 }
 
-fn has_event_criteria(cohort: &pennon_engine::Cohort) -> bool {
-    let criteria = pennon_engine::flag::cohort::Cohort::read(&json!({
+fn has_event_criteria(cohort: &pennon_analytics::Cohort) -> bool {
+    let criteria = pennon_flag_rules::relations::cohort::Cohort::read(&json!({
         "id": 0, "is_static": cohort.is_static, "filters": cohort.filters, "groups": cohort.groups,
     }));
-    criteria.is_some_and(|criteria| pennon_engine::flag::CohortReference::from(&criteria).has_event_criterion)
+    criteria.is_some_and(|criteria| pennon_flag_rules::CohortReference::from(&criteria).has_event_criterion)
 }

@@ -186,5 +186,5 @@ async fn try_update<'a>(
 /// Whether a body restores a deleted dashboard.
 fn restores(fields: &Fields) -> bool {
     let sent = fields.get("deleted").filter(|value| !value.is_null());
-    sent.is_some_and(|value: &Value| pennon_engine::flag::fields::boolean("deleted", value) == Ok(false))
+    sent.is_some_and(|value: &Value| pennon_filters::body::fields::boolean("deleted", value) == Ok(false))
 }

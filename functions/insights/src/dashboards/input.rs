@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, Field, TextRule, invalid_choice};
-use pennon_engine::flag::{json, python};
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, Field, TextRule, invalid_choice};
+use pennon_filters::body::{json, python};
 use serde_json::{Map, Value};
 
 use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};

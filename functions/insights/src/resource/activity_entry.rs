@@ -5,7 +5,7 @@
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
 use pennon_core::model::User;
-use pennon_engine::flag::json;
+use pennon_filters::body::json;
 use serde_json::{Value, json as object};
 
 use super::Resource;

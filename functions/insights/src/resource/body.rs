@@ -2,9 +2,9 @@
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, Field, TextRule};
-use pennon_engine::flag::json;
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
 use crate::input::invalid;

@@ -7,8 +7,8 @@ use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
-use pennon_engine::flag::FieldError;
-use pennon_engine::flag::fields::{self, Field, TextRule};
+use pennon_filters::body::FieldError;
+use pennon_filters::body::fields::{self, Field, TextRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

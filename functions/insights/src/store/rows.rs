@@ -10,7 +10,7 @@ use futures::future::{try_join, try_join_all};
 use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::{self, INSIGHT_ROW_SHARDS, ProjectId};
 use pennon_core::store::{Item, Page, Query, RowChecksums, StoreError, Table, VersionBump, Write};
-use pennon_engine::flag::stamp;
+use pennon_flag_rules::stamp;
 
 use crate::summary_row::InsightRow;
 

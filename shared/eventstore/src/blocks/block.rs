@@ -19,8 +19,8 @@
 
 use std::ops::Range;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use serde_json::Map;
 use uuid::Uuid;
 

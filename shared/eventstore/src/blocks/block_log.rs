@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::blocks::Backlog;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 

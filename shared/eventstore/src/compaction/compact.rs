@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::blocks::{BlockLog, RawBlock};
 use crate::compaction::merge_failures::MergeFailures;

@@ -9,8 +9,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use super::sweep::Sweeper;
 use crate::error::EventStoreError;

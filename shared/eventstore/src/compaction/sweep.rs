@@ -13,8 +13,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::blocks::BlockLog;
 use crate::error::EventStoreError;

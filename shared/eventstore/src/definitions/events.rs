@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use super::Definitions;
 use crate::error::EventStoreError;

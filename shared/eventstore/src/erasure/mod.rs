@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use pennon_core::store::Table;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::blocks::BlockLog;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arrow::array::AsArray;
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use super::Eraser;

@@ -4,9 +4,9 @@
 //! erasure. An empty segment replaces all segments and waiting blocks, in the transaction that empties the
 //! imports and the merge log.
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use super::{Eraser, ErasureReport, SEGMENTS_MAX};
 use crate::error::EventStoreError;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use super::{EventKey, EventList, EventListFilter};

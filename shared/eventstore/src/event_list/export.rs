@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::{Micros, Seq};
 
 use super::EventList;
 use crate::error::EventStoreError;

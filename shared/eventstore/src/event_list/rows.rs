@@ -79,7 +79,7 @@ impl Candidates {
 
     async fn rows_of_blocks(
         &self,
-        wanted: BTreeSet<(pennon_engine::scan::Seq, uuid::Uuid)>,
+        wanted: BTreeSet<(pennon_analytics::scan::Seq, uuid::Uuid)>,
     ) -> Result<Vec<Row>, EventStoreError> {
         let persons = self.waiting.rows.iter().map(|row| ((row.seq, row.event.uuid), row.person));
         let persons: BTreeMap<_, _> = persons.filter(|(key, _)| wanted.contains(key)).collect();

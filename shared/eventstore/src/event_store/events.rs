@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use pennon_analytics::scan::{Micros, ScanRequest};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::{CallsByKey, FlagCalls};
-use pennon_engine::scan::{Micros, ScanRequest};
+use pennon_flag_rules::calls::{CallsByKey, FlagCalls};
 
 use super::EventStore;
 use crate::blocks::{CapturedBatch, EncodedBatch};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 

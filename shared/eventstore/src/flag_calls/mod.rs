@@ -10,11 +10,12 @@ mod recent_calls;
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
 use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
-use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};
-use pennon_engine::flag::is_possible_key;
-use pennon_engine::scan::Micros;
+use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};
+use pennon_flag_rules::is_possible_key;
 use serde_json::Value;
 
 use crate::blocks::block::Block;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::clock::MonotonicInstant;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::{CallsByKey, FlagCalls};
+use pennon_flag_rules::calls::{CallsByKey, FlagCalls};
 
 use crate::keys::BlockId;
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::blocks::{BlockLog, EncodedBatch};
 use crate::error::EventStoreError;

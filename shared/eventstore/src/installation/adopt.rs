@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::WriteCondition;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use super::{Installation, InstallationRow};

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::blocks::BlockLog;
 use crate::error::EventStoreError;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use crate::blocks::VerifiedBlocks;
 use crate::error::EventStoreError;

@@ -1,6 +1,6 @@
 //! The manifest entries of objects with person merges.
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::formats;

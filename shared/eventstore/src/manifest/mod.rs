@@ -15,7 +15,7 @@ mod state;
 mod store;
 mod version_marks;
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 
 pub(crate) use merge_entries::{FoldedMergesEntry, ImportedMergesEntry};
 pub(crate) use project_list::ProjectList;

@@ -4,7 +4,7 @@
 //! it names every object that it had until that object is deleted, so that none is leaked by consecutive
 //! erasures.
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::formats;

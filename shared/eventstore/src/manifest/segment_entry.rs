@@ -1,6 +1,6 @@
 //! The manifest entry of a segment, and of the files and blocks that it names.
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::formats;

@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::{Item, Key, StoreError, Write};
-use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;

@@ -2,7 +2,7 @@
 //!
 //! Must stay true: all rooms that reserve memory for values use the same sizes.
 
-use pennon_engine::scan::{Column, Dictionary};
+use pennon_analytics::scan::{Column, Dictionary};
 use serde_json::{Map, Value};
 
 /// Approximate bytes of the values of a column.

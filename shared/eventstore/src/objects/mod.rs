@@ -32,9 +32,9 @@ use object_store::path::Path;
 use object_store::{
     Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
 };
+use pennon_analytics::scan::Micros;
 use pennon_core::config::object_store_uses_http;
 use pennon_core::store::{AMAZON_ROOTS, TlsRoots};
-use pennon_engine::scan::Micros;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 

@@ -9,9 +9,10 @@
 
 use std::collections::BTreeMap;
 
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;

@@ -7,8 +7,8 @@
 //! deciding which listed objects are unused is left to the sweep, which knows the rows.
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 
 use super::Objects;
 use crate::error::EventStoreError;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
 use crate::event::Row;

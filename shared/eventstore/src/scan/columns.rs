@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use pennon_engine::scan::{Column, MISSING};
+use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
 use super::compiled_request::{GROUPS, Origin, group_key};

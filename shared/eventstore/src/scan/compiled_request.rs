@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pennon_engine::scan::{ColumnKey, EventSelection, ScanRequest};
+use pennon_analytics::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
 use crate::blocks::BlockFilter;

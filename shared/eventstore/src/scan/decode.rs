@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::RowSelection;
-use pennon_engine::scan::{Column, MISSING, Micros};
+use pennon_analytics::scan::{Column, MISSING, Micros};
 use uuid::Uuid;
 
 use super::compiled_request::{CompiledRequest, Origin};

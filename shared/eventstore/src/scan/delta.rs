@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pennon_engine::DictionaryEncoder;
-use pennon_engine::scan::{Column, MISSING, Micros, Seq};
+use pennon_analytics::DictionaryEncoder;
+use pennon_analytics::scan::{Column, MISSING, Micros, Seq};
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::function_name::inherit_function_name;
-use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use super::Scanner;

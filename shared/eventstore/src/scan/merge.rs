@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pennon_engine::DictionaryEncoder;
-use pennon_engine::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
+use pennon_analytics::DictionaryEncoder;
+use pennon_analytics::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -26,8 +26,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use pennon_analytics::scan::{ColumnKey, Partition, ScanRequest};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::{ColumnKey, Partition, ScanRequest};
 
 use crate::error::EventStoreError;
 use crate::memory::{DecodeBudget, QueryMemory};

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pennon_engine::scan::{ColumnKey, Order, Partition, Seq};
+use pennon_analytics::scan::{ColumnKey, Order, Partition, Seq};
 use uuid::Uuid;
 
 use super::compiled_request::{CompiledRequest, Origin};

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_engine::scan::{Column, Micros, Seq};
+use pennon_analytics::scan::{Column, Micros, Seq};
 
 use super::Scanner;
 use super::compiled_request::{CompiledRequest, Origin};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::RowSelection;
-use pennon_engine::scan::{Column, MISSING};
+use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
 use super::Scanner;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
-use pennon_engine::scan::{Column, Seq};
+use pennon_analytics::scan::{Column, Seq};
 
 use super::piece::{Core, SizedColumn};
 

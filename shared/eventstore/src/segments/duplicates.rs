@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
 use super::SegmentStore;

@@ -8,7 +8,7 @@ use std::ops::Range as Rows;
 
 use arrow::array::{Array, DictionaryArray, FixedSizeBinaryArray, StringArray};
 use arrow::datatypes::Int32Type;
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 
 use crate::error::EventStoreError;
 

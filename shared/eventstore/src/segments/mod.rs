@@ -47,7 +47,7 @@ pub(crate) use duplicates::{DuplicateCheck, DuplicateFinder};
 pub(crate) use new_segment::NewSegment;
 pub(crate) use segment_store::SegmentStore;
 
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use property_columns::PropertyColumn;

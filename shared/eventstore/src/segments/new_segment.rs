@@ -1,9 +1,9 @@
 //! A segment that is being written: its manifest entry and its objects.
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::flag::calls::CallsByKey;
-use pennon_engine::scan::Micros;
+use pennon_flag_rules::calls::CallsByKey;
 
 use crate::blocks::list_of_replaced_blocks;
 use crate::error::EventStoreError;

@@ -16,7 +16,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 
 use crate::error::EventStoreError;
 

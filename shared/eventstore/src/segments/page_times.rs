@@ -10,7 +10,7 @@ use std::ops::Range;
 use parquet::basic::Type;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::index_reader::decode_column_index;
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 
 use super::reader::SegmentFile;
 use crate::error::EventStoreError;

@@ -7,7 +7,7 @@ use std::hash::Hash;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
-use pennon_engine::scan::MISSING;
+use pennon_analytics::scan::MISSING;
 use serde_json::{Map, Value};
 
 use super::property_columns::Kind;

@@ -11,7 +11,7 @@ use arrow::datatypes::{Int32Type, TimestampMicrosecondType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ParquetMetaData;
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use super::page_times::{self, PageTimes};

@@ -16,7 +16,7 @@ use arrow::array::{
 };
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Int32Type, SchemaRef, UInt32Type};
-use pennon_engine::scan::{MISSING, Micros, Seq};
+use pennon_analytics::scan::{MISSING, Micros, Seq};
 use serde_json::{Map, Value};
 
 use super::property_columns::{COLUMNS_MAX, Kind, TypeCounts};

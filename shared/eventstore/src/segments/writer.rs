@@ -19,7 +19,7 @@ use arrow::datatypes::{Int32Type, SchemaRef, TimestampMicrosecondType, UInt64Typ
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
 use super::event_runs::{Run, RunLayout, SortColumns};

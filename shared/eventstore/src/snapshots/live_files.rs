@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use pennon_analytics::clickhouse::{Column, Kind as Value, Segment};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::clickhouse::{Column, Kind as Value, Segment};
 use uuid::Uuid;
 
 use super::{SnapshotOutline, SnapshotReader};

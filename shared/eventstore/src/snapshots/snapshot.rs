@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use super::SnapshotReader;

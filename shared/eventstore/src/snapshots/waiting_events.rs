@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::{Micros, Seq};
 use uuid::Uuid;
 
 use super::SnapshotReader;

@@ -157,7 +157,7 @@ async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
         "{error}"
     );
     // Before the damaged segment, which begins at NOW, nothing happened; asking for that does not need it.
-    let before = pennon_engine::scan::ScanRequest { to: NOW - 1, ..request(&[], &[]) };
+    let before = pennon_analytics::scan::ScanRequest { to: NOW - 1, ..request(&[], &[]) };
     assert!(events.scan(PROJECT, &[], &before).await.unwrap().partitions.is_empty());
     // Events come in, become segments, and these are merged: more than are left alone, several times.
     for n in 0..24_u128 {

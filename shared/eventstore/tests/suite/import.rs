@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use pennon_engine::scan::{ColumnKey, EventSelection, MISSING, Partition, ScanRequest};
+use pennon_analytics::scan::{ColumnKey, EventSelection, MISSING, Partition, ScanRequest};
 use pennon_eventstore::{EventStore, derived};
 use serde_json::{Value, json};
 use tempfile::TempDir;

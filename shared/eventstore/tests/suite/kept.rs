@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::support::{
     NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
 };
-use pennon_engine::scan::ScanRequest;
+use pennon_analytics::scan::ScanRequest;
 use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derived};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
-use pennon_engine::scan::{Order, ScanRequest};
+use pennon_analytics::scan::{Order, ScanRequest};
 use pennon_eventstore::{EventStore, GRACE_MICROS, MergeMode, Settings, derived};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
-use pennon_engine::scan::{ColumnKey, ScanRequest};
+use pennon_analytics::scan::{ColumnKey, ScanRequest};
 use pennon_eventstore::{Event, EventStoreError, Settings, derived};
 use serde_json::json;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
+use pennon_analytics::scan::{ColumnKey, ScanRequest};
 use pennon_core::store::Query;
-use pennon_engine::scan::{ColumnKey, ScanRequest};
 use pennon_eventstore::{
     EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, SweepReport, derived,
 };

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use pennon_analytics::ParsedQuery;
 use pennon_core::model::AccessLevel;
-use pennon_engine::ParsedQuery;
 use uuid::Uuid;
 
 fn instant(text: &str) -> DateTime<Utc> {

@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
-use pennon_engine::flag::Flag;
-use pennon_engine::flag::evaluate::{Evaluator, Subject};
+use pennon_flag_rules::Flag;
+use pennon_flag_rules::evaluate::{Evaluator, Subject};
 use serde_json::{Map, json};
 
 use super::*;

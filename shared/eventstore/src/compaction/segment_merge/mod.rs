@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::arrow_reader::RowSelection;
-use pennon_engine::scan::Micros;
+use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;

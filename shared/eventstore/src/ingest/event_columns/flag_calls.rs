@@ -1,7 +1,7 @@
 //! Flag calls among new events.
 
-use pennon_engine::flag::calls::{CALL_EVENT, CALLED_KEY, CallsByKey};
-use pennon_engine::flag::is_possible_key;
+use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey};
+use pennon_flag_rules::is_possible_key;
 
 use super::EventColumns;
 use super::property_column::Tag;

@@ -14,7 +14,7 @@ mod interner;
 mod property_column;
 mod segment_encoder;
 
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
 pub(crate) use from_blocks::InflatedBlocks;

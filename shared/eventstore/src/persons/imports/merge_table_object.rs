@@ -6,8 +6,9 @@
 //! made from, in order, and is used only for exactly these; a damaged object is rewritten, and no query fails
 //! because of it.
 
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use sha2::{Digest, Sha256};
 
 use super::ImportedRecords;

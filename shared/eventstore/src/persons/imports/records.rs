@@ -18,8 +18,8 @@ use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Micros;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 

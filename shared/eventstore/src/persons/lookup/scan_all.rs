@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
+use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::{Micros, Seq};
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;

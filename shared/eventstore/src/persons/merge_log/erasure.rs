@@ -11,9 +11,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Key, Query, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 
 use super::append::next_row;
 use super::{MergeLog, PersonMerge, encode};

@@ -9,9 +9,10 @@
 //! so the search for orphans ignores them.
 
 use bytes::Bytes;
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{TRANSACTION_WRITES_MAX, Write, WriteCondition};
-use pennon_engine::scan::Micros;
 
 use super::{MergeLog, MergeLogRow, PersonMerge, decode, encode};
 use crate::error::EventStoreError;

@@ -16,7 +16,7 @@ use super::PersonMerge;
 use crate::person_ids::{Link, MergeRequest};
 
 /// A requested merge with its event time.
-pub(super) type TimedMergeRequest = (MergeRequest, pennon_engine::scan::Micros);
+pub(super) type TimedMergeRequest = (MergeRequest, pennon_analytics::scan::Micros);
 
 /// Facts about the persons that requests name.
 #[derive(Debug, Clone, Default)]

@@ -20,9 +20,10 @@ mod merge_rules;
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, Table};
-use pennon_engine::scan::Micros;
 use uuid::Uuid;
 
 use crate::codec::{Reader, write_signed, write_unsigned};

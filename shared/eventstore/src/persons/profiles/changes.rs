@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pennon_engine::scan::{Micros, Seq};
+use pennon_analytics::scan::{Micros, Seq};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use pennon_engine::scan::Seq;
+use pennon_analytics::scan::Seq;
 use uuid::Uuid;
 
 use super::changes::Changes;

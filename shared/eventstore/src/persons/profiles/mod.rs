@@ -18,8 +18,8 @@ pub(crate) use reader::ProfileReader;
 
 use std::collections::BTreeMap;
 
+use pennon_analytics::scan::Seq;
 use pennon_core::store::keys::ProjectId;
-use pennon_engine::scan::Seq;
 use serde_json::Value;
 use uuid::Uuid;
 

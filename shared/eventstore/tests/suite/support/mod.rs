@@ -7,8 +7,8 @@ pub mod faulty;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon::embedded::Embedded;
+use pennon_analytics::scan::{ColumnKey, EventSelection, MISSING, ScanRequest};
 use pennon_core::store::Store;
-use pennon_engine::scan::{ColumnKey, EventSelection, MISSING, ScanRequest};
 use pennon_eventstore::{Event, EventStore, Scan, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;

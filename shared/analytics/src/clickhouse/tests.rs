@@ -1,0 +1,104 @@
+//! Statements, looked at as texts; that they give the right numbers is shown by running them.
+#![allow(clippy::unwrap_used)]
+
+use pennon_filters::dates::WeekStart;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::definitions::{Cohort, Definitions};
+use crate::query::ParsedQuery;
+
+fn project() -> ProjectContext {
+    ProjectContext {
+        project_id: "1".to_owned(),
+        timezone: chrono_tz::UTC,
+        week_start: WeekStart::Sunday,
+        test_account_filters: Vec::new(),
+        earliest_event: None,
+        aggregate_by_distinct_id: false,
+        definitions: Definitions { cohorts: [(7, Cohort::default())].into(), ..Definitions::default() },
+    }
+}
+
+fn segment(object: &str, kind: Kind, events: &[&str]) -> Segment {
+    Segment {
+        object: object.to_owned(),
+        columns: [("plan".to_owned(), Column { kind, exceptions: false })].into(),
+        rest: Some(Vec::new()),
+        times: (1_704_067_200_000_000, 1_706_659_200_000_000),
+        events: Some(events.iter().map(|name| (*name).to_owned()).collect()),
+    }
+}
+
+fn files(segments: Vec<Segment>) -> SegmentFiles {
+    SegmentFiles { place: Place::Directory("/data".to_owned()), segments, merged: Vec::new() }
+}
+
+fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
+    let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
+    query.clickhouse(&project(), "2024-02-01T00:00:00Z".parse().unwrap(), files)
+}
+
+fn trend(properties: Value) -> Value {
+    json!({"kind": "TrendsQuery", "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-31"},
+           "series": [{"kind": "EventsNode", "event": "a", "properties": properties}]})
+}
+
+#[test]
+fn only_files_that_may_have_its_events_are_named() {
+    let late = Segment {
+        times: (1_709_251_200_000_000, 1_709_251_200_000_000),
+        ..segment("p/late", Kind::Text, &["a"])
+    };
+    let all = vec![
+        segment("p/one", Kind::Text, &["a"]),
+        segment("p/two", Kind::Text, &["b", "a"]),
+        segment("p/other", Kind::Text, &["b"]),
+        late,
+    ];
+    let text = sql(&trend(json!([])), &files(all)).unwrap();
+    assert!(text.contains("FROM file('/data/p/{one,two}', Parquet)"), "{text}");
+    assert!(!text.contains("other") && !text.contains("late"), "{text}");
+    let none = sql(&trend(json!([])), &files(Vec::new())).unwrap();
+    assert!(none.contains("FROM numbers(0)") && !none.contains("file("), "{none}");
+}
+
+#[test]
+fn files_with_other_kinds_of_columns_are_read_apart() {
+    let all = vec![segment("p/one", Kind::Text, &["a"]), segment("p/two", Kind::Integer, &["a"])];
+    let text = sql(&trend(json!([{"key": "plan", "operator": "exact", "value": "x"}])), &files(all)).unwrap();
+    assert!(text.contains("CAST(`p.plan`, 'Nullable(String)') AS k0"), "{text}");
+    assert!(text.contains("CAST(toString(`p.plan`), 'Nullable(String)') AS k0"), "{text}");
+    assert_eq!(text.matches("UNION ALL").count(), 1, "{text}");
+}
+
+#[test]
+fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
+    let place = Place::Bucket("https://b.s3.amazonaws.com/events/".to_owned());
+    let merged = vec![(Uuid::from_u128(1), Uuid::from_u128(2))];
+    let files = SegmentFiles { place, merged, ..files(vec![segment("p/one", Kind::Text, &["a"])]) };
+    let text = sql(&trend(json!([])), &files).unwrap();
+    assert!(text.contains("FROM s3('https://b.s3.amazonaws.com/events/p/one', Parquet)"), "{text}");
+    assert!(text.contains("['00000000000000000000000000000001']"), "{text}");
+    let many = (0..=MAX_PERSON_MERGES).map(|id| (Uuid::from_u128(id as u128), Uuid::max())).collect();
+    assert!(sql(&trend(json!([])), &SegmentFiles { merged: many, ..files }).is_err());
+}
+
+#[test]
+fn what_it_cannot_say_is_named() {
+    let files = files(vec![segment("p/one", Kind::Text, &["a"])]);
+    let cohort = json!([{"key": "id", "type": "cohort", "value": 7}]);
+    let element = json!([{"key": "text", "type": "element", "operator": "exact", "value": "x"}]);
+    let expression = json!([{"key": "1 = 1", "type": "hogql"}]);
+    let group =
+        json!([{"key": "name", "type": "group", "group_type_index": 0, "operator": "exact", "value": "x"}]);
+    for (properties, what) in [
+        (cohort, "cohort 7"),
+        (element, "elements"),
+        (expression, "SQL expression"),
+        (group, "group's property name"),
+    ] {
+        let detail = sql(&trend(properties), &files).unwrap_err().detail;
+        assert!(detail.contains(what) && detail.contains("ClickHouse"), "{detail}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Counts the members of a cohort.
+//!
+//! Must stay true: a person counts if and only if a filter on the cohort matches them at the same instant.
+
+use chrono::{DateTime, Utc};
+use pennon_filters::error::CalcResult;
+use pennon_filters::work_budget::WorkBudget;
+use uuid::Uuid;
+
+use crate::cohort::{self, Cohorts};
+use crate::compiler::Compiler;
+use crate::join::{DataRequirements, JoinData};
+use crate::plan::{ProjectContext, derive_join_data};
+
+/// A compiled member count.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    id: u64,
+    needs: DataRequirements,
+    cohorts: Cohorts,
+}
+
+impl ProjectContext {
+    /// Compiles a count of the members of cohort `id` at `now`. An error if the cohort is missing or invalid.
+    pub fn membership(&self, id: u64, now: DateTime<Utc>) -> CalcResult<Membership> {
+        let mut compiler = Compiler::new(self, now);
+        cohort::compile(id, &mut compiler, "cohort")?;
+        let Compiler { needs, cohorts, .. } = compiler;
+        Ok(Membership { id, needs, cohorts })
+    }
+}
+
+impl Membership {
+    /// The data that the count reads. Its main scan is empty; only the further scans read events.
+    pub fn needs(&self) -> &DataRequirements {
+        &self.needs
+    }
+
+    /// Counts how many of `persons` are members. `is_cancelled` is called periodically; `true` ends with a timeout error.
+    pub fn count(
+        &self,
+        persons: &[Uuid],
+        mut facts: JoinData,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<usize> {
+        let work = &WorkBudget::new(is_cancelled);
+        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
+        self.cohorts.count(self.id, persons, &facts, work)
+    }
+}

@@ -1,0 +1,205 @@
+//! Compiles the filters and expressions of a query, and records which data they read.
+//!
+//! Must stay true: everything that is compiled here has registered each value that it will read; all definitions of a query
+//! share one budget of filters and regular expressions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use pennon_filters::error::CalcResult;
+use pennon_filters::operator::{CompileBudget, Operator, ValueTest};
+use serde_json::Value;
+
+use crate::cohort::{self, Cohorts};
+use crate::definitions::Definitions;
+use crate::filter::{Filter, Parser, Predicate};
+use crate::join::{self, DataRequirements};
+use crate::plan::ProjectContext;
+use crate::repartition::ActorKind;
+use crate::scan::{ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest};
+use crate::sessions;
+use crate::sql::{Aggregate, CompiledAggregate, CompiledExpression, Expression};
+
+/// Compiles filters and expressions, and collects the columns, events and actors that a plan reads.
+pub(crate) struct Compiler<'a> {
+    /// The current instant, in the project's time zone.
+    pub(crate) now: DateTime<Tz>,
+    /// Actions and cohorts by id.
+    pub(crate) definitions: &'a Definitions,
+    /// The actor kinds that are counted; empty if only events are counted.
+    pub(crate) actors: BTreeSet<ActorKind>,
+    budget: CompileBudget,
+    /// Counts the filters of all definitions against one limit.
+    parser: Parser,
+    /// The data that the plan reads.
+    pub(crate) needs: DataRequirements,
+    /// The compiled cohorts.
+    pub(crate) cohorts: Cohorts,
+}
+
+impl<'a> Compiler<'a> {
+    /// Starts with a scan of no events.
+    pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
+        let needs = DataRequirements {
+            scan: empty_scan(),
+            facts: BTreeSet::new(),
+            persons: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            whole_persons: false,
+            whole_groups: BTreeSet::new(),
+            distinct_ids: BTreeSet::new(),
+            rosters: BTreeSet::new(),
+            sessions: None,
+            session_fields: BTreeSet::new(),
+            behaviours: Vec::new(),
+        };
+        let now = now.with_timezone(&project.timezone);
+        Self {
+            now,
+            definitions: &project.definitions,
+            actors: BTreeSet::new(),
+            budget: CompileBudget::default(),
+            parser: Parser::default(),
+            needs,
+            cohorts: Cohorts::default(),
+        }
+    }
+
+    /// Extends the scan to a time range, both ends inclusive.
+    pub(crate) fn extend_time_range(&mut self, from: Micros, to: Micros) {
+        self.needs.scan.from = self.needs.scan.from.min(from);
+        self.needs.scan.to = self.needs.scan.to.max(to);
+    }
+
+    /// Registers an actor kind: the plan will have partitions of these actors. Rows without such an actor are dropped.
+    pub(crate) fn add_actor_kind(&mut self, actors: ActorKind) {
+        self.actors.insert(actors);
+        self.needs.scan.arrivals |= actors != ActorKind::Persons;
+        if let Some(column) = actors.column() {
+            self.require_event_column(column);
+        }
+    }
+
+    /// Compiles a filter and registers the values that it reads.
+    pub(crate) fn compile_filter(&mut self, filter: &Filter, attr: &str) -> CalcResult<Predicate> {
+        let predicate = Predicate::new(filter, self.now, &mut self.budget, attr)?;
+        self.require_values_of(&predicate, attr)?;
+        Ok(predicate)
+    }
+
+    /// Compiles an expression over one event and registers the values that it reads.
+    pub(crate) fn compile_expression(
+        &mut self,
+        expression: &Expression,
+        attr: &str,
+    ) -> CalcResult<CompiledExpression> {
+        let program = expression.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        program.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))?;
+        Ok(program)
+    }
+
+    /// Compiles an expression over many events and registers the values that it reads.
+    pub(crate) fn compile_aggregate(
+        &mut self,
+        aggregate: &Aggregate,
+        attr: &str,
+    ) -> CalcResult<CompiledAggregate> {
+        // `any()` takes the earliest event: events of equal time are ordered by arrival, also across actors.
+        self.needs.scan.arrivals = true;
+        let aggregation = aggregate.compile(self.now.timezone(), &mut self.budget, attr)?;
+        let mut read = Vec::new();
+        aggregation.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))?;
+        Ok(aggregation)
+    }
+
+    /// Registers every value that a predicate reads.
+    pub(crate) fn require_values_of(&mut self, predicate: &Predicate, attr: &str) -> CalcResult<()> {
+        let mut read = Vec::new();
+        predicate.for_each_column(&mut |key| read.push(key.clone()));
+        read.iter().try_for_each(|key| self.require_value(key, attr))
+    }
+
+    /// Compiles a test of one value; the caller registers the column.
+    pub(crate) fn compile_test(
+        &mut self,
+        operator: Operator,
+        value: &Value,
+        attr: &str,
+    ) -> CalcResult<ValueTest> {
+        ValueTest::new(operator, value, self.now, &mut self.budget, attr)
+    }
+
+    /// Parses the filters of an action or cohort.
+    pub(crate) fn parse_filter(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
+        self.parser.parse(filters, attr)
+    }
+
+    /// Registers a value that is read in every row.
+    pub(crate) fn require_value(&mut self, key: &ColumnRef, attr: &str) -> CalcResult<()> {
+        match key {
+            ColumnRef::Event(key) => self.require_event_column(key.clone()),
+            ColumnRef::Joined(key) => {
+                self.needs.facts.insert(key.clone());
+                match key {
+                    JoinedColumnKey::PersonId => {}
+                    JoinedColumnKey::Person(property) => {
+                        self.needs.persons.insert(property.clone());
+                    }
+                    JoinedColumnKey::HasDistinctId(ids) => {
+                        self.needs.distinct_ids.extend(ids.iter().cloned())
+                    }
+                    JoinedColumnKey::PersonProperties => self.needs.whole_persons = true,
+                    JoinedColumnKey::GroupProperties(index) => {
+                        self.needs.whole_groups.insert(*index);
+                        self.require_event_column(join::group_column(*index));
+                    }
+                    JoinedColumnKey::Group(index, property) => {
+                        self.needs.groups.entry(*index).or_default().insert(property.clone());
+                        self.require_event_column(join::group_column(*index));
+                    }
+                    JoinedColumnKey::Session(field) => sessions::require_field(field, self, attr)?,
+                    JoinedColumnKey::InCohort(cohort) => cohort::compile(*cohort, self, attr)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn require_event_column(&mut self, key: ColumnKey) {
+        self.needs.scan.columns.insert(key);
+    }
+
+    /// Adds an event name to the scan; `None` selects all events.
+    pub(crate) fn include_event(&mut self, event: Option<&String>) {
+        match (event, &mut self.needs.scan.events) {
+            (Some(name), EventSelection::Named(names)) => {
+                names.insert(name.clone());
+            }
+            (Some(_), EventSelection::All) => {}
+            (None, events) => *events = EventSelection::All,
+        }
+    }
+
+    /// Runs `compile` with an empty scan. Returns that scan, the columns joined to its rows, and the result of `compile`.
+    pub(crate) fn in_separate_scan<T>(
+        &mut self,
+        compile: impl FnOnce(&mut Self) -> CalcResult<T>,
+    ) -> CalcResult<(ScanRequest, BTreeSet<JoinedColumnKey>, T)> {
+        let outer =
+            (std::mem::replace(&mut self.needs.scan, empty_scan()), std::mem::take(&mut self.needs.facts));
+        let compiled = compile(self)?;
+        let scan = std::mem::replace(&mut self.needs.scan, outer.0);
+        let facts = std::mem::replace(&mut self.needs.facts, outer.1);
+        Ok((scan, facts, compiled))
+    }
+}
+
+/// A scan that reads no events.
+fn empty_scan() -> ScanRequest {
+    let events = EventSelection::Named(BTreeSet::new());
+    ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new(), arrivals: false }
+}

@@ -1,0 +1,23 @@
+//! Tests of the crate from the outside, in one program.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
+
+mod actions;
+mod allowed_values;
+mod answers;
+mod any_input;
+mod cohorts;
+mod corpus_calculations;
+mod corpus_operators;
+mod correlation;
+mod filters;
+mod funnel_answers;
+mod funnel_people;
+mod funnel_questions;
+mod independent;
+mod questions;
+mod sessions;
+mod support;
+mod trend_ranges;
+mod trend_rules;
+mod trend_texts;
+mod trends;

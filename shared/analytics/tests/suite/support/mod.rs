@@ -1,0 +1,362 @@
+//! What the corpus tests share: cases as data, partitions built from their events, expectations that are subsets.
+#![allow(clippy::print_stdout)]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use pennon_analytics::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
+use pennon_analytics::{
+    Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext, Properties,
+    Query,
+};
+use pennon_filters::CalcError;
+use pennon_filters::dates::WeekStart;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+pub const NOT_SUPPORTED: &str = "Not supported yet";
+
+/// The cases of a corpus file.
+pub fn cases(file: &str) -> Vec<Value> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/");
+    let text = std::fs::read_to_string(format!("{folder}{file}")).unwrap();
+    match serde_json::from_str(&text).unwrap() {
+        Value::Array(list) => list,
+        mut object => serde_json::from_value(object["cases"].take()).unwrap(),
+    }
+}
+
+pub fn instant(text: &str) -> DateTime<Utc> {
+    DateTime::parse_from_rfc3339(text).unwrap().with_timezone(&Utc)
+}
+
+/// One event as a case writes it, its person found.
+#[derive(Clone)]
+pub struct Event {
+    pub person: Uuid,
+    pub distinct_id: String,
+    pub name: String,
+    pub time: i64,
+    pub properties: Value,
+}
+
+/// A project with its events: the independent, slow counterpart of an event store.
+pub struct World {
+    pub project: ProjectContext,
+    pub now: DateTime<Utc>,
+    pub events: Vec<Event>,
+    pub persons: BTreeMap<Uuid, Value>,
+    /// Persons of distinct ids.
+    pub named: BTreeMap<String, Uuid>,
+    /// By index of the type and key.
+    pub groups: BTreeMap<(u8, String), Value>,
+    /// Members of static cohorts.
+    pub rosters: BTreeMap<u64, HashSet<Uuid>>,
+}
+
+impl World {
+    pub fn of_case(case: &Value) -> Self {
+        let mut persons: BTreeMap<String, Uuid> = BTreeMap::new();
+        let mut known = BTreeMap::new();
+        for (index, person) in case["persons"].as_array().unwrap().iter().enumerate() {
+            known.insert(Uuid::from_u128(index as u128 + 1), person["properties"].clone());
+            for id in person["distinct_ids"].as_array().unwrap() {
+                persons.insert(id.as_str().unwrap().to_owned(), Uuid::from_u128(index as u128 + 1));
+            }
+        }
+        let (groups, group_types) = groups_of(&case["groups"]);
+        let mut unknown = 1_000_000_u128;
+        let mut events = Vec::new();
+        for event in case["events"].as_array().unwrap() {
+            let id = event["distinct_id"].as_str().unwrap().to_owned();
+            let person = *persons.entry(id.clone()).or_insert_with(|| {
+                unknown += 1;
+                Uuid::from_u128(unknown)
+            });
+            events.push(Event {
+                person,
+                distinct_id: id,
+                name: event["event"].as_str().unwrap().to_owned(),
+                time: instant(event["timestamp"].as_str().unwrap()).timestamp_micros(),
+                properties: with_groups(event, &group_types),
+            });
+        }
+        let rosters = rosters_of(&case["cohorts"], &persons);
+        let project = &case["project"];
+        let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
+        let mut project = project_of(project, &events);
+        project.definitions = definitions_of(case);
+        Self { project, now: instant(now), events, persons: known, named: persons, groups, rosters }
+    }
+
+    /// What a plan has to know.
+    pub fn facts(&self, plan: &Plan) -> JoinData {
+        self.facts_for(plan.needs())
+    }
+
+    /// What has to be known.
+    pub fn facts_for(&self, needs: &DataRequirements) -> JoinData {
+        let persons = if needs.whole_persons {
+            Properties::whole(&needs.persons)
+        } else {
+            Properties::new(&needs.persons)
+        };
+        let mut facts = JoinData { persons, ..JoinData::default() };
+        for (person, properties) in &self.persons {
+            facts.persons.add(*person, properties.as_object().unwrap());
+        }
+        for index in needs.groups.keys().chain(&needs.whole_groups) {
+            let keys = needs.groups.get(index).cloned().unwrap_or_default();
+            let known = facts.groups.entry(*index).or_insert_with(|| Properties::whole(&keys));
+            for ((_, key), properties) in self.groups.iter().filter(|((of, _), _)| of == index) {
+                known.add(key.clone(), properties.as_object().unwrap());
+            }
+        }
+        let named = self.named.iter().filter(|(id, _)| needs.distinct_ids.contains(*id));
+        facts.named = named.map(|(id, person)| (id.clone(), *person)).collect();
+        let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
+        facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
+        facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
+        facts
+    }
+
+    /// The events that a scan asks for, their actors dealt out over `parts` partitions.
+    pub fn partitions(&self, scan: &ScanRequest, parts: usize) -> Vec<Partition> {
+        let persons: BTreeSet<Uuid> = self.events.iter().map(|event| event.person).collect();
+        let mut dealt = vec![BTreeSet::new(); parts];
+        for (index, person) in persons.into_iter().enumerate() {
+            dealt[index % parts].insert(person);
+        }
+        dealt.into_iter().map(|actors| self.partition(scan, &actors)).collect()
+    }
+
+    fn partition(&self, scan: &ScanRequest, actors: &BTreeSet<Uuid>) -> Partition {
+        let actors: Vec<Uuid> = actors.iter().copied().collect();
+        let mut rows: BTreeMap<&str, Vec<(u32, i64, u128, &Event)>> = BTreeMap::new();
+        for (seq, event) in self.events.iter().enumerate() {
+            let named = match &scan.events {
+                EventSelection::All => true,
+                EventSelection::Named(names) => names.contains(&event.name),
+            };
+            let Ok(actor) = actors.binary_search(&event.person) else { continue };
+            if named && scan.from <= event.time && event.time <= scan.to {
+                let row = (u32::try_from(actor).unwrap(), event.time, seq as u128, event);
+                rows.entry(&event.name).or_default().push(row);
+            }
+        }
+        let runs = rows.into_iter().map(|(name, rows)| run(name, rows, &scan.columns)).collect();
+        Partition { actors: Arc::new(actors), runs, ..Partition::default() }
+    }
+
+    /// The answer to a question that was parsed.
+    pub fn answer(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
+        let plan = query.plan(&self.project, self.now)?;
+        let mut sum = pennon_analytics::PartitionResult::default();
+        let facts = self.facts(&plan);
+        for partition in plan.join(self.partitions(plan.scan(), parts), facts, &|| false)? {
+            sum = sum.merge(plan.partial(&partition, &|| false)?);
+        }
+        Ok(plan.finish(sum, &|| false)?.result)
+    }
+
+    pub fn ask(&self, parsed: Result<ParsedQuery, CalcError>) -> Result<Value, CalcError> {
+        match parsed? {
+            ParsedQuery::Query(query) => self.answer(&query, 3),
+            ParsedQuery::Empty => {
+                Err(CalcError::coded("required", Some("events"), "This field is required."))
+            }
+            ParsedQuery::OtherKind(kind) => Err(CalcError::unsupported("query", kind)),
+        }
+    }
+}
+
+/// Groups by index and key, and the names of their types by index.
+fn groups_of(groups: &Value) -> (BTreeMap<(u8, String), Value>, BTreeMap<String, u8>) {
+    let (mut known, mut types) = (BTreeMap::new(), BTreeMap::new());
+    for group in groups.as_array().into_iter().flatten() {
+        let index = u8::try_from(group["type_index"].as_u64().unwrap()).unwrap();
+        known.insert((index, group["key"].as_str().unwrap().to_owned()), group["properties"].clone());
+        types.insert(group["type"].as_str().unwrap().to_owned(), index);
+    }
+    (known, types)
+}
+
+/// The properties of an event with its groups as `$group_N`.
+fn with_groups(event: &Value, types: &BTreeMap<String, u8>) -> Value {
+    let mut properties = event["properties"].clone();
+    for (name, key) in event["groups"].as_object().into_iter().flatten() {
+        if let Some(index) = types.get(name) {
+            properties[format!("$group_{index}")] = key.clone();
+        }
+    }
+    properties
+}
+
+fn rosters_of(cohorts: &Value, persons: &BTreeMap<String, Uuid>) -> BTreeMap<u64, HashSet<Uuid>> {
+    let mut rosters = BTreeMap::new();
+    for cohort in cohorts.as_array().into_iter().flatten() {
+        if let Some(ids) = cohort["static_distinct_ids"].as_array() {
+            let ids = ids.iter().filter_map(|id| persons.get(id.as_str().unwrap()));
+            rosters.insert(cohort["id"].as_u64().unwrap(), ids.copied().collect());
+        }
+    }
+    rosters
+}
+
+fn definitions_of(case: &Value) -> Definitions {
+    let list = |key: &str| case[key].as_array().cloned().unwrap_or_default();
+    let name = |record: &Value| record["name"].as_str().unwrap_or_default().to_owned();
+    let action = |record: Value| {
+        let steps = record["steps"].as_array().cloned().unwrap_or_default();
+        (record["id"].as_u64().unwrap(), Action { name: name(&record), steps })
+    };
+    let cohort = |record: Value| {
+        let cohort = Cohort {
+            name: name(&record),
+            is_static: record["static_distinct_ids"].is_array(),
+            filters: record["filters"].clone(),
+            groups: record["groups"].clone(),
+        };
+        (record["id"].as_u64().unwrap(), cohort)
+    };
+    Definitions {
+        actions: list("actions").into_iter().map(action).collect(),
+        cohorts: list("cohorts").into_iter().map(cohort).collect(),
+    }
+}
+
+fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
+    ProjectContext {
+        project_id: "7".to_owned(),
+        timezone: project["timezone"].as_str().unwrap_or("UTC").parse().unwrap(),
+        week_start: WeekStart::from_day(project["week_start_day"].as_i64().unwrap_or(0)),
+        test_account_filters: project["test_account_filters"].as_array().cloned().unwrap_or_default(),
+        earliest_event: events.iter().map(|event| event.time).min(),
+        aggregate_by_distinct_id: project["aggregate_users_by_distinct_id"].as_bool().unwrap_or(false),
+        definitions: Definitions::default(),
+    }
+}
+
+fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> Run {
+    rows.sort_by_key(|(actor, time, seq, _)| (*actor, *time, *seq));
+    let column = |key: &ColumnKey| {
+        let (mut codes, mut values, mut known) = (Vec::new(), Vec::new(), HashMap::<Value, u32>::new());
+        for (.., event) in &rows {
+            let value = match key {
+                ColumnKey::Property(key) => event.properties.get(key).cloned(),
+                ColumnKey::DistinctId => Some(json!(event.distinct_id)),
+                ColumnKey::AllProperties => Some(event.properties.clone()),
+            };
+            let code = value.map(|value| {
+                *known.entry(value).or_insert_with_key(|value| {
+                    values.push(value.clone());
+                    u32::try_from(values.len() - 1).unwrap()
+                })
+            });
+            codes.push(code.unwrap_or(MISSING));
+        }
+        (key.clone(), Column::new(codes, values))
+    };
+    Run {
+        event: name.to_owned(),
+        columns: columns.iter().map(column).collect(),
+        actors: rows.iter().map(|row| row.0).collect(),
+        times: rows.iter().map(|row| row.1).collect(),
+        order: rows.iter().map(|row| row.2).collect(),
+        facts: BTreeMap::new(),
+    }
+}
+
+/// What is wrong with an answer: every key that is expected must be equal, arrays must have the same length.
+pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, out: &mut Vec<String>) {
+    match (want, got) {
+        (Value::Object(want), Value::Object(got)) => {
+            for (key, want) in want {
+                match got.get(key) {
+                    Some(got) => differences(want, got, &format!("{path}.{key}"), tolerance, out),
+                    None => out.push(format!("{path}.{key}: missing")),
+                }
+            }
+        }
+        (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
+            for (index, (want, got)) in want.iter().zip(got).enumerate() {
+                differences(want, got, &format!("{path}.{index}"), tolerance, out);
+            }
+        }
+        (Value::Number(left), Value::Number(right)) => {
+            let (left, right) = (left.as_f64().unwrap(), right.as_f64().unwrap());
+            if (left - right).abs() > tolerance * left.abs().max(right.abs()).max(1.0) {
+                out.push(format!("{path}: want {left} got {right}"));
+            }
+        }
+        (want, got) if want == got => {}
+        (want, got) => out.push(format!("{path}: want {want} got {got}")),
+    }
+}
+
+/// The rows of an answer in the order of those wanted, as far as they fit; the others after them.
+fn in_order_of(want: &Value, got: Value, tolerance: f64) -> Value {
+    let (Value::Array(want), Value::Array(mut got)) = (want, got.clone()) else { return got };
+    for (index, want) in want.iter().enumerate() {
+        let fits = |got: &Value| {
+            let mut wrong = Vec::new();
+            differences(want, got, "", tolerance, &mut wrong);
+            wrong.is_empty()
+        };
+        if let Some(place) = got.iter().skip(index).position(fits) {
+            got.swap(index, index + place);
+        }
+    }
+    Value::Array(got)
+}
+
+/// What became of the cases of a file.
+#[derive(Default)]
+pub struct Tally {
+    pub answered: usize,
+    pub refused: usize,
+    pub not_covered: Vec<String>,
+    pub failures: Vec<String>,
+}
+
+impl Tally {
+    /// Judges the answer to one case with a request and an expectation.
+    pub fn judge(&mut self, case: &Value, answer: Result<Value, CalcError>, tolerance: f64) {
+        let name = case["name"].as_str().unwrap();
+        let expect = &case["expect"];
+        match answer {
+            Err(error) if error.detail.starts_with(NOT_SUPPORTED) => {
+                self.not_covered.push(format!("{name}: {error}"));
+            }
+            Err(_) if expect["status"] == json!(400) => self.refused += 1,
+            Err(error) => self.failures.push(format!("{name}: refused: {error}")),
+            Ok(_) if expect["status"] != json!(200) => {
+                self.failures.push(format!("{name}: answered, want a refusal"))
+            }
+            Ok(answer) => {
+                let mut wrong = Vec::new();
+                let answer = match expect["result_unordered"].as_bool() {
+                    Some(true) => in_order_of(&expect["result"], answer, tolerance),
+                    _ => answer,
+                };
+                differences(&expect["result"], &answer, "result", tolerance, &mut wrong);
+                self.answered += 1;
+                if !wrong.is_empty() {
+                    self.failures.push(format!("{name}: {}", wrong.join("; ")));
+                }
+            }
+        }
+    }
+
+    /// Everything that was answered is right, and no fewer than these were.
+    pub fn check(&self, answered: usize, refused: usize) {
+        println!("{} answered, {} refused as expected, not covered:", self.answered, self.refused);
+        for line in &self.not_covered {
+            println!("  {line}");
+        }
+        assert!(self.failures.is_empty(), "{} wrong:\n{}", self.failures.len(), self.failures.join("\n"));
+        assert!(self.answered >= answered, "only {} answered", self.answered);
+        assert!(self.refused >= refused, "only {} refused", self.refused);
+    }
+}

@@ -1,0 +1,137 @@
+//! Twice as many distinct values are about twice the work.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use pennon_analytics::Query;
+use serde_json::json;
+
+use crate::persons::{self, PersonWork};
+use crate::questions::{Question, Spread, all, world};
+use crate::support::World;
+use crate::thread_time;
+
+/// More than this, for twice the values, is more than linear work on top of sorting.
+const MOST: f64 = 2.6;
+/// Measurements of each size; the smallest counts, because others on the machine only make them longer.
+const ROUNDS: usize = 12;
+
+fn measure(question: &Question, world: &World) -> i64 {
+    let prepared = question.prepare(world);
+    let before = thread_time();
+    question.calculate(prepared, &|| false).unwrap_or_else(|error| panic!("{}: {error}", question.name));
+    thread_time() - before
+}
+
+fn measure_person_work(work: &PersonWork) -> i64 {
+    let prepared = (work.prepare)();
+    let before = thread_time();
+    prepared(&|| false).unwrap_or_else(|error| panic!("{}: {error}", work.name));
+    thread_time() - before
+}
+
+/// How the work of each of so many sizes grows from the first to the last, per doubling; done as soon as it is little
+/// enough.
+fn growth(sizes: usize, measure: impl Fn(usize) -> i64) -> f64 {
+    let mut least = vec![i64::MAX; sizes];
+    let mut growth = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        for (size, least) in least.iter_mut().enumerate() {
+            *least = (*least).min(measure(size));
+        }
+        let (first, last) = (least[0].max(1), least[sizes - 1]);
+        #[expect(clippy::cast_precision_loss, reason = "nanoseconds of seconds")]
+        let ratio = last as f64 / first as f64;
+        growth = ratio.powf(1.0 / (sizes - 1) as f64);
+        if growth <= MOST {
+            break;
+        }
+    }
+    growth
+}
+
+/// What seems too steep is measured once more with four times as many values: work that is not linear grows as much there, while
+/// what a busy machine adds (memory that is touched first, caches that others use) does not.
+fn assert_linear(spread: Spread, sizes: [usize; 3], is_meant: impl Fn(&str) -> bool) {
+    let worlds = sizes.map(|values| world(values, spread));
+    let larger = OnceCell::new();
+    let mut too_steep = BTreeMap::new();
+    let questions: Vec<Question> = all().into_iter().filter(|question| is_meant(&question.name)).collect();
+    assert!(questions.len() > 5, "{} questions", questions.len());
+    for question in questions {
+        if growth(sizes.len(), |size| measure(&question, &worlds[size])) <= MOST {
+            continue;
+        }
+        let larger = larger.get_or_init(|| sizes.map(|values| world(4 * values, spread)));
+        let growth = growth(sizes.len(), |size| measure(&question, &larger[size]));
+        if growth > MOST {
+            too_steep.insert(question.name, growth);
+        }
+    }
+    assert!(too_steep.is_empty(), "work per doubling: {too_steep:#?}");
+}
+
+fn assert_person_work_is_linear(sizes: [Vec<PersonWork>; 3]) {
+    let mut too_steep = BTreeMap::new();
+    for (index, work) in sizes[0].iter().enumerate() {
+        let growth = growth(sizes.len(), |size| measure_person_work(&sizes[size][index]));
+        if growth > MOST {
+            too_steep.insert(&work.name, growth);
+        }
+    }
+    assert!(too_steep.is_empty(), "work per doubling: {too_steep:#?}");
+}
+
+#[test]
+fn work_grows_with_the_distinct_values_of_many_persons() {
+    assert_linear(Spread::Persons, [1_500, 3_000, 6_000], |_| true);
+}
+
+#[test]
+fn work_grows_with_the_distinct_values_of_one_person() {
+    assert_linear(Spread::One, [1_000, 2_000, 4_000], |_| true);
+}
+
+/// Questions that read events of every name.
+fn reads_all_names(name: &str) -> bool {
+    name.contains("strict") || name.starts_with("correlation of")
+}
+
+#[test]
+fn work_grows_with_the_distinct_names_of_events() {
+    assert_linear(Spread::Names, [1_500, 3_000, 6_000], reads_all_names);
+    assert_linear(Spread::NamesOfOne, [1_000, 2_000, 4_000], reads_all_names);
+}
+
+#[test]
+fn work_grows_with_the_number_of_persons() {
+    assert_person_work_is_linear([1_000, 2_000, 4_000].map(|count| persons::all(count, 50)));
+}
+
+#[test]
+fn work_grows_with_the_values_of_a_filter() {
+    assert_person_work_is_linear([250, 500, 1_000].map(|values| persons::all(200, values)));
+}
+
+#[test]
+fn work_grows_with_the_persons_of_a_cohort() {
+    assert_person_work_is_linear(
+        [4_000, 8_000, 16_000].map(|values| persons::cohorts(values, Spread::Persons)),
+    );
+    assert_person_work_is_linear([1_000, 2_000, 4_000].map(|values| persons::cohorts(values, Spread::One)));
+}
+
+#[test]
+fn too_many_values_of_a_step_are_refused_where_each_takes_a_scan() {
+    let request = json!({"insight": "FUNNELS", "date_from": "2024-01-01", "date_to": "2024-03-01",
+        "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "funnel_order_type": "unordered",
+        "breakdown": "u", "breakdown_type": "event",
+        "breakdown_attribution_type": "step", "breakdown_attribution_value": 0});
+    // Each of the events of a and b has a value of its own.
+    let refused = world(5_001, Spread::One).ask(Query::from_funnel_filters(request.as_object().unwrap()));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.attr.as_deref(), Some("breakdown_attribution_type"));
+    assert!(refused.detail.contains("at most 100000000"), "{refused}");
+    let request = request.as_object().unwrap();
+    assert!(world(200, Spread::One).ask(Query::from_funnel_filters(request)).is_ok());
+}

@@ -1,0 +1,284 @@
+//! Validates single properties of conditions: types, operators, values, cohorts.
+//!
+//! Must stay true: they run on filters of the right shape (see `shape`), and evaluation understands every value that
+//! passes.
+
+use std::collections::BTreeSet;
+
+use pennon_filters::body::json::Object;
+use pennon_filters::body::{FieldError, python};
+use serde_json::Value;
+
+use super::{date_value, filter_view as view, pattern};
+use crate::limits;
+use crate::relations::{References, references};
+
+/// All operators of flag properties.
+const OPERATORS: [&str; 35] = [
+    "exact",
+    "is_not",
+    "icontains",
+    "not_icontains",
+    "regex",
+    "not_regex",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "is_set",
+    "is_not_set",
+    "is_date_exact",
+    "is_date_before",
+    "is_date_after",
+    "in",
+    "not_in",
+    "flag_evaluates_to",
+    "between",
+    "not_between",
+    "starts_with",
+    "not_starts_with",
+    "ends_with",
+    "not_ends_with",
+    "icontains_multi",
+    "not_icontains_multi",
+    "semver_eq",
+    "semver_neq",
+    "semver_gt",
+    "semver_gte",
+    "semver_lt",
+    "semver_lte",
+    "semver_tilde",
+    "semver_caret",
+    "semver_wildcard",
+];
+
+/// Operators whose value must be a string.
+const TEXT_OPERATORS: [&str; 8] =
+    ["regex", "not_regex", "icontains", "not_icontains", "gt", "gte", "lt", "lte"];
+
+const PATTERN_OPERATORS: [&str; 2] = ["regex", "not_regex"];
+
+/// Checks that each property has a key and a known operator, and the limits on regular expressions.
+pub fn check_form(filters: &Object) -> Result<(), FieldError> {
+    for_each(filters, |i, j, property| {
+        let is_flag = view::text(property, "type") == Some("flag");
+        let has_key = match property.get("key") {
+            Some(Value::String(key)) => !key.is_empty(),
+            Some(Value::Number(_)) => is_flag,
+            _ => false,
+        };
+        let detail = || format!("groups[{i}].properties[{j}].key: a property key is required");
+        if has_key { Ok(()) } else { Err(invalid_filters(detail())) }
+    })?;
+    for_each(filters, |i, j, property| {
+        let known = match property.get("operator") {
+            None | Some(Value::Null) => true,
+            Some(Value::String(operator)) => is_operator(operator),
+            Some(_) => false,
+        };
+        let detail =
+            || format!("groups[{i}].properties[{j}].operator: unsupported operator for feature flags");
+        if known { Ok(()) } else { Err(invalid_filters(detail())) }
+    })?;
+    check_pattern_caps(filters)
+}
+
+/// Whether an operator of this name exists.
+pub fn is_operator(operator: &str) -> bool {
+    OPERATORS.contains(&operator)
+}
+
+fn check_pattern_caps(filters: &Object) -> Result<(), FieldError> {
+    let mut patterns = 0;
+    for_each(filters, |i, j, property| {
+        let Some(text) = pattern_of(property) else { return Ok(()) };
+        patterns += 1;
+        let most = limits::PATTERN_BYTES;
+        if text.len() > most {
+            let detail =
+                format!("groups[{i}].properties[{j}].value: a pattern must not be longer than {most} bytes");
+            return Err(invalid_filters(detail));
+        }
+        let most = limits::PATTERNS;
+        if patterns > most {
+            return Err(invalid_filters(format!(
+                "A feature flag must not have more than {most} regular expressions"
+            )));
+        }
+        Ok(())
+    })
+}
+
+fn pattern_of(property: &Value) -> Option<&str> {
+    PATTERN_OPERATORS.contains(&view::operator(property)).then(|| view::text(property, "value"))?
+}
+
+/// Checks that every regular expression compiles; only required on create.
+pub fn check_patterns(filters: &Object) -> Result<(), FieldError> {
+    let mut patterns = view::group_properties(filters).filter_map(pattern_of);
+    if patterns.all(|text| pattern::compile(text).is_some()) {
+        return Ok(());
+    }
+    Err(FieldError::general("Can't evaluate flag - please check release conditions"))
+}
+
+/// Checks that a flag on persons has no property of a group or an event.
+pub fn check_person_types(filters: &Object) -> Result<(), FieldError> {
+    let allowed = |p: &Value| matches!(view::text(p, "type"), Some("person" | "cohort" | "flag"));
+    if view::aggregation_index(filters).is_some() || view::group_properties(filters).all(allowed) {
+        return Ok(());
+    }
+    Err(invalid_filters(
+        "Filters are not valid (can only use person, cohort, and flag properties)".to_owned(),
+    ))
+}
+
+/// Checks that a flag on groups has only properties of its own group type.
+pub fn check_group_types(filters: &Object) -> Result<(), FieldError> {
+    let Some(index) = view::aggregation_index(filters) else { return Ok(()) };
+    let of_group = |p: &Value| {
+        view::text(p, "type") == Some("group")
+            && p.get("group_type_index").and_then(Value::as_i64) == Some(index)
+    };
+    if view::group_properties(filters).all(of_group) {
+        return Ok(());
+    }
+    Err(invalid_filters("Filters are not valid (can only use group properties)".to_owned()))
+}
+
+/// Checks the operator of properties on other flags.
+pub fn check_flag_operators(filters: &Object) -> Result<(), FieldError> {
+    let mut flags = view::group_properties(filters).filter(|p| view::text(p, "type") == Some("flag"));
+    if flags.all(|p| view::operator(p) == "flag_evaluates_to") {
+        return Ok(());
+    }
+    Err(invalid_filters("Flag properties must use the 'flag_evaluates_to' operator".to_owned()))
+}
+
+/// Checks the number of other records that the flag refers to.
+pub fn check_reference_caps(filters: &Object) -> Result<(), FieldError> {
+    let most = limits::REFERENCES;
+    let counts =
+        [("flags", references::flag_ids(filters).len()), ("cohorts", references::cohort_ids(filters).len())];
+    match counts.iter().find(|(_, count)| *count > most) {
+        Some((what, _)) => {
+            Err(invalid_filters(format!("A feature flag must not refer to more than {most} {what}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks conditions one by one: first the variant of the condition, then each property's value.
+pub fn check_values(filters: &Object, found: &References) -> Result<(), FieldError> {
+    let variants: BTreeSet<&str> =
+        view::variants(filters).iter().filter_map(|v| view::text(v, "key")).collect();
+    for condition in view::groups(filters) {
+        if view::condition_variant(condition).is_some_and(|variant| !variants.contains(variant)) {
+            return Err(invalid_filters(
+                "Filters are not valid (variant override does not exist)".to_owned(),
+            ));
+        }
+        for property in view::properties(condition) {
+            check_list_length(property)?;
+            check_cohort(property, found)?;
+            check_date(property)?;
+            check_text_value(property)?;
+            check_membership_operator(property)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the number of values of a list.
+pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
+    let length = property.get("value").and_then(Value::as_array).map_or(0, Vec::len);
+    if length <= limits::VALUES {
+        return Ok(());
+    }
+    let key = python::text(property.get("key").unwrap_or(&Value::Null));
+    let most = limits::VALUES;
+    Err(invalid_filters(format!(
+        "Property group expressions of type {key} cannot contain more than {most} values."
+    )))
+}
+
+fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> {
+    if !references::is_cohort(property) {
+        return Ok(());
+    }
+    let value = python::text(property.get("value").unwrap_or(&Value::Null));
+    let unknown = || {
+        FieldError::new("filters", "cohort_does_not_exist", format!("Cohort with id {value} does not exist"))
+    };
+    let id = references::cohort_id(property).filter(|id| found.cohort(*id).is_some()).ok_or_else(unknown)?;
+    match find_behavioral(id, found) {
+        Some(name) => {
+            let detail = format!("Cohort '{name}' with filters on events cannot be used in feature flags.");
+            Err(FieldError::new("filters", "behavioral_cohort_found", detail))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The name of the first cohort with a criterion on events, among this one and its transitive references.
+fn find_behavioral(id: i64, found: &References) -> Option<&str> {
+    let mut seen = BTreeSet::new();
+    let mut pending = vec![id];
+    while let Some(id) = pending.pop() {
+        let Some(cohort) = found.cohort(id).filter(|_| seen.insert(id)) else { continue };
+        if cohort.has_event_criterion {
+            return Some(&cohort.name);
+        }
+        pending.extend(cohort.cohorts.iter().rev());
+    }
+    None
+}
+
+fn check_date(property: &Value) -> Result<(), FieldError> {
+    let readable = view::text(property, "value").and_then(date_value::parse).is_some();
+    if readable || !matches!(view::operator(property), "is_date_before" | "is_date_after") {
+        return Ok(());
+    }
+    let value = python::text(property.get("value").unwrap_or(&Value::Null));
+    Err(FieldError::new("filters", "invalid_date", format!("Invalid date value: {value}")))
+}
+
+fn check_text_value(property: &Value) -> Result<(), FieldError> {
+    let operator = view::operator(property);
+    if view::text(property, "value").is_some() || !TEXT_OPERATORS.contains(&operator) {
+        return Ok(());
+    }
+    let value = python::text(property.get("value").unwrap_or(&Value::Null));
+    Err(FieldError::new(
+        "filters",
+        "invalid_value",
+        format!("Invalid value for operator {operator}: {value}"),
+    ))
+}
+
+fn check_membership_operator(property: &Value) -> Result<(), FieldError> {
+    let operator = view::operator(property);
+    let kind = view::text(property, "type").unwrap_or("event");
+    if kind == "cohort" || !matches!(operator, "in" | "not_in") {
+        return Ok(());
+    }
+    let detail =
+        format!("The '{operator}' operator is only valid for cohort properties, not '{kind}' properties.");
+    Err(FieldError::new("filters", "invalid_operator", detail))
+}
+
+fn for_each(
+    filters: &Object,
+    mut rule: impl FnMut(usize, usize, &Value) -> Result<(), FieldError>,
+) -> Result<(), FieldError> {
+    for (i, condition) in view::groups(filters).iter().enumerate() {
+        for (j, property) in view::properties(condition).iter().enumerate() {
+            rule(i, j, property)?;
+        }
+    }
+    Ok(())
+}
+
+fn invalid_filters(detail: String) -> FieldError {
+    FieldError::invalid("filters", detail)
+}

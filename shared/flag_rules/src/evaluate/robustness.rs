@@ -1,0 +1,301 @@
+//! Property tests of evaluation: any stored JSON evaluates to something, and every way to request it gives the same
+//! result.
+//!
+//! Must stay true: no stored filters, cohorts or properties make an evaluation panic; the order in which flags are
+//! given and requested does not matter; a larger rollout contains every id of a smaller one.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono_tz::Tz;
+use pennon_filters::body::json::Object;
+use pennon_filters::semver::Version;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject, compiler::Compiler,
+    date_bound::Clock, predicate::ComparableValue,
+};
+use crate::flag::Flag;
+use crate::{blast_radius, definitions, testing};
+
+/// Words with a meaning in some field, so that random filters reach deep rules.
+const WORDS: [&str; 48] = [
+    "groups",
+    "properties",
+    "rollout_percentage",
+    "variant",
+    "multivariate",
+    "variants",
+    "super_groups",
+    "holdout_groups",
+    "holdout",
+    "id",
+    "exclusion_percentage",
+    "feature_enrollment",
+    "aggregation_group_type_index",
+    "early_exit",
+    "key",
+    "value",
+    "values",
+    "type",
+    "operator",
+    "negation",
+    "group_type_index",
+    "person",
+    "cohort",
+    "flag",
+    "group",
+    "behavioral",
+    "AND",
+    "OR",
+    "in",
+    "not_in",
+    "exact",
+    "is_not",
+    "regex",
+    "not_regex",
+    "gt",
+    "is_date_before",
+    "between",
+    "semver_caret",
+    "semver_wildcard",
+    "flag_evaluates_to",
+    "$group_key",
+    "1",
+    "2",
+    "-1m",
+    "(a+)+",
+    "2024-01-01",
+    "v1.2.*",
+    "é\u{0}",
+];
+
+const OPERATORS: [&str; 20] = [
+    "exact",
+    "is_not",
+    "icontains",
+    "not_icontains_multi",
+    "regex",
+    "not_regex",
+    "gt",
+    "lte",
+    "is_set",
+    "is_not_set",
+    "is_date_exact",
+    "is_date_before",
+    "in",
+    "not_in",
+    "flag_evaluates_to",
+    "not_between",
+    "ends_with",
+    "semver_lt",
+    "semver_tilde",
+    "semver_wildcard",
+];
+
+fn word() -> impl Strategy<Value = String> {
+    prop::sample::select(&WORDS[..]).prop_map(str::to_owned)
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (0..101_i64).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((word(), inner), 0..5)
+                .prop_map(|entries| Value::Object(Map::from_iter(entries))),
+        ]
+    })
+}
+
+/// Properties of the right shape, about flags 1 to 4, cohorts 1 to 4 and persons with the keys of [`WORDS`].
+fn property() -> impl Strategy<Value = Value> {
+    let kind = prop::sample::select(vec!["person", "cohort", "flag", "group", "event"]);
+    let operator = prop::sample::select(&OPERATORS[..]);
+    (kind, operator, word(), any_json(), 1..5_i64, any::<bool>()).prop_map(
+        |(kind, operator, key, value, id, negation)| match kind {
+            "flag" => json!({"key": id.to_string(), "type": kind, "value": negation}),
+            "cohort" => json!({"key": "id", "type": kind, "value": id, "negation": negation}),
+            _ => {
+                json!({"key": key, "type": kind, "value": value, "operator": operator, "group_type_index": 0})
+            }
+        },
+    )
+}
+
+fn condition() -> impl Strategy<Value = Value> {
+    (prop::collection::vec(property(), 0..3), prop::option::of(0..101_u8), any_json()).prop_map(
+        |(properties, rollout, variant)| {
+            json!({"properties": properties, "rollout_percentage": rollout, "variant": variant})
+        },
+    )
+}
+
+fn filters() -> impl Strategy<Value = Object> {
+    (
+        prop::collection::vec(condition(), 0..3),
+        prop::option::of(condition()),
+        prop::option::weighted(0.2, condition()),
+        prop::collection::vec((word(), any_json()), 0..2),
+    )
+        .prop_map(|(groups, early, holdout, extra)| {
+            let mut filters = testing::object(json!({
+                "groups": groups, "super_groups": early.into_iter().collect::<Vec<_>>(),
+                "holdout_groups": holdout.into_iter().collect::<Vec<_>>(),
+                "multivariate": {"variants": [
+                    {"key": "a", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50},
+                ]},
+            }));
+            filters.extend(extra);
+            filters
+        })
+}
+
+fn cohort_of(id: i64, criteria: Value) -> Cohort {
+    let stored = json!({"id": id, "name": "c", "is_static": id == 4, "filters": {"properties": criteria}});
+    Cohort::read(&stored).unwrap()
+}
+
+fn criteria() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![property(), any_json()];
+    leaf.prop_recursive(3, 10, 3, |inner| {
+        (prop::collection::vec(inner, 0..4), any::<bool>())
+            .prop_map(|(values, any)| json!({"type": if any { "OR" } else { "AND" }, "values": values}))
+    })
+}
+
+fn flag(id: i64, filters: Object) -> Flag {
+    Flag { id, key: format!("flag-{id}"), filters, ..testing::flag() }
+}
+
+fn person() -> impl Strategy<Value = Object> {
+    prop::collection::vec((word(), any_json()), 0..8).prop_map(Map::from_iter)
+}
+
+fn ask<T>(properties: &Object, distinct_id: &str, then: impl FnOnce(&Subject<'_>) -> T) -> T {
+    let static_cohorts = BTreeSet::from([4]);
+    let groups = BTreeMap::from([(0, GroupSubject { key: "org:1", properties })]);
+    then(&Subject::person(distinct_id, properties, &static_cohorts, testing::now()).with_groups(groups))
+}
+
+proptest! {
+    #[test]
+    fn any_filters_evaluate_the_same_however_asked(
+        filters in prop::collection::vec(prop_oneof![3 => filters(), 1 => any_json().prop_map(|json| {
+            json.as_object().cloned().unwrap_or_default()
+        })], 1..5),
+        cohorts in prop::collection::vec(criteria(), 0..5),
+        person in person(),
+        turn in 0..4_usize,
+    ) {
+        let mut flags: Vec<Flag> = (1..).zip(filters).map(|(id, filters)| flag(id, filters)).collect();
+        let mut cohorts: Vec<Cohort> =
+            (1..).zip(cohorts).map(|(id, criteria)| cohort_of(id, criteria)).collect();
+        let evaluate = |flags: &[Flag], cohorts: &[Cohort]| -> BTreeMap<i64, Evaluation> {
+            let evaluator = Evaluator::new(flags, cohorts.to_vec(), Tz::UTC);
+            ask(&person, "someone", |subject| {
+                let all = evaluator.evaluate_all(subject);
+                for flag in flags {
+                    assert_eq!(evaluator.evaluate(flag.id, subject).as_ref(), all.get(&flag.id));
+                }
+                all
+            })
+        };
+        let first = evaluate(&flags, &cohorts);
+        prop_assert_eq!(first.len(), flags.len());
+        let count = flags.len();
+        flags.rotate_left(turn % count);
+        cohorts.reverse();
+        prop_assert_eq!(first, evaluate(&flags, &cohorts));
+
+        let cohorts: BTreeMap<i64, Cohort> =
+            cohorts.into_iter().map(|cohort| (cohort.id, cohort)).collect();
+        let definitions = definitions::Definitions::new(1, &flags);
+        for form in [definitions::CohortForm::Sent, definitions::CohortForm::Flattened] {
+            let text = definitions.document(&cohorts, &[], form, 1 << 20).unwrap();
+            let document: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(document["flags"].as_array().map(Vec::len), Some(count));
+        }
+    }
+
+    #[test]
+    fn any_condition_of_a_request_has_an_answer(condition in any_json(), properties in prop::collection::vec(property(), 0..3), person in person(), index in any_json()) {
+        for body in [
+            json!({"condition": condition, "group_type_index": index}),
+            json!({"condition": {"properties": properties}}),
+            json!({"condition": {"properties": properties}, "group_type_index": 0}),
+        ] {
+            let Ok(condition) = blast_radius::Conditions::parse(&testing::object(body)) else { continue };
+            let radius = condition.compile([cohort_of(1, json!(null))], Tz::UTC, testing::now());
+            radius.matches_person(&person, &BTreeSet::new());
+            radius.matches_group("org:1", &person);
+        }
+    }
+
+    #[test]
+    fn a_larger_rollout_admits_all_of_a_smaller_one(
+        key in "[a-z0-9_-]{1,12}", id in ".{0,12}", small in 0.0..=100.0_f64, large in 0.0..=100.0_f64,
+    ) {
+        let (small, large) = if small <= large { (small, large) } else { (large, small) };
+        let nobody = Object::new();
+        let admits = |percentage: f64| {
+            let filters = json!({"groups": [{"rollout_percentage": percentage}]});
+            let flag = Flag { key: key.clone(), ..flag(1, testing::object(filters)) };
+            let evaluator = Evaluator::new([&flag], [], Tz::UTC);
+            ask(&nobody, &id, |subject| evaluator.evaluate(1, subject).unwrap().value.is_on())
+        };
+        prop_assert!(!admits(small) || admits(large));
+        prop_assert!(admits(100.0));
+    }
+
+    #[test]
+    fn any_text_is_read_as_a_version_a_date_or_neither(
+        text in prop_oneof![
+            ".{0,24}", "[v0-9.*x+-]{0,16}", "[0-9]{1,24}\\.[0-9]{1,24}(-[a-z0-9.]{0,9})?", "-?[0-9]{0,6}[hdwmy]?",
+            "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]?[0-9:.+Z-]{0,16}", "[-+0-9.eE]{0,24}",
+        ],
+        other in "[v0-9.*x+-]{0,12}",
+        zone in prop::sample::select(vec![Tz::UTC, Tz::America__Sao_Paulo, Tz::Asia__Kathmandu]),
+    ) {
+        Version::parse(&text);
+        let clock = Clock { zone, now: testing::now() };
+        if let Some(instant) = clock.parse_property(ComparableValue::Text(&text)) {
+            let text = chrono::DateTime::from_timestamp_micros(instant).unwrap().to_rfc3339();
+            prop_assert_eq!(clock.parse(&text), Some(instant));
+        }
+        let compiler = Compiler::new(zone);
+        for operator in OPERATORS.iter().chain(&["semver_gte", "semver_caret", "is_date_after", "between"]) {
+            for value in [json!(text), json!([text, other])] {
+                let Some(predicate) = super::predicate::Predicate::new(operator, Some(&value), &compiler) else {
+                    continue;
+                };
+                predicate.holds(None, testing::now(), SlowSearches::Allowed);
+                predicate.holds(Some(ComparableValue::Text(&other)), testing::now(), SlowSearches::Allowed);
+                predicate.holds(Some(ComparableValue::Text(&text)), testing::now(), SlowSearches::Allowed);
+            }
+        }
+    }
+
+    #[test]
+    fn versions_have_one_order(texts in prop::collection::vec("[0-3]\\.[0-3](\\.[0-3](-[a1]{1,2}(\\.[a1])?)?)?", 3)) {
+        let compiler = Compiler::new(Tz::UTC);
+        let is = |left: &str, operator: &str, right: &str| {
+            let predicate = super::predicate::Predicate::new(operator, Some(&json!(right)), &compiler).unwrap();
+            predicate.holds(Some(ComparableValue::Text(left)), testing::now(), SlowSearches::Allowed) == Some(true)
+        };
+        let (a, b, c) = (&texts[0], &texts[1], &texts[2]);
+        let outcomes = ["semver_lt", "semver_eq", "semver_gt"].map(|operator| is(a, operator, b));
+        prop_assert_eq!(outcomes.iter().filter(|outcome| **outcome).count(), 1);
+        prop_assert_eq!(is(a, "semver_lt", b), is(b, "semver_gt", a));
+        prop_assert!(!(is(a, "semver_lte", b) && is(b, "semver_lte", c)) || is(a, "semver_lte", c));
+    }
+}

@@ -1,0 +1,19 @@
+//! The work of conditions and flags grows with the number of persons and of values, not with its square.
+//!
+//! In a program of its own, because it measures the processor time of its thread.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
+
+mod growth;
+mod persons;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Keeps the memory of one measurement for the next: fresh pages would cost more than the work that is measured.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Processor time of this thread, in nanoseconds.
+fn thread_time() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
