@@ -16,7 +16,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
 use uuid::Uuid;
 
-use crate::blocks::Backlog;
+use crate::blocks::backlog::Backlog;
 use crate::blocks::block::{self, Block, BlockError};
 use crate::cache::Cache;
 use crate::error::EventStoreError;

@@ -1,6 +1,7 @@
 //! Captured batches that no segment holds yet: the write-ahead part of the store, rows in DynamoDB.
 //!
-//! [`block`] encodes one batch, [`block_log`] appends, lists and removes blocks, [`replaced_blocks`] lists the blocks that a segment replaced. Nothing here changes a block once it was
+//! [`captured_batch`] and [`block`] encode one batch, [`block_log`] appends, lists and removes blocks, [`replaced_blocks`]
+//! lists the blocks that a segment replaced, [`verified_blocks`] compares checksums. Nothing here changes a block once it was
 //! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`BlockLog`].
 
 mod backlog;
@@ -11,7 +12,6 @@ mod json_encoding;
 mod replaced_blocks;
 mod verified_blocks;
 
-use backlog::Backlog;
 pub(crate) use block_log::{
     BlockFilter, BlockLog, RawBlock, decode_rows, event_headers, filter_rows, rows_with_properties,
 };

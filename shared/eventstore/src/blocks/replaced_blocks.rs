@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
 use crate::blocks::block_log::{BlockLog, RawBlock};

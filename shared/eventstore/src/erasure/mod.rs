@@ -20,6 +20,7 @@ mod whole_project;
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::Table;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
@@ -111,10 +112,10 @@ impl Eraser {
     pub(crate) async fn erase(
         &self,
         project: ProjectId,
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<ErasureReport, EventStoreError> {
-        if *doomed == ErasureTarget::Project {
+        if *target == ErasureTarget::Project {
             return self.erase_everything(project, now).await;
         }
         let mut retries = RetryBudget::for_command(&self.settings);
@@ -142,7 +143,7 @@ impl Eraser {
                 Err(error) => break Err(error),
             };
             let erase =
-                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], doomed).await?;
+                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], target).await?;
             rewritten = self.reusable_for(rewritten, &erase.persons).await?;
             // Before the merges are erased, because they give all ids of a person; this may complete an earlier
             // partial erasure.
@@ -176,14 +177,14 @@ impl Eraser {
     pub(crate) async fn preview_erasure(
         &self,
         project: ProjectId,
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
     ) -> Result<ErasureReport, EventStoreError> {
-        if *doomed == ErasureTarget::Project {
+        if *target == ErasureTarget::Project {
             return self.count_everything(project).await;
         }
         let snapshot = self.snapshots.snapshot(project).await?;
         let (manifest, person_merges) = (&snapshot.manifest, &snapshot.person_merges);
-        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, doomed).await?;
+        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, target).await?;
         let known = self.is_known_person(project, manifest, &erase).await?;
         let hot = self.duplicates.not_in_segments(manifest, snapshot.hot).await?;
         let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
@@ -194,7 +195,7 @@ impl Eraser {
             erased.segments += usize::from(events > 0);
         }
         erased.cohorts = cohort_lists::naming(&self.records, project, &erase).await?;
-        erased.persons = match doomed {
+        erased.persons = match target {
             ErasureTarget::Before(_) | ErasureTarget::Project => 0,
             ErasureTarget::Person(_) => u64::from(erased.events > 0 || known),
         };
@@ -208,9 +209,9 @@ impl Eraser {
         manifest: &Manifest,
         person_merges: &PersonMerges,
         hot: &[Row],
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
-        let name = match doomed {
+        let name = match target {
             ErasureTarget::Project => {
                 return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() });
             }
@@ -219,18 +220,18 @@ impl Eraser {
             }
             ErasureTarget::Person(name) => name,
         };
-        let everybody = |id: Uuid| {
+        let all_ids_of = |id: Uuid| {
             let person = person_merges.person(id);
             let mut ids = person_merges.members(person);
             ids.extend([id, person]);
             ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
         };
-        let by_distinct_id = everybody(derived(project, name));
+        let by_distinct_id = all_ids_of(derived(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
         let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
-        Ok(if known { by_distinct_id } else { everybody(id) })
+        Ok(if known { by_distinct_id } else { all_ids_of(id) })
     }
 
     /// Whether anything refers to a person of `erase.persons`: a merge, a segment, an imported record, a static
@@ -245,7 +246,7 @@ impl Eraser {
             return Ok(true);
         }
         for entry in &manifest.segments {
-            if !self.profiles.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty() {
+            if !self.profiles.ids_in_segment(entry, &erase.persons).await?.ids.is_empty() {
                 return Ok(true);
             }
         }
@@ -317,7 +318,7 @@ impl Eraser {
         let mut left = Remainder::default();
         for entry in &manifest.segments {
             let touched = self.count_in(entry, erase).await? > 0
-                || !self.profiles.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
+                || !self.profiles.ids_in_segment(entry, &erase.persons).await?.ids.is_empty();
             if !touched {
                 continue;
             }

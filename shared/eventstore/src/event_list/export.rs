@@ -12,9 +12,8 @@ use pennon_core::store::keys::ProjectId;
 
 use super::EventList;
 use crate::error::EventStoreError;
-use crate::event::{Event, Row};
+use crate::event::{Event, Row, is_captured};
 use crate::manifest::SegmentEntry;
-use crate::persons::profiles::Origin;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
 
@@ -39,7 +38,7 @@ impl StoredEvent {
     }
 
     fn of(row: Row) -> StoredEvent {
-        StoredEvent { is_captured: Origin::Either.changes(row.seq), seq: row.seq, event: row.event }
+        StoredEvent { is_captured: is_captured(row.seq), seq: row.seq, event: row.event }
     }
 }
 

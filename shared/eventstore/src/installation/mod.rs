@@ -11,7 +11,7 @@ mod compatibility;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pennon_core::store::keys::{INSTALLATION, ProjectId};
+use pennon_core::store::keys::INSTALLATION;
 use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

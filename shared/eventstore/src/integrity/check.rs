@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
 use crate::blocks::BlockLog;

@@ -1,6 +1,6 @@
 //! Ids and object names of a manifest.
 
-use super::state::{Manifest, SegmentEntry};
+use super::{Manifest, SegmentEntry};
 use crate::manifest::RecordsEntry;
 use crate::objects::checksums::id_of;
 

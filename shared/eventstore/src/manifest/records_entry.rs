@@ -20,15 +20,14 @@ pub(crate) struct RecordsEntry {
     pub format: u32,
     pub object: String,
     pub rows: u64,
-    /// Its size; 0 where an earlier release wrote it.
-    #[serde(default)]
+    /// Its size.
     pub bytes: u64,
     pub at: Micros,
     /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
     /// Former objects, before records were erased, until no reader can use them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "former")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<FormerObject>,
 }
 
@@ -46,20 +45,6 @@ impl FormerObject {
         let ids = ids_sidecar_name(&self.object);
         [self.object, ids]
     }
-}
-
-/// Earlier releases stored one, without a time.
-fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Before {
-        One(String),
-        All(Vec<FormerObject>),
-    }
-    Ok(match Before::deserialize(body)? {
-        Before::One(object) => vec![FormerObject { object, at: 0 }],
-        Before::All(all) => all,
-    })
 }
 
 /// The name of the ids sidecar of `object`.
@@ -111,9 +96,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_entry_names_all_objects_that_it_had_and_reads_those_of_earlier_releases() {
-        let body = json!({"id": "1", "object": "a", "rows": 3, "at": 5});
-        let entry: RecordsEntry = serde_json::from_value(body.clone()).unwrap();
+    fn an_entry_names_all_objects_that_it_had() {
+        let body = json!({"id": "1", "object": "a", "rows": 3, "bytes": 11, "at": 5});
+        let entry: RecordsEntry = serde_json::from_value(body).unwrap();
         assert!(entry.before.is_empty());
         let mut entry = entry.with_object("b".to_owned(), 10, 2, 6).with_object("c".to_owned(), 9, 1, 7);
         entry.listed_at(8);
@@ -122,11 +107,7 @@ mod tests {
         assert_eq!((told["object"].as_str(), &told["at"]), (Some("c"), &json!(8)));
         assert_eq!(entry.objects().collect::<Vec<_>>(), ["c", "a", "b"]);
         assert_eq!(serde_json::from_value::<RecordsEntry>(told).unwrap(), entry);
-        let mut earlier = body;
-        earlier["before"] = json!("z");
-        let entry: RecordsEntry = serde_json::from_value(earlier).unwrap();
-        assert_eq!(entry.before, [FormerObject { object: "z".to_owned(), at: 0 }]);
-        assert_eq!(entry.emptied(9).before[1], FormerObject { object: "a".to_owned(), at: 9 });
+        assert_eq!(entry.emptied(9).before[2], FormerObject { object: "c".to_owned(), at: 9 });
     }
 
     #[test]

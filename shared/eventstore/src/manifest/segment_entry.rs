@@ -3,6 +3,7 @@
 use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
+use crate::error::EventStoreError;
 use crate::formats;
 use crate::keys::BlockId;
 
@@ -35,8 +36,7 @@ pub(crate) struct SegmentEntry {
     pub blocks: Option<ReplacedBlocks>,
     /// Segments that it replaces; emptied when they have been removed.
     pub replaces_segments: Vec<String>,
-    /// File of distinct ids and profile changes; none where an earlier release wrote the segment, or it holds
-    /// no event.
+    /// File of distinct ids and profile changes; none where it holds no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<FileEntry>,
     /// File of group changes, if there are any.
@@ -104,6 +104,14 @@ impl SegmentEntry {
         let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
         let blocks = self.blocks.iter().map(|blocks| &blocks.object);
         self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
+    }
+
+    /// The file of its distinct ids; none if no event changed or named a person.
+    pub(crate) fn id_file(&self) -> Result<Option<&FileEntry>, EventStoreError> {
+        match &self.ids {
+            None if self.rows > 0 => Err(EventStoreError::corrupt("a segment without its distinct ids")),
+            file => Ok(file.as_ref()),
+        }
     }
 
     /// Whether it has data of persons or groups. Its events may be erased while that stays.

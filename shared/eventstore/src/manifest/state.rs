@@ -263,8 +263,7 @@ pub(super) fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
         }
         newest += usize::from(entry_version == head.version);
     }
-    // An earlier release did not store the number.
-    Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
+    Ok(head.body::<Head>()?.entries == newest)
 }
 
 #[cfg(test)]
@@ -297,12 +296,7 @@ mod tests {
         assert!(!is_consistent(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
         assert!(!is_consistent(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
         assert!(!is_consistent(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
-        assert!(
-            !is_consistent(&[head(2, 2), a.clone(), b]).unwrap(),
-            "one of two that came together is not there"
-        );
-        let old = Item::empty(keys::head(1)).with_version(9);
-        assert!(is_consistent(&[old, a]).unwrap(), "by an earlier release");
+        assert!(!is_consistent(&[head(2, 2), a, b]).unwrap(), "one of two that came together is not there");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! error or a cancellation; reserving never waits, so queries cannot deadlock.
 
 mod decode_budget;
-mod value_bytes;
+mod value_sizes;
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use pennon_core::heap;
 use crate::error::EventStoreError;
 
 pub(crate) use decode_budget::DecodeBudget;
-pub(crate) use value_bytes::{field_bytes, properties_bytes, value_bytes, values_bytes};
+pub(crate) use value_sizes::{field_bytes, properties_bytes, value_bytes, values_bytes};
 
 /// Bytes that a thread may allocate before they are reserved: the measuring granularity.
 const MEASURED_STEP: i64 = 256 << 10;

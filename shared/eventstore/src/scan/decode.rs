@@ -61,21 +61,21 @@ impl Scanner {
             decoded = Some(read);
         }
         let keeps_whole = self.keeps_whole(task);
-        let asks_objects = !found.missing_columns(wanted, true).columns.is_empty();
-        let (of, asked) = (task.clone(), wanted.clone());
+        let needs_objects = !found.missing_columns(wanted, true).columns.is_empty();
+        let (of, requested) = (task.clone(), wanted.clone());
         let mut work =
-            Work { task: of, wanted: asked, numbers, columns, persons, parts, decoded, keeps_whole };
+            Work { task: of, wanted: requested, numbers, columns, persons, parts, decoded, keeps_whole };
         let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &pieces)?;
-            if !asks_objects {
+            if !needs_objects {
                 clip(&work.task, &work.wanted, &mut found, &pieces);
             }
             Ok::<_, EventStoreError>((found, taken))
         });
         let (found, taken) = done.await??;
-        if !asks_objects {
+        if !needs_objects {
             return Ok(found);
         }
         // Reserved until they are counted as loaded.
@@ -91,10 +91,10 @@ impl Scanner {
 
     /// Whether rows of other times are cached: from the second decode of the range on.
     fn keeps_whole(&self, task: &Task) -> bool {
-        let (pieces, asked) = (&self.pieces, task.key(0, PieceKind::Asked, WHOLE));
-        let again = pieces.get(&asked).is_some();
+        let (pieces, requested) = (&self.pieces, task.key(0, PieceKind::Requested, WHOLE));
+        let again = pieces.get(&requested).is_some();
         if !again && task.runs.iter().any(|run| run.clip.is_some()) {
-            pieces.put(asked, CachedPiece::Asked);
+            pieces.put(requested, CachedPiece::Requested);
         }
         again
     }

@@ -41,7 +41,7 @@ pub(crate) enum CachedPiece {
     Seqs(Arc<Vec<Seq>>),
     Column(SizedColumn),
     /// Marks that some times of the runs of the range were requested before.
-    Asked,
+    Requested,
     /// A merged partition of several segments, and its bytes.
     Share(Arc<Partition>, u64),
 }
@@ -53,7 +53,7 @@ pub(crate) enum PieceKind {
     Core,
     Seqs,
     Column(Arc<Origin>),
-    Asked,
+    Requested,
     Share(Arc<PartitionSources>),
 }
 
@@ -107,7 +107,7 @@ impl CachedPiece {
             CachedPiece::Core(core) => core.bytes(),
             CachedPiece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
             CachedPiece::Column(column) => column.bytes(),
-            CachedPiece::Asked => 0,
+            CachedPiece::Requested => 0,
             CachedPiece::Share(_, bytes) => *bytes,
         }
     }

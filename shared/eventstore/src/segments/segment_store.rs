@@ -8,12 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 
+use super::NewSegment;
 use super::parquet_io::{Index, ParquetFile};
 use super::reader::SegmentFile;
-use super::{NewSegment, property_values};
 use crate::cache::Cache;
 use crate::error::EventStoreError;
-use crate::event::Row;
 use crate::flag_calls::FlagCallCounter;
 use crate::manifest::{EntryKind, FileEntry, Manifest, ManifestStore, SegmentEntry};
 use crate::objects::Objects;
@@ -69,37 +68,6 @@ impl SegmentStore {
     /// Removes the objects of a segment that is not listed and will not be.
     pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
         self.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
-    }
-
-    /// Reads all events of a segment.
-    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
-        if entry.rows == 0 {
-            return Ok(Vec::new());
-        }
-        let file = self.open(entry).await?;
-        let columns = file.columns();
-        let mut rows = Vec::new();
-        for group in 0..file.metadata().num_row_groups() {
-            let decoded = file.decode(group, None, &columns).await?;
-            let file = file.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                decoded
-                    .batches
-                    .iter()
-                    .map(|batch| property_values::rows(batch, &file.footer))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            rows.extend(read.await??.into_iter().flatten());
-        }
-        if rows.len() as u64 == entry.rows {
-            return Ok(rows);
-        }
-        Err(EventStoreError::Corrupt(format!(
-            "segment {} has {} of {} events",
-            entry.id,
-            rows.len(),
-            entry.rows
-        )))
     }
 
     /// Opens the segment of an entry, from the cache if possible.

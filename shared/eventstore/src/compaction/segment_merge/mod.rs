@@ -13,6 +13,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::Micros;
+use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
@@ -30,7 +31,6 @@ use crate::segments::row_merge::{
 use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
 use crate::segments::{Footer, NewSegment, PROPERTY, RANGE_BYTES, SegmentStore};
 use crate::settings::Settings;
-use pennon_core::store::keys::ProjectId;
 
 /// A source segment.
 struct Source {
@@ -128,12 +128,8 @@ impl SegmentMerger {
         let mut files = Vec::new();
         let mut groups = Profile::default();
         for entry in entries.iter().filter(|entry| entry.has_profiles()) {
-            match &entry.ids {
-                Some(ids) => files.push(self.segments.open_profile_file(ids).await?),
-                None if entry.rows > 0 => {
-                    return Err(EventStoreError::corrupt("a segment without its distinct ids"));
-                }
-                None => {}
+            if let Some(ids) = entry.id_file()? {
+                files.push(self.segments.open_profile_file(ids).await?);
             }
             groups.merge(Profile {
                 groups: self.profiles.groups_in_segment(entry).await?,

@@ -65,7 +65,7 @@ impl SegmentMerger {
         for batch in &batches {
             for code in codes_of(batch)? {
                 let of_person = rows.get_mut(*code as usize);
-                *of_person.ok_or_else(|| EventStoreError::corrupt("a row of nobody"))? += 1;
+                *of_person.ok_or_else(|| EventStoreError::corrupt("a row without a person"))? += 1;
             }
         }
         let metadata = source.file.metadata().row_group(group);

@@ -12,6 +12,7 @@ use super::segment_encoder::{SegmentRows, encode};
 use super::*;
 use crate::event::Row;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
+use crate::property_value::read_properties;
 use crate::segments::property_columns::{COLUMNS_MAX, Kind};
 use crate::segments::writer::Replaces;
 use crate::segments::{FOOTER, Footer};

@@ -150,9 +150,9 @@ async fn without_listed(
     let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
     let mut declared = records.get(&declaration("COHORT", &format!("{project}/{id}"))).await?;
     if let Some(item) = &mut declared {
-        let mut said: Value = item.body()?;
-        let named = remove_distinct_ids(said.pointer_mut("/spec/distinct_ids"), project, erase);
-        *item = Item::new(item.key.clone(), &said)?.with_version(item.version);
+        let mut body: Value = item.body()?;
+        let named = remove_distinct_ids(body.pointer_mut("/spec/distinct_ids"), project, erase);
+        *item = Item::new(item.key.clone(), &body)?.with_version(item.version);
         declared = declared.filter(|_| named > 0);
     }
     let Value::Object(mut record) = body else { return Ok(None) };

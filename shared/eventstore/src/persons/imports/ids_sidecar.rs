@@ -120,8 +120,8 @@ impl ImportedRecords {
             }
             (None, Some(read_legacy_ids)) => read_legacy_ids(self, project, entry).await?,
             (None, None) => {
-                let told = "persons that an earlier release imported wait for compaction: pennon compact";
-                return Err(StoreError::Busy(told.to_owned()).into());
+                let text = "persons that an earlier release imported wait for compaction: pennon compact";
+                return Err(StoreError::Busy(text.to_owned()).into());
             }
         };
         let read = Arc::new(read);

@@ -114,7 +114,7 @@ impl ImportedRecords {
         entry.at = clock.now();
         let added = self.manifests.add(project, manifest, EntryKind::ImportedMerges, &entry).await?;
         if !added {
-            // Somebody else changed the manifest; the next run makes it.
+            // Version conflict; the next run writes it.
             self.objects.delete_all(entry.object.into_iter().collect()).await?;
         }
         Ok(added)

@@ -333,9 +333,7 @@ impl ImportedRecords {
     }
 
     async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
-        let objects = &self.objects;
-        let bytes = if entry.bytes > 0 { entry.bytes } else { objects.size(&entry.object).await? };
-        ParquetFile::open(objects, &entry.object, bytes, Index::Places).await
+        ParquetFile::open(&self.objects, &entry.object, entry.bytes, Index::Places).await
     }
 
     /// Reads the properties of records `rows` (ascending) of `object`.

@@ -61,7 +61,7 @@ impl PersonLookup {
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
-        let (profile, told, identified) = futures::try_join!(
+        let (profile, recorded, identified) = futures::try_join!(
             self.profile_of(project, now, &all),
             self.recorded_persons(project, now, &all),
             self.identified(project, now, wanted)
@@ -70,35 +70,35 @@ impl PersonLookup {
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
         let mut found: HashMap<Uuid, PersonDetails> = HashMap::new();
         let mut parts: HashMap<Uuid, BTreeMap<Uuid, ProfilePart>> = HashMap::new();
-        for (id, told) in told {
+        for (id, recorded) in recorded {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
-            person.distinct_ids.extend(told.distinct_ids);
-            person.created_at = person.created_at.into_iter().chain(told.created_at).min();
+            person.distinct_ids.extend(recorded.distinct_ids);
+            person.created_at = person.created_at.into_iter().chain(recorded.created_at).min();
             // The last record with a value wins.
             let part = parts
                 .entry(*owner)
                 .or_default()
                 .entry(now.merge_state.imported_merges.person(id))
                 .or_default();
-            if !told.properties.is_empty() {
-                part.base = told.properties;
+            if !recorded.properties.is_empty() {
+                part.base = recorded.properties;
             }
         }
         let mut of_events: Vec<_> = profile.ids.into_iter().collect();
-        of_events.sort_by_key(|(_, told)| told.first);
-        for (id, told) in of_events {
+        of_events.sort_by_key(|(_, recorded)| recorded.first);
+        for (id, recorded) in of_events {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
             // By arrival, so the first one is the first of all.
-            person.created_at = person.created_at.or(Some(arrival(told.first)));
-            person.distinct_ids.push(told.distinct_id);
+            person.created_at = person.created_at.or(Some(arrival(recorded.first)));
+            person.distinct_ids.push(recorded.distinct_id);
             let part = parts
                 .entry(*owner)
                 .or_default()
                 .entry(now.merge_state.imported_merges.person(id))
                 .or_default();
-            part.changes.merge(told.changes);
+            part.changes.merge(recorded.changes);
         }
         let persons = wanted.iter().map(|id| {
             let mut person = found.remove(id).unwrap_or_default();
@@ -144,8 +144,8 @@ impl PersonLookup {
             });
             let found = found.await?;
             let rows = found.iter().map(|(row, _)| *row).collect::<Vec<_>>();
-            let told = self.recorded_persons_in(&object, &rows).await?;
-            all.extend(found.into_iter().map(|(_, id)| id).zip(told));
+            let recorded = self.recorded_persons_in(&object, &rows).await?;
+            all.extend(found.into_iter().map(|(_, id)| id).zip(recorded));
         }
         Ok(all)
     }
@@ -156,7 +156,7 @@ impl PersonLookup {
         object: &PersonsObject,
         rows: &[usize],
     ) -> Result<Vec<RecordedPerson>, EventStoreError> {
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         for (group, selection) in object.selections(rows) {
             let columns = ["distinct_ids", "properties", "created_at"];
             let decoded = object.file.decode(group, Some(selection), &columns).await?;
@@ -167,7 +167,7 @@ impl PersonLookup {
                 let created =
                     created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
                 for row in 0..batch.num_rows() {
-                    told.push(RecordedPerson {
+                    recorded.push(RecordedPerson {
                         distinct_ids: serde_json::from_str(distinct_ids.value(row))?,
                         properties: serde_json::from_str(properties.value(row))?,
                         created_at: created.filter(|times| times.is_valid(row)).map(|times| times.value(row)),
@@ -175,7 +175,7 @@ impl PersonLookup {
                 }
             }
         }
-        Ok(told)
+        Ok(recorded)
     }
 }
 

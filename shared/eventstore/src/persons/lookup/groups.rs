@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::{FILES_AT_ONCE, PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
 use crate::persons::imports::records::each_group_record;
+use crate::persons::profiles::Profile;
 use crate::persons::profiles::changes::Changes;
-use crate::persons::profiles::{Origin, Profile};
 
 /// Most rows of group data, of all types, that one query reads.
 pub const GROUPS_MAX: u64 = 200_000;
@@ -193,13 +193,13 @@ impl PersonLookup {
                 tokio::task::spawn_blocking(move || wanted.take_records(&mut known, bytes).map(|()| known));
             known = taken.await??;
         }
-        let found = segments.map(|entry| self.profiles.groups_of_segment(project, entry)).collect::<Vec<_>>();
+        let found = segments.map(|entry| self.profiles.groups_in_segment(entry)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         let found = found.try_collect::<Vec<_>>().await?;
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
         let hot = self.duplicates.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
-            let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
+            let hot = Profile::of_rows(project, &hot).groups;
             found.into_iter().chain([hot]).for_each(|part| wanted.take_changes(&mut known, part));
             known
         });

@@ -35,7 +35,7 @@ use crate::manifest::Manifest;
 use crate::person_ids::{derived, merge_of};
 use crate::persons::person_merge_state::PersonMergeState;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
-use crate::persons::profiles::{Origin, Profile, ProfileReader, file, is_profile_property};
+use crate::persons::profiles::{Profile, ProfileReader, is_profile_property};
 use crate::persons::{ImportedRecords, MergeLog, PersonIndex};
 use crate::segments::{DuplicateFinder, SegmentStore};
 
@@ -208,16 +208,15 @@ impl PersonLookup {
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
         let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
-        let is_told_of =
+        let names_person =
             |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
-        let own = now.hot.iter().filter(is_told_of).cloned().collect();
+        let own = now.hot.iter().filter(names_person).cloned().collect();
         let own = self.duplicates.not_in_segments(&now.manifest, own).await?;
-        let mut profile = Profile::of_rows(project, &own, Origin::Captured);
+        let mut profile = Profile::of_rows(project, &own);
         profile.ids.retain(|id, _| ids.contains(id));
         let segments = now.manifest.segments.iter().filter(|entry| entry.has_profiles());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let found =
-            segments.map(|entry| self.profiles.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
+        let found = segments.map(|entry| self.profiles.ids_in_segment(entry, ids)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         for part in found.try_collect::<Vec<_>>().await? {
             profile.merge(part);
@@ -242,9 +241,9 @@ impl PersonLookup {
                 own.collect::<Vec<_>>()
             });
             let (rows, own): (Vec<usize>, Vec<Uuid>) = found.await?.into_iter().unzip();
-            let told = self.imports.properties_of_records(&object, &rows).await?;
+            let recorded = self.imports.properties_of_records(&object, &rows).await?;
             // The last record with properties wins.
-            for (id, base) in own.into_iter().zip(told).filter(|(_, base)| !base.is_empty()) {
+            for (id, base) in own.into_iter().zip(recorded).filter(|(_, base)| !base.is_empty()) {
                 parts.entry(now.merge_state.imported_merges.person(id)).or_default().base = base;
             }
         }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::scan_all::{check_rows, too_many};
 use super::{PersonDetails, PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
-use crate::persons::profiles::{Origin, Profile};
+use crate::persons::profiles::Profile;
 
 /// Most persons of an iteration.
 const COUNTED_MAX: usize = 5_000_000;
@@ -86,11 +86,7 @@ impl PersonLookup {
         });
         let mut found = found.await?;
         for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
-            let Some(ids) = &entry.ids else {
-                let whole = self.profiles.whole_profile(project, entry).await?;
-                found.extend(whole.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
-                continue;
-            };
+            let Some(ids) = entry.id_file()? else { continue };
             let file = self.segments.open_profile_file(ids).await?;
             for group in 0..file.groups() {
                 let decoded = file.decode(group, None, &["id"]).await?;
@@ -110,7 +106,7 @@ impl PersonLookup {
         }
         let hot = self.duplicates.not_in_segments(&now.manifest, now.hot.clone()).await?;
         // As in segments, an id that an event names besides its own counts too.
-        let hot = Profile::of_rows(project, &hot, Origin::Captured);
+        let hot = Profile::of_rows(project, &hot);
         found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
+use super::Profile;
 use super::changes::Changes;
 use super::file::{self, decode_ids, each_group};
-use super::{Origin, Profile};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::persons::imports::records::batches;
@@ -28,15 +27,10 @@ impl ProfileReader {
     /// Reads the changes that the events of a segment made to the persons `ids`.
     pub(crate) async fn ids_in_segment(
         &self,
-        project: ProjectId,
         entry: &SegmentEntry,
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
-        let Some(file) = &entry.ids else {
-            let mut whole = self.whole_profile(project, entry).await?;
-            whole.ids.retain(|id, _| ids.contains(id));
-            return Ok(whole);
-        };
+        let Some(file) = entry.id_file()? else { return Ok(Profile::default()) };
         let file = self.segments.open_profile_file(file).await?;
         let mut found = Profile::default();
         for group in 0..file.groups() {
@@ -47,43 +41,6 @@ impl ProfileReader {
             }
         }
         Ok(found)
-    }
-
-    /// Reads all profile changes of a segment.
-    pub(crate) async fn whole_profile(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-    ) -> Result<Profile, EventStoreError> {
-        let Some(ids) = &entry.ids else {
-            let rows = self.segments.all_rows(entry).await?;
-            let profile =
-                tokio::task::spawn_blocking(move || Profile::of_rows(project, &rows, Origin::Either));
-            return Ok(profile.await?);
-        };
-        let file = self.segments.open_profile_file(ids).await?;
-        let mut profile = Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() };
-        for group in 0..file.groups() {
-            let decoded = file.decode(group, None, &file::ALL).await?;
-            let taken = tokio::task::spawn_blocking(move || {
-                let mut batches = decoded.batches.iter();
-                batches.try_for_each(|batch| decode_ids(batch, None, &mut profile)).map(|()| profile)
-            });
-            profile = taken.await??;
-        }
-        Ok(profile)
-    }
-
-    /// Reads the group changes of a segment of any release.
-    pub(crate) async fn groups_of_segment(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
-        if entry.ids.is_none() && entry.rows > 0 {
-            return Ok(self.whole_profile(project, entry).await?.groups);
-        }
-        self.groups_in_segment(entry).await
     }
 
     /// Reads the group changes of a segment.
