@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};

@@ -11,7 +11,6 @@ mod recent_calls;
 use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
 use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
 use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};

@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};

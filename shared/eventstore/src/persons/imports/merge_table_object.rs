@@ -7,7 +7,6 @@
 //! because of it.
 
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use sha2::{Digest, Sha256};
 

@@ -10,7 +10,6 @@
 
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{TRANSACTION_WRITES_MAX, Write, WriteCondition};
 

@@ -21,7 +21,6 @@ mod merge_rules;
 use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, Table};
 use uuid::Uuid;
