@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use pennon_eventstore::{Meter, Packed, PackedProperties};
+use pennon_eventstore::{EncodedProperties, Meter, PropertyEncoder};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -247,7 +247,7 @@ fn parse_fields<'de, A: MapAccess<'de>>(
 
 /// Parses the value of one field.
 fn parse_field<'de, A: MapAccess<'de>>(
-    packed: &mut Packed,
+    packed: &mut PropertyEncoder,
     map: &mut A,
     field: FieldName,
     meter: &mut Meter,
@@ -256,7 +256,7 @@ fn parse_field<'de, A: MapAccess<'de>>(
 ) -> Result<(), A::Error> {
     let slot: &mut Option<Value> = match field {
         FieldName::Properties => {
-            let properties: Option<PackedProperties> =
+            let properties: Option<EncodedProperties> =
                 map.next_value_seed(packed.properties(meter, depth, KNOWN_PROPERTIES))?;
             fields.properties = Some(properties);
             return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! Must stay true: every error names the path of its field; properties are stored as sent, except for null characters.
 
-use pennon_eventstore::{JsonLimitError, Packed, PackedProperties};
+use pennon_eventstore::{EncodedProperties, JsonLimitError, PropertyEncoder};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ pub(crate) struct RawFields {
     /// `$set`, `$set_once`, `$unset` of the event itself, outside of its properties.
     pub person_changes: [Option<Value>; 3],
     /// `Some(None)` if `properties` is present and not an object.
-    pub properties: Option<Option<PackedProperties>>,
+    pub properties: Option<Option<EncodedProperties>>,
 }
 
 /// The trimmed text of a JSON string; `None` if it is empty or not a string.
@@ -142,8 +142,8 @@ fn truncate(text: &str, chars_max: usize) -> String {
 /// Merges a person change of the event itself (`$set`, `$set_once`, `$unset`) into its properties. If both have the same
 /// key, the event's own value wins.
 pub(crate) fn merge_person_change(
-    packed: &mut Packed,
-    properties: &mut PackedProperties,
+    packed: &mut PropertyEncoder,
+    properties: &mut EncodedProperties,
     (key, known_index): (&str, usize),
     own: Value,
 ) {

@@ -6,7 +6,7 @@
 //! empty or all-zero uuid counts as missing. Must stay true: properties are stored as sent, except that `$set`,
 //! `$set_once` and `$unset` of the event itself are merged into them.
 
-use pennon_eventstore::{CapturedBatch, CapturedEvent, Packed, PackedProperties, parse_timestamp};
+use pennon_eventstore::{CapturedBatch, CapturedEvent, EncodedProperties, PropertyEncoder, parse_timestamp};
 use serde::de::{DeserializeSeed, Error};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -93,7 +93,7 @@ pub(crate) struct BatchBuilder<'a> {
     format: CaptureFormat,
     metadata: &'a RequestMetadata,
     new_uuid: &'a mut dyn FnMut() -> Uuid,
-    pub packed: Packed,
+    pub packed: PropertyEncoder,
     /// The fields of the object around the events.
     pub envelope: Option<RawFields>,
     events: Vec<CapturedEvent>,
@@ -117,7 +117,7 @@ impl<'a> BatchBuilder<'a> {
             format,
             metadata,
             new_uuid,
-            packed: Packed::default(),
+            packed: PropertyEncoder::default(),
             envelope: None,
             events: Vec::new(),
             event_times: Vec::new(),
@@ -188,7 +188,7 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Whether the event disables person processing, by its option or by `$process_person_profile`.
-    fn disables_person_processing(&self, fields: &RawFields, properties: &PackedProperties) -> bool {
+    fn disables_person_processing(&self, fields: &RawFields, properties: &EncodedProperties) -> bool {
         let option = match self.format {
             CaptureFormat::Analytics => {
                 option(fields, "process_person_profile").filter(|value| value.is_boolean())
@@ -212,7 +212,7 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Adds the properties that the analytics format sends as fields, options and headers.
-    fn add_analytics_properties(&mut self, fields: &RawFields, properties: &mut PackedProperties) {
+    fn add_analytics_properties(&mut self, fields: &RawFields, properties: &mut EncodedProperties) {
         let library = self.metadata.library.as_ref();
         let defaults = [
             (6, fields.session_id.clone()),

@@ -39,6 +39,12 @@ pub(crate) fn seq_of_line(now: Micros, line: u64) -> Seq {
     (u128::from(micros_u64(now)) << 64) | u128::from(line)
 }
 
+/// Whether an event with this arrival order was captured: lines of an import are numbered from one, captured batches
+/// have a larger number.
+pub(crate) fn is_captured(seq: Seq) -> bool {
+    (seq as u64) >> 32 != 0
+}
+
 /// Arrival time of an event with this arrival order.
 pub(crate) fn arrival(seq: Seq) -> Micros {
     i64::try_from(seq >> 64).unwrap_or(Micros::MAX)

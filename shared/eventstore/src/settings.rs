@@ -4,10 +4,14 @@
 
 use std::time::Duration;
 
-use crate::blocks;
-use crate::compaction;
-use crate::segments::RANGE_ROWS;
-
+/// Approximate rows of a person range.
+const RANGE_ROWS: usize = 524_288;
+/// Most decompressed bytes of blocks in one compaction run. A run takes at least one block.
+const INFLATED_BYTES_MAX: u64 = 64 << 20;
+/// Most compressed bytes of a shard that one compaction run reads; more than the largest block.
+const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
+/// Most compressed bytes of waiting blocks of a shard that one query reads.
+pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
 /// Approximate memory of the rows of a person range during a merge: they are sorted as a whole, and the output
 /// is beside them.
 const MERGED_RANGE_BYTES: u64 = 512 << 20;
@@ -58,9 +62,9 @@ impl Settings {
             scan_bytes: bytes / 2,
             range_rows: RANGE_ROWS,
             merged_range_bytes: (bytes / 4).clamp(LEAST_MERGED_RANGE_BYTES, MERGED_RANGE_BYTES),
-            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, compaction::INFLATED_BYTES_MAX),
-            compacted_shard_bytes: shard(bytes / 16, blocks::COMPACTED_BYTES_PER_SHARD),
-            shard_bytes: shard(bytes / 8, blocks::SHARD_BYTES_MAX),
+            compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, INFLATED_BYTES_MAX),
+            compacted_shard_bytes: shard(bytes / 16, COMPACTED_BYTES_PER_SHARD),
+            shard_bytes: shard(bytes / 8, SHARD_BYTES_MAX),
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }

@@ -6,7 +6,8 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 use pennon_eventstore::{
-    Cell, EventColumns, EventStoreError, ParquetImport, ParquetImportRows, Properties, read_properties,
+    EventColumns, EventStoreError, ParquetImport, ParquetImportRows, Properties, PropertyValue,
+    read_properties,
 };
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -78,7 +79,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn cell(&self, column: Option<usize>) -> Option<Cell<'a>> {
+    fn cell(&self, column: Option<usize>) -> Option<PropertyValue<'a>> {
         self.batch.cell(column?, self.index)
     }
 
@@ -89,14 +90,14 @@ impl<'a> Row<'a> {
 
     fn event(&self) -> Result<Cow<'a, str>, String> {
         match self.cell(self.columns.event) {
-            Some(Cell::Text(text)) => Ok(text),
+            Some(PropertyValue::Text(text)) => Ok(text),
             other => parse_event_name(other.map(|cell| cell.to_value())).map(Cow::Owned),
         }
     }
 
     fn id(&self, column: Option<usize>, field: &str) -> Result<Cow<'a, str>, String> {
         match self.cell(column) {
-            Some(Cell::Text(text)) if !text.trim().is_empty() => Ok(text),
+            Some(PropertyValue::Text(text)) if !text.trim().is_empty() => Ok(text),
             other => parse_id(other.map(|cell| cell.to_value()), field).map(Cow::Owned),
         }
     }
@@ -117,14 +118,13 @@ impl<'a> Row<'a> {
 
     fn properties(&self, into: &mut impl Properties) -> Result<(), String> {
         match self.cell(self.columns.properties) {
-            None | Some(Cell::Null) => {}
-            Some(Cell::Text(text)) if text.is_empty() => {}
-            Some(Cell::Text(text) | Cell::Json(text)) => read_properties(&text, into).map_err(|error| {
-                match serde_json::from_str::<IgnoredAny>(&text) {
+            None | Some(PropertyValue::Null) => {}
+            Some(PropertyValue::Text(text)) if text.is_empty() => {}
+            Some(PropertyValue::Text(text) | PropertyValue::Json(text)) => read_properties(&text, into)
+                .map_err(|error| match serde_json::from_str::<IgnoredAny>(&text) {
                     Ok(_) if !text.trim_start().starts_with('{') => "properties must be an object".to_owned(),
                     _ => format!("properties is not valid JSON: {error}"),
-                }
-            })?,
+                })?,
             Some(_) => return Err("properties must be an object".to_owned()),
         }
         for (column, key) in &self.columns.others {
@@ -149,7 +149,7 @@ impl<'a> Row<'a> {
         self.timestamp(line, times)?;
         parse_uuid(self.cell(self.columns.uuid).map(|cell| cell.to_value()))?;
         self.properties(&mut ())?;
-        if self.cell(self.columns.person).is_some_and(|person| person != Cell::Null) {
+        if self.cell(self.columns.person).is_some_and(|person| person != PropertyValue::Null) {
             people.add_distinct_id(project, &self.id(self.columns.person, "person_id")?, &distinct_id)?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
-use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, Packed};
+use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
 use pennon_eventstore::{CanonicalPersons, derived};
 use pennon_filters::CancellationToken;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const REPLACED_CLEANUP_DELAY: Duration = Duration::minutes(10);
 /// The scheduled cleanup of the parts of a list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListCleanup {
-    members: Packed,
+    members: PartitionedList,
 }
 
 impl ListCleanup {
@@ -38,7 +38,7 @@ impl ListCleanup {
     pub fn schedule_replaced(
         project: ProjectId,
         cohort: u64,
-        members: Packed,
+        members: PartitionedList,
         now: DateTime<Utc>,
     ) -> Result<Write, StoreError> {
         Ok(Write::Put(
@@ -51,7 +51,7 @@ impl ListCleanup {
 fn cleanup_task(
     project: ProjectId,
     cohort: u64,
-    members: Packed,
+    members: PartitionedList,
     at: DateTime<Utc>,
 ) -> Result<Item, StoreError> {
     Item::new(keys::cohort_members_task(at, project, cohort, members.generation()), &ListCleanup { members })
@@ -221,7 +221,7 @@ async fn rewrite_list(
             format!("The list would have {} members; at most {MEMBERS_MAX} are kept.", members.len());
         return Err(ApiError::invalid("invalid_input", detail, None));
     }
-    let packed = Packed::of(members.len(), new_generation());
+    let packed = PartitionedList::of(members.len(), new_generation());
     // Scheduled before the parts are written, so that they are deleted wherever this process crashes.
     let cleanup = cleanup_task(project, cohort.id, packed, now + UNCOMMITTED_CLEANUP_DELAY)?;
     let cancel_cleanup = Write::Delete(cleanup.key.clone(), WriteCondition::None);
@@ -251,7 +251,7 @@ pub fn cleanup_of_replaced(
     now: DateTime<Utc>,
 ) -> Result<Vec<Write>, StoreError> {
     let current = after.and_then(|after| after.members);
-    let replaced: BTreeMap<u64, Packed> = before
+    let replaced: BTreeMap<u64, PartitionedList> = before
         .members
         .filter(|had| Some(*had) != current)
         .map(|had| (had.generation(), had))

@@ -6,7 +6,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::User;
 use pennon_core::store::keys::{Counter, Kind, ProjectId};
 use pennon_core::store::{Item, StoreError, Write};
-use pennon_eventstore::members::{CohortList, Packed};
+use pennon_eventstore::members::{CohortList, PartitionedList};
 use pennon_flag_rules::CohortReference;
 use pennon_flag_rules::relations::cohort::Cohort as Criteria;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub struct CohortRecord {
     pub person_ids: Vec<uuid::Uuid>,
     /// A long list, stored in parts outside the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub members: Option<Packed>,
+    pub members: Option<PartitionedList>,
     /// The last count of members; `None` if they were never counted.
     #[serde(default)]
     pub count: Option<u64>,
@@ -145,7 +145,7 @@ impl CohortRecord {
     /// Its member list.
     pub fn roster(&self, project: u64) -> CohortList {
         match self.members {
-            Some(packed) => CohortList::Packed(packed),
+            Some(packed) => CohortList::Partitioned(packed),
             None => CohortList::of_record(
                 project,
                 &json!({"distinct_ids": self.distinct_ids, "person_ids": self.person_ids}),

@@ -10,7 +10,7 @@
 //! The checksum covers the project, the block id and all other bytes of the block. CRC-32 detects every error
 //! of one or two bits and every burst of up to 32 bits; it misses one in 4.3 billion of other errors. A 64-bit
 //! hash would miss fewer of those but does not guarantee to detect a single flipped bit, and objects use CRC-32
-//! already ([`crate::integrity::checksums`]). Later formats keep magic, format number and checksum in place, so
+//! already ([`crate::objects::checksums`]). Later formats keep magic, format number and checksum in place, so
 //! that this reader distinguishes them from damage. Format 2 had no checksum; its blocks are decoded completely
 //! before any of them is used.
 //!
@@ -24,12 +24,13 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::Map;
 use uuid::Uuid;
 
+use crate::blocks::CapturedBatch;
 use crate::codec::{Reader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::{CapturedBatch, Cell, Properties};
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys::BlockId;
+use crate::property_value::{Properties, PropertyValue};
 
 /// Largest part of a block: an item holds 400 KB, keys and attributes included.
 pub(crate) const PART_BYTES_MAX: usize = 380_000;
@@ -238,8 +239,8 @@ impl Block {
             let key = self.keys.get(code);
             let key = key.ok_or_else(|| EventStoreError::corrupt("a property without a name"))?;
             match reader.text_of(tag)? {
-                Some(text) => into.property(key, Cell::Text(text.into())),
-                None => into.property(key, Cell::of(&reader.value(tag)?)),
+                Some(text) => into.property(key, PropertyValue::Text(text.into())),
+                None => into.property(key, PropertyValue::of(&reader.value(tag)?)),
             }
         }
         Ok(())

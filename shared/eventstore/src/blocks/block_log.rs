@@ -1,48 +1,49 @@
 //! The block log: appends captured batches as blocks, lists them, and reads their events.
 //!
-//! Must stay true: a batch is stored in one transaction, whole or not at all; once [`EventStore::append`] has
+//! Must stay true: a batch is stored in one transaction, whole or not at all; once [`BlockLog::append`] has
 //! returned, every later read sees it. A block of which a reader sees only some parts is still being written
 //! and not acknowledged: readers ignore it, unless it arrived more than [`WRITTEN_WITHIN`] ago or its parts
 //! cannot belong to such a block; then it is damaged.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pennon_analytics::scan::Micros;
 use pennon_core::ids::random_below;
-use pennon_core::store::keys::{ProjectId, project_ingested};
-use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
 use uuid::Uuid;
 
-use crate::EventStore;
+use crate::blocks::backlog::Backlog;
 use crate::blocks::block::{self, Block, BlockError};
+use crate::cache::Cache;
 use crate::error::EventStoreError;
-use crate::event::{Event, Row, micros_u64, seq};
-use crate::ingest::{CapturedBatch, EncodedBatch};
+use crate::event::{Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
-use crate::memory::{MemoryLease, Purpose, QueryMemory};
-use crate::persons::derived;
-use crate::scan::properties_bytes;
+use crate::memory::{MemoryLease, Purpose, QueryMemory, properties_bytes};
+use crate::objects::{Objects, Quarantine};
+use crate::person_ids::derived;
+use crate::settings::{SHARD_BYTES_MAX, Settings};
 
 /// Most waiting blocks of a shard that one query reads.
 const BLOCKS_PER_SHARD_MAX: usize = 5000;
-/// Most compressed bytes of waiting blocks of a shard that one query reads.
-pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
 /// Most decompressed bytes of all waiting blocks that one query reads.
 const INFLATED_BYTES_MAX: usize = 512 << 20;
+
+/// Cached lists of replaced blocks.
+const REPLACED_LISTS_CACHED: usize = 64;
 
 /// Limits of a read before the caller is authorized: at most one page per shard.
 const FEW_PER_SHARD: usize = 200;
 const FEW_BYTES_PER_SHARD: usize = 512 << 10;
 
-/// Most items of a shard that [`EventStore::newest_blocks`] reads.
+/// Most items of a shard that [`BlockLog::newest_blocks`] reads.
 const NEWEST_PER_SHARD: usize = 500;
 
 /// Items of a shard that one compaction run reads; more than the parts of a block, so that a run makes
 /// progress.
 const COMPACTED_PER_SHARD: usize = 250;
-/// Compressed bytes of a shard that one compaction run reads; more than the largest block.
-pub(crate) const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
 
 /// Approximate bytes of a uuid in the set of seen ones.
 const SEEN_BYTES: usize = 24;
@@ -104,88 +105,88 @@ impl RawBlock {
     }
 }
 
-impl EventStore {
-    /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and
-    /// the person merges that they request are applied.
-    pub async fn append(
-        &self,
-        project: ProjectId,
-        events: &[Event],
-        now: Micros,
-    ) -> Result<(), EventStoreError> {
-        if events.is_empty() {
-            return Ok(());
+/// The block log of all projects.
+#[derive(Debug)]
+pub(crate) struct BlockLog {
+    pub(super) blocks: Table,
+    pub(super) objects: Objects,
+    pub(super) quarantine: Quarantine,
+    settings: Settings,
+    /// Increases within the process. Orders batches that arrive in the same microsecond.
+    ties: AtomicU32,
+    backlog: Backlog,
+    /// Cached lists of replaced blocks, by object.
+    pub(super) replaced: Cache<Arc<Vec<BlockId>>>,
+}
+
+impl BlockLog {
+    pub(crate) fn new(
+        blocks: Table,
+        objects: Objects,
+        quarantine: Quarantine,
+        settings: Settings,
+    ) -> BlockLog {
+        BlockLog {
+            blocks,
+            objects,
+            quarantine,
+            settings,
+            // Starts at a random value, so that two processes do not count in step.
+            ties: AtomicU32::new(random_below(1 << 31) as u32),
+            backlog: Backlog::default(),
+            replaced: Cache::new(REPLACED_LISTS_CACHED),
         }
-        self.append_encoded(project, CapturedBatch::of(events).sealed()?, now).await
     }
 
-    /// As [`EventStore::append`], for a batch that was encoded before.
-    pub async fn append_encoded(
+    /// Stores an encoded batch that arrived at `now`, in one transaction.
+    pub(crate) async fn append(
         &self,
         project: ProjectId,
-        mut batch: EncodedBatch,
+        mut block: Vec<u8>,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        self.mark_project(project).await?;
         let id = BlockId {
             micros: micros_u64(now),
-            tie: self.next_tie(),
+            tie: self.ties.fetch_add(1, Ordering::Relaxed),
             random: random_below(1 << 32) as u32,
-            parts: batch.block.len().div_ceil(block::PART_BYTES_MAX) as u8,
+            parts: block.len().div_ceil(block::PART_BYTES_MAX) as u8,
         };
-        block::write_checksum(&mut batch.block, project, &id);
-        let parts = batch.block.chunks(block::PART_BYTES_MAX);
+        block::write_checksum(&mut block, project, &id);
+        let parts = block.chunks(block::PART_BYTES_MAX);
         let writes = parts.enumerate().map(|(part, bytes)| {
             Write::Put(Item::binary(id.part(project, part as u8), bytes.to_vec()), WriteCondition::Absent)
         });
-        // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
-        // would resend it, and events without a uuid of their own would count twice.
-        self.merge_persons(project, &batch.merging).await?;
-        self.inner.store.blocks.transact(writes.collect()).await?;
-        self.inner.backlog.add(batch.block.len());
-        self.inner.flag_calls.invalidate();
+        self.blocks.transact(writes.collect()).await?;
+        self.backlog.add(block.len());
         Ok(())
     }
 
-    /// Writes the rows that mark the project as having events, once per process.
-    pub(crate) async fn mark_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
-        if self.inner.marked().contains(&project) {
-            return Ok(());
+    /// Passes on the result of reading blocks; marks a block that was damaged.
+    pub(crate) async fn mark_damage<T>(
+        &self,
+        read: Result<T, EventStoreError>,
+    ) -> Result<T, EventStoreError> {
+        if let Err(error) = &read {
+            self.quarantine.note_damaged_block(error).await;
         }
-        self.put_mark(keys::project_with_events(project)).await?;
-        self.put_mark(project_ingested(project)).await?;
-        self.inner.marked().insert(project);
-        Ok(())
+        read
     }
 
-    /// Writes the row by which [`EventStore::projects`] lists the project, for imported persons and groups.
-    /// Without it a backup and an export would skip them. It does not mark the project as having events.
-    pub(crate) async fn list_project(&self, project: ProjectId) -> Result<(), EventStoreError> {
-        self.put_mark(keys::project_with_events(project)).await
-    }
-
-    async fn put_mark(&self, key: Key) -> Result<(), EventStoreError> {
-        match self.inner.store.records.put(Item::empty(key), WriteCondition::Absent).await {
-            Err(error) if !error.is_condition(0) => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Lists the projects that have events, imported persons or groups.
-    pub async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
-        let items = self.inner.store.records.query(Query::partition(keys::PROJECTS_PK)).await?;
-        Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
+    /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller
+    /// at a time.
+    pub(crate) async fn wait_until_filled(&self) {
+        self.backlog.wait().await;
     }
 
     /// All completely written blocks of `project`, oldest first, including those that a segment replaces.
     pub(crate) async fn raw_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
-        let most = self.inner.settings.shard_bytes;
+        let most = self.settings.shard_bytes;
         let shards = self.shards(project, None, BLOCKS_PER_SHARD_MAX + 1, most).await?;
         let has_more = shards.iter().any(|shard| shard.has_more);
         let blocks = assemble_blocks(project, shards.into_iter().flat_map(|shard| shard.items))?;
         if has_more || blocks.iter().map(RawBlock::inflated_len).sum::<usize>() > INFLATED_BYTES_MAX {
             // The condition is temporary, so it is no error of the query.
-            self.inner.backlog.wake();
+            self.backlog.wake();
             let waiting =
                 StoreError::Busy(format!("too many events of project {project} wait for compaction"));
             return Err(waiting.into());
@@ -193,7 +194,7 @@ impl EventStore {
         Ok(blocks)
     }
 
-    /// As [`EventStore::raw_blocks`], if one page of each shard holds them all.
+    /// As [`BlockLog::raw_blocks`], if one page of each shard holds them all.
     pub(crate) async fn raw_blocks_if_few(
         &self,
         project: ProjectId,
@@ -210,7 +211,7 @@ impl EventStore {
     pub(crate) async fn newest_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
         let pages = (0..keys::SHARDS).map(|shard| async move {
             let query = Query::partition(keys::shard_pk(project, shard)).descending().limit(NEWEST_PER_SHARD);
-            self.inner.store.blocks.page(&query, None).await
+            self.blocks.page(&query, None).await
         });
         let pages = futures::future::try_join_all(pages).await?;
         // Parts of a block in ascending order.
@@ -228,7 +229,7 @@ impl EventStore {
                     Some(after) => query.after(after),
                     None => query,
                 };
-                let items = self.inner.store.blocks.query(query).await?;
+                let items = self.blocks.query(query).await?;
                 let Some(last) = items.last() else { break };
                 after = Some(last.key.sk.clone());
                 for item in &items {
@@ -249,7 +250,7 @@ impl EventStore {
         id: BlockId,
     ) -> Result<Option<RawBlock>, EventStoreError> {
         let keys = id.keys(project).collect::<Vec<_>>();
-        let parts = self.inner.store.blocks.batch_get(&keys).await?.into_iter().flatten();
+        let parts = self.blocks.batch_get(&keys).await?.into_iter().flatten();
         let parts = parts.map(|item| item.bytes).collect::<Vec<_>>();
         Ok((!parts.is_empty()).then(|| RawBlock { project, id, bytes: parts.concat(), parts: parts.len() }))
     }
@@ -261,7 +262,7 @@ impl EventStore {
         project: ProjectId,
         from: Option<BlockId>,
     ) -> Result<(Vec<RawBlock>, Option<BlockId>), EventStoreError> {
-        let most = self.inner.settings.compacted_shard_bytes;
+        let most = self.settings.compacted_shard_bytes;
         let shards = self.shards(project, from, COMPACTED_PER_SHARD, most).await?;
         let cut = shards.iter().filter(|shard| shard.has_more).filter_map(|shard| shard.items.last());
         let cut = cut.map(|item| block_of(project, item)).collect::<Result<Vec<_>, EventStoreError>>()?;
@@ -289,7 +290,7 @@ impl EventStore {
                 Some(from) => query.after(from.to_string()),
                 None => query,
             };
-            self.inner.store.blocks.query(query)
+            self.blocks.query(query)
         });
         let shards = futures::future::try_join_all(shards).await?;
         let shard = |items: Vec<Item>| {

@@ -1,17 +1,21 @@
 //! Captured batches that no segment holds yet: the write-ahead part of the store, rows in DynamoDB.
 //!
-//! [`block`] encodes one batch, [`block_log`] appends, lists and removes blocks, [`waiting_events`] reads their events in two
-//! steps, [`replaced_blocks`] lists the blocks that a segment replaced. Nothing here changes a block once it was
-//! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`block_log::RawBlock`].
+//! [`captured_batch`] and [`block`] encode one batch, [`block_log`] appends, lists and removes blocks, [`replaced_blocks`]
+//! lists the blocks that a segment replaced, [`verified_blocks`] compares checksums. Nothing here changes a block once it was
+//! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`BlockLog`].
 
+mod backlog;
 pub(crate) mod block;
 mod block_log;
+mod captured_batch;
+mod json_encoding;
 mod replaced_blocks;
-mod waiting_events;
+mod verified_blocks;
 
 pub(crate) use block_log::{
-    BlockFilter, COMPACTED_BYTES_PER_SHARD, RawBlock, SHARD_BYTES_MAX, event_headers, filter_rows,
-    rows_with_properties,
+    BlockFilter, BlockLog, RawBlock, decode_rows, event_headers, filter_rows, rows_with_properties,
 };
-pub(crate) use replaced_blocks::ReplacedBlocks;
-pub(crate) use waiting_events::BlockEvents;
+pub use captured_batch::{CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, PropertyEncoder};
+pub use json_encoding::{JsonLimitError, Meter, PropertiesSeed, ValueSeed, without_nul};
+pub(crate) use replaced_blocks::list_of_replaced_blocks;
+pub(crate) use verified_blocks::VerifiedBlocks;

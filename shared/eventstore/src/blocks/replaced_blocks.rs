@@ -11,16 +11,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use serde::{Deserialize, Serialize};
 
-use crate::EventStore;
-use crate::blocks::block_log::RawBlock;
+use crate::blocks::block_log::{BlockLog, RawBlock};
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys::BlockId;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ReplacedBlocks};
 
 /// Magic of a list; the last digit is the format.
 const KIND: &[u8; 3] = b"PBL";
@@ -28,35 +25,15 @@ const FORMAT: u8 = b'1';
 const MARK: [u8; 4] = [KIND[0], KIND[1], KIND[2], FORMAT];
 const ENTRY_BYTES: usize = 17;
 
-/// The part of a segment entry that describes the blocks it replaces.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReplacedBlocks {
-    /// The object with their ids.
-    pub object: String,
-    /// The smallest id.
-    pub first: BlockId,
-    /// The largest id.
-    pub last: BlockId,
-    pub count: u64,
-    /// When their deletion was complete, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed_at: Option<Micros>,
-    /// Whether they were deleted so long ago that no reader can hold one; then the list is no longer used.
-    #[serde(default)]
-    pub settled: bool,
-}
-
-impl ReplacedBlocks {
-    /// Builds the entry and the object for `ids`; none if there are none.
-    pub(crate) fn of(ids: &[BlockId], object: String) -> Option<(ReplacedBlocks, Bytes)> {
-        let mut ids = ids.to_vec();
-        ids.sort_unstable();
-        ids.dedup();
-        let (first, last) = (*ids.first()?, *ids.last()?);
-        let entry =
-            ReplacedBlocks { object, first, last, count: ids.len() as u64, removed_at: None, settled: false };
-        Some((entry, encode(&ids)))
-    }
+/// Builds the entry and the list object for `ids`; none if there are none.
+pub(crate) fn list_of_replaced_blocks(ids: &[BlockId], object: String) -> Option<(ReplacedBlocks, Bytes)> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    let (first, last) = (*ids.first()?, *ids.last()?);
+    let entry =
+        ReplacedBlocks { object, first, last, count: ids.len() as u64, removed_at: None, settled: false };
+    Some((entry, encode(&ids)))
 }
 
 fn encode(ids: &[BlockId]) -> Bytes {
@@ -94,7 +71,7 @@ fn newer(object: &str, bytes: &[u8]) -> Option<EventStoreError> {
     }
 }
 
-impl EventStore {
+impl BlockLog {
     /// Splits `blocks` into those that count and those that a segment of the manifest replaces.
     ///
     /// The blocks must have been read before the manifest.
@@ -143,10 +120,10 @@ impl EventStore {
 
     /// Fetches the ids of a list, ascending.
     async fn replaced_ids(&self, entry: &ReplacedBlocks) -> Result<Arc<Vec<BlockId>>, EventStoreError> {
-        if let Some(known) = self.inner.replaced.get(&entry.object) {
+        if let Some(known) = self.replaced.get(&entry.object) {
             return Ok(known);
         }
-        let bytes = self.inner.objects.get(&entry.object).await?;
+        let bytes = self.objects.get(&entry.object).await?;
         if let Some(newer) = newer(&entry.object, &bytes) {
             return Err(newer);
         }
@@ -154,7 +131,7 @@ impl EventStore {
         let ids =
             ids.ok_or_else(|| EventStoreError::Corrupt(format!("{} is no list of blocks", entry.object)))?;
         let ids = Arc::new(ids);
-        self.inner.replaced.put(&entry.object, ids.clone());
+        self.replaced.put(&entry.object, ids.clone());
         Ok(ids)
     }
 
@@ -175,7 +152,7 @@ impl EventStore {
         ids: &[BlockId],
     ) -> Result<(), EventStoreError> {
         let keys = ids.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();
-        Ok(self.inner.store.blocks.sweep(keys).await?)
+        Ok(self.blocks.sweep(keys).await?)
     }
 }
 
@@ -196,18 +173,18 @@ mod tests {
     #[test]
     fn a_list_comes_back_ascending_and_once_each() {
         let ids = [id(7), id(3), id(7), id(u32::MAX)];
-        let (entry, bytes) = ReplacedBlocks::of(&ids, "o".into()).unwrap();
+        let (entry, bytes) = list_of_replaced_blocks(&ids, "o".into()).unwrap();
         assert_eq!((entry.first, entry.last, entry.count), (id(3), id(u32::MAX), 3));
         assert_eq!(decode(&bytes).unwrap(), [id(3), id(7), id(u32::MAX)]);
         assert_eq!(bytes.len(), 4 + 3 * 17);
-        assert!(ReplacedBlocks::of(&[], "o".into()).is_none());
+        assert!(list_of_replaced_blocks(&[], "o".into()).is_none());
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<ReplacedBlocks>(&text).unwrap(), entry);
     }
 
     #[test]
     fn a_list_of_a_newer_format_is_told_from_a_damaged_one() {
-        let (_, bytes) = ReplacedBlocks::of(&[id(1)], "o".into()).unwrap();
+        let (_, bytes) = list_of_replaced_blocks(&[id(1)], "o".into()).unwrap();
         assert!(newer("o", &bytes).is_none() && newer("o", b"PBLx").is_none() && newer("o", b"PB").is_none());
         let mut later = bytes.to_vec();
         later[3] = b'2';
@@ -218,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_noticed() {
-        let (_, bytes) = ReplacedBlocks::of(&[id(1), id(2)], "o".into()).unwrap();
+        let (_, bytes) = list_of_replaced_blocks(&[id(1), id(2)], "o".into()).unwrap();
         for length in (0..bytes.len()).filter(|length| *length != 4 && *length != 21) {
             assert_eq!(decode(&bytes[..length]), None, "cut at {length}");
         }

@@ -12,28 +12,22 @@ use std::sync::Arc;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
-use crate::blocks::{RawBlock, ReplacedBlocks};
+use crate::blocks::{BlockLog, RawBlock};
+use crate::compaction::merge_failures::MergeFailures;
 use crate::compaction::merge_policy::{self, MergeMode};
-use crate::compaction::sweep::GRACE_MICROS;
-use crate::erasure::ErasureFilter;
+use crate::compaction::segment_merge::SegmentMerger;
+use crate::compaction::stale_persons::StalePersonChecks;
 use crate::error::EventStoreError;
-use crate::event::Row;
-use crate::ingest::{DuplicateCheck, InflatedBlocks};
-use crate::integrity::segment_of;
+use crate::ingest::InflatedBlocks;
 use crate::keys::BlockId;
-use crate::manifest::{Manifest, NewSegment, SegmentEntry};
-use crate::objects::RetryBudget;
-use crate::persons::PersonMerges;
-use crate::persons::profiles::Profile;
-use crate::persons::profiles::file::encode_groups;
-use crate::persons::profiles::merge::merged_ids;
-use crate::segments::property_values;
+use crate::manifest::{GRACE_MICROS, Manifest, ManifestStore, ReplacedBlocks, SegmentEntry};
+use crate::objects::{RetryBudget, segment_of};
+use crate::persons::{ErasureFilter, ImportedRecords, MergeLog, PersonIndex, PersonMerges};
 use crate::segments::uuids::uuid_index::UuidQuery;
+use crate::segments::{DuplicateCheck, DuplicateFinder, NewSegment, SegmentStore};
+use crate::settings::Settings;
 use crate::time::WorkClock;
 
-/// Most bytes of blocks in one run, after decompression. A run takes at least one block.
-pub(crate) const INFLATED_BYTES_MAX: u64 = 64 << 20;
 /// Most failed merges in one run. Each attempt takes half as many segments, so that the failing one is
 /// isolated.
 const FAILED_MERGES_MAX: usize = 8;
@@ -108,9 +102,25 @@ struct Batch {
     new: NewSegment,
 }
 
-impl EventStore {
+/// Turns blocks into segments, and merges segments.
+#[derive(Debug)]
+pub(crate) struct Compactor {
+    pub manifests: Arc<ManifestStore>,
+    pub blocks: Arc<BlockLog>,
+    pub segments: Arc<SegmentStore>,
+    pub duplicates: Arc<DuplicateFinder>,
+    pub index: Arc<PersonIndex>,
+    pub imports: Arc<ImportedRecords>,
+    pub log: Arc<MergeLog>,
+    pub merger: Arc<SegmentMerger>,
+    pub settings: Settings,
+    pub merge_failures: MergeFailures,
+    pub stale_person_checks: StalePersonChecks,
+}
+
+impl Compactor {
     /// Runs compaction once: some blocks, and one merge. Cheap when there is nothing to do.
-    pub async fn compact(
+    pub(crate) async fn compact(
         &self,
         project: ProjectId,
         now: Micros,
@@ -122,13 +132,13 @@ impl EventStore {
     }
 
     /// Turns the oldest blocks of a project into a segment.
-    pub async fn compact_blocks(
+    pub(crate) async fn compact_blocks(
         &self,
         project: ProjectId,
         now: Micros,
     ) -> Result<CompactionReport, EventStoreError> {
         let clock = WorkClock::start(now);
-        let mut retries = self.background_retries();
+        let mut retries = RetryBudget::for_background_task(&self.settings);
         loop {
             let seen = self.pending_blocks(project).await;
             let Some(waiting) = retries.optimistic_read(seen).await? else { continue };
@@ -139,11 +149,11 @@ impl EventStore {
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
             if let Some(entry) = self.list_or_discard(project, manifest, &batch, &mut retries).await? {
                 // A reader that read the blocks before reads the manifest after, which lists the segment.
-                self.remove_blocks(project, &batch.ids).await?;
+                self.blocks.remove_blocks(project, &batch.ids).await?;
                 let removed_at = Some(clock.now());
                 let blocks = entry.blocks.map(|blocks| ReplacedBlocks { removed_at, ..blocks });
                 let entry = SegmentEntry { blocks, ..entry };
-                Manifest::rewrite(&self.inner.store, project, 0, &entry).await?;
+                self.manifests.rewrite_segment(project, 0, &entry).await?;
                 let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
                 let copies = batch.sent - events;
                 let done = CompactionReport {
@@ -166,25 +176,25 @@ impl EventStore {
         let mut waiting = PendingBlocks::default();
         let mut from = None;
         loop {
-            let (blocks, next) = self.oldest_blocks(project, from).await?;
+            let (blocks, next) = self.blocks.oldest_blocks(project, from).await?;
             waiting.more = next.is_some();
             if blocks.is_empty() {
                 return Ok(waiting);
             }
             // After the blocks: the read order of every reader.
-            waiting.manifest = Manifest::load(&self.inner.store, project).await?;
-            let (blocks, replaced) = self.split_replaced(&waiting.manifest, blocks).await?;
+            waiting.manifest = self.manifests.load(project).await?;
+            let (blocks, replaced) = self.blocks.split_replaced(&waiting.manifest, blocks).await?;
             // Left by an earlier run that stopped; it would block this one.
             let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
-            self.remove_blocks(project, &replaced).await?;
-            let duplicates = self.verify_blocks(project, &waiting.manifest, blocks).await?;
+            self.blocks.remove_blocks(project, &replaced).await?;
+            let duplicates = self.blocks.verify_blocks(project, &waiting.manifest, blocks).await?;
             waiting.damaged += duplicates.damaged.len();
             waiting.intact = duplicates.intact;
             if waiting.intact.is_empty() && next.is_some() && !duplicates.damaged.is_empty() {
                 from = next;
                 continue;
             }
-            waiting.more |= truncate(&mut waiting.intact, self.inner.settings.compacted_bytes);
+            waiting.more |= truncate(&mut waiting.intact, self.settings.compacted_bytes);
             return Ok(waiting);
         }
     }
@@ -204,12 +214,12 @@ impl EventStore {
         let inflated_blocks = tokio::task::spawn_blocking(move || InflatedBlocks::of(blocks)).await??;
         let (sent, wanted) = (inflated_blocks.events, inflated_blocks.wanted());
         let mut duplicates = DuplicateCheck::new(manifest);
-        self.check_duplicates(&mut duplicates, manifest, &wanted).await?;
-        let person_merges = self.person_merges(project).await?;
-        let (held, range_rows) = (duplicates.held.clone(), self.range_rows());
+        self.duplicates.check_duplicates(&mut duplicates, manifest, &wanted).await?;
+        let person_merges = self.index.person_merges(project).await?;
+        let (held, range_rows) = (duplicates.held.clone(), self.segments.range_rows);
         let made = move || inflated_blocks.segment(project, &held, &person_merges, range_rows, now);
         let mut new = tokio::task::spawn_blocking(made).await??;
-        self.write_objects(&new).await?;
+        self.segments.write_objects(&new).await?;
         new.forget_content();
         Ok(Batch { read, ids, sent, inflated, wanted, duplicates, new })
     }
@@ -225,13 +235,13 @@ impl EventStore {
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
         let mut duplicates = batch.duplicates.clone();
         let outcome = loop {
-            if self.list(project, &manifest, &batch.new).await? {
+            if self.segments.list(project, &manifest, &batch.new).await? {
                 return Ok(Some(SegmentEntry { head: manifest.next_version(), ..batch.new.entry.clone() }));
             }
             if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
-            manifest = Manifest::load(&self.inner.store, project).await?;
+            manifest = self.manifests.load(project).await?;
             match self.is_still_valid(batch, &mut duplicates, &manifest).await {
                 Ok(true) => {}
                 // Contended: an object was replaced and removed while it was read.
@@ -239,7 +249,7 @@ impl EventStore {
                 Err(error) => break Err(error),
             }
         };
-        self.drop_objects(&batch.new).await?;
+        self.segments.drop_objects(&batch.new).await?;
         outcome
     }
 
@@ -254,26 +264,29 @@ impl EventStore {
         // Another run may have made a segment of these events that was erased since, so no segment holds them.
         // Lists of replaced blocks are kept for the grace period only.
         let is_late = batch.read.elapsed() > GRACE_MICROS / 2;
-        if duplicates.is_stale(manifest) || is_late || self.is_any_replaced(manifest, &batch.ids).await? {
+        if duplicates.is_stale(manifest)
+            || is_late
+            || self.blocks.is_any_replaced(manifest, &batch.ids).await?
+        {
             return Ok(false);
         }
-        self.check_duplicates(duplicates, manifest, &batch.wanted).await?;
+        self.duplicates.check_duplicates(duplicates, manifest, &batch.wanted).await?;
         Ok(duplicates.held.len() == batch.duplicates.held.len())
     }
 
     /// Merges the segments that [`merge_policy`] selects, or else rewrites one segment with many merged
     /// persons. Cheap when there is nothing to do.
-    pub async fn merge_segments(
+    pub(crate) async fn merge_segments(
         &self,
         project: ProjectId,
         now: Micros,
         effort: MergeMode,
     ) -> Result<CompactionReport, EventStoreError> {
         let clock = WorkClock::start(now);
-        self.fold_merges(project, clock).await?;
-        let mut manifest = Manifest::load(&self.inner.store, project).await?;
-        if self.write_imported_merges(project, &manifest, clock).await? {
-            manifest = Manifest::load(&self.inner.store, project).await?;
+        self.log.fold_merges(project, clock).await?;
+        let mut manifest = self.manifests.load(project).await?;
+        if self.imports.write_imported_merges(project, &manifest, clock).await? {
+            manifest = self.manifests.load(project).await?;
         }
         let mut failed_merges = 0;
         for _ in 0..FAILED_MERGES_MAX {
@@ -282,14 +295,14 @@ impl EventStore {
                 break;
             }
             // An error here does not come from a segment, and any other merge would fail too.
-            let person_merges = self.person_merges(project).await?;
+            let person_merges = self.index.person_merges(project).await?;
             match self.merge(project, manifest, &entries, &person_merges, clock).await {
                 Ok(done) => return Ok(CompactionReport { failed_merges, ..done }),
                 Err(error) => {
                     failed_merges += usize::from(self.record_merge_failure(project, &entries, error)?)
                 }
             }
-            manifest = Manifest::load(&self.inner.store, project).await?;
+            manifest = self.manifests.load(project).await?;
         }
         Ok(CompactionReport { failed_merges, ..CompactionReport::default() })
     }
@@ -303,11 +316,8 @@ impl EventStore {
     ) -> Result<Vec<SegmentEntry>, EventStoreError> {
         // Damaged segments are skipped.
         let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
-        let merge_candidates = merge_policy::next(
-            &intact.cloned().collect::<Vec<_>>(),
-            effort,
-            &self.inner.merge_failures.failed(),
-        );
+        let merge_candidates =
+            merge_policy::next(&intact.cloned().collect::<Vec<_>>(), effort, &self.merge_failures.failed());
         if !merge_candidates.is_empty() {
             return Ok(merge_candidates);
         }
@@ -343,7 +353,7 @@ impl EventStore {
             }
             _ => return Err(error),
         };
-        self.inner.merge_failures.record(entries);
+        self.merge_failures.record(entries);
         Ok(is_failure)
     }
 
@@ -357,6 +367,7 @@ impl EventStore {
         clock: WorkClock,
     ) -> Result<CompactionReport, EventStoreError> {
         let made = self
+            .merger
             .merged_segment(project, entries, &ErasureFilter::default(), person_merges, clock.now())
             .await;
         let mut new = match made {
@@ -364,9 +375,9 @@ impl EventStore {
             Err(EventStoreError::Contended) => return Ok(CompactionReport::default()),
             made => made?,
         };
-        self.write_objects(&new).await?;
+        self.segments.write_objects(&new).await?;
         new.forget_content();
-        let mut retries = self.background_retries();
+        let mut retries = RetryBudget::for_background_task(&self.settings);
         let outcome = loop {
             let are_there =
                 entries.iter().all(|entry| manifest.segments.iter().any(|live| live.id == entry.id));
@@ -376,7 +387,7 @@ impl EventStore {
             }
             // Readers of the old segments get the whole grace period, however long this merge took.
             new.entry.at = clock.now();
-            if self.list(project, &manifest, &new).await? {
+            if self.segments.list(project, &manifest, &new).await? {
                 let merged_rows = entries.iter().map(|entry| entry.rows).sum();
                 return Ok(CompactionReport {
                     merged_segments: entries.len(),
@@ -387,80 +398,10 @@ impl EventStore {
             if let Err(error) = retries.after_conflict().await {
                 break Err(error);
             }
-            manifest = Manifest::load(&self.inner.store, project).await?;
+            manifest = self.manifests.load(project).await?;
         };
-        self.drop_objects(&new).await?;
+        self.segments.drop_objects(&new).await?;
         outcome
-    }
-
-    /// Writes the segment with the events of `entries` except those that `erase` selects, under the canonical
-    /// persons of `person_merges`.
-    pub(crate) async fn merged_segment(
-        &self,
-        project: ProjectId,
-        entries: &[SegmentEntry],
-        erase: &ErasureFilter,
-        person_merges: &PersonMerges,
-        now: Micros,
-    ) -> Result<NewSegment, EventStoreError> {
-        let person_merges = Arc::new(person_merges.clone());
-        let mut new = NewSegment::new(project, now);
-        new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
-        let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();
-        if let Some(written) = self.merge_rows(&left, &person_merges, erase).await? {
-            new.put(written);
-        }
-        let mut files = Vec::new();
-        let mut groups = Profile::default();
-        for entry in entries.iter().filter(|entry| entry.has_profiles()) {
-            match &entry.ids {
-                Some(ids) => files.push(self.opened(ids).await?),
-                None if entry.rows > 0 => {
-                    return Err(EventStoreError::corrupt("a segment without its distinct ids"));
-                }
-                None => {}
-            }
-            groups.merge(Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() });
-        }
-        let (ids, rows) = merged_ids(&self.inner.objects, files, &erase.persons).await?;
-        if rows > 0 {
-            new.put_ids(ids, rows);
-        }
-        if !groups.groups.is_empty() {
-            new.put_groups(encode_groups(&groups)?, groups.groups.len() as u64);
-        }
-        Ok(new)
-    }
-
-    /// Reads all events of a segment.
-    pub(crate) async fn all_rows(&self, entry: &SegmentEntry) -> Result<Vec<Row>, EventStoreError> {
-        if entry.rows == 0 {
-            return Ok(Vec::new());
-        }
-        let file = self.segment(entry).await?;
-        let columns = file.columns();
-        let mut rows = Vec::new();
-        for group in 0..file.metadata().num_row_groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, &columns).await?;
-            let file = file.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                decoded
-                    .batches
-                    .iter()
-                    .map(|batch| property_values::rows(batch, &file.footer))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            rows.extend(read.await??.into_iter().flatten());
-        }
-        if rows.len() as u64 == entry.rows {
-            return Ok(rows);
-        }
-        Err(EventStoreError::Corrupt(format!(
-            "segment {} has {} of {} events",
-            entry.id,
-            rows.len(),
-            entry.rows
-        )))
     }
 }
 

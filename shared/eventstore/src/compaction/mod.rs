@@ -2,10 +2,9 @@
 //!
 //! [`compact`] runs it, [`merge_policy`] chooses segments, [`segment_merge`] merges them, [`merge_failures`] remembers those
 //! that cannot be merged, [`sweep`] and [`orphans`] delete. Compaction never changes the result of a query, never touches a
-//! damaged block or segment, and deletes nothing that a reader may still use ([`GRACE_MICROS`]). The door is
-//! [`compact`](EventStore::compact).
+//! damaged block or segment, and deletes nothing that a reader may still use ([`crate::manifest::GRACE_MICROS`]). The doors are
+//! [`Compactor`], [`SegmentMerger`] (also used by erasure) and [`Sweeper`].
 
-mod backlog;
 mod compact;
 mod merge_failures;
 mod merge_policy;
@@ -14,12 +13,12 @@ mod segment_merge;
 mod stale_persons;
 mod sweep;
 
-pub(crate) use backlog::Backlog;
 pub use compact::CompactionReport;
-pub(crate) use compact::INFLATED_BYTES_MAX;
+pub(crate) use compact::Compactor;
 pub(crate) use merge_failures::MergeFailures;
 pub use merge_policy::MergeMode;
-pub(crate) use orphans::id_of;
 pub use orphans::{ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan};
+pub(crate) use segment_merge::SegmentMerger;
 pub(crate) use stale_persons::StalePersonChecks;
-pub use sweep::{GRACE_MICROS, SweepReport};
+pub use sweep::SweepReport;
+pub(crate) use sweep::Sweeper;

@@ -12,11 +12,10 @@ use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
+use super::sweep::Sweeper;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
 use crate::keys::PROJECT_FOLDER;
-use crate::manifest::Manifest;
+use crate::objects::checksums::id_of;
 
 /// Age from which no writer lists an object any more, in microseconds: one day.
 pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
@@ -36,23 +35,27 @@ pub struct Orphan {
     pub removed_after: DateTime<Utc>,
 }
 
-impl EventStore {
+impl Sweeper {
     /// Moves objects of the project that the manifest does not name and that were written more than
     /// [`ORPHANED_MICROS`] before `now`, and deletes orphans that expired. Returns how many were moved.
-    pub async fn sweep_orphans(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
-        self.verify_installation().await?;
+    pub(crate) async fn sweep_orphans(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<usize, EventStoreError> {
+        self.installation.verify_installation().await?;
         let now_utc = DateTime::from_timestamp_micros(now).unwrap_or(DateTime::<Utc>::MAX_UTC);
         let over = self.orphans(project).await?.into_iter().filter(|orphan| orphan.removed_after <= now_utc);
         let over = over.map(|orphan| orphan.object).collect::<Vec<_>>();
         if !over.is_empty() {
             tracing::info!(project, objects = over.len(), "deleting orphaned objects");
-            self.inner.objects.remove_standalone(&over).await?;
+            self.objects.remove_standalone(&over).await?;
         }
         let mut listed = Vec::new();
         for folder in folders(project) {
-            listed.extend(self.inner.objects.list(&folder).await?);
+            listed.extend(self.objects.list(&folder).await?);
         }
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let manifest = self.manifests.load(project).await?;
         let known = manifest.ids().collect::<HashSet<_>>();
         listed.retain(|object| object.at.saturating_add(ORPHANED_MICROS) <= now);
         let orphans = listed.into_iter().map(|object| object.name);
@@ -63,15 +66,15 @@ impl EventStore {
             tracing::warn!(project, objects, first, "objects that no manifest names are moved to {FOLDER}");
         }
         let day = now_utc.date_naive();
-        self.inner.objects.move_all(&orphans, |name| orphaned_name(name, day)).await?;
+        self.objects.move_all(&orphans, |name| orphaned_name(name, day)).await?;
         Ok(orphans.len())
     }
 
     /// The objects of the project that were moved because no manifest named them.
-    pub async fn orphans(&self, project: ProjectId) -> Result<Vec<Orphan>, EventStoreError> {
+    pub(crate) async fn orphans(&self, project: ProjectId) -> Result<Vec<Orphan>, EventStoreError> {
         let mut orphans = Vec::new();
         for folder in folders(project) {
-            let listed = self.inner.objects.list(&format!("{FOLDER}/{folder}")).await?;
+            let listed = self.objects.list(&format!("{FOLDER}/{folder}")).await?;
             orphans.extend(listed.into_iter().filter_map(|object| {
                 let removed_after = removed_after(&object.name)?;
                 Some(Orphan { object: object.name, bytes: object.bytes, removed_after })
@@ -100,12 +103,6 @@ fn removed_after(name: &str) -> Option<DateTime<Utc>> {
     // A day more, because it may have been moved late on that one.
     let last = day.checked_add_days(Days::new(ORPHANS_KEPT_DAYS + 1))?;
     Some(last.and_time(NaiveTime::MIN).and_utc())
-}
-
-/// The id that an object's name begins with.
-pub(crate) fn id_of(name: &str) -> &str {
-    let (start, _) = checksums::split(name);
-    start.rsplit('/').next().unwrap_or(start)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::compact::Compactor;
 use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::persons::PersonMerges;
@@ -49,30 +49,30 @@ impl StalePersonChecks {
     }
 }
 
-impl EventStore {
+impl Compactor {
     /// Selects a segment to rewrite because of merged persons, if there is one.
     pub(crate) async fn segment_with_stale_persons(
         &self,
         project: ProjectId,
         manifest: &Manifest,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
-        let failed = self.inner.merge_failures.failed();
-        let person_merges = self.person_merges(project).await?;
+        let failed = self.merge_failures.failed();
+        let person_merges = self.index.person_merges(project).await?;
         let linked = person_merges.count();
         if linked == 0 {
             return Ok(None);
         }
-        let least = (self.range_rows() as u64 / SMALL).max(1);
+        let least = (self.segments.range_rows as u64 / SMALL).max(1);
         let due = manifest.segments.iter().filter(|entry| {
             entry.rows >= least
                 && !manifest.damaged.contains(&entry.id)
                 && !failed.is_excluded(&entry.id)
-                && !self.inner.stale_person_checks.is_early(&entry.id, linked)
+                && !self.stale_person_checks.is_early(&entry.id, linked)
         });
         for entry in due.take(LOOKED_AT_ONCE) {
-            let Some(persons) = &entry.persons else { continue };
-            let bytes = match self.inner.objects.get(persons).await {
-                Ok(bytes) => bytes,
+            let bytes = match self.segments.person_ids(entry).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
                 // Damage is recorded elsewhere; or the segment was replaced meanwhile. The others go on.
                 Err(EventStoreError::Damaged { .. } | EventStoreError::Contended) => continue,
                 Err(error) => return Err(error),
@@ -83,8 +83,7 @@ impl EventStore {
                 return Ok(Some(entry.clone()));
             }
             // Each merge moves one person, and those merged into it before.
-            self.inner
-                .stale_person_checks
+            self.stale_person_checks
                 .note(&entry.id, linked + (all.div_ceil(SHARE) - moved.min(all / SHARE)).max(1));
         }
         Ok(None)

@@ -11,19 +11,18 @@
 //! stop after any step; the next one goes on.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
+use crate::blocks::BlockLog;
 use crate::error::EventStoreError;
-use crate::keys;
-use crate::manifest::{Manifest, SegmentEntry};
-use crate::persons::imports::FormerObject;
-
-/// How long a replaced segment stays readable, in microseconds: ten minutes.
-pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;
+use crate::installation::Installation;
+use crate::manifest::{GRACE_MICROS, ManifestStore, ReplacedBlocks, SegmentEntry};
+use crate::objects::Objects;
+use crate::persons::{ImportedRecords, MergeLog};
+use crate::segments::SegmentStore;
 
 /// Counters of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,10 +33,38 @@ pub struct SweepReport {
     pub segments: usize,
 }
 
-impl EventStore {
+/// Deletes what was replaced, and objects that no manifest names.
+#[derive(Debug)]
+pub(crate) struct Sweeper {
+    pub(super) manifests: Arc<ManifestStore>,
+    blocks: Arc<BlockLog>,
+    segments: Arc<SegmentStore>,
+    imports: Arc<ImportedRecords>,
+    log: Arc<MergeLog>,
+    pub(super) installation: Arc<Installation>,
+    pub(super) objects: Objects,
+}
+
+impl Sweeper {
+    pub(crate) fn new(
+        manifests: Arc<ManifestStore>,
+        blocks: Arc<BlockLog>,
+        segments: Arc<SegmentStore>,
+        imports: Arc<ImportedRecords>,
+        log: Arc<MergeLog>,
+        installation: Arc<Installation>,
+        objects: Objects,
+    ) -> Sweeper {
+        Sweeper { manifests, blocks, segments, imports, log, installation, objects }
+    }
+
     /// Deletes replaced blocks, and segments that were replaced longer than the grace period ago.
-    pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<SweepReport, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+    pub(crate) async fn sweep(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<SweepReport, EventStoreError> {
+        let manifest = self.manifests.load(project).await?;
         let mut swept = SweepReport::default();
         let mut entries = Vec::with_capacity(manifest.all_segments.len());
         for (version, entry) in &manifest.all_segments {
@@ -48,23 +75,14 @@ impl EventStore {
             let left = SegmentEntry { blocks, ..entry.clone() };
             let changes = left != *entry;
             if changes {
-                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
+                self.manifests.rewrite_segment(project, *version, &left).await?;
             }
             entries.push((version + u64::from(changes), left));
         }
         self.sweep_segments(project, &entries, now, &mut swept).await?;
-        for (version, key, entry) in &manifest.rewritten {
-            let is_due = |former: &FormerObject| former.at.saturating_add(GRACE_MICROS) <= now;
-            let (gone, left): (Vec<FormerObject>, Vec<FormerObject>) =
-                entry.before.iter().cloned().partition(is_due);
-            if !gone.is_empty() {
-                let gone = gone.into_iter().flat_map(FormerObject::files).collect();
-                self.inner.objects.delete_all(gone).await?;
-                Manifest::settle(&self.inner.store, (*version, key.clone()), entry, left).await?;
-            }
-        }
-        self.sweep_merges(project, &manifest, now).await?;
-        self.sweep_imported_merges(project, &manifest, now).await?;
+        self.imports.sweep_former_objects(&manifest, now).await?;
+        self.log.sweep_merges(project, &manifest, now).await?;
+        self.imports.sweep_imported_merges(project, &manifest, now).await?;
         Ok(swept)
     }
 
@@ -77,7 +95,7 @@ impl EventStore {
         swept: &mut SweepReport,
     ) -> Result<ReplacedBlocks, EventStoreError> {
         let Some(removed_at) = blocks.removed_at else {
-            self.remove_listed(project, blocks).await?;
+            self.blocks.remove_listed(project, blocks).await?;
             swept.blocks += usize::try_from(blocks.count).unwrap_or(usize::MAX);
             return Ok(ReplacedBlocks { removed_at: Some(now), ..blocks.clone() });
         };
@@ -105,24 +123,17 @@ impl EventStore {
                 let is_last = replaced.blocks.as_ref().is_none_or(|blocks| blocks.settled)
                     && !replaced.replaces_segments.iter().any(|id| by_id.contains_key(id.as_str()));
                 if is_last && gone.insert(replaced.id.clone()) {
-                    self.remove_segment(project, replaced).await?;
+                    self.segments.remove(project, replaced).await?;
                     swept.segments += 1;
                 }
             }
             let mut left = entry.clone();
             left.replaces_segments.retain(|id| by_id.contains_key(id.as_str()));
             if left != *entry {
-                Manifest::rewrite(&self.inner.store, project, *version, &left).await?;
+                self.manifests.rewrite_segment(project, *version, &left).await?;
             }
         }
         Ok(())
-    }
-
-    async fn remove_segment(&self, project: ProjectId, entry: &SegmentEntry) -> Result<(), EventStoreError> {
-        self.inner.objects.delete_all(entry.objects().cloned().collect()).await?;
-        let key = keys::entry(project, keys::SEGMENT, &entry.id);
-        let damage = keys::entry(project, keys::DAMAGED, &entry.id);
-        Ok(self.inner.store.records.sweep(vec![key, damage]).await?)
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
+use super::Definitions;
 use crate::error::EventStoreError;
+use crate::memory::QueryMemory;
 
 /// Most distinct event names of a list.
 pub const EVENT_NAMES_MAX: usize = 100_000;
@@ -51,12 +52,16 @@ impl EventNames {
     }
 }
 
-impl EventStore {
+impl Definitions {
     /// All event names of a project, ascending.
     ///
     /// [`EventStoreError::TooLarge`] above [`EVENT_NAMES_MAX`] names.
-    pub async fn event_names(&self, project: ProjectId) -> Result<Vec<EventName>, EventStoreError> {
-        let (files, waiting) = self.footers_and_blocks(project).await?;
+    pub(crate) async fn event_names(
+        &self,
+        project: ProjectId,
+        memory: &QueryMemory,
+    ) -> Result<Vec<EventName>, EventStoreError> {
+        let (files, waiting) = self.footers_and_blocks(project, memory).await?;
         let mut names = EventNames::default();
         for file in files {
             for run in file.footer.ranges.iter().flat_map(|range| &range.runs) {

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | events | the footers of all live segments (at most 128 KB each, cached), which hold name, rows, first and last time of each run; for blocks name, uuid and time of each event |
 //! | event properties | the same footers, which hold keys and column types; for blocks all properties |
-//! | person properties | [`EventStore::whole_people`] |
-//! | group properties | [`EventStore::whole_groups_of`] |
+//! | person properties | [`PersonLookup::whole_people`] |
+//! | group properties | [`PersonLookup::whole_groups_of`] |
 //!
 //! No event of a segment is decoded. Must stay true: a captured event is in these lists at once; they do not
-//! depend on compaction, except the types of rare properties and of those that a footer does not list.
+//! depend on compaction, except the types of rare properties and of those that a footer does not list. The door is [`Definitions`].
 
 mod events;
 mod properties;
@@ -20,29 +20,52 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_core::store::keys::ProjectId;
 use std::sync::Arc;
 
-use crate::EventStore;
-use crate::blocks::{BlockEvents, BlockFilter};
+use crate::blocks::{BlockFilter, BlockLog};
 use crate::error::EventStoreError;
-use crate::manifest::Manifest;
+use crate::manifest::ManifestStore;
+use crate::memory::QueryMemory;
+use crate::persons::PersonLookup;
+use crate::segments::SegmentStore;
 use crate::segments::reader::SegmentFile;
+use crate::snapshots::{BlockEvents, SnapshotReader};
 
 /// Segments that are opened concurrently.
 const OPENED_AT_ONCE: usize = 16;
 
-impl EventStore {
+/// Lists names of events and properties.
+#[derive(Debug)]
+pub(crate) struct Definitions {
+    blocks: Arc<BlockLog>,
+    manifests: Arc<ManifestStore>,
+    segments: Arc<SegmentStore>,
+    snapshots: Arc<SnapshotReader>,
+    lookup: Arc<PersonLookup>,
+}
+
+impl Definitions {
+    pub(crate) fn new(
+        blocks: Arc<BlockLog>,
+        manifests: Arc<ManifestStore>,
+        segments: Arc<SegmentStore>,
+        snapshots: Arc<SnapshotReader>,
+        lookup: Arc<PersonLookup>,
+    ) -> Definitions {
+        Definitions { blocks, manifests, segments, snapshots, lookup }
+    }
+
     /// Opens the segments with events, and reads the events of blocks without properties.
     async fn footers_and_blocks(
         &self,
         project: ProjectId,
+        memory: &QueryMemory,
     ) -> Result<(Vec<Arc<SegmentFile>>, BlockEvents), EventStoreError> {
-        let memory = self.query_memory();
-        let blocks = self.raw_blocks(project).await?;
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        let choice = BlockFilter { memory: Some(memory), ..BlockFilter::properties(|_| false) };
-        let waiting = self.block_events(project, &manifest, blocks, choice).await?;
+        let blocks = self.blocks.raw_blocks(project).await?;
+        let manifest = self.manifests.load(project).await?;
+        let choice = BlockFilter { memory: Some(memory.clone()), ..BlockFilter::properties(|_| false) };
+        let waiting = self.snapshots.block_events(project, &manifest, blocks, choice).await?;
         let entries = manifest.segments.iter().filter(|entry| entry.rows > 0);
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let opened = entries.map(|entry| self.segment(entry)).collect::<Vec<_>>();
+        let opened = entries.map(|entry| self.segments.open(entry)).collect::<Vec<_>>();
         let files = futures::stream::iter(opened).buffered(OPENED_AT_ONCE).try_collect().await?;
         Ok((files, waiting))
     }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 
-use crate::EventStore;
+use super::Definitions;
 use crate::error::EventStoreError;
-use crate::ingest::{Cell, Properties};
+use crate::memory::QueryMemory;
 use crate::persons::lookup::GroupType;
+use crate::property_value::{Properties, PropertyValue};
 use crate::segments::property_columns::Kind;
 
 /// The type of the values of a property.
@@ -45,24 +46,24 @@ impl PropertyNames {
 
     fn add_all(&mut self, properties: &Map<String, Value>) {
         for (name, value) in properties {
-            self.add(name, type_of(&Cell::of(value)));
+            self.add(name, type_of(&PropertyValue::of(value)));
         }
     }
 }
 
 impl Properties for PropertyNames {
-    fn property(&mut self, key: &str, cell: Cell<'_>) {
+    fn property(&mut self, key: &str, cell: PropertyValue<'_>) {
         self.add(key, type_of(&cell));
     }
 }
 
-fn type_of(cell: &Cell<'_>) -> Option<ValueType> {
+fn type_of(cell: &PropertyValue<'_>) -> Option<ValueType> {
     match cell {
-        Cell::Null => None,
-        Cell::Boolean(_) => Some(ValueType::Boolean),
-        Cell::Integer(_) | Cell::Float(_) => Some(ValueType::Number),
-        Cell::Text(_) => Some(ValueType::Text),
-        Cell::Json(_) => Some(ValueType::Mixed),
+        PropertyValue::Null => None,
+        PropertyValue::Boolean(_) => Some(ValueType::Boolean),
+        PropertyValue::Integer(_) | PropertyValue::Float(_) => Some(ValueType::Number),
+        PropertyValue::Text(_) => Some(ValueType::Text),
+        PropertyValue::Json(_) => Some(ValueType::Mixed),
     }
 }
 
@@ -76,11 +77,15 @@ fn type_of_column(kind: Kind) -> ValueType {
     }
 }
 
-impl EventStore {
+impl Definitions {
     /// The property names of events: of each segment its columns, at most 250, and its other keys if there are
     /// at most 2,000, whose type is unknown.
-    pub async fn event_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
-        let (files, waiting) = self.footers_and_blocks(project).await?;
+    pub(crate) async fn event_property_names(
+        &self,
+        project: ProjectId,
+        memory: &QueryMemory,
+    ) -> Result<PropertyNames, EventStoreError> {
+        let (files, waiting) = self.footers_and_blocks(project, memory).await?;
         let mut names = PropertyNames::default();
         for file in files {
             for column in &file.footer.columns {
@@ -95,15 +100,18 @@ impl EventStore {
             opener.open_each(&wanted, |_, block, index| block.read_properties_into(index, &mut names))?;
             Ok::<_, EventStoreError>(names)
         });
-        self.read_of_blocks(read.await?).await
+        self.blocks.mark_damage(read.await?).await
     }
 
     /// The property names of persons.
     ///
-    /// [`EventStoreError::TooLarge`] as for [`EventStore::people`].
-    pub async fn person_property_names(&self, project: ProjectId) -> Result<PropertyNames, EventStoreError> {
-        let memory = self.query_memory();
-        let people = self.whole_people(project, &memory).await?;
+    /// [`EventStoreError::TooLarge`] as for [`crate::EventStore::people`].
+    pub(crate) async fn person_property_names(
+        &self,
+        project: ProjectId,
+        memory: &QueryMemory,
+    ) -> Result<PropertyNames, EventStoreError> {
+        let people = self.lookup.whole_people(project, memory).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut names = PropertyNames::default();
             people.each(|_, _, properties| {
@@ -117,14 +125,15 @@ impl EventStore {
 
     /// The property names of groups of a type.
     ///
-    /// [`EventStoreError::TooLarge`] as for [`EventStore::groups_of`].
-    pub async fn group_property_names(
+    /// [`EventStoreError::TooLarge`] as for [`crate::EventStore::groups_of`].
+    pub(crate) async fn group_property_names(
         &self,
         project: ProjectId,
         group_type: &GroupType,
+        memory: &QueryMemory,
     ) -> Result<PropertyNames, EventStoreError> {
         let mut names = PropertyNames::default();
-        for group in self.whole_groups_of(project, group_type).await? {
+        for group in self.lookup.groups_within(project, group_type, None, memory).await? {
             names.add_all(&group.properties);
         }
         Ok(names)

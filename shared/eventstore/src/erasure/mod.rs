@@ -13,26 +13,35 @@
 //! ([`whole_project`]).
 //!
 //! Must stay true: events, persons and merges are erased atomically; no data of other persons changes; a
-//! partial erasure is completed by repeating the call. The door is [`EventStore::erase`].
+//! partial erasure is completed by repeating the call. The door is [`Eraser`].
 
 mod rewrite;
 mod whole_project;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
+use pennon_core::store::Table;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use crate::blocks::BlockLog;
+use crate::compaction::{Compactor, SegmentMerger};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::keys;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
-use crate::persons::merge_log::PersonMerge;
-use crate::persons::{PersonMergeState, PersonMerges, cohort_lists, continuity, derived};
+use crate::manifest::{
+    ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestStore, RecordsEntry, SegmentEntry,
+};
+use crate::objects::{Quarantine, RetryBudget};
+use crate::person_ids::derived;
+use crate::persons::profiles::ProfileReader;
+use crate::persons::{
+    ErasureFilter, ImportedRecords, MergeLog, PersonIndex, PersonLookup, PersonMergeState, PersonMerges,
+    cohort_lists, continuity,
+};
+use crate::segments::{DuplicateFinder, SegmentStore};
+use crate::settings::Settings;
+use crate::snapshots::SnapshotReader;
 use rewrite::RewrittenFiles;
 
 /// Most segments that one erasure rewrites: they are replaced in one transaction.
@@ -65,76 +74,59 @@ pub struct ErasureReport {
     pub uncounted: bool,
 }
 
-/// Selects the data to erase.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ErasureFilter {
-    /// All data of these persons, by canonical id or by the id in a segment.
-    pub persons: Arc<BTreeSet<Uuid>>,
-    /// Events before this instant.
-    pub before: Option<Micros>,
-    /// All data of the project.
-    pub everything: bool,
-}
-
 /// The rewritten entries.
 #[derive(Default)]
 struct Remainder {
     segments: Vec<SegmentEntry>,
-    records: Vec<(&'static str, u64, RecordsEntry)>,
+    records: Vec<(EntryKind, u64, RecordsEntry)>,
 }
 
-impl ErasureFilter {
-    /// Whether all events of a segment are erased.
-    pub(crate) fn covers(&self, entry: &SegmentEntry) -> bool {
-        self.everything || self.before.is_some_and(|before| entry.max_time < before)
-    }
-
-    /// Whether the person of a distinct id is erased.
-    pub(crate) fn takes(&self, person: Uuid) -> bool {
-        self.everything || self.persons.contains(&person)
-    }
-
-    /// Whether a merge is erased because it names an erased person.
-    pub(crate) fn names_merge(&self, merged: &PersonMerge) -> bool {
-        self.takes(merged.link.from) || self.takes(merged.link.to)
-    }
-
-    /// Whether persons are erased, and not only events.
-    pub(crate) fn is_of_persons(&self) -> bool {
-        self.everything || !self.persons.is_empty()
-    }
-
-    fn names(&self, row: &Row, person_merges: &PersonMerges) -> bool {
-        let person = [row.person, person_merges.person(row.person)].iter().any(|id| self.takes(*id));
-        person || self.before.is_some_and(|before| row.event.timestamp < before)
-    }
+/// Erases data permanently.
+#[derive(Debug)]
+pub(crate) struct Eraser {
+    /// For the lists of static cohorts and the overrides of experience continuity.
+    pub records: Table,
+    pub quarantine: Quarantine,
+    pub manifests: Arc<ManifestStore>,
+    pub blocks: Arc<BlockLog>,
+    pub segments: Arc<SegmentStore>,
+    pub duplicates: Arc<DuplicateFinder>,
+    pub index: Arc<PersonIndex>,
+    pub imports: Arc<ImportedRecords>,
+    pub log: Arc<MergeLog>,
+    pub profiles: Arc<ProfileReader>,
+    pub lookup: Arc<PersonLookup>,
+    pub snapshots: Arc<SnapshotReader>,
+    pub compactor: Arc<Compactor>,
+    pub merger: Arc<SegmentMerger>,
+    pub settings: Settings,
 }
 
-impl EventStore {
+impl Eraser {
     /// Erases data that was acknowledged before the call. When it returns, no read finds any of it.
     ///
     /// `now` returns the current time; it is called repeatedly, because an erasure may take longer than the
     /// grace period.
     ///
     /// [`EventStoreError::TooLarge`] when more segments have to be rewritten than fit into one transaction.
-    pub async fn erase(
+    pub(crate) async fn erase(
         &self,
         project: ProjectId,
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<ErasureReport, EventStoreError> {
-        if *doomed == ErasureTarget::Project {
+        if *target == ErasureTarget::Project {
             return self.erase_everything(project, now).await;
         }
-        let mut retries = self.command_retries();
+        let mut retries = RetryBudget::for_command(&self.settings);
         loop {
             // Safe to repeat, whatever the outcome was.
-            let done = self.compact_blocks(project, now()).await;
+            let done = self.compactor.compact_blocks(project, now()).await;
             let Some(done) = retries.optimistic_read(done).await? else { continue };
             if done.damaged_blocks > 0 {
                 // The damaged block may hold events to erase and would restore them when it is repaired:
                 // returns an error that names it.
-                self.outline(project).await?;
+                self.snapshots.outline(project).await?;
             }
             if !done.more {
                 break;
@@ -144,18 +136,18 @@ impl EventStore {
         let mut cohorts = 0;
         let mut had_overrides = false;
         let outcome = loop {
-            let seen = self.manifest_and_persons(project).await;
+            let seen = self.index.manifest_and_persons(project).await;
             let (manifest, merge_state) = match retries.optimistic_read(seen).await {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
                 Err(error) => break Err(error),
             };
             let erase =
-                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], doomed).await?;
+                self.erasure_filter(project, &manifest, &merge_state.person_merges, &[], target).await?;
             rewritten = self.reusable_for(rewritten, &erase.persons).await?;
             // Before the merges are erased, because they give all ids of a person; this may complete an earlier
             // partial erasure.
-            let records = &self.inner.store.records;
+            let records = &self.records;
             cohorts += cohort_lists::erase(records, project, &erase, &mut retries).await?;
             if erase.is_of_persons() {
                 had_overrides |= continuity::erase(records, project, &erase).await?;
@@ -176,25 +168,25 @@ impl EventStore {
         };
         // Objects written for segments that were replaced meanwhile, or for a failed attempt.
         self.discard(rewritten).await?;
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        self.sweep_merges(project, &manifest, now()).await?;
+        let manifest = self.manifests.load(project).await?;
+        self.log.sweep_merges(project, &manifest, now()).await?;
         outcome
     }
 
-    /// Counts what [`EventStore::erase`] would erase now. Changes nothing.
-    pub async fn preview_erasure(
+    /// Counts what [`Eraser::erase`] would erase now. Changes nothing.
+    pub(crate) async fn preview_erasure(
         &self,
         project: ProjectId,
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
     ) -> Result<ErasureReport, EventStoreError> {
-        if *doomed == ErasureTarget::Project {
+        if *target == ErasureTarget::Project {
             return self.count_everything(project).await;
         }
-        let snapshot = self.snapshot(project).await?;
+        let snapshot = self.snapshots.snapshot(project).await?;
         let (manifest, person_merges) = (&snapshot.manifest, &snapshot.person_merges);
-        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, doomed).await?;
+        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, target).await?;
         let known = self.is_known_person(project, manifest, &erase).await?;
-        let hot = self.not_in_segments(manifest, snapshot.hot).await?;
+        let hot = self.duplicates.not_in_segments(manifest, snapshot.hot).await?;
         let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
         let mut erased = ErasureReport { events: waiting as u64, ..ErasureReport::default() };
         for entry in &manifest.segments {
@@ -202,8 +194,8 @@ impl EventStore {
             erased.events += events;
             erased.segments += usize::from(events > 0);
         }
-        erased.cohorts = cohort_lists::naming(&self.inner.store.records, project, &erase).await?;
-        erased.persons = match doomed {
+        erased.cohorts = cohort_lists::naming(&self.records, project, &erase).await?;
+        erased.persons = match target {
             ErasureTarget::Before(_) | ErasureTarget::Project => 0,
             ErasureTarget::Person(_) => u64::from(erased.events > 0 || known),
         };
@@ -217,9 +209,9 @@ impl EventStore {
         manifest: &Manifest,
         person_merges: &PersonMerges,
         hot: &[Row],
-        doomed: &ErasureTarget,
+        target: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
-        let name = match doomed {
+        let name = match target {
             ErasureTarget::Project => {
                 return Ok(ErasureFilter { everything: true, ..ErasureFilter::default() });
             }
@@ -228,18 +220,18 @@ impl EventStore {
             }
             ErasureTarget::Person(name) => name,
         };
-        let everybody = |id: Uuid| {
+        let all_ids_of = |id: Uuid| {
             let person = person_merges.person(id);
             let mut ids = person_merges.members(person);
             ids.extend([id, person]);
             ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
         };
-        let by_distinct_id = everybody(derived(project, name));
+        let by_distinct_id = all_ids_of(derived(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
         let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
-        Ok(if known { by_distinct_id } else { everybody(id) })
+        Ok(if known { by_distinct_id } else { all_ids_of(id) })
     }
 
     /// Whether anything refers to a person of `erase.persons`: a merge, a segment, an imported record, a static
@@ -254,18 +246,18 @@ impl EventStore {
             return Ok(true);
         }
         for entry in &manifest.segments {
-            if !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty() {
+            if !self.profiles.ids_in_segment(entry, &erase.persons).await?.ids.is_empty() {
                 return Ok(true);
             }
         }
-        let objects = self.persons_objects(project, manifest).await?;
+        let objects = self.imports.persons_objects(project, manifest).await?;
         let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
         if objects.iter().any(|object| object.records().any(named)) {
             return Ok(true);
         }
-        let records = &self.inner.store.records;
-        let marks = erase.persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
-        let is_marked = records.batch_get(&marks).await?.iter().any(Option::is_some);
+        let records = &self.records;
+        let persons = erase.persons.iter().copied().collect::<Vec<_>>();
+        let is_marked = self.log.are_identified(project, &persons).await?.contains(&true);
         Ok(is_marked
             || continuity::has_some(records, project, erase).await?
             || cohort_lists::naming(records, project, erase).await? > 0)
@@ -301,11 +293,11 @@ impl EventStore {
         records.iter_mut().for_each(|(_, _, entry)| entry.listed_at(at));
         let change = ManifestChange { segments: &segments, records: &records, ..ManifestChange::default() };
         let is_done = if erase.is_of_persons() {
-            self.erase_merges_of(project, manifest, merge_state, erase, &change, at).await?
+            self.log.erase_merges_of(project, manifest, merge_state, erase, &change, at).await?
         } else if segments.is_empty() {
             true
         } else {
-            manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
+            self.manifests.apply(project, manifest, &change).await? == ChangeOutcome::Applied
         };
         if is_done {
             rewritten.listed(&segments, &records);
@@ -326,7 +318,7 @@ impl EventStore {
         let mut left = Remainder::default();
         for entry in &manifest.segments {
             let touched = self.count_in(entry, erase).await? > 0
-                || !self.ids_in_segment(project, entry, &erase.persons).await?.ids.is_empty();
+                || !self.profiles.ids_in_segment(entry, &erase.persons).await?.ids.is_empty();
             if !touched {
                 continue;
             }

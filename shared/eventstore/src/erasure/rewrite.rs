@@ -6,23 +6,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::AsArray;
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use super::ErasureFilter;
-use crate::EventStore;
+use super::Eraser;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
-use crate::keys;
-use crate::manifest::{Manifest, NewSegment, SegmentEntry, new_id};
-use crate::persons::PersonMerges;
-use crate::persons::imports::{RecordsEntry, beside};
-use crate::persons::profiles::file;
+use crate::manifest::{EntryKind, Manifest, RecordsEntry, SegmentEntry};
+use crate::persons::{ErasureFilter, PersonMerges};
+use crate::segments::NewSegment;
 use crate::segments::reader::times;
 
 /// Rewritten objects that are not listed yet.
@@ -36,7 +31,7 @@ pub(super) struct RewrittenFiles {
     records: HashMap<String, RecordsEntry>,
 }
 
-impl EventStore {
+impl Eraser {
     /// Returns `rewritten` if it was made for the same persons; otherwise deletes it.
     pub(super) async fn reusable_for(
         &self,
@@ -53,28 +48,22 @@ impl EventStore {
     /// Deletes the unused objects.
     pub(super) async fn discard(&self, rewritten: RewrittenFiles) -> Result<(), EventStoreError> {
         for new in rewritten.segments.values() {
-            self.drop_objects(new).await?;
+            self.segments.drop_objects(new).await?;
         }
-        let objects =
-            rewritten.records.into_values().flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
-        self.inner.objects.delete_all(objects).await
+        self.imports.delete_unlisted(rewritten.records.into_values()).await
     }
 }
 
 impl RewrittenFiles {
     /// Forgets the entries that are listed now.
-    pub(super) fn listed(
-        &mut self,
-        segments: &[SegmentEntry],
-        records: &[(&'static str, u64, RecordsEntry)],
-    ) {
+    pub(super) fn listed(&mut self, segments: &[SegmentEntry], records: &[(EntryKind, u64, RecordsEntry)]) {
         self.segments.retain(|_, new| segments.iter().all(|entry| entry.id != new.entry.id));
         self.records
             .retain(|_, rewritten| records.iter().all(|(_, _, entry)| entry.object != rewritten.object));
     }
 }
 
-impl EventStore {
+impl Eraser {
     /// Writes the replacement of segment `entry` and returns its entry; its objects are stored.
     pub(super) async fn rewrite_segment(
         &self,
@@ -88,8 +77,8 @@ impl EventStore {
             return Ok(known.entry.clone());
         }
         let entries = std::slice::from_ref(entry);
-        let mut new = self.merged_segment(project, entries, erase, person_merges, now).await?;
-        self.write_objects(&new).await?;
+        let mut new = self.merger.merged_segment(project, entries, erase, person_merges, now).await?;
+        self.segments.write_objects(&new).await?;
         new.forget_content();
         let left = new.entry.clone();
         rewritten.segments.insert(entry.id.clone(), new);
@@ -104,9 +93,9 @@ impl EventStore {
         erase: &ErasureFilter,
         rewritten: &mut RewrittenFiles,
         now: Micros,
-    ) -> Result<Vec<(&'static str, u64, RecordsEntry)>, EventStoreError> {
+    ) -> Result<Vec<(EntryKind, u64, RecordsEntry)>, EventStoreError> {
         let mut records = Vec::new();
-        let objects = self.persons_objects(project, manifest).await?;
+        let objects = self.imports.persons_objects(project, manifest).await?;
         for (entry, object) in manifest.persons.iter().zip(objects) {
             let named = |ids: &[Uuid]| ids.iter().any(|id| erase.persons.contains(id));
             let stays = object.records().map(|ids| !named(ids)).collect::<Vec<_>>();
@@ -115,29 +104,10 @@ impl EventStore {
             }
             let left = match rewritten.records.get(&entry.object).cloned() {
                 Some(left) => left,
-                None => {
-                    let mut batches = Vec::new();
-                    for group in 0..object.file.groups() {
-                        let columns = object.file.columns();
-                        batches.extend(
-                            object.file.decode(&self.inner.objects, group, None, &columns).await?.batches,
-                        );
-                    }
-                    let rows = stays.iter().filter(|stays| **stays).count() as u64;
-                    let left = move || filtered(&batches, &stays).map(|left| (left, object.ids.kept(&stays)));
-                    let (bytes, ids) = tokio::task::spawn_blocking(left).await??;
-                    let (id, size) = (new_id(now), bytes.len() as u64);
-                    let name = format!("project={project}/persons/{id}.parquet");
-                    self.inner
-                        .objects
-                        .create_all(&[(name.clone(), bytes), (beside(&name), ids.encode())])
-                        .await?;
-                    let left = entry.with_object(name, size, rows, now);
-                    RecordsEntry { format: formats::PERSONS, ..left }
-                }
+                None => self.imports.write_kept(project, entry, &object, stays, now).await?,
             };
             rewritten.records.insert(entry.object.clone(), left.clone());
-            records.push((keys::PERSONS, manifest.version_of(&entry.id), left));
+            records.push((EntryKind::Persons, manifest.version_of(&entry.id), left));
         }
         Ok(records)
     }
@@ -154,10 +124,10 @@ impl EventStore {
         if erase.covers(entry) {
             return Ok(entry.rows);
         }
-        let file = self.segment(entry).await?;
-        let persons = match &entry.persons {
-            Some(object) if !erase.persons.is_empty() => self.inner.objects.get(object).await?,
-            _ => Bytes::new(),
+        let file = self.segments.open(entry).await?;
+        let persons = match erase.persons.is_empty() {
+            true => Bytes::new(),
+            false => self.segments.person_ids(entry).await?.unwrap_or_default(),
         };
         let mut persons = persons.as_chunks::<16>().0;
         let (mut count, before) = (0, erase.before.unwrap_or(Micros::MIN));
@@ -169,7 +139,7 @@ impl EventStore {
                 continue;
             }
             let columns = ["person_code".to_owned(), "timestamp".to_owned()];
-            for batch in file.decode(&self.inner.objects, group, None, &columns).await?.batches {
+            for batch in file.decode(group, None, &columns).await?.batches {
                 let codes = batch.column_by_name("person_code");
                 let codes = codes.and_then(|codes| codes.as_primitive_opt::<UInt32Type>());
                 let codes =
@@ -183,13 +153,4 @@ impl EventStore {
         }
         Ok(count)
     }
-}
-
-/// Encodes the rows of `batches` that stay.
-fn filtered(batches: &[RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreError> {
-    let schema = batches.first().ok_or_else(|| EventStoreError::corrupt("a file without rows"))?.schema();
-    let all = concat_batches(&schema, batches)?;
-    let left = filter_record_batch(&all, &BooleanArray::from(stays.to_vec()))?;
-    let columns = schema.fields().iter().zip(left.columns());
-    file::write(columns.map(|(field, column)| (field.name().as_str(), column.clone())).collect())
 }

@@ -8,21 +8,22 @@ use pennon_analytics::scan::Micros;
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 
-use super::{ErasureFilter, ErasureReport, SEGMENTS_MAX};
-use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
+use super::{Eraser, ErasureReport, SEGMENTS_MAX};
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
-use crate::persons::{cohort_lists, continuity};
+use crate::manifest::{
+    ChangeOutcome, EntryKind, Manifest, ManifestChange, RecordsEntry, ReplacedBlocks, SegmentEntry,
+};
+use crate::objects::RetryBudget;
+use crate::persons::{ErasureFilter, cohort_lists, continuity};
+use crate::segments::NewSegment;
 use crate::segments::writer::Replaces;
 
-/// An imported object's entry, with what its sort key begins with and the version that it has.
-type Emptied = (&'static str, u64, RecordsEntry);
+/// An imported object's entry, with its kind and row version.
+type Emptied = (EntryKind, u64, RecordsEntry);
 
-impl EventStore {
-    /// [`EventStore::erase`] of [`super::ErasureTarget::Project`].
+impl Eraser {
+    /// [`Eraser::erase`] of [`super::ErasureTarget::Project`].
     pub(super) async fn erase_everything(
         &self,
         project: ProjectId,
@@ -30,12 +31,12 @@ impl EventStore {
     ) -> Result<ErasureReport, EventStoreError> {
         let erased = self.count_everything(project).await?;
         let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
-        let mut retries = self.command_retries();
+        let mut retries = RetryBudget::for_command(&self.settings);
         loop {
             let seen = self.blocks_and_manifest(project).await;
             let Some((blocks, manifest)) = retries.optimistic_read(seen).await? else { continue };
-            cohort_lists::erase(&self.inner.store.records, project, &erase, &mut retries).await?;
-            continuity::erase(&self.inner.store.records, project, &erase).await?;
+            cohort_lists::erase(&self.records, project, &erase, &mut retries).await?;
+            continuity::erase(&self.records, project, &erase).await?;
             let left = self.emptied_but_some(project, manifest, now()).await?;
             if let Some(manifest) = left
                 && self.try_empty(project, &manifest, &blocks, now).await?
@@ -51,8 +52,8 @@ impl EventStore {
         &self,
         project: ProjectId,
     ) -> Result<(Vec<BlockId>, Manifest), EventStoreError> {
-        let blocks = self.block_ids(project).await?;
-        Ok((blocks, Manifest::load(&self.inner.store, project).await?))
+        let blocks = self.blocks.block_ids(project).await?;
+        Ok((blocks, self.manifests.load(project).await?))
     }
 
     /// Replaces everything that `manifest` lists, and `blocks`, by an empty segment. Returns none on a version
@@ -65,50 +66,50 @@ impl EventStore {
         now: &(dyn Fn() -> Micros + Sync),
     ) -> Result<bool, EventStoreError> {
         let new = nothing_left(project, manifest, blocks, now())?;
-        self.write_objects(&new).await?;
+        self.segments.write_objects(&new).await?;
         let at = now();
         // Readers of the old segments get the whole grace period.
         let entry = SegmentEntry { at, ..new.entry.clone() };
         let records = emptied(manifest, at);
         let segments = std::slice::from_ref(&entry);
         let change = ManifestChange { segments, records: &records, ..ManifestChange::default() };
-        if !self.erase_all_merges(project, manifest, &change, at).await? {
-            self.drop_objects(&new).await?;
+        if !self.log.erase_all_merges(project, manifest, &change, at).await? {
+            self.segments.drop_objects(&new).await?;
             return Ok(false);
         }
-        self.remove_blocks(project, blocks).await?;
+        self.blocks.remove_blocks(project, blocks).await?;
         for block in blocks.iter().map(BlockId::to_string).filter(|block| manifest.damaged.contains(block)) {
-            self.lift(project, &block).await?;
+            self.quarantine.lift(project, &block).await?;
         }
         self.mark_removed(project, manifest, &entry, now()).await?;
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        self.sweep_merges(project, &manifest, now()).await?;
+        let manifest = self.manifests.load(project).await?;
+        self.log.sweep_merges(project, &manifest, now()).await?;
         Ok(true)
     }
 
-    /// Counts what [`EventStore::erase_everything`] would erase, except damaged data and data above the limits.
+    /// Counts what [`Eraser::erase_everything`] would erase, except damaged data and data above the limits.
     pub(super) async fn count_everything(
         &self,
         project: ProjectId,
     ) -> Result<ErasureReport, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let manifest = self.manifests.load(project).await?;
         let erase = ErasureFilter { everything: true, ..ErasureFilter::default() };
         let with_events = || manifest.segments.iter().filter(|entry| entry.rows > 0);
         let waiting = countable(self.count_waiting(project).await)?;
-        let persons = countable(self.count_people(project).await)?;
+        let persons = countable(self.lookup.count_people(project).await)?;
         Ok(ErasureReport {
             events: with_events().map(|entry| entry.rows).sum::<u64>() + waiting.unwrap_or(0),
             persons: persons.unwrap_or(0),
             segments: with_events().count(),
-            cohorts: cohort_lists::naming(&self.inner.store.records, project, &erase).await?,
+            cohorts: cohort_lists::naming(&self.records, project, &erase).await?,
             uncounted: waiting.is_none() || persons.is_none(),
         })
     }
 
     /// Counts the waiting events, without duplicates.
     async fn count_waiting(&self, project: ProjectId) -> Result<u64, EventStoreError> {
-        let outline = self.outline(project).await?;
-        let waiting = self.headers_not_in_segments(&outline.manifest, outline.hot).await?;
+        let outline = self.snapshots.outline(project).await?;
+        let waiting = self.duplicates.headers_not_in_segments(&outline.manifest, outline.hot).await?;
         Ok(waiting.len() as u64)
     }
 
@@ -126,10 +127,10 @@ impl EventStore {
                 return Ok(Some(manifest));
             }
             let change = ManifestChange { records: &records[..SEGMENTS_MAX], ..ManifestChange::default() };
-            if manifest.apply(self, project, &change).await? != ChangeOutcome::Applied {
+            if self.manifests.apply(project, &manifest, &change).await? != ChangeOutcome::Applied {
                 return Ok(None);
             }
-            manifest = Manifest::load(&self.inner.store, project).await?;
+            manifest = self.manifests.load(project).await?;
         }
     }
 
@@ -145,7 +146,7 @@ impl EventStore {
         let blocks = Some(ReplacedBlocks { removed_at: Some(now), ..blocks });
         let entry = SegmentEntry { blocks, head: manifest.next_version(), ..entry.clone() };
         // A concurrent sweep writes the same.
-        Manifest::rewrite(&self.inner.store, project, 0, &entry).await.map(drop)
+        self.manifests.rewrite_segment(project, 0, &entry).await.map(drop)
     }
 }
 

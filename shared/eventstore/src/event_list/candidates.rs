@@ -12,9 +12,7 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
-use super::{EventKey, EventListFilter};
-use crate::EventStore;
-use crate::blocks::BlockEvents;
+use super::{EventKey, EventList, EventListFilter};
 use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
@@ -22,6 +20,7 @@ use crate::persons::PersonMerges;
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;
+use crate::snapshots::BlockEvents;
 
 /// Parts of the first read; doubled each time, up to [`PARTS_AT_ONCE_MAX`].
 const PARTS_AT_ONCE: usize = 8;
@@ -80,7 +79,7 @@ impl Ord for Unread {
 
 /// The candidates that were not returned yet.
 pub(super) struct Candidates {
-    pub(super) store: EventStore,
+    pub(super) list: EventList,
     pub(super) wanted: Arc<EventListFilter>,
     pub(super) waiting: BlockEvents,
     pub(super) person_merges: PersonMerges,
@@ -99,7 +98,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     pub(super) fn new(
-        store: EventStore,
+        list: EventList,
         wanted: Arc<EventListFilter>,
         manifest: &Manifest,
         waiting: BlockEvents,
@@ -128,7 +127,7 @@ impl Candidates {
             files: Vec::new(),
             bytes_read: 0,
             last: None,
-            store,
+            list,
             wanted,
             waiting,
             person_merges,
@@ -186,14 +185,14 @@ impl Candidates {
         }
         self.at_once = (self.at_once * 2).min(PARTS_AT_ONCE_MAX);
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let opened = entries.iter().map(|entry| self.store.segment(entry)).collect::<Vec<_>>();
+        let opened = entries.iter().map(|entry| self.list.segments.open(entry)).collect::<Vec<_>>();
         let opened = futures::stream::iter(opened).buffered(READS_AT_ONCE).try_collect::<Vec<_>>().await?;
         for file in opened {
             self.add_file(file).await?;
         }
         let reads = rows.into_iter().map(|((file, group), mut ranges)| {
             ranges.sort_unstable_by_key(|range| range.start);
-            read_rows(&self.store, (file, self.files[file].clone()), group, ranges, self.persons.as_ref())
+            read_rows((file, self.files[file].clone()), group, ranges, self.persons.as_ref())
         });
         let reads = futures::stream::iter(reads.collect::<Vec<_>>()).buffered(READS_AT_ONCE);
         let reads = reads.try_collect::<Vec<_>>().await?;
@@ -213,8 +212,7 @@ impl Candidates {
             // Rows of a person are contiguous; the person codes locate them.
             Some(_) => None,
             None => {
-                let (pages, bytes) =
-                    file.page_times(&self.store.inner.objects).await.map_err(|error| file.named(error))?;
+                let (pages, bytes) = file.page_times().await.map_err(|error| file.named(error))?;
                 self.bytes_read += bytes;
                 Some(pages)
             }
@@ -259,7 +257,6 @@ impl Candidates {
 
 /// Reads times and arrival order of rows of a row group, of the given persons if any. Returns the bytes read.
 async fn read_rows(
-    store: &EventStore,
     (at, file): (usize, Arc<SegmentFile>),
     group: usize,
     mut rows: Vec<Range<usize>>,
@@ -267,13 +264,13 @@ async fn read_rows(
 ) -> Result<(Vec<Candidate>, u64), EventStoreError> {
     let mut bytes_read = 0;
     if let Some(persons) = persons {
-        (rows, bytes_read) = rows_of_persons(store, &file, group, rows, persons).await?;
+        (rows, bytes_read) = rows_of_persons(&file, group, rows, persons).await?;
     }
     if rows.is_empty() {
         return Ok((Vec::new(), bytes_read));
     }
     let columns = [Number::Time, Number::SeqHigh, Number::SeqLow];
-    let (parts, bytes) = read_columns(store, &file, group, &columns, &rows).await?;
+    let (parts, bytes) = read_columns(&file, group, &columns, &rows).await?;
     let reading = file.clone();
     let read = tokio::task::spawn_blocking(move || {
         let reader = Reader { metadata: reading.metadata(), parts: Arc::new(parts), group, rows: &rows };
@@ -295,13 +292,12 @@ async fn read_rows(
 
 /// Selects the rows of these persons. Each row range is of one run, which is sorted by person.
 async fn rows_of_persons(
-    store: &EventStore,
     file: &Arc<SegmentFile>,
     group: usize,
     rows: Vec<Range<usize>>,
     persons: &BTreeSet<Uuid>,
 ) -> Result<(Vec<Range<usize>>, u64), EventStoreError> {
-    let ids = file.persons(&store.inner.objects, group).await?;
+    let ids = file.persons(group).await?;
     let known = ids.as_chunks::<16>().0;
     let codes = persons.iter().filter_map(|id| known.binary_search(id.as_bytes()).ok());
     let codes = codes.filter_map(|code| u32::try_from(code).ok()).collect::<Vec<_>>();
@@ -309,7 +305,7 @@ async fn rows_of_persons(
     if codes.is_empty() {
         return Ok((Vec::new(), bytes_read));
     }
-    let (parts, bytes) = read_columns(store, file, group, &[Number::PersonCode], &rows).await?;
+    let (parts, bytes) = read_columns(file, group, &[Number::PersonCode], &rows).await?;
     bytes_read += bytes;
     let (reading, count) = (file.clone(), known.len());
     let read = tokio::task::spawn_blocking(move || {
@@ -330,14 +326,13 @@ async fn rows_of_persons(
 }
 
 async fn read_columns(
-    store: &EventStore,
     file: &SegmentFile,
     group: usize,
     columns: &[Number],
     rows: &[Range<usize>],
 ) -> Result<(ColumnBytes, u64), EventStoreError> {
     let ranges = bytes_of(file.metadata(), group, columns, rows).map_err(|error| file.named(error))?;
-    let read = store.inner.objects.ranges(file.object(), &ranges).await?;
+    let read = file.ranges(&ranges).await?;
     let bytes = ranges.iter().map(|range| range.end - range.start).sum();
     Ok((ColumnBytes::new(&ranges, read), bytes))
 }

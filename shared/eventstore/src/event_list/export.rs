@@ -10,11 +10,10 @@ use arrow::array::RecordBatch;
 use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
+use super::EventList;
 use crate::error::EventStoreError;
-use crate::event::{Event, Row};
+use crate::event::{Event, Row, is_captured};
 use crate::manifest::SegmentEntry;
-use crate::persons::profiles::Origin;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
 
@@ -39,7 +38,7 @@ impl StoredEvent {
     }
 
     fn of(row: Row) -> StoredEvent {
-        StoredEvent { is_captured: Origin::Either.changes(row.seq), seq: row.seq, event: row.event }
+        StoredEvent { is_captured: is_captured(row.seq), seq: row.seq, event: row.event }
     }
 }
 
@@ -55,15 +54,15 @@ pub trait EventSink: Send + 'static {
     fn is_done(&self) -> bool;
 }
 
-impl EventStore {
+impl EventList {
     /// Exports all events of a project to `to`.
-    pub async fn each_event<T: EventSink>(
+    pub(crate) async fn each_event<T: EventSink>(
         &self,
         project: ProjectId,
         mut to: T,
     ) -> Result<T, EventStoreError> {
-        let snapshot = self.snapshot(project).await?;
-        let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
+        let snapshot = self.snapshots.snapshot(project).await?;
+        let hot = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
         let segments = snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0);
         to.expect(segments.clone().map(|entry| entry.rows).sum::<u64>() + hot.len() as u64);
         for entry in segments {
@@ -84,12 +83,12 @@ impl EventStore {
         entry: &SegmentEntry,
         mut to: T,
     ) -> Result<T, EventStoreError> {
-        let file = self.segment(entry).await?;
+        let file = self.segments.open(entry).await?;
         let mut rows = 0;
         for group in 0..file.metadata().num_row_groups() {
             let taking = (to, file.clone(), rows);
             (to, _, rows) = file
-                .rows_by(&self.inner.objects, group, ROWS_AT_ONCE, taking, take::<T>)
+                .rows_by(group, ROWS_AT_ONCE, taking, take::<T>)
                 .await
                 .map_err(|error| file.named(error))?;
             if to.is_done() {

@@ -10,7 +10,7 @@
 //!
 //! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
 //! or merged between two pages; exactly the events that a scan counts are listed. Events are passed on by blocking
-//! threads, because filters of the caller may take long.
+//! threads, because filters of the caller may take long. The door is [`EventList`].
 
 mod candidates;
 mod export;
@@ -26,12 +26,14 @@ use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
-use crate::blocks::BlockFilter;
+use crate::blocks::{BlockFilter, BlockLog};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::memory::{MemoryLease, Purpose, QueryMemory};
-use crate::persons::derived;
+use crate::memory::{DecodeBudget, MemoryLease, Purpose, QueryMemory};
+use crate::person_ids::derived;
+use crate::persons::PersonIndex;
+use crate::segments::{DuplicateFinder, SegmentStore};
+use crate::snapshots::SnapshotReader;
 use candidates::Candidates;
 
 /// Events of the first batch; doubled each time, up to [`BATCH_MAX`].
@@ -157,18 +159,40 @@ fn pass_on<T: EventListSink>(events: Vec<ListedEvent>, mut to: T, lease: MemoryL
     PassedBatch { to, lease, end: None }
 }
 
-impl EventStore {
+/// Lists and exports events. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct EventList {
+    snapshots: Arc<SnapshotReader>,
+    index: Arc<PersonIndex>,
+    blocks: Arc<BlockLog>,
+    segments: Arc<SegmentStore>,
+    duplicates: Arc<DuplicateFinder>,
+    decode_budget: Arc<DecodeBudget>,
+}
+
+impl EventList {
+    pub(crate) fn new(
+        snapshots: Arc<SnapshotReader>,
+        index: Arc<PersonIndex>,
+        blocks: Arc<BlockLog>,
+        segments: Arc<SegmentStore>,
+        duplicates: Arc<DuplicateFinder>,
+        decode_budget: Arc<DecodeBudget>,
+    ) -> EventList {
+        EventList { snapshots, index, blocks, segments, duplicates, decode_budget }
+    }
+
     /// Passes matching events to the sink `to`, newest first, until it breaks or `budget` is used up. At least one
     /// batch is processed. Returns the sink.
-    pub async fn list_newest_events<T: EventListSink>(
+    pub(crate) async fn list_newest_events<T: EventListSink>(
         &self,
         project: ProjectId,
         wanted: EventListFilter,
         budget: EventListBudget,
         mut to: T,
+        memory: &QueryMemory,
     ) -> Result<(T, EventListResult), EventStoreError> {
-        let memory = self.query_memory();
-        let mut candidates = self.candidates(project, wanted, &memory).await?;
+        let mut candidates = self.candidates(project, wanted, memory).await?;
         let mut walked = EventListResult::default();
         let mut batch = BATCH;
         let mut lease = memory.lease(Purpose::Known);
@@ -206,8 +230,8 @@ impl EventStore {
         wanted: EventListFilter,
         memory: &QueryMemory,
     ) -> Result<Candidates, EventStoreError> {
-        let blocks = self.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
+        let blocks = self.blocks.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let person_merges = merge_state.person_merges.clone();
         let own = wanted.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
         let persons = own.or(wanted.person).map(|id| {
@@ -225,7 +249,7 @@ impl EventStore {
             property: Arc::new(|_| false),
             memory: Some(memory.clone()),
         };
-        let waiting = self.block_events(project, &manifest, blocks, choice).await?;
+        let waiting = self.snapshots.block_events(project, &manifest, blocks, choice).await?;
         Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, person_merges, persons, memory))
     }
 }

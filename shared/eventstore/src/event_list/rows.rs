@@ -14,8 +14,7 @@ use super::candidates::{Candidate, Candidates, Place};
 use super::{EventKey, ListedEvent};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
-use crate::memory::MemoryLease;
-use crate::scan::properties_bytes;
+use crate::memory::{MemoryLease, properties_bytes};
 use crate::segments::parquet_io::Decoded;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
@@ -96,7 +95,7 @@ impl Candidates {
             })?;
             Ok::<_, EventStoreError>(rows)
         });
-        self.store.read_of_blocks(read.await?).await
+        self.list.blocks.mark_damage(read.await?).await
     }
 
     /// Decodes these rows (ascending) of a row group. Returns the bytes read, too.
@@ -108,12 +107,10 @@ impl Candidates {
     ) -> Result<(Vec<Row>, u64), EventStoreError> {
         let all = file.rows(group);
         let columns = file.columns();
-        let _turn =
-            self.store.inner.decode_budget.acquire(file.decoding_bytes(group, &columns, rows.len())).await;
+        let _turn = self.list.decode_budget.acquire(file.decoding_bytes(group, &columns, rows.len())).await;
         let ranges = rows.iter().map(|row| *row..*row + 1);
         let selection = RowSelection::from_consecutive_ranges(ranges, all);
-        let objects = &self.store.inner.objects;
-        let decoded = file.decode(objects, group, Some(selection), &columns).await;
+        let decoded = file.decode(group, Some(selection), &columns).await;
         let Decoded { batches, bytes_read } = decoded.map_err(|error| file.named(error))?;
         let reading = file.clone();
         let read = tokio::task::spawn_blocking(move || {

@@ -3,7 +3,8 @@
 //! Capture writes nothing for it. Compaction and imports collect the calls of new events, and store the latest
 //! per flag in one row of the project before the segment is listed. Calls in waiting blocks are read from the
 //! newest blocks, in one round trip. Must stay true: a call belongs to the live flag that has its key when the
-//! call is stored or shown; storing the same calls again changes nothing (idempotent).
+//! call is stored or shown; storing the same calls again changes nothing (idempotent). The door is
+//! [`FlagCallCounter`].
 
 mod recent_calls;
 
@@ -11,18 +12,16 @@ use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
-use pennon_core::store::{Item, Query, StoreError, WriteCondition, back_off_after_conflict};
+use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
 use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};
 use pennon_flag_rules::is_possible_key;
 use serde_json::Value;
 
-use crate::EventStore;
-use crate::blocks::RawBlock;
 use crate::blocks::block::Block;
+use crate::blocks::{BlockLog, RawBlock};
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
-
-pub(crate) use recent_calls::FlagCallCache;
+use recent_calls::FlagCallCache;
 
 /// Most keys that are looked up one by one; above, all keys of the project are read.
 const LOOKED_UP_MAX: usize = 500;
@@ -33,10 +32,27 @@ const INFLATED_BYTES_MAX: usize = 128 << 20;
 /// Most keys of waiting calls that are kept: clients can send arbitrary keys.
 const WAITING_KEYS_MAX: usize = 50_000;
 
-impl EventStore {
+/// Counts and returns the last calls of flags.
+#[derive(Debug)]
+pub(crate) struct FlagCallCounter {
+    records: Table,
+    blocks: Arc<BlockLog>,
+    cache: FlagCallCache,
+}
+
+impl FlagCallCounter {
+    pub(crate) fn new(records: Table, blocks: Arc<BlockLog>) -> FlagCallCounter {
+        FlagCallCounter { records, blocks, cache: FlagCallCache::default() }
+    }
+
+    /// Invalidates the cache, because a batch was stored.
+    pub(crate) fn invalidate(&self) {
+        self.cache.invalidate();
+    }
+
     /// Raises the last call times of the flags in `calls`; future times count as `now`. Keys of no live flag
     /// are ignored.
-    pub async fn store_flag_calls(
+    pub(crate) async fn store_flag_calls(
         &self,
         project: ProjectId,
         calls: &CallsByKey,
@@ -45,7 +61,7 @@ impl EventStore {
         self.count_flag_calls(project, calls, None, now).await
     }
 
-    /// As [`EventStore::store_flag_calls`], for the calls of all blocks up to `newest`, if they come from
+    /// As [`FlagCallCounter::store_flag_calls`], for the calls of all blocks up to `newest`, if they come from
     /// blocks.
     pub(crate) async fn count_flag_calls(
         &self,
@@ -59,7 +75,7 @@ impl EventStore {
         }
         let called = self.called_flags(project, calls).await?;
         let newest = newest.map(|block| block.to_string());
-        let (records, key) = (&self.inner.store.records, flag_calls(project));
+        let (records, key) = (&self.records, flag_calls(project));
         for tried in 0..TRIES {
             back_off_after_conflict(tried).await;
             let item = records.get(&key).await?;
@@ -79,7 +95,7 @@ impl EventStore {
             match records.put(row, guard).await {
                 Err(error) if error.is_condition(0) => {}
                 written => {
-                    self.inner.flag_calls.invalidate();
+                    self.cache.invalidate();
                     return Ok(written?);
                 }
             }
@@ -93,7 +109,7 @@ impl EventStore {
         project: ProjectId,
         calls: &CallsByKey,
     ) -> Result<Vec<(i64, Micros)>, EventStoreError> {
-        let records = &self.inner.store.records;
+        let records = &self.records;
         if calls.len() <= LOOKED_UP_MAX {
             let keys = calls.iter().map(|(key, _)| flag_key_live(project, key)).collect::<Vec<_>>();
             let rows = records.batch_get(&keys).await?;
@@ -108,15 +124,15 @@ impl EventStore {
     /// The last call times of flags: the stored ones, and those of the newest blocks that they do not include
     /// yet (at most one page per shard). One round trip; cached for five seconds, unless this process has
     /// stored events since. Unreadable blocks are skipped.
-    pub async fn flag_calls(&self, project: ProjectId) -> Result<Arc<FlagCalls>, EventStoreError> {
-        let memory = &self.inner.flag_calls;
+    pub(crate) async fn flag_calls(&self, project: ProjectId) -> Result<Arc<FlagCalls>, EventStoreError> {
+        let memory = &self.cache;
         if let Some(calls) = memory.get(project) {
             return Ok(calls);
         }
         let start = memory.start();
         let row = flag_calls(project);
         // Calls that the row does not include yet are in blocks that exist for minutes.
-        let (row, blocks) = futures::join!(self.inner.store.records.get(&row), self.newest_blocks(project));
+        let (row, blocks) = futures::join!(self.records.get(&row), self.blocks.newest_blocks(project));
         let stored = match row? {
             Some(row) => row.body::<StoredCalls>()?,
             None => StoredCalls::default(),

@@ -1,8 +1,6 @@
 //! Limits and result of an import call.
 
-use crate::EventStore;
-
-/// Most events of one call of [`EventStore::ingest`]: they fit into the memory of an import twice, beside a
+/// Most events of one call of [`crate::EventStore::ingest`]: they fit into the memory of an import twice, beside a
 /// segment that is being written.
 pub const EVENTS_PER_SEGMENT_MAX: usize = 1_250_000;
 
@@ -13,11 +11,4 @@ pub struct IngestReport {
     pub stored: u64,
     /// Duplicates, which were dropped.
     pub copies: u64,
-}
-
-impl EventStore {
-    /// Approximate rows of a person range.
-    pub(crate) fn range_rows(&self) -> usize {
-        self.inner.settings.range_rows
-    }
 }

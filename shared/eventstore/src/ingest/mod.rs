@@ -1,20 +1,16 @@
-//! How events enter: captured batches on their way into a block, and imported history on its way into a segment.
+//! How events enter: captured batches are appended as blocks, imported history is written as segments.
 //!
-//! Imports write segments directly; captured batches are only packed here and appended by [`crate::blocks`]. This folder
-//! never decides which person an event belongs to, and nothing here keeps an event as one object beyond its batch: a batch
-//! is packed bytes, an import is columns. The doors are [`CapturedBatch`] (a captured batch) and [`EventColumns`] (an import).
+//! [`EventCapture`] applies the merges that a batch requests and appends it to [`crate::blocks`]; [`EventImporter`] writes
+//! [`EventColumns`] as a segment. Nothing here keeps an event as one object beyond its batch: a batch is encoded bytes, an
+//! import is columns. The doors are [`EventCapture`] and [`EventImporter`].
 
-mod captured_batch;
-mod duplicates;
+mod capture;
 mod event_columns;
-mod json_packing;
 mod limits;
 mod parquet_rows;
 
-pub use captured_batch::{CapturedBatch, CapturedEvent, EncodedBatch, Packed, PackedProperties};
-pub(crate) use duplicates::DuplicateCheck;
-pub(crate) use event_columns::InflatedBlocks;
-pub use event_columns::{Cell, EventColumns, Properties, TEXT_BYTES_MAX, read_properties};
-pub use json_packing::{JsonLimitError, Meter, PropertiesSeed, ValueSeed, without_nul};
+pub(crate) use capture::EventCapture;
+pub use event_columns::{EventColumns, TEXT_BYTES_MAX};
+pub(crate) use event_columns::{EventImporter, InflatedBlocks};
 pub use limits::{EVENTS_PER_SEGMENT_MAX, IngestReport};
 pub use parquet_rows::{ParquetImport, ParquetImportRows};

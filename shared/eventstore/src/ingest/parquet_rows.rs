@@ -20,7 +20,7 @@ use parquet::basic::Compression;
 use serde_json::{Map, Value};
 
 use crate::error::EventStoreError;
-use crate::ingest::event_columns::Cell;
+use crate::property_value::PropertyValue;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -169,23 +169,25 @@ impl ParquetImportRows {
     }
 
     /// The value of a column in a row; none if it is null or not a number.
-    pub fn cell(&self, column: usize, row: usize) -> Option<Cell<'_>> {
+    pub fn cell(&self, column: usize, row: usize) -> Option<PropertyValue<'_>> {
         Some(match self.columns.get(column)? {
             Cells::Nothing => return None,
-            Cells::Boolean(array) => Cell::Boolean(array.is_valid(row).then(|| array.value(row))?),
-            Cells::Integer(array) => Cell::Integer(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Boolean(array) => PropertyValue::Boolean(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Integer(array) => PropertyValue::Integer(array.is_valid(row).then(|| array.value(row))?),
             Cells::Float(array) => {
                 let float = array.is_valid(row).then(|| array.value(row))?;
                 // NaN and infinities have no JSON form and are absent.
-                Cell::Float(Some(float).filter(|float| float.is_finite())?)
+                PropertyValue::Float(Some(float).filter(|float| float.is_finite())?)
             }
-            Cells::Time(array) => Cell::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into()),
-            Cells::Text(array) => Cell::Text(array.is_valid(row).then(|| array.value(row))?.into()),
+            Cells::Time(array) => {
+                PropertyValue::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into())
+            }
+            Cells::Text(array) => PropertyValue::Text(array.is_valid(row).then(|| array.value(row))?.into()),
             Cells::Coded(codes, texts) => {
                 let code = codes.is_valid(row).then(|| codes.value(row) as usize)?;
-                Cell::Text(texts.is_valid(code).then(|| texts.value(code))?.into())
+                PropertyValue::Text(texts.is_valid(code).then(|| texts.value(code))?.into())
             }
-            Cells::Values(values) => Cell::of(values.get(row)?.as_ref()?),
+            Cells::Values(values) => PropertyValue::of(values.get(row)?.as_ref()?),
         })
     }
 

@@ -11,12 +11,10 @@ use pennon_core::store::WriteCondition;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use super::{InstallationRow, version_marks};
-use crate::EventStore;
-use crate::compaction::id_of;
+use super::{Installation, InstallationRow};
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::Manifest;
+use crate::objects::checksums::id_of;
 
 /// The folder that no sweep touches.
 const KEPT: &str = "kept";
@@ -34,19 +32,19 @@ pub struct AdoptionReport {
     pub missing: usize,
 }
 
-impl EventStore {
+impl Installation {
     /// Makes tables and objects one installation, whatever they were before.
-    pub async fn adopt_installation(&self, now: Micros) -> Result<AdoptionReport, EventStoreError> {
-        let objects = &self.inner.objects;
+    pub(crate) async fn adopt_installation(&self, now: Micros) -> Result<AdoptionReport, EventStoreError> {
+        let objects = &self.objects;
         let folder = format!("{KEPT}/{now}");
         let listed = objects.list_event_objects().await?;
-        let mut projects = self.projects().await?;
+        let mut projects = self.projects.projects().await?;
         projects.extend(listed.iter().filter_map(|name| project_of(name)));
         projects.sort_unstable();
         projects.dedup();
         let (mut known, mut named) = (HashSet::new(), HashSet::new());
         for project in projects {
-            let manifest = Manifest::load(&self.inner.store, project).await?;
+            let manifest = self.manifests.load(project).await?;
             known.extend(manifest.ids().map(str::to_owned));
             named.extend(manifest.object_names().map(str::to_owned));
         }
@@ -54,9 +52,7 @@ impl EventStore {
         let missing = named.iter().filter(|name| !there.contains(name)).count();
         let unknown = listed.iter().filter(|name| !known.contains(id_of(name))).cloned().collect::<Vec<_>>();
         objects.move_all(&unknown, |name| format!("{folder}/{name}")).await?;
-        let marks =
-            objects.list(version_marks::FOLDER).await?.into_iter().map(|mark| mark.name).collect::<Vec<_>>();
-        objects.move_all(&marks, |name| format!("{folder}/{name}")).await?;
+        self.marks.move_to(&folder).await?;
         let id = Uuid::new_v4();
         self.put_installation(InstallationRow { id, complete: false }, WriteCondition::None).await?;
         self.write_marks(id).await?;

@@ -10,7 +10,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::InstallationRow;
-use super::version_marks::Marks;
+use crate::manifest::Marks;
 
 /// State of the tables.
 #[derive(Debug, Clone, Default)]

@@ -4,16 +4,21 @@
 //! verified; memory is bounded; a damage marker is removed only when all objects of the segment are intact;
 //! events are dropped only when an operator names their segment or block.
 
+use std::sync::Arc;
+
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
+use crate::blocks::BlockLog;
 use crate::error::EventStoreError;
-use crate::integrity::quarantine::Damage;
 use crate::keys::BlockId;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, NewSegment, SegmentEntry};
-use crate::persons::imports::RecordsEntry;
-use crate::persons::merge_log::FoldedMergesEntry;
+use crate::manifest::{
+    ChangeOutcome, FoldedMergesEntry, ManifestChange, ManifestStore, RecordsEntry, SegmentEntry,
+};
+use crate::objects::{Damage, Objects, Quarantine, RetryBudget};
+use crate::persons::MergeLog;
+use crate::segments::{NewSegment, SegmentStore};
+use crate::settings::Settings;
 use crate::time::WorkClock;
 
 /// Bytes of one read.
@@ -30,7 +35,7 @@ pub struct CheckProgress {
 
 /// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Intact objects, without checksum files.
     pub objects: usize,
     /// Intact blocks.
@@ -95,24 +100,48 @@ impl CheckedEntry {
     }
 }
 
-impl EventStore {
+/// Verifies stored data completely, and drops damaged data on request.
+#[derive(Debug)]
+pub(crate) struct IntegrityChecker {
+    pub(super) manifests: Arc<ManifestStore>,
+    pub(super) quarantine: Quarantine,
+    objects: Objects,
+    pub(super) blocks: Arc<BlockLog>,
+    segments: Arc<SegmentStore>,
+    log: Arc<MergeLog>,
+    settings: Settings,
+}
+
+impl IntegrityChecker {
+    pub(crate) fn new(
+        manifests: Arc<ManifestStore>,
+        objects: Objects,
+        quarantine: Quarantine,
+        blocks: Arc<BlockLog>,
+        segments: Arc<SegmentStore>,
+        log: Arc<MergeLog>,
+        settings: Settings,
+    ) -> IntegrityChecker {
+        IntegrityChecker { manifests, quarantine, objects, blocks, segments, log, settings }
+    }
+
     /// Verifies all objects and waiting blocks of a project. Damage is marked as if a reader had found it; with
     /// `lift`, markers of intact data are removed.
-    pub async fn check(
+    pub(crate) async fn check(
         &self,
         project: ProjectId,
         lift: bool,
         progress: &mut (dyn FnMut(CheckProgress) + Send),
-    ) -> Result<Checked, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        let noted = self.damage(project).await?;
+    ) -> Result<CheckReport, EventStoreError> {
+        let manifest = self.manifests.load(project).await?;
+        let noted = self.quarantine.damage(project).await?;
         let segments = manifest.segments.iter().map(CheckedEntry::of_segment);
         let persons = manifest.persons.iter().map(|entry| CheckedEntry::of_records("persons", entry));
         let groups = manifest.groups.iter().map(|entry| CheckedEntry::of_records("groups", entry));
         let merges = manifest.merges.iter().map(CheckedEntry::of_merges);
         let entries = segments.chain(persons).chain(groups).chain(merges).collect::<Vec<_>>();
         let of = entries.iter().map(|entry| entry.objects.len()).sum();
-        let (mut checked, mut read) = (Checked::default(), 0);
+        let (mut checked, mut read) = (CheckReport::default(), 0);
         for entry in entries {
             let mut findings = Vec::new();
             for object in &entry.objects {
@@ -138,7 +167,7 @@ impl EventStore {
                 let (id, kind, events) = (entry.id, entry.kind, entry.rows);
                 checked.damaged.push(DamagedSegment { id, kind, events, from, to, findings });
             } else if noted.contains_key(&entry.id) && lift {
-                self.lift(project, &entry.id).await?;
+                self.quarantine.lift(project, &entry.id).await?;
                 checked.lifted.push(entry.id);
             } else if noted.contains_key(&entry.id) {
                 checked.restored.push(entry.id);
@@ -151,7 +180,7 @@ impl EventStore {
 
     /// The first damaged row of the merge log.
     async fn check_merge_rows(&self, project: ProjectId) -> Result<Option<DamagedSegment>, EventStoreError> {
-        match self.merges_after(project, 0).await {
+        match self.log.merges_after(project, 0).await {
             Ok(_) => Ok(None),
             Err(EventStoreError::Damaged { object, what }) => {
                 let at = chrono::Utc::now().timestamp_micros();
@@ -164,7 +193,7 @@ impl EventStore {
 
     /// Verifies an object without using cached checksums. Returns its size.
     async fn check_object(&self, object: &str) -> Result<u64, EventStoreError> {
-        let objects = &self.inner.objects;
+        let objects = &self.objects;
         objects.forget(object);
         let size = objects.size(object).await?;
         objects.require_size(object, size).await?;
@@ -177,7 +206,7 @@ impl EventStore {
     /// Removes a segment or an import from the manifest permanently; its objects are deleted like those of a
     /// replaced one. A block is removed only if it is damaged. Returns false when the project has none with
     /// this id.
-    pub async fn drop_segment(
+    pub(crate) async fn drop_segment(
         &self,
         project: ProjectId,
         id: &str,
@@ -187,9 +216,9 @@ impl EventStore {
             return self.drop_block(project, block).await;
         }
         let clock = WorkClock::start(now);
-        let mut retries = self.command_retries();
+        let mut retries = RetryBudget::for_command(&self.settings);
         loop {
-            let seen = Manifest::load(&self.inner.store, project).await;
+            let seen = self.manifests.load(project).await;
             let Some(manifest) = retries.optimistic_read(seen).await? else { continue };
             let now = clock.now();
             let import = manifest.all_records().find(|(_, entry)| entry.id == id);
@@ -197,18 +226,18 @@ impl EventStore {
             let is_dropped = if let Some((prefix, entry)) = import {
                 let records = [(prefix, manifest.version_of(id), entry.emptied(now))];
                 let change = ManifestChange { records: &records, ..ManifestChange::default() };
-                manifest.apply(self, project, &change).await? == ChangeOutcome::Applied
+                self.manifests.apply(project, &manifest, &change).await? == ChangeOutcome::Applied
             } else if is_segment {
                 // An empty segment that replaces it.
                 let mut new = NewSegment::new(project, now);
                 new.entry.replaces_segments = vec![id.to_owned()];
-                self.list(project, &manifest, &new).await?
+                self.segments.list(project, &manifest, &new).await?
             } else {
                 return Ok(false);
             };
             if is_dropped {
                 tracing::warn!(project, segment = id, "a segment was dropped");
-                self.lift(project, id).await?;
+                self.quarantine.lift(project, id).await?;
                 return Ok(true);
             }
             retries.after_conflict().await?;

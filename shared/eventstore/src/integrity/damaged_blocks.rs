@@ -9,65 +9,13 @@ use std::collections::BTreeMap;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
-use crate::blocks::RawBlock;
+use crate::blocks::VerifiedBlocks;
 use crate::error::EventStoreError;
-use crate::integrity::check::{Checked, DamagedSegment};
-use crate::integrity::quarantine::Damage;
+use crate::integrity::check::{CheckReport, DamagedSegment, IntegrityChecker};
 use crate::keys::BlockId;
-use crate::manifest::Manifest;
+use crate::objects::Damage;
 
-/// Blocks after verification.
-#[derive(Default)]
-pub(crate) struct VerifiedBlocks {
-    /// Intact blocks.
-    pub intact: Vec<RawBlock>,
-    /// Damaged blocks with their errors.
-    pub damaged: Vec<(RawBlock, EventStoreError)>,
-}
-
-impl VerifiedBlocks {
-    /// Verifies `blocks`.
-    async fn of(blocks: Vec<RawBlock>) -> Result<VerifiedBlocks, EventStoreError> {
-        let compare = move || {
-            let mut compared = VerifiedBlocks::default();
-            for block in blocks {
-                match block.verify() {
-                    Ok(()) => compared.intact.push(block),
-                    Err(error @ EventStoreError::DamagedBlock { .. }) => {
-                        compared.damaged.push((block, error))
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(compared)
-        };
-        tokio::task::spawn_blocking(compare).await?
-    }
-}
-
-impl EventStore {
-    /// Verifies `blocks`, marks damaged ones, and removes the markers in `manifest` of repaired ones.
-    pub(crate) async fn verify_blocks(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        blocks: Vec<RawBlock>,
-    ) -> Result<VerifiedBlocks, EventStoreError> {
-        let compared = VerifiedBlocks::of(blocks).await?;
-        for id in compared.intact.iter().map(|block| block.id.to_string()) {
-            if manifest.damaged.contains(&id) {
-                self.lift(project, &id).await?;
-            }
-        }
-        for (block, error) in &compared.damaged {
-            if !manifest.damaged.contains(&block.id.to_string()) {
-                self.note_damaged_block(error).await;
-            }
-        }
-        Ok(compared)
-    }
-
+impl IntegrityChecker {
     /// Verifies all waiting blocks. With `lift`, removes the markers of intact or deleted blocks. `noted` are
     /// the known markers of the project.
     pub(crate) async fn check_blocks(
@@ -75,21 +23,21 @@ impl EventStore {
         project: ProjectId,
         noted: &BTreeMap<String, Damage>,
         lift: bool,
-        checked: &mut Checked,
+        checked: &mut CheckReport,
     ) -> Result<(), EventStoreError> {
         let mut left = noted.keys().filter(|id| id.parse::<BlockId>().is_ok()).cloned().collect::<Vec<_>>();
         let mut from = None;
         loop {
-            let (blocks, next) = self.oldest_blocks(project, from).await?;
+            let (blocks, next) = self.blocks.oldest_blocks(project, from).await?;
             // After the blocks: the read order of every reader.
-            let manifest = Manifest::load(&self.inner.store, project).await?;
-            let compared = VerifiedBlocks::of(self.not_replaced(&manifest, blocks).await?).await?;
+            let manifest = self.manifests.load(project).await?;
+            let compared = VerifiedBlocks::of(self.blocks.not_replaced(&manifest, blocks).await?).await?;
             checked.blocks += compared.intact.len();
             checked.bytes += compared.intact.iter().map(|block| block.stored_len() as u64).sum::<u64>();
             for (block, error) in compared.damaged {
                 let id = block.id.to_string();
                 left.retain(|noted| *noted != id);
-                self.note_damaged_block(&error).await;
+                self.quarantine.note_damaged_block(&error).await;
                 checked.damaged.push(damaged_segment(block.id, &error));
             }
             if next.is_none() {
@@ -99,7 +47,7 @@ impl EventStore {
         }
         for id in left {
             if lift {
-                self.lift(project, &id).await?;
+                self.quarantine.lift(project, &id).await?;
                 checked.lifted.push(id);
             } else {
                 checked.restored.push(id);
@@ -111,15 +59,15 @@ impl EventStore {
     /// Deletes a damaged block with all its events. Returns false if the project has none with this id, or it
     /// is intact.
     pub(crate) async fn drop_block(&self, project: ProjectId, id: BlockId) -> Result<bool, EventStoreError> {
-        let Some(block) = self.raw_block(project, id).await? else { return Ok(false) };
+        let Some(block) = self.blocks.raw_block(project, id).await? else { return Ok(false) };
         let (bytes, error) = match block.verify() {
             Err(error @ EventStoreError::DamagedBlock { .. }) => (block.stored_len(), error),
             Err(error) => return Err(error),
             Ok(()) => return Ok(false),
         };
-        self.remove_blocks(project, &[id]).await?;
+        self.blocks.remove_blocks(project, &[id]).await?;
         tracing::warn!(project, block = %id, bytes, %error, "a damaged block was dropped with all its events");
-        self.lift(project, &id.to_string()).await?;
+        self.quarantine.lift(project, &id.to_string()).await?;
         Ok(true)
     }
 }

@@ -1,15 +1,11 @@
-//! Detects and reports damage: checksums of stored objects, format numbers, quarantine of what does not fit.
+//! Full verification of stored data, and removal of damaged data on request.
 //!
-//! [`checksums`] verifies what is read, [`check`] reads everything, [`quarantine`] marks damaged segments in the manifest,
-//! [`damaged_blocks`] does so for blocks, [`formats`] refuses what a newer release wrote. Nothing here repairs by guessing,
-//! and nothing is dropped unless an operator names it. The door is [`checksums::Checksums`].
+//! [`check`] reads every object and block, [`damaged_blocks`] reports and drops blocks. (Every read is verified anyway:
+//! [`crate::objects`].) Nothing here repairs by guessing, and nothing is dropped unless an operator names it. The door is
+//! [`IntegrityChecker`].
 
 mod check;
-pub(crate) mod checksums;
 mod damaged_blocks;
-pub(crate) mod formats;
-mod quarantine;
 
-pub use check::{CheckProgress, Checked, DamagedSegment};
-pub use quarantine::Damage;
-pub(crate) use quarantine::{Quarantine, segment_of};
+pub(crate) use check::IntegrityChecker;
+pub use check::{CheckProgress, CheckReport, DamagedSegment};

@@ -1,18 +1,30 @@
 //! Which segments and imports a project has, and the only way to change that: optimistic concurrency on one version row.
 //!
-//! [`state`] reads and changes the manifest, [`commit`] writes the objects of a segment and then lists it, [`snapshot`]
-//! is the view of one reader. Nothing here lists an object before it is stored, or deletes a listed one; no other folder
-//! writes manifest rows. The door is [`state::Manifest`].
+//! [`state`] holds a manifest that was read, the `*_entry` modules its rows, [`project_list`] the projects that have one, and
+//! [`version_marks`] the copy of its version in the object store. Nothing here lists an object before it is
+//! stored, or deletes a listed one; no other folder writes manifest rows, except the damage markers of
+//! [`crate::objects::Quarantine`], which lie in the same partition so that one query reads both. The door is [`ManifestStore`].
 
-mod commit;
-mod live_files;
+mod merge_entries;
 mod object_list;
 mod object_names;
-mod snapshot;
+mod project_list;
+mod records_entry;
+mod segment_entry;
 mod state;
+mod store;
+mod version_marks;
 
-pub(crate) use commit::NewSegment;
-pub use live_files::LiveFiles;
-pub use snapshot::CanonicalPersons;
-pub(crate) use snapshot::SnapshotOutline;
-pub(crate) use state::{ChangeOutcome, Manifest, ManifestChange, ManifestEntry, SegmentEntry, new_id};
+use pennon_analytics::scan::Micros;
+
+pub(crate) use merge_entries::{FoldedMergesEntry, ImportedMergesEntry};
+pub(crate) use project_list::ProjectList;
+pub(crate) use records_entry::{FormerObject, RecordsEntry, ids_sidecar_name};
+pub(crate) use segment_entry::{FileEntry, ReplacedBlocks, SegmentEntry};
+pub(crate) use state::{ChangeOutcome, EntryKind, Manifest, ManifestChange, new_id};
+pub(crate) use store::ManifestStore;
+pub use version_marks::installation_marker;
+pub(crate) use version_marks::{Marks, VersionMarks};
+
+/// How long a replaced segment stays readable, in microseconds: ten minutes.
+pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;

@@ -5,30 +5,19 @@
 
 use std::collections::BTreeSet;
 
-use pennon_core::store::keys::ProjectId;
+use crate::manifest::Manifest;
+use crate::objects::checksums;
 
-use crate::EventStore;
-use crate::error::EventStoreError;
-use crate::integrity::checksums;
-use crate::manifest::state::Manifest;
-
-impl EventStore {
-    /// Names of all objects that the manifest of `project` needs, including checksum files, ascending. They
-    /// exist for at least [`crate::GRACE_MICROS`] after the manifest was read, regardless of compaction.
-    pub async fn list_live_objects(&self, project: ProjectId) -> Result<Vec<String>, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
-        let live = manifest.segments.iter().flat_map(|entry| entry.objects());
-        let records = manifest.persons.iter().chain(&manifest.groups).flat_map(|entry| entry.files());
-        let merges = manifest.merges.iter().map(|entry| &entry.object);
-        let links = manifest.links.iter().filter_map(|entry| entry.object.as_ref());
-        let blocks = manifest.replaced_blocks().map(|blocks| &blocks.object);
+impl Manifest {
+    /// Names of all objects that it needs, including checksum files, ascending.
+    pub(crate) fn live_objects(&self) -> Vec<String> {
+        let live = self.segments.iter().flat_map(|entry| entry.objects());
+        let records = self.persons.iter().chain(&self.groups).flat_map(|entry| entry.files());
+        let merges = self.merges.iter().map(|entry| &entry.object);
+        let links = self.links.iter().filter_map(|entry| entry.object.as_ref());
+        let blocks = self.replaced_blocks().map(|blocks| &blocks.object);
         let all = live.chain(merges).chain(links).chain(blocks).cloned().chain(records);
         let named = all.flat_map(|object| [checksums::object_of(&object), object]);
-        Ok(named.collect::<BTreeSet<_>>().into_iter().collect())
-    }
-
-    /// Names of the objects with calculation results. A missing one is recalculated.
-    pub async fn list_result_objects(&self) -> Result<Vec<String>, EventStoreError> {
-        Ok(self.list_results(None).await?.iter().map(|(object, _)| object.name()).collect())
+        named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }

@@ -1,8 +1,8 @@
 //! Ids and object names of a manifest.
 
-use super::state::{Manifest, SegmentEntry};
-use crate::compaction::id_of;
-use crate::persons::imports::RecordsEntry;
+use super::{Manifest, SegmentEntry};
+use crate::manifest::RecordsEntry;
+use crate::objects::checksums::id_of;
 
 impl Manifest {
     /// Ids that the names of its objects start with.

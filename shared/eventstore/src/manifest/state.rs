@@ -1,165 +1,102 @@
-//! The manifest of a project: its segments and imports, and the only way to change them.
+//! The manifest of a project as it was read: its segments, imports and merges, and what a change of it contains.
 //!
-//! Must stay true: every addition raises the version of the project's `HEAD` row in the same transaction, with
-//! the version that the writer read as precondition, so that of two concurrent writers only one succeeds. (A
-//! sweep only removes what others replaced and does not raise it.) Readers ignore what a listed segment
-//! replaces, although its rows and objects exist until [`crate::EventStore::sweep`] removes them. A manifest of
-//! many entries is read in pages, which are not one snapshot: each entry carries the version that it was added
-//! with, and `HEAD` holds how many entries came with the last version, so a reader that mixed two states
-//! detects it and reads again.
+//! Must stay true: a manifest of many entries is read in pages, which are not one snapshot: each entry carries the
+//! version that it was added with, and `HEAD` holds how many entries came with the last version, so a reader that mixed
+//! two states detects it ([`is_consistent`]) and reads again. Readers ignore what a listed segment replaces, although its
+//! rows and objects exist until the sweep removes them.
 
 use std::collections::{HashMap, HashSet};
 
 use pennon_analytics::scan::Micros;
-use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Key, Query, Store, StoreError, Write, WriteCondition};
+use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 
-use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::persons::imports::{FormerObject, ImportedMergesEntry, RecordsEntry};
-use crate::persons::merge_log::FoldedMergesEntry;
-use crate::persons::profiles::file::FileEntry;
-use crate::segments::FORMAT;
+use crate::manifest::{FoldedMergesEntry, ImportedMergesEntry, RecordsEntry, ReplacedBlocks, SegmentEntry};
 
-/// Most event names that a segment's entry lists.
-const EVENT_NAMES_MAX: usize = 500;
-/// Read attempts while the manifest keeps changing.
-const READ_ATTEMPTS: usize = 8;
-
-/// The entry of a segment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SegmentEntry {
-    pub id: String,
-    /// Format number of the objects, `segments::FORMAT`.
-    pub format: u32,
-    /// The Parquet object; none when the segment holds no event but still replaces others.
-    pub object: Option<String>,
-    /// The uuid index object.
-    pub hashes: Option<String>,
-    /// Number of uuids that have a hash in the index; all of them when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hashed: Option<u64>,
-    /// The object with the person ids of its ranges.
-    #[serde(default)]
-    pub persons: Option<String>,
-    pub rows: u64,
-    pub bytes: u64,
-    pub min_time: Micros,
-    pub max_time: Micros,
-    /// Names of its events; none above [`EVENT_NAMES_MAX`].
-    pub events: Option<Vec<String>>,
-    /// Blocks that it replaces, until they have been removed for the grace period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<ReplacedBlocks>,
-    /// Segments that it replaces; emptied when they have been removed.
-    pub replaces_segments: Vec<String>,
-    /// File of distinct ids and profile changes; none where an earlier release wrote the segment, or it holds
-    /// no event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ids: Option<FileEntry>,
-    /// File of group changes, if there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<FileEntry>,
-    /// When it was written, or, if it replaces segments, when it replaced them.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
+/// The kind of an entry, which selects the prefix of its sort key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    Segment,
+    /// An import of persons.
+    Persons,
+    /// An import of groups.
+    Groups,
+    FoldedMerges,
+    ImportedMerges,
 }
 
-/// An entry of the manifest. It carries the manifest version that it was added with.
+impl EntryKind {
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            EntryKind::Segment => keys::SEGMENT,
+            EntryKind::Persons => keys::PERSONS,
+            EntryKind::Groups => keys::GROUPS,
+            EntryKind::FoldedMerges => keys::MERGES,
+            EntryKind::ImportedMerges => keys::LINKS,
+        }
+    }
+}
+
+/// An entry of the manifest.
 pub(crate) trait ManifestEntry: Serialize + Clone {
-    /// A copy with that version.
+    fn id(&self) -> &str;
+
+    /// A copy with the manifest version that it was added with.
     fn at_head(&self, head: u64) -> Self;
 }
 
 impl ManifestEntry for SegmentEntry {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
     fn at_head(&self, head: u64) -> SegmentEntry {
         SegmentEntry { head, ..self.clone() }
     }
 }
 
 impl ManifestEntry for RecordsEntry {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
     fn at_head(&self, head: u64) -> RecordsEntry {
         RecordsEntry { head, ..self.clone() }
     }
 }
 
 impl ManifestEntry for FoldedMergesEntry {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
     fn at_head(&self, head: u64) -> FoldedMergesEntry {
         FoldedMergesEntry { head, ..self.clone() }
     }
 }
 
-/// The body of `HEAD`.
-#[derive(Debug, Serialize, Deserialize)]
-struct Head {
-    /// How many entries were added with its version.
-    entries: usize,
-    /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
-    #[serde(default = "formats::first")]
-    format: u32,
+impl ManifestEntry for ImportedMergesEntry {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn at_head(&self, head: u64) -> ImportedMergesEntry {
+        ImportedMergesEntry { head, ..self.clone() }
+    }
 }
 
-impl SegmentEntry {
-    /// A segment without objects and events that replaces nothing.
-    pub(crate) fn empty(id: String, at: Micros) -> SegmentEntry {
-        SegmentEntry {
-            id,
-            format: FORMAT,
-            object: None,
-            hashes: None,
-            hashed: None,
-            persons: None,
-            rows: 0,
-            bytes: 0,
-            min_time: 0,
-            max_time: 0,
-            events: Some(Vec::new()),
-            blocks: None,
-            replaces_segments: Vec::new(),
-            ids: None,
-            groups: None,
-            at,
-            head: 0,
-        }
-    }
-
-    /// The names of its objects.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &String> {
-        let extra_writes = [&self.ids, &self.groups].into_iter().flatten().map(|file| &file.object);
-        let blocks = self.blocks.iter().map(|blocks| &blocks.object);
-        self.object.iter().chain(&self.hashes).chain(&self.persons).chain(extra_writes).chain(blocks)
-    }
-
-    /// Whether it has data of persons or groups. Its events may be erased while that stays.
-    pub(crate) fn has_profiles(&self) -> bool {
-        self.rows > 0 || self.ids.is_some() || self.groups.is_some()
-    }
-
-    /// Whether it may hold an event with one of `names` (any name if none) between the two instants.
-    pub(crate) fn may_have(
-        &self,
-        names: Option<&std::collections::BTreeSet<String>>,
-        from: Micros,
-        to: Micros,
-    ) -> bool {
-        let named = match (&self.events, names) {
-            (Some(events), Some(names)) => events.iter().any(|event| names.contains(event)),
-            _ => true,
-        };
-        self.rows > 0 && named && self.max_time >= from && self.min_time <= to
-    }
-
-    /// The event names for an entry, or none when there are too many.
-    pub(crate) fn listed(names: &std::collections::BTreeSet<&str>) -> Option<Vec<String>> {
-        (names.len() <= EVENT_NAMES_MAX).then(|| names.iter().map(|name| (*name).to_owned()).collect())
-    }
+/// The body of `HEAD`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Head {
+    /// How many entries were added with its version.
+    pub entries: usize,
+    /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
+    #[serde(default = "formats::first")]
+    pub format: u32,
 }
 
 /// The manifest of a project, from one query.
@@ -191,8 +128,8 @@ pub(crate) struct Manifest {
 #[derive(Clone, Default)]
 pub(crate) struct ManifestChange<'a> {
     pub segments: &'a [SegmentEntry],
-    /// Import entries that replace those with these versions, with the prefixes of their sort keys.
-    pub records: &'a [(&'static str, u64, RecordsEntry)],
+    /// Import entries that replace those with these versions.
+    pub records: &'a [(EntryKind, u64, RecordsEntry)],
     pub merges: Option<&'a FoldedMergesEntry>,
     /// Other rows to write in the same transaction, with their preconditions.
     pub extra_writes: Vec<Write>,
@@ -226,30 +163,8 @@ impl Manifest {
         new_id(last.map_or(now, |last| now.max(last.saturating_add(1))))
     }
 
-    /// Reads a consistent manifest of `project`.
-    pub(crate) async fn load(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        for _ in 0..READ_ATTEMPTS {
-            let items = store.records.query(Query::partition(keys::manifest_pk(project))).await?;
-            formats::require(&items)?;
-            if is_consistent(&items)? {
-                return Manifest::of(&items);
-            }
-        }
-        Err(StoreError::Busy(format!("the segments of project {project} change faster than they are read"))
-            .into())
-    }
-
-    /// Reads only the entries of imported persons and of their merges.
-    pub(crate) async fn load_persons(store: &Store, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        let listed =
-            |prefix| store.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
-        let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
-        let items = [persons, links].concat();
-        formats::require(&items)?;
-        Manifest::of(&items)
-    }
-
-    fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
+    /// Parses the rows of a manifest.
+    pub(super) fn of(items: &[Item]) -> Result<Manifest, EventStoreError> {
         let mut manifest = Manifest::default();
         let mut replaced = HashSet::new();
         for item in items {
@@ -301,10 +216,10 @@ impl Manifest {
         self.head.unwrap_or(0) + 1
     }
 
-    /// All import entries of persons and groups, with the prefixes of their sort keys.
-    pub(crate) fn all_records(&self) -> impl Iterator<Item = (&'static str, &RecordsEntry)> {
-        let persons = self.persons.iter().map(|entry| (keys::PERSONS, entry));
-        persons.chain(self.groups.iter().map(|entry| (keys::GROUPS, entry)))
+    /// All import entries of persons and groups.
+    pub(crate) fn all_records(&self) -> impl Iterator<Item = (EntryKind, &RecordsEntry)> {
+        let persons = self.persons.iter().map(|entry| (EntryKind::Persons, entry));
+        persons.chain(self.groups.iter().map(|entry| (EntryKind::Groups, entry)))
     }
 
     /// The row version of an import entry.
@@ -324,100 +239,6 @@ impl Manifest {
             .filter_map(|(_, entry)| entry.blocks.as_ref())
             .filter(|blocks| !blocks.settled)
     }
-
-    /// Adds one entry. Returns false, and writes nothing, when another writer changed the manifest since.
-    pub(crate) async fn add<T: ManifestEntry>(
-        &self,
-        events: &EventStore,
-        project: ProjectId,
-        prefix: &str,
-        id: &str,
-        entry: &T,
-    ) -> Result<bool, EventStoreError> {
-        let version = self.next_version();
-        let entry = Item::new(keys::entry(project, prefix, id), &entry.at_head(version))?;
-        let entries = vec![Write::Put(entry, WriteCondition::Absent)];
-        Ok(self.write_entries(events, project, entries, Vec::new()).await? == ChangeOutcome::Applied)
-    }
-
-    /// Applies the whole change in one transaction on top of this manifest, or nothing.
-    pub(crate) async fn apply(
-        &self,
-        events: &EventStore,
-        project: ProjectId,
-        change: &ManifestChange<'_>,
-    ) -> Result<ChangeOutcome, EventStoreError> {
-        let version = self.next_version();
-        let mut entries = Vec::new();
-        for entry in change.segments {
-            let item = Item::new(keys::entry(project, keys::SEGMENT, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item, WriteCondition::Absent));
-        }
-        for (prefix, before, entry) in change.records {
-            let item = Item::new(keys::entry(project, prefix, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item.with_version(before + 1), WriteCondition::Version(*before)));
-        }
-        if let Some(entry) = change.merges {
-            let item = Item::new(keys::entry(project, keys::MERGES, &entry.id), &entry.at_head(version))?;
-            entries.push(Write::Put(item, WriteCondition::Absent));
-        }
-        self.write_entries(events, project, entries, change.extra_writes.clone()).await
-    }
-
-    /// Writes `entries` with the next version of `HEAD` and `extra_writes`, in one transaction.
-    async fn write_entries(
-        &self,
-        events: &EventStore,
-        project: ProjectId,
-        entries: Vec<Write>,
-        extra_writes: Vec<Write>,
-    ) -> Result<ChangeOutcome, EventStoreError> {
-        let head = Head { entries: entries.len(), format: formats::MANIFEST };
-        let version = self.next_version();
-        let head = Item::new(keys::head(project), &head)?.with_version(version);
-        let guard = self.head.map_or(WriteCondition::Absent, WriteCondition::Version);
-        let listed = 1 + entries.len();
-        let writes = std::iter::once(Write::Put(head, guard)).chain(entries).chain(extra_writes).collect();
-        match events.inner.store.records.transact(writes).await {
-            Ok(()) => {
-                events.advance_mark(project, version).await;
-                Ok(ChangeOutcome::Applied)
-            }
-            Err(error) if error.is_condition(0) => Ok(ChangeOutcome::VersionConflict),
-            Err(StoreError::Condition { index }) if index >= listed => Ok(ChangeOutcome::PreconditionFailed),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Records that of the former objects of an import entry only `left` still exist.
-    pub(crate) async fn settle(
-        store: &Store,
-        (version, key): (u64, Key),
-        entry: &RecordsEntry,
-        left: Vec<FormerObject>,
-    ) -> Result<(), EventStoreError> {
-        let item = Item::new(key, &RecordsEntry { before: left, ..entry.clone() })?.with_version(version + 1);
-        match store.records.put(item, WriteCondition::Version(version)).await {
-            Err(error) if !error.is_condition(0) => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Rewrites the entry of a segment if it still has row version `version`. Returns false if it has not.
-    pub(crate) async fn rewrite(
-        store: &Store,
-        project: ProjectId,
-        version: u64,
-        entry: &SegmentEntry,
-    ) -> Result<bool, EventStoreError> {
-        let item =
-            Item::new(keys::entry(project, keys::SEGMENT, &entry.id), entry)?.with_version(version + 1);
-        match store.records.put(item, WriteCondition::Version(version)).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_condition(0) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
 }
 
 /// The field of every entry that [`is_consistent`] compares.
@@ -429,7 +250,7 @@ struct EntryVersion {
 
 /// Whether `items` are one consistent manifest: no entry is newer than `HEAD`, and all entries of the last
 /// version are present.
-fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
+pub(super) fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
     let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
         // The first entry was added during the read. Markers of damaged blocks exist before that.
         return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
@@ -442,8 +263,7 @@ fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
         }
         newest += usize::from(entry_version == head.version);
     }
-    // An earlier release did not store the number.
-    Ok(head.text.is_empty() || head.body::<Head>()?.entries == newest)
+    Ok(head.body::<Head>()?.entries == newest)
 }
 
 #[cfg(test)]
@@ -476,12 +296,7 @@ mod tests {
         assert!(!is_consistent(std::slice::from_ref(&a)).unwrap(), "the first entry came behind the head");
         assert!(!is_consistent(&[head(1, 1), a.clone(), b.clone()]).unwrap(), "b came while it was read");
         assert!(!is_consistent(&[head(2, 1), a.clone()]).unwrap(), "b came between head and a");
-        assert!(
-            !is_consistent(&[head(2, 2), a.clone(), b]).unwrap(),
-            "one of two that came together is not there"
-        );
-        let old = Item::empty(keys::head(1)).with_version(9);
-        assert!(is_consistent(&[old, a]).unwrap(), "by an earlier release");
+        assert!(!is_consistent(&[head(2, 2), a, b]).unwrap(), "one of two that came together is not there");
     }
 
     #[test]

@@ -10,18 +10,29 @@
 //! cached pieces are evicted for queries; a reservation is released with its last clone, also after a panic, an
 //! error or a cancellation; reserving never waits, so queries cannot deadlock.
 
+mod decode_budget;
+mod value_sizes;
+
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pennon_core::heap;
 
 use crate::error::EventStoreError;
-use crate::scan::PieceCache;
+
+pub(crate) use decode_budget::DecodeBudget;
+pub(crate) use value_sizes::{field_bytes, properties_bytes, value_bytes, values_bytes};
 
 /// Bytes that a thread may allocate before they are reserved: the measuring granularity.
 const MEASURED_STEP: i64 = 256 << 10;
 /// The cache limit changes in steps of this fraction of the budget, because changing it locks all shards.
 const KEPT_STEPS: u64 = 16;
+
+/// A cache that gives up memory to queries.
+pub(crate) trait EvictableCache: std::fmt::Debug + Send + Sync {
+    /// Keeps at most this many bytes from now on, and evicts the rest.
+    fn set_limit(&self, bytes: u64);
+}
 
 /// Memory budget of a process. Clones share it.
 #[derive(Debug, Clone)]
@@ -33,7 +44,7 @@ struct ProcessMemory {
     limit: u64,
     /// Limit of the cache while queries leave as much.
     kept_limit: u64,
-    pieces: Arc<PieceCache>,
+    cache: Arc<dyn EvictableCache>,
     state: Mutex<State>,
 }
 
@@ -46,10 +57,10 @@ struct State {
 }
 
 impl MemoryBudget {
-    /// A budget of `limit` bytes for queries and the cache `pieces`, which may use `kept_limit` of them.
-    pub(crate) fn new(limit: u64, kept_limit: u64, pieces: Arc<PieceCache>) -> MemoryBudget {
+    /// A budget of `limit` bytes for queries and the `cache`, which may use `kept_limit` of them.
+    pub(crate) fn new(limit: u64, kept_limit: u64, cache: Arc<dyn EvictableCache>) -> MemoryBudget {
         let state = Mutex::new(State { reserved: 0, kept_limit });
-        MemoryBudget(Arc::new(ProcessMemory { limit, kept_limit, pieces, state }))
+        MemoryBudget(Arc::new(ProcessMemory { limit, kept_limit, cache, state }))
     }
 
     /// A reservation for one query, whose scans may take at most `scan_limit` bytes together.
@@ -85,12 +96,12 @@ impl MemoryBudget {
         let limit = if left >= self.0.kept_limit { self.0.kept_limit } else { left / step * step };
         if limit != state.kept_limit {
             state.kept_limit = limit;
-            self.0.pieces.set_limit(limit);
+            self.0.cache.set_limit(limit);
         }
     }
 
     #[cfg(test)]
-    fn reserved(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> u64 {
         self.state().reserved
     }
 }

@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::scan::piece::{CachedPiece, PieceKey, PieceKind, WHOLE};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +8,21 @@ thread_local! {
     static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
+/// A cache that holds nothing.
+#[derive(Debug)]
+struct NoCache;
+
+impl EvictableCache for NoCache {
+    fn set_limit(&self, _: u64) {}
+}
+
 fn allocate(bytes: i64) {
     heap::set_allocation_counter(|| ALLOCATED.get());
     ALLOCATED.set(ALLOCATED.get() + bytes);
 }
 
 fn budget(limit: u64) -> MemoryBudget {
-    MemoryBudget::new(limit, 0, Arc::new(PieceCache::new(0)))
+    MemoryBudget::new(limit, 0, Arc::new(NoCache))
 }
 
 fn is_too_large(done: &Result<(), EventStoreError>) -> bool {
@@ -57,25 +64,6 @@ fn a_question_that_fits_alone_is_told_that_others_use_the_memory() {
     assert!(matches!(other.take(1), Err(EventStoreError::MemoryInUse)), "the last clone releases");
     drop(clone);
     assert!(other.take(60).is_ok());
-}
-
-#[test]
-fn kept_pieces_make_way_for_questions_and_may_come_back() {
-    let pieces = Arc::new(PieceCache::new(500_000));
-    let budget = MemoryBudget::new(1_000_000, 500_000, pieces.clone());
-    let key = |run| PieceKey { object: "o".into(), range: 0, run, part: PieceKind::Seqs, clip: WHOLE };
-    let fill = || (0..200).for_each(|run| pieces.put(key(run), CachedPiece::Seqs(Arc::new(vec![0; 1000]))));
-    fill();
-    assert!((300_000..=500_000).contains(&pieces.bytes()), "{}", pieces.bytes());
-    let question = budget.question(1_000_000);
-    for taken in [500_000, 300_000, 150_000, 50_000] {
-        question.take(taken).unwrap();
-        fill();
-        assert!(pieces.bytes() + budget.reserved() <= 1_000_000, "{} kept", pieces.bytes());
-    }
-    drop(question);
-    fill();
-    assert!(pieces.bytes() > 300_000, "{}", pieces.bytes());
 }
 
 #[test]

@@ -5,14 +5,19 @@
 //! names the object; transient failures are retried with a limit. Nothing here knows what objects contain, and
 //! no other folder knows where they are stored. The door is [`Objects`].
 
+pub(crate) mod checksums;
+mod quarantine;
 mod relocate;
 mod result_objects;
 mod retry;
 mod standalone;
 
+pub use quarantine::Damage;
+pub(crate) use quarantine::{Quarantine, segment_of};
 pub(crate) use retry::RetryBudget;
 
 pub use result_objects::ResultObject;
+pub(crate) use result_objects::ResultObjects;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -34,9 +39,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
-use crate::integrity::Quarantine;
-use crate::integrity::checksums::{self, Checksums, ObjectChecksums};
-use crate::objects::retry::RetryPolicy;
+use checksums::{Checksums, ObjectChecksums};
+use retry::RetryPolicy;
 
 /// Bytes of cached checksums: for about 60 GB of objects.
 const SUMS_BYTES: u64 = 64 << 20;

@@ -10,8 +10,8 @@ use pennon_core::store::keys::ProjectId;
 
 use super::{Objects, Shared};
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
 use crate::keys::PROJECT_FOLDER;
+use crate::objects::checksums;
 
 /// The folder of objects with folded merges.
 const MERGES: &str = "merges";

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
+use super::Objects;
 use crate::error::EventStoreError;
 
 const FOLDER: &str = "results";
@@ -42,19 +42,31 @@ impl ResultObject {
     }
 }
 
-impl EventStore {
+/// Stores, reads, lists and deletes result objects.
+#[derive(Debug)]
+pub(crate) struct ResultObjects(Objects);
+
+impl ResultObjects {
+    pub(crate) fn new(objects: Objects) -> ResultObjects {
+        ResultObjects(objects)
+    }
+
     /// Stores the content of `object`.
-    pub async fn put_result(&self, object: &ResultObject, bytes: Bytes) -> Result<(), EventStoreError> {
-        self.inner.objects.put_standalone(&object.name(), bytes).await
+    pub(crate) async fn put_result(
+        &self,
+        object: &ResultObject,
+        bytes: Bytes,
+    ) -> Result<(), EventStoreError> {
+        self.0.put_standalone(&object.name(), bytes).await
     }
 
     /// Reads `object`, if it exists. The content is not verified.
-    pub async fn get_result(&self, object: &ResultObject) -> Result<Option<Bytes>, EventStoreError> {
-        self.inner.objects.get_standalone(&object.name()).await
+    pub(crate) async fn get_result(&self, object: &ResultObject) -> Result<Option<Bytes>, EventStoreError> {
+        self.0.get_standalone(&object.name()).await
     }
 
     /// Lists the result objects of one project, or of all, unordered, each with its last modified time.
-    pub async fn list_results(
+    pub(crate) async fn list_results(
         &self,
         project: Option<ProjectId>,
     ) -> Result<Vec<(ResultObject, Micros)>, EventStoreError> {
@@ -62,14 +74,14 @@ impl EventStore {
             Some(project) => format!("{FOLDER}/{OF_PROJECT}{project}"),
             None => FOLDER.to_owned(),
         };
-        let listed = self.inner.objects.list(&folder).await?.into_iter();
+        let listed = self.0.list(&folder).await?.into_iter();
         Ok(listed.filter_map(|listed| Some((ResultObject::of_name(&listed.name)?, listed.at))).collect())
     }
 
     /// Deletes result objects; missing ones are no error.
-    pub async fn remove_results(&self, objects: &[ResultObject]) -> Result<(), EventStoreError> {
+    pub(crate) async fn remove_results(&self, objects: &[ResultObject]) -> Result<(), EventStoreError> {
         let names = objects.iter().map(ResultObject::name).collect::<Vec<_>>();
-        self.inner.objects.remove_standalone(&names).await
+        self.0.remove_standalone(&names).await
     }
 }
 

@@ -13,9 +13,9 @@ use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_of
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::keys;
+use crate::persons::ErasureFilter;
 
 /// Lifetime of a row after it was last written or extended, in seconds: 425 days.
 const LIFE_SECONDS: i64 = 425 * 86_400;
@@ -198,7 +198,7 @@ mod tests {
         let shards: BTreeSet<String> =
             (0..keys::CONTINUITY_SHARDS).map(|shard| keys::continuity_pk(7, shard)).collect();
         for n in 0..1000 {
-            assert!(shards.contains(&keys::continuity(7, crate::derived(7, &n.to_string())).pk));
+            assert!(shards.contains(&keys::continuity(7, crate::person_ids::derived(7, &n.to_string())).pk));
         }
     }
 }

@@ -1,28 +1,33 @@
 //! Persons and groups: which distinct ids are one person, and which properties persons and groups have.
 //!
-//! [`person_ids`] derives persons from distinct ids, [`merge_log`] stores captured merges, [`imports`] stores imported
-//! records, [`person_merges`] is the union-find over both, [`profiles`] holds what events change, [`lookup`] answers
-//! queries. Merges are only ever added, except by an erasure; nothing here reads events of segments row by row. The doors
-//! are [`person_merges::PersonMerges`] for ids and [`lookup`] for properties.
+//! [`merge_log`] stores captured merges, [`imports`] stores imported records, [`person_merges`] is the union-find over both,
+//! [`profiles`] holds what events change, [`lookup`] answers queries, [`cohort_lists`] and [`continuity`] hold what is stored
+//! by person id. Merges are only ever added, except by an erasure; nothing here reads events of segments row by row. The
+//! doors are [`PersonIndex`] (which ids are one person), [`PersonLookup`] (persons and groups with properties),
+//! [`ImportedRecords`] (imports), [`MergeLog`] (captured merges) and [`profiles::ProfileReader`] (changes beside a segment).
 
 pub mod cohort_lists;
 pub mod continuity;
+mod erasure_filter;
 pub(crate) mod imports;
 pub(crate) mod lookup;
 pub(crate) mod merge_log;
-mod person_ids;
-mod person_merge_cache;
+mod person_index;
+mod person_merge_state;
 mod person_merges;
 pub(crate) mod profiles;
 
+pub(crate) use erasure_filter::ErasureFilter;
+pub(crate) use imports::ImportedRecords;
 pub use imports::records::{GroupRecord, PersonRecord};
 pub use imports::{GroupColumns, PersonColumns};
+pub(crate) use lookup::PersonLookup;
 pub use lookup::{
-    GROUPS_MAX, Group, GroupType, PEOPLE_MAX, People, PeoplePage, Person, PersonDetails, PersonScan, Subject,
-    VALUES_BYTES_MAX, WaitingBlocks,
+    EvaluationSubject, GROUPS_MAX, Group, GroupType, PEOPLE_MAX, People, PeoplePage, Person, PersonDetails,
+    PersonScan, VALUES_BYTES_MAX, WaitingBlocks,
 };
 pub use merge_log::MERGES_MAX;
-pub use person_ids::{derived, is_usable_id, requested_merge};
-pub(crate) use person_ids::{may_merge, names_a_merge};
-pub(crate) use person_merge_cache::PersonMergeState;
+pub(crate) use merge_log::MergeLog;
+pub(crate) use person_index::PersonIndex;
+pub(crate) use person_merge_state::{PersonMergeState, PersonMergeStates};
 pub(crate) use person_merges::PersonMerges;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
-use crate::persons::person_ids::{Link, root};
+use crate::person_ids::{Link, root};
 
 /// Most entries above the table; with more the table is rebuilt.
 const SINCE_MAX: usize = 4096;

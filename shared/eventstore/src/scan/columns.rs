@@ -10,9 +10,8 @@ use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
 use super::compiled_request::{GROUPS, Origin, group_key};
-use super::piece::value_bytes;
 use crate::error::EventStoreError;
-use crate::memory::MemoryLease;
+use crate::memory::{MemoryLease, value_bytes};
 use crate::segments::Footer;
 use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;

@@ -83,9 +83,9 @@ impl Origin {
 
 /// The filter for events in blocks. Their properties are reserved from `memory` while they exist as rows.
 pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QueryMemory) -> BlockFilter {
-    let (named, asked) = (wanted.clone(), wanted.clone());
-    let asks_for = move |key: &str| {
-        asked.columns.iter().any(|(_, origin)| match origin.as_ref() {
+    let (named, requested) = (wanted.clone(), wanted.clone());
+    let selects = move |key: &str| {
+        requested.columns.iter().any(|(_, origin)| match origin.as_ref() {
             Origin::DistinctId => false,
             Origin::AllProperties => true,
             Origin::Property(wanted) => wanted == key,
@@ -96,7 +96,7 @@ pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QueryMemory) 
         event: Arc::new(move |event: &str| named.is_named(event)),
         from: wanted.request.from,
         to: wanted.request.to,
-        property: Arc::new(asks_for),
+        property: Arc::new(selects),
         memory: Some(memory.clone()),
     }
 }

@@ -11,13 +11,12 @@ use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::{Column, MISSING, Micros};
 use uuid::Uuid;
 
-use super::columns;
 use super::compiled_request::{CompiledRequest, Origin};
 use super::load::{RunState, RunTask, Slot, Task, TaskState};
 use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKind, SizedColumn, WHOLE};
 use super::property_objects::rows_at_once;
 use super::row_selection::RowMask;
-use crate::EventStore;
+use super::{Scanner, columns};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
@@ -27,7 +26,7 @@ use crate::segments::property_values;
 /// Bytes of a row of all numeric columns during decoding.
 const NUMBERS_ROW: usize = 48;
 
-impl EventStore {
+impl Scanner {
     /// Decodes the missing pieces. Its values are reserved from `memory` meanwhile.
     pub(super) async fn decode(
         &self,
@@ -36,11 +35,10 @@ impl EventStore {
         wanted: &Arc<CompiledRequest>,
         memory: &QueryMemory,
     ) -> Result<TaskState, EventStoreError> {
-        let objects = &self.inner.objects;
         let numbers = found.missing_numbers();
         let columns = found.missing_columns(wanted, false);
         let persons = match &found.persons {
-            None => Some(task.file.persons(objects, task.group).await?),
+            None => Some(task.file.persons(task.group).await?),
             Some(_) => None,
         };
         let rows = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.clone()).collect::<Vec<_>>();
@@ -48,7 +46,7 @@ impl EventStore {
         if !numbers.runs.is_empty() {
             let leaves = numbers.columns(task.file.footer.ranges[task.group].ties);
             let ranges = bytes_of(task.file.metadata(), task.group, &leaves, &rows(&numbers.runs))?;
-            let read = objects.ranges(task.file.object(), &ranges).await?;
+            let read = task.file.ranges(&ranges).await?;
             found.stats.bytes_read += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             parts = Some(ColumnBytes::new(&ranges, read));
         }
@@ -58,34 +56,34 @@ impl EventStore {
             let places = columns::projection(&task.file.footer, origins);
             let all = task.file.rows(task.group);
             let selection = RowSelection::from_consecutive_ranges(rows(&columns.runs).into_iter(), all);
-            let read = task.file.decode(objects, task.group, Some(selection), &places).await?;
+            let read = task.file.decode(task.group, Some(selection), &places).await?;
             found.stats.bytes_read += read.bytes_read;
             decoded = Some(read);
         }
         let keeps_whole = self.keeps_whole(task);
-        let asks_objects = !found.missing_columns(wanted, true).columns.is_empty();
-        let (of, asked) = (task.clone(), wanted.clone());
+        let needs_objects = !found.missing_columns(wanted, true).columns.is_empty();
+        let (of, requested) = (task.clone(), wanted.clone());
         let mut work =
-            Work { task: of, wanted: asked, numbers, columns, persons, parts, decoded, keeps_whole };
-        let (store, mut taken) = (self.clone(), memory.lease(Purpose::Scan));
+            Work { task: of, wanted: requested, numbers, columns, persons, parts, decoded, keeps_whole };
+        let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
-            work.complete(&mut found, &mut taken, &store.inner.pieces)?;
-            if !asks_objects {
-                clip(&work.task, &work.wanted, &mut found, &store.inner.pieces);
+            work.complete(&mut found, &mut taken, &pieces)?;
+            if !needs_objects {
+                clip(&work.task, &work.wanted, &mut found, &pieces);
             }
             Ok::<_, EventStoreError>((found, taken))
         });
         let (found, taken) = done.await??;
-        if !asks_objects {
+        if !needs_objects {
             return Ok(found);
         }
         // Reserved until they are counted as loaded.
         let (found, _taken) = Box::pin(self.add_objects(found, (task, wanted), taken)).await?;
-        let (store, task, wanted) = (self.clone(), task.clone(), wanted.clone());
+        let (pieces, task, wanted) = (self.pieces.clone(), task.clone(), wanted.clone());
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
-            clip(&task, &wanted, &mut found, &store.inner.pieces);
+            clip(&task, &wanted, &mut found, &pieces);
             found
         });
         Ok(done.await?)
@@ -93,10 +91,10 @@ impl EventStore {
 
     /// Whether rows of other times are cached: from the second decode of the range on.
     fn keeps_whole(&self, task: &Task) -> bool {
-        let (pieces, asked) = (&self.inner.pieces, task.key(0, PieceKind::Asked, WHOLE));
-        let again = pieces.get(&asked).is_some();
+        let (pieces, requested) = (&self.pieces, task.key(0, PieceKind::Requested, WHOLE));
+        let again = pieces.get(&requested).is_some();
         if !again && task.runs.iter().any(|run| run.clip.is_some()) {
-            pieces.put(asked, CachedPiece::Asked);
+            pieces.put(requested, CachedPiece::Requested);
         }
         again
     }
@@ -166,7 +164,7 @@ struct Work {
     persons: Option<Bytes>,
     parts: Option<ColumnBytes>,
     decoded: Option<Decoded>,
-    /// See [`EventStore::keeps_whole`].
+    /// See [`Scanner::keeps_whole`].
     keeps_whole: bool,
 }
 

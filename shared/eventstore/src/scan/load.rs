@@ -10,10 +10,10 @@ use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::function_name::inherit_function_name;
 use uuid::Uuid;
 
+use super::Scanner;
 use super::compiled_request::{CompiledRequest, Origin};
 use super::decode::{MissingColumns, MissingNumbers};
 use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKey, PieceKind, SizedColumn, WHOLE};
-use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 use crate::segments::reader::SegmentFile;
@@ -135,7 +135,7 @@ pub(super) struct TaskState {
     pub stats: LoadStats,
 }
 
-impl EventStore {
+impl Scanner {
     /// Loads the rows of a task, with their arrival order if `seqs`.
     pub(crate) async fn load(
         &self,
@@ -144,20 +144,20 @@ impl EventStore {
         seqs: bool,
         memory: &QueryMemory,
     ) -> Result<(Loaded, LoadStats), EventStoreError> {
-        let mut found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
+        let mut found = TaskState::look(&self.pieces, task, wanted, seqs);
         if !found.is_complete() {
             // Only one scan at a time decodes a range; the others find the result in the cache.
             let decoding = task.file.decoding[task.group].clone().lock_owned().await;
-            found = TaskState::look(&self.inner.pieces, task, wanted, seqs);
+            found = TaskState::look(&self.pieces, task, wanted, seqs);
             if !found.is_complete() {
-                let permit = self.inner.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
-                let (store, task, wanted, memory) =
+                let permit = self.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
+                let (scanner, task, wanted, memory) =
                     (self.clone(), task.clone(), wanted.clone(), memory.clone());
                 // A started decode continues when the query is cancelled; until it ends, no other scan starts
                 // the same one or gets its memory.
                 let decoded = tokio::spawn(inherit_function_name(async move {
                     let _until_done = (decoding, permit);
-                    store.decode(found, &task, &wanted, &memory).await
+                    scanner.decode(found, &task, &wanted, &memory).await
                 }));
                 found = decoded.await??;
             }

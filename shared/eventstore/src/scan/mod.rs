@@ -3,7 +3,7 @@
 //! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
 //! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
 //! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
-//! (`merge`). The door is [`Scan`].
+//! (`merge`). The door is [`Scanner`].
 //!
 //! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
 //! larger queries are refused; nothing is decoded on an async worker thread.
@@ -11,19 +11,16 @@
 mod columns;
 mod compiled_request;
 mod decode;
-mod decode_budget;
 mod delta;
 mod load;
 mod merge;
 mod partition_cache;
-pub(crate) mod piece;
+mod piece;
 mod plan;
 mod property_objects;
 mod row_selection;
 
-pub(crate) use piece::{PieceCache, properties_bytes};
-
-pub(crate) use decode_budget::DecodeBudget;
+pub(crate) use piece::PieceCache;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,11 +29,12 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{ColumnKey, Partition, ScanRequest};
 use pennon_core::store::keys::ProjectId;
 
-use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::memory::QueryMemory;
+use crate::memory::{DecodeBudget, QueryMemory};
 use crate::persons::PersonMergeState;
 use crate::segments::writer::range_bits;
+use crate::segments::{DuplicateFinder, SegmentStore};
+use crate::snapshots::SnapshotReader;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;
 use load::{LoadStats, Loaded, Task};
@@ -81,26 +79,31 @@ pub struct ScanStats {
     pub hot_rows: u64,
 }
 
-impl EventStore {
-    /// Scans the events that `request` selects. `group_types` are the names of the group types of the project,
-    /// by index.
-    pub async fn scan(
-        &self,
-        project: ProjectId,
-        group_types: &[String],
-        request: &ScanRequest,
-    ) -> Result<Scan, EventStoreError> {
-        self.scan_within(project, group_types, request, &self.query_memory()).await
+/// Scans events for queries. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Scanner {
+    snapshots: Arc<SnapshotReader>,
+    segments: Arc<SegmentStore>,
+    duplicates: Arc<DuplicateFinder>,
+    pieces: Arc<PieceCache>,
+    /// Limits the memory of pages that are being decoded.
+    decode_budget: Arc<DecodeBudget>,
+}
+
+impl Scanner {
+    pub(crate) fn new(
+        snapshots: Arc<SnapshotReader>,
+        segments: Arc<SegmentStore>,
+        duplicates: Arc<DuplicateFinder>,
+        pieces: Arc<PieceCache>,
+        decode_budget: Arc<DecodeBudget>,
+    ) -> Scanner {
+        Scanner { snapshots, segments, duplicates, pieces, decode_budget }
     }
 
-    /// The memory reservation of one query. Its scans together may take [`crate::Settings::scan_bytes`], and
-    /// all queries at one time [`crate::Settings::memory_bytes`].
-    pub fn query_memory(&self) -> QueryMemory {
-        self.inner.memory.question(self.inner.settings.scan_bytes)
-    }
-
-    /// As [`EventStore::scan`], for one of several scans that share `memory`.
-    pub async fn scan_within(
+    /// Scans the events that `request` selects, within `memory`. `group_types` are the names of the group types
+    /// of the project, by index.
+    pub(crate) async fn scan_within(
         &self,
         project: ProjectId,
         group_types: &[String],
@@ -108,9 +111,10 @@ impl EventStore {
         memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
         let wanted = Arc::new(CompiledRequest::new(request, group_types));
-        let snapshot = self.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
+        let snapshot =
+            self.snapshots.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
-        let hot = self.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
+        let hot = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
         let budget = ScanBudget::new(memory.clone(), &wanted);
         let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
@@ -207,7 +211,7 @@ impl EventStore {
         let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
         let cache_keys =
             PartitionCacheKeys::of(&shares.by_share, shares.bits, &scan_plan.tasks, &loaded.touched, wanted);
-        let mut partitions = cache_keys.take(&self.inner.pieces, &mut shares.by_share);
+        let mut partitions = cache_keys.take(&self.pieces, &mut shares.by_share);
         if wanted.request.arrivals {
             shares.by_seq = shares.by_share.keys().copied().collect();
         } else if shares.by_share.values().any(|share| share.len() > 1) {
@@ -233,7 +237,7 @@ impl EventStore {
         });
         let made = futures::stream::iter(made.collect::<Vec<_>>()).buffered(cores());
         for (number, partition) in numbers.into_iter().zip(made.try_collect::<Vec<_>>().await?) {
-            cache_keys.put(&self.inner.pieces, number, &partition);
+            cache_keys.put(&self.pieces, number, &partition);
             partitions.insert(number, partition);
         }
         Ok(partitions.into_values().collect())

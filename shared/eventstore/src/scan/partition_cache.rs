@@ -13,7 +13,8 @@ use uuid::Uuid;
 use super::compiled_request::{CompiledRequest, Origin};
 use super::load::Task;
 use super::merge::Source;
-use super::piece::{self, CachedPiece, Clip, PieceCache, PieceKey, PieceKind, WHOLE};
+use super::piece::{CachedPiece, Clip, PieceCache, PieceKey, PieceKind, WHOLE};
+use crate::memory::values_bytes;
 
 /// The sources of a merged partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,7 +104,7 @@ fn bytes_of(partition: &Partition) -> u64 {
         };
         let row = size_of::<u32>() + size_of::<i64>() + order + run.columns.len() * size_of::<u32>();
         bytes += run.times.len() * row;
-        values += run.columns.values().map(piece::values_bytes).sum::<u64>();
+        values += run.columns.values().map(values_bytes).sum::<u64>();
     }
     bytes as u64 + values
 }

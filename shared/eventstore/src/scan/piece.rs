@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use arrow::buffer::ScalarBuffer;
-use pennon_analytics::scan::{Column, Dictionary, Micros, Partition, Seq};
+use pennon_analytics::scan::{Column, Micros, Partition, Seq};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::compiled_request::Origin;
 use super::partition_cache::PartitionSources;
+use crate::memory::{EvictableCache, values_bytes};
 
 /// Numeric columns of the rows of one event in one range, ordered by person, time and arrival.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(crate) enum CachedPiece {
     Seqs(Arc<Vec<Seq>>),
     Column(SizedColumn),
     /// Marks that some times of the runs of the range were requested before.
-    Asked,
+    Requested,
     /// A merged partition of several segments, and its bytes.
     Share(Arc<Partition>, u64),
 }
@@ -53,7 +53,7 @@ pub(crate) enum PieceKind {
     Core,
     Seqs,
     Column(Arc<Origin>),
-    Asked,
+    Requested,
     Share(Arc<PartitionSources>),
 }
 
@@ -100,40 +100,6 @@ impl SizedColumn {
     }
 }
 
-/// Approximate bytes of the values of a column.
-pub(super) fn values_bytes(column: &Column) -> u64 {
-    column.values.iter().map(value_bytes).sum()
-}
-
-/// Approximate bytes of a value in a column.
-pub(super) fn value_bytes(value: &Value) -> u64 {
-    bytes_of(value) + Dictionary::CACHED_BYTES_PER_VALUE as u64
-}
-
-/// Approximate bytes of a value.
-fn bytes_of(value: &Value) -> u64 {
-    let own = size_of::<Value>() as u64;
-    // Allocator overhead per allocation.
-    let held = |bytes: usize| 16 + bytes as u64;
-    own + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => held(text.capacity()),
-        Value::Array(items) => held(0) + items.iter().map(bytes_of).sum::<u64>(),
-        Value::Object(fields) => held(0) + properties_bytes(fields),
-    }
-}
-
-/// Approximate bytes of properties.
-pub(crate) fn properties_bytes(properties: &Map<String, Value>) -> u64 {
-    let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + bytes_of(value);
-    properties.iter().map(field).sum()
-}
-
-/// What a property of so long a name takes in an object, about, beside its value.
-pub(super) fn field_bytes(name: usize) -> u64 {
-    16 + 48 + name as u64
-}
-
 impl CachedPiece {
     fn bytes(&self) -> u64 {
         match self {
@@ -141,7 +107,7 @@ impl CachedPiece {
             CachedPiece::Core(core) => core.bytes(),
             CachedPiece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
             CachedPiece::Column(column) => column.bytes(),
-            CachedPiece::Asked => 0,
+            CachedPiece::Requested => 0,
             CachedPiece::Share(_, bytes) => *bytes,
         }
     }
@@ -184,11 +150,6 @@ impl PieceCache {
         PieceCache(cache)
     }
 
-    /// Keeps at most so many bytes from now on, and evicts what is more.
-    pub(crate) fn set_limit(&self, bytes: u64) {
-        self.0.set_capacity(bytes.max(1));
-    }
-
     pub(crate) fn get(&self, key: &PieceKey) -> Option<CachedPiece> {
         self.0.get(key)
     }
@@ -204,10 +165,17 @@ impl PieceCache {
     }
 }
 
+impl EvictableCache for PieceCache {
+    fn set_limit(&self, bytes: u64) {
+        self.0.set_capacity(bytes.max(1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::memory::MemoryBudget;
 
     fn key(run: u32) -> PieceKey {
         PieceKey { object: "o".into(), range: 0, run, part: PieceKind::Seqs, clip: WHOLE }
@@ -229,5 +197,24 @@ mod tests {
         let pieces = PieceCache::new(1000);
         pieces.put(key(0), CachedPiece::Seqs(Arc::new(vec![0; 1000])));
         assert!(pieces.get(&key(0)).is_none());
+    }
+
+    #[test]
+    fn kept_pieces_make_way_for_questions_and_may_come_back() {
+        let pieces = Arc::new(PieceCache::new(500_000));
+        let budget = MemoryBudget::new(1_000_000, 500_000, pieces.clone());
+        let fill =
+            || (0..200).for_each(|run| pieces.put(key(run), CachedPiece::Seqs(Arc::new(vec![0; 1000]))));
+        fill();
+        assert!((300_000..=500_000).contains(&pieces.bytes()), "{}", pieces.bytes());
+        let question = budget.question(1_000_000);
+        for taken in [500_000, 300_000, 150_000, 50_000] {
+            question.take(taken).unwrap();
+            fill();
+            assert!(pieces.bytes() + budget.reserved() <= 1_000_000, "{} kept", pieces.bytes());
+        }
+        drop(question);
+        fill();
+        assert!(pieces.bytes() > 300_000, "{}", pieces.bytes());
     }
 }

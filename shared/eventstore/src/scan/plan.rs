@@ -9,14 +9,13 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{Column, Micros, Seq};
 
+use super::Scanner;
 use super::compiled_request::{CompiledRequest, Origin};
 use super::load::{RunTask, Task};
-use super::piece::values_bytes;
-use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::Manifest;
-use crate::memory::QueryMemory;
+use crate::memory::{QueryMemory, values_bytes};
 use crate::segments::reader::SegmentFile;
 
 /// Segments that are opened at once.
@@ -38,7 +37,7 @@ impl ScanPlan {
     }
 }
 
-impl EventStore {
+impl Scanner {
     /// Opens the segments that may hold selected events.
     pub(crate) async fn wanted_segments(
         &self,
@@ -49,7 +48,7 @@ impl EventStore {
         let entries = manifest.segments.iter();
         let entries = entries.filter(|entry| entry.may_have(wanted.names(), request.from, request.to));
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let opened = entries.map(|entry| self.segment(entry)).collect::<Vec<_>>();
+        let opened = entries.map(|entry| self.segments.open(entry)).collect::<Vec<_>>();
         futures::stream::iter(opened).buffered(OPENED_AT_ONCE).try_collect().await
     }
 }

@@ -13,12 +13,12 @@ use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
+use super::Scanner;
 use super::compiled_request::CompiledRequest;
 use super::load::{Slot, Task, TaskState};
-use super::piece::{CachedPiece, PieceKind, SizedColumn, WHOLE, field_bytes, value_bytes};
-use crate::EventStore;
+use super::piece::{CachedPiece, PieceKind, SizedColumn, WHOLE};
 use crate::error::EventStoreError;
-use crate::memory::MemoryLease;
+use crate::memory::{MemoryLease, field_bytes, value_bytes};
 use crate::segments::reader::SegmentFile;
 use crate::segments::{PROPERTY, property_values};
 
@@ -53,7 +53,7 @@ pub(super) fn rows_at_once(columns: usize) -> usize {
     (CELLS / columns.max(1)).clamp(ROWS.0, ROWS.1)
 }
 
-impl EventStore {
+impl Scanner {
     /// Builds the missing objects. The times of the rows must be loaded.
     pub(super) async fn add_objects(
         &self,
@@ -70,8 +70,7 @@ impl EventStore {
         } else {
             let at_once = rows_at_once(places.len());
             let place = (task.group, Some(selection));
-            let read =
-                task.file.decode_by(&self.inner.objects, place, &places, at_once, objects, Objects::add);
+            let read = task.file.decode_by(place, &places, at_once, objects, Objects::add);
             read.await.map_err(|error| task.file.named(error))?
         };
         found.stats.bytes_read += bytes_read;
@@ -82,7 +81,7 @@ impl EventStore {
                 Slot::Whole(objects)
             } else {
                 let part = PieceKind::Column(wanted.columns[column].1.clone());
-                self.inner.pieces.put(task.key(of.run, part, WHOLE), CachedPiece::Column(objects.clone()));
+                self.pieces.put(task.key(of.run, part, WHOLE), CachedPiece::Column(objects.clone()));
                 Slot::Ready(objects)
             };
         }

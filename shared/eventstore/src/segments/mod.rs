@@ -23,10 +23,13 @@
 //! The footer entry `pennon` is a JSON object with the format number, the kinds of the property columns, the
 //! keys found in `properties`, the runs, and what the segment replaces. Must stay true: values are preserved
 //! exactly (50 and 50.0, null and absent differ); the page index has the minimum and maximum of `event` and
-//! `timestamp` of each page. The doors are [`reader::SegmentFile`] and [`writer::SegmentWriter`]; nothing here
-//! reads the manifest.
+//! `timestamp` of each page. The door is [`SegmentStore`], which
+//! opens ([`reader::SegmentFile`]) and lists segments; [`writer::SegmentWriter`] encodes one, and [`DuplicateFinder`]
+//! finds events that segments hold already.
 
+mod duplicates;
 mod event_runs;
+mod new_segment;
 pub(crate) mod number_columns;
 mod overflow_keys;
 pub(crate) mod page_times;
@@ -36,24 +39,25 @@ pub(crate) mod property_values;
 pub(crate) mod reader;
 pub(crate) mod row_merge;
 mod schema;
+mod segment_store;
 pub(crate) mod uuids;
 pub(crate) mod writer;
+
+pub(crate) use duplicates::{DuplicateCheck, DuplicateFinder};
+pub(crate) use new_segment::NewSegment;
+pub(crate) use segment_store::SegmentStore;
 
 use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
 use property_columns::PropertyColumn;
 
-/// Format of the files of this release.
-pub(crate) const FORMAT: u32 = 4;
 /// Key of the footer entry.
 pub(crate) const FOOTER: &str = "pennon";
 /// Rows of a page of the columns that every query reads: a scan reads at most two such pages beside a run.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows of a page of the other columns, which are compressed page by page.
 pub(crate) const VALUE_PAGE_ROWS: usize = 8192;
-/// Approximate rows of a person range.
-pub(crate) const RANGE_ROWS: usize = 524_288;
 /// Approximate bytes of a person range before encoding: wide rows make more ranges, so that writing one takes
 /// no more memory.
 pub(crate) const RANGE_BYTES: usize = 96 << 20;

@@ -14,7 +14,6 @@ use pennon_analytics::scan::Micros;
 
 use super::reader::SegmentFile;
 use crate::error::EventStoreError;
-use crate::objects::Objects;
 
 /// A page of the column of times of a row group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub(crate) struct TimePage {
 pub(crate) type PageTimes = Vec<Vec<TimePage>>;
 
 /// Reads the page times of a segment. Returns the bytes read, too.
-pub(super) async fn read(objects: &Objects, file: &SegmentFile) -> Result<(PageTimes, u64), EventStoreError> {
+pub(super) async fn read(file: &SegmentFile) -> Result<(PageTimes, u64), EventStoreError> {
     let metadata = file.metadata();
     let leaves = metadata.file_metadata().schema_descr().columns();
     let leaf = leaves.iter().position(|leaf| leaf.name() == "timestamp");
@@ -36,7 +35,7 @@ pub(super) async fn read(objects: &Objects, file: &SegmentFile) -> Result<(PageT
         groups.iter().map(|group| group.column(leaf).column_index_range()).collect::<Option<Vec<_>>>()
     });
     let (Some(leaf), Some(ranges)) = (leaf, ranges) else { return Ok((vec![Vec::new(); groups.len()], 0)) };
-    let read = objects.ranges(file.object(), &ranges).await?;
+    let read = file.ranges(&ranges).await?;
     let bytes = read.iter().map(|part| part.len() as u64).sum();
     let pages = read.iter().enumerate().map(|(group, index)| {
         let ColumnIndexMetaData::INT64(index) = decode_column_index(index, Type::INT64).ok()? else {

@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 use super::page_times::{self, PageTimes};
 use super::uuids::uuid_columns;
-use super::{FOOTER, FORMAT, Footer, Range};
+use super::{FOOTER, Footer, Range};
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
 use crate::segments::parquet_io::{Decoded, Index, ParquetFile};
@@ -89,14 +89,22 @@ impl SegmentFile {
     }
 
     /// Reads the person ids of a range, 16 bytes each.
-    pub(crate) async fn persons(&self, objects: &Objects, range: usize) -> Result<Bytes, EventStoreError> {
+    pub(crate) async fn persons(&self, range: usize) -> Result<Bytes, EventStoreError> {
         let bytes = |of: &Range| u64::from(of.persons) * 16;
         let start = self.footer.ranges[..range].iter().map(bytes).sum::<u64>();
         let length = bytes(&self.footer.ranges[range]);
         let wanted = start..start + length;
-        let read = objects.ranges(&self.persons, std::slice::from_ref(&wanted)).await?;
+        let read = self.file.objects.ranges(&self.persons, std::slice::from_ref(&wanted)).await?;
         let read = read.into_iter().next().filter(|read| read.len() as u64 == length);
         read.ok_or_else(|| EventStoreError::Corrupt(format!("{}: persons are missing", self.persons)))
+    }
+
+    /// Reads ranges of its Parquet object.
+    pub(crate) async fn ranges(
+        &self,
+        ranges: &[std::ops::Range<u64>],
+    ) -> Result<Vec<Bytes>, EventStoreError> {
+        self.file.objects.ranges(&self.object, ranges).await
     }
 
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
@@ -104,10 +112,10 @@ impl SegmentFile {
     }
 
     /// The latest time of each page, and the bytes read by this call.
-    pub(crate) async fn page_times(&self, objects: &Objects) -> Result<(&PageTimes, u64), EventStoreError> {
+    pub(crate) async fn page_times(&self) -> Result<(&PageTimes, u64), EventStoreError> {
         let mut bytes_read = 0;
         let read = async {
-            let (pages, bytes) = page_times::read(objects, self).await?;
+            let (pages, bytes) = page_times::read(self).await?;
             bytes_read = bytes;
             Ok::<_, EventStoreError>(pages)
         };
@@ -123,12 +131,11 @@ impl SegmentFile {
     /// Decodes the named columns of the selected rows of a row group; some helper columns are added.
     pub(crate) async fn decode(
         &self,
-        objects: &Objects,
         group: usize,
         selection: Option<RowSelection>,
         columns: &[String],
     ) -> Result<Decoded, EventStoreError> {
-        let decoded = self.file.decode(objects, group, selection, &uuid_columns::beside(columns)).await?;
+        let decoded = self.file.decode(group, selection, &uuid_columns::beside(columns)).await?;
         if columns.iter().all(|column| column != uuid_columns::UUID) {
             return Ok(decoded);
         }
@@ -140,27 +147,25 @@ impl SegmentFile {
     /// As [`ParquetFile::decode_by`].
     pub(crate) async fn decode_by<T: Send + 'static>(
         &self,
-        objects: &Objects,
         place: (usize, Option<RowSelection>),
         columns: &[String],
         rows: usize,
         to: T,
         add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
     ) -> Result<(T, u64), EventStoreError> {
-        self.file.decode_by(objects, place, columns, rows, to, add).await
+        self.file.decode_by(place, columns, rows, to, add).await
     }
 
     /// As [`SegmentFile::decode_by`], for all rows and columns of a row group, with restored uuids.
     pub(crate) async fn rows_by<T: Send + 'static>(
         &self,
-        objects: &Objects,
         group: usize,
         rows: usize,
         to: T,
         add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
     ) -> Result<T, EventStoreError> {
         let add = move |to: &mut T, batch| add(to, uuid_columns::joined(batch)?);
-        Ok(self.file.decode_by(objects, (group, None), &self.columns(), rows, to, add).await?.0)
+        Ok(self.file.decode_by((group, None), &self.columns(), rows, to, add).await?.0)
     }
 
     /// Approximate memory for decoding so many rows of these columns, as far as the metadata tells: it has the
@@ -176,14 +181,10 @@ impl SegmentFile {
     }
 
     /// Reads the uuids of the segment whose hashes are in `hashes`.
-    pub(crate) async fn uuids(
-        &self,
-        objects: &Objects,
-        hashes: &HashSet<u64>,
-    ) -> Result<HashSet<Uuid>, EventStoreError> {
+    pub(crate) async fn uuids(&self, hashes: &HashSet<u64>) -> Result<HashSet<Uuid>, EventStoreError> {
         let mut found = HashSet::new();
         for group in 0..self.metadata().num_row_groups() {
-            for batch in self.decode(objects, group, None, &["uuid".to_owned()]).await?.batches {
+            for batch in self.decode(group, None, &["uuid".to_owned()]).await?.batches {
                 found.extend(
                     ids(&batch, "uuid")?
                         .into_iter()
@@ -205,8 +206,10 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
     let entry = entry.ok_or_else(|| EventStoreError::corrupt("no entry in the footer"))?;
     // Checked before anything else is used.
     match formats::of_body(entry)? {
-        FORMAT => {}
-        format if format > FORMAT => return Err(formats::newer("a segment", format, FORMAT)),
+        formats::SEGMENTS => {}
+        format if format > formats::SEGMENTS => {
+            return Err(formats::newer("a segment", format, formats::SEGMENTS));
+        }
         format => return Err(EventStoreError::Corrupt(format!("format {format} was never released"))),
     }
     let footer: Footer = serde_json::from_str(entry)?;

@@ -26,8 +26,9 @@ use super::event_runs::{Run, RunLayout, SortColumns};
 use super::overflow_keys::OverflowKeys;
 use super::property_columns::{Kind, PropertyColumn};
 use super::reader::ids;
-use super::{FOOTER, FORMAT, Footer, Range, RunEntry, schema};
+use super::{FOOTER, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
+use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::segments::uuids::uuid_columns::{UUID, UUID_SOURCE, UuidColumns};
 use crate::segments::uuids::uuid_index;
@@ -168,7 +169,7 @@ impl SegmentWriter {
         let column =
             |((key, kind), exceptions): ((String, Kind), bool)| PropertyColumn { key, kind, exceptions };
         let footer = Footer {
-            format: FORMAT,
+            format: formats::SEGMENTS,
             columns: self.columns.into_iter().zip(exceptions).map(column).collect(),
             overflow_keys,
             bits: self.bits,

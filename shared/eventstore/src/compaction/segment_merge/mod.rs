@@ -2,7 +2,7 @@
 //!
 //! Must stay true: memory holds the rows of one range of the new segment and the encoded output. Every source
 //! row is written once, under its canonical person. The size of a range is known before any row is read, and
-//! bounded ([`range_widths`]).
+//! bounded ([`range_widths`]). The door is [`SegmentMerger`].
 
 mod range_widths;
 
@@ -13,14 +13,15 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::Micros;
+use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
-use crate::erasure::ErasureFilter;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
-use crate::objects::Objects;
-use crate::persons::PersonMerges;
+use crate::persons::profiles::file::encode_groups;
+use crate::persons::profiles::merge::merged_ids;
+use crate::persons::profiles::{Profile, ProfileReader};
+use crate::persons::{ErasureFilter, PersonMerges};
 use crate::segments::property_columns::{Kind, TypeCounts};
 use crate::segments::reader::SegmentFile;
 use crate::segments::row_merge::{
@@ -28,7 +29,8 @@ use crate::segments::row_merge::{
     plan, rows_for,
 };
 use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
-use crate::segments::{Footer, PROPERTY, RANGE_BYTES};
+use crate::segments::{Footer, NewSegment, PROPERTY, RANGE_BYTES, SegmentStore};
+use crate::settings::Settings;
 
 /// A source segment.
 struct Source {
@@ -46,8 +48,8 @@ impl Source {
     }
 
     /// The person codes of a row group.
-    async fn codes(&self, objects: &Objects, group: usize) -> Result<Vec<RecordBatch>, EventStoreError> {
-        Ok(self.file.decode(objects, group, None, &["person_code".to_owned()]).await?.batches)
+    async fn codes(&self, group: usize) -> Result<Vec<RecordBatch>, EventStoreError> {
+        Ok(self.file.decode(group, None, &["person_code".to_owned()]).await?.batches)
     }
 }
 
@@ -89,10 +91,64 @@ fn present(targets: &[u32]) -> BTreeSet<u32> {
     targets.iter().copied().filter(|target| *target != DROPPED_PERSON).collect()
 }
 
-impl EventStore {
+/// Merges segments into one new segment, which is not stored yet.
+#[derive(Debug)]
+pub(crate) struct SegmentMerger {
+    segments: Arc<SegmentStore>,
+    profiles: Arc<ProfileReader>,
+    settings: Settings,
+}
+
+impl SegmentMerger {
+    pub(crate) fn new(
+        segments: Arc<SegmentStore>,
+        profiles: Arc<ProfileReader>,
+        settings: Settings,
+    ) -> SegmentMerger {
+        SegmentMerger { segments, profiles, settings }
+    }
+
+    /// Writes the segment with the events of `entries` except those that `erase` selects, under the canonical
+    /// persons of `person_merges`.
+    pub(crate) async fn merged_segment(
+        &self,
+        project: ProjectId,
+        entries: &[SegmentEntry],
+        erase: &ErasureFilter,
+        person_merges: &PersonMerges,
+        now: Micros,
+    ) -> Result<NewSegment, EventStoreError> {
+        let person_merges = Arc::new(person_merges.clone());
+        let mut new = NewSegment::new(project, now);
+        new.entry.replaces_segments = entries.iter().map(|entry| entry.id.clone()).collect();
+        let left = entries.iter().filter(|entry| !erase.covers(entry)).cloned().collect::<Vec<_>>();
+        if let Some(written) = self.merge_rows(&left, &person_merges, erase).await? {
+            new.put(written);
+        }
+        let mut files = Vec::new();
+        let mut groups = Profile::default();
+        for entry in entries.iter().filter(|entry| entry.has_profiles()) {
+            if let Some(ids) = entry.id_file()? {
+                files.push(self.segments.open_profile_file(ids).await?);
+            }
+            groups.merge(Profile {
+                groups: self.profiles.groups_in_segment(entry).await?,
+                ..Profile::default()
+            });
+        }
+        let (ids, rows) = merged_ids(files, &erase.persons).await?;
+        if rows > 0 {
+            new.put_ids(ids, rows);
+        }
+        if !groups.groups.is_empty() {
+            new.put_groups(encode_groups(&groups)?, groups.groups.len() as u64);
+        }
+        Ok(new)
+    }
+
     /// The files of a segment with all rows of `entries` except those that `erase` selects; none if there are
     /// no rows.
-    pub(crate) async fn merge_rows(
+    async fn merge_rows(
         &self,
         entries: &[SegmentEntry],
         person_merges: &Arc<PersonMerges>,
@@ -138,13 +194,13 @@ impl EventStore {
     async fn bits_of(&self, entries: &[SegmentEntry]) -> Result<u32, EventStoreError> {
         let (mut rows, mut bytes) = (0, 0);
         for entry in entries.iter().filter(|entry| entry.rows > 0) {
-            let file = self.segment(entry).await?;
+            let file = self.segments.open(entry).await?;
             rows += usize::try_from(entry.rows).unwrap_or(usize::MAX);
             let encoded =
                 file.metadata().row_groups().iter().map(|group| group.total_byte_size()).sum::<i64>();
             bytes += usize::try_from(encoded).unwrap_or(0);
         }
-        Ok(range_bits(rows, self.range_rows()).max(range_bits(bytes, RANGE_BYTES)))
+        Ok(range_bits(rows, self.segments.range_rows).max(range_bits(bytes, RANGE_BYTES)))
     }
 
     async fn source(
@@ -154,14 +210,16 @@ impl EventStore {
         bits: u32,
         erase: &ErasureFilter,
     ) -> Result<Source, EventStoreError> {
-        let file = self.segment(entry).await?;
-        let name = entry.persons.as_ref();
-        let name = name.ok_or_else(|| EventStoreError::corrupt("a segment without its persons"))?;
-        let bytes = self.inner.objects.get(name).await?;
+        let file = self.segments.open(entry).await?;
+        let bytes = self.segments.person_ids(entry).await?;
+        let bytes = bytes.ok_or_else(|| EventStoreError::corrupt("a segment without its persons"))?;
         let footer = Arc::new(file.footer.clone());
         let (of_footer, person_merges, persons) =
             (footer.clone(), person_merges.clone(), erase.persons.clone());
-        let damaged = EventStoreError::Corrupt(format!("{name} does not have the persons of its segment"));
+        let damaged = EventStoreError::Corrupt(format!(
+            "{} does not have the persons of its segment",
+            entry.persons.as_deref().unwrap_or_default()
+        ));
         let ranges = tokio::task::spawn_blocking(move || {
             let target = |id: Uuid, last: Uuid| {
                 if persons.contains(&id) || persons.contains(&last) {
@@ -186,7 +244,7 @@ impl EventStore {
             for source in sources {
                 let name = [format!("{PROPERTY}{key}")];
                 for group in 0..source.ranges.len() {
-                    for batch in source.file.decode(&self.inner.objects, group, None, &name).await?.batches {
+                    for batch in source.file.decode(group, None, &name).await?.batches {
                         count_types(&mut of_key, &batch, &source.footer, &key)?;
                     }
                 }
@@ -217,7 +275,7 @@ impl EventStore {
                     .into_iter()
                     .filter(|name| !RECOMPUTED_COLUMNS.contains(&name.as_str()))
                     .collect::<Vec<_>>();
-                let decoded = source.file.decode(&self.inner.objects, group, selection, &columns).await?;
+                let decoded = source.file.decode(group, selection, &columns).await?;
                 let part = |batch| SourceRows {
                     batch,
                     footer: source.footer.clone(),
@@ -236,7 +294,7 @@ impl EventStore {
         group: usize,
         range: u32,
     ) -> Result<RowSelection, EventStoreError> {
-        let batches = source.codes(&self.inner.objects, group).await?;
+        let batches = source.codes(group).await?;
         let targets = source.ranges[group].targets.clone();
         let selected = tokio::task::spawn_blocking(move || {
             let mut rows = Vec::new();

@@ -9,8 +9,7 @@ use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use uuid::Uuid;
 
-use super::{Source, codes_of};
-use crate::EventStore;
+use super::{SegmentMerger, Source, codes_of};
 use crate::error::EventStoreError;
 use crate::segments::row_merge::DROPPED_PERSON;
 use crate::segments::writer::{RANGE_BITS_MAX, range_of};
@@ -18,7 +17,7 @@ use crate::segments::writer::{RANGE_BITS_MAX, range_of};
 /// Most additional bits: rows of one person cannot be split.
 const NARROWER_BITS_MAX: u32 = 5;
 
-impl EventStore {
+impl SegmentMerger {
     /// Number of bits that select the range: `bits`, or more if ranges are too large. Redistributes the
     /// sources.
     pub(super) async fn bits_that_fit(
@@ -26,7 +25,7 @@ impl EventStore {
         sources: &mut [Source],
         bits: u32,
     ) -> Result<u32, EventStoreError> {
-        let most = self.inner.settings.merged_range_bytes;
+        let most = self.settings.merged_range_bytes;
         if sources.len() < 2 || at_most(sources, bits) <= most {
             return Ok(bits);
         }
@@ -61,12 +60,12 @@ impl EventStore {
         bits: u32,
         bytes: &mut [u64],
     ) -> Result<(), EventStoreError> {
-        let batches = source.codes(&self.inner.objects, group).await?;
+        let batches = source.codes(group).await?;
         let mut rows = vec![0_u64; source.ranges[group].finals.len()];
         for batch in &batches {
             for code in codes_of(batch)? {
                 let of_person = rows.get_mut(*code as usize);
-                *of_person.ok_or_else(|| EventStoreError::corrupt("a row of nobody"))? += 1;
+                *of_person.ok_or_else(|| EventStoreError::corrupt("a row without a person"))? += 1;
             }
         }
         let metadata = source.file.metadata().row_group(group);

@@ -19,11 +19,12 @@ use crate::blocks::block::Block;
 use crate::error::EventStoreError;
 use crate::event::seq;
 use crate::keys::BlockId;
-use crate::manifest::NewSegment;
+use crate::person_ids::derived;
+use crate::persons::PersonMerges;
 use crate::persons::profiles::changes::{At, Changes};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
-use crate::persons::{PersonMerges, derived};
+use crate::segments::NewSegment;
 use crate::segments::uuids::uuid_index::UuidQuery;
 use crate::segments::writer::Replaces;
 

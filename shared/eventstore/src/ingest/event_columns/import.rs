@@ -14,23 +14,46 @@ use uuid::Uuid;
 
 use super::segment_encoder::{SegmentRows, encode};
 use super::{EventColumns, TEXT_BYTES_MAX};
-use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::duplicates::DuplicateCheck;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, IngestReport};
-use crate::manifest::{NewSegment, SnapshotOutline};
+use crate::manifest::ProjectList;
+use crate::objects::RetryBudget;
+use crate::person_ids::derived;
+use crate::persons::PersonMerges;
 use crate::persons::profiles::file::encode_presence;
-use crate::persons::{PersonMerges, derived};
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
 use crate::segments::writer::Replaces;
+use crate::segments::{DuplicateCheck, DuplicateFinder, NewSegment, SegmentStore};
+use crate::settings::Settings;
+use crate::snapshots::{SnapshotOutline, SnapshotReader};
 
-impl EventStore {
+/// Imports events as segments.
+#[derive(Debug)]
+pub(crate) struct EventImporter {
+    projects: Arc<ProjectList>,
+    snapshots: Arc<SnapshotReader>,
+    segments: Arc<SegmentStore>,
+    duplicates: Arc<DuplicateFinder>,
+    settings: Settings,
+}
+
+impl EventImporter {
+    pub(crate) fn new(
+        projects: Arc<ProjectList>,
+        snapshots: Arc<SnapshotReader>,
+        segments: Arc<SegmentStore>,
+        duplicates: Arc<DuplicateFinder>,
+        settings: Settings,
+    ) -> EventImporter {
+        EventImporter { projects, snapshots, segments, duplicates, settings }
+    }
+
     /// Imports events as a segment, each with its line number. `now` is the start of the import and the same
     /// for all its calls, so that line order is arrival order.
     ///
     /// [`EventStoreError::TooLarge`] above [`EVENTS_PER_SEGMENT_MAX`] events; nothing is stored then.
-    pub async fn ingest(
+    pub(crate) async fn ingest(
         &self,
         project: ProjectId,
         events: Vec<(u64, Event)>,
@@ -44,10 +67,10 @@ impl EventStore {
         self.ingest_columns(project, columns.await?).await
     }
 
-    /// As [`EventStore::ingest`], for events in columns.
+    /// As [`EventImporter::ingest`], for events in columns.
     ///
     /// [`EventStoreError::Contended`] after repeated version conflicts; nothing is stored then.
-    pub async fn ingest_columns(
+    pub(crate) async fn ingest_columns(
         &self,
         project: ProjectId,
         events: EventColumns,
@@ -60,8 +83,8 @@ impl EventStore {
         let events = Arc::new(events);
         let single = events.clone();
         let single = Arc::new(tokio::task::spawn_blocking(move || UniqueEvents::of(&single)).await?);
-        self.mark_project(project).await?;
-        let mut retries = self.command_retries();
+        self.projects.mark_project(project).await?;
+        let mut retries = RetryBudget::for_command(&self.settings);
         let mut made: Option<(NewSegment, DuplicateCheck)> = None;
         let outcome = loop {
             let seen = self.duplicates(project, &single.wanted, made.as_ref()).await;
@@ -74,7 +97,7 @@ impl EventStore {
                 Some((new, _)) if is_same => new,
                 before => {
                     if let Some((old, _)) = before {
-                        self.drop_objects(&old).await?;
+                        self.segments.drop_objects(&old).await?;
                     }
                     match self.made(project, &events, &single, &duplicates, &there).await? {
                         Some(new) => new,
@@ -83,7 +106,7 @@ impl EventStore {
                 }
             };
             let stored = new.entry.rows;
-            if self.list(project, &there.manifest, &new).await? {
+            if self.segments.list(project, &there.manifest, &new).await? {
                 break Ok(IngestReport { stored, copies: sent - stored });
             }
             made = Some((new, duplicates));
@@ -93,7 +116,7 @@ impl EventStore {
         };
         // The manifest definitely rejected the entry.
         if let Some((new, _)) = made {
-            self.drop_objects(&new).await?;
+            self.segments.drop_objects(&new).await?;
         }
         outcome
     }
@@ -106,13 +129,13 @@ impl EventStore {
         wanted: &Arc<UuidQuery>,
         made: Option<&(NewSegment, DuplicateCheck)>,
     ) -> Result<(SnapshotOutline, DuplicateCheck, bool), EventStoreError> {
-        let there = self.outline(project).await?;
+        let there = self.snapshots.outline(project).await?;
         let before = made.map(|(_, duplicates)| duplicates).filter(|it| !it.is_stale(&there.manifest));
         let mut duplicates = before.cloned().unwrap_or_else(|| DuplicateCheck::new(&there.manifest));
         let held = before.map(|before| before.held.len());
         // A stored event wins over a new one.
         duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
-        self.check_duplicates(&mut duplicates, &there.manifest, wanted).await?;
+        self.duplicates.check_duplicates(&mut duplicates, &there.manifest, wanted).await?;
         let is_same = held == Some(duplicates.held.len());
         Ok((there, duplicates, is_same))
     }
@@ -127,12 +150,12 @@ impl EventStore {
         there: &SnapshotOutline,
     ) -> Result<Option<NewSegment>, EventStoreError> {
         let (events, single, held) = (events.clone(), single.clone(), duplicates.held.clone());
-        let (merge_state, range_rows) = (there.merge_state.clone(), self.range_rows());
+        let (merge_state, range_rows) = (there.merge_state.clone(), self.segments.range_rows);
         let made = tokio::task::spawn_blocking(move || {
             segment(project, &events, &single, &held, &merge_state.person_merges, range_rows)
         });
         let Some(mut made) = made.await?? else { return Ok(None) };
-        self.write_objects(&made).await?;
+        self.segments.write_objects(&made).await?;
         made.forget_content();
         Ok(Some(made))
     }

@@ -6,7 +6,6 @@
 //! by [`crate::segments::property_columns`]; memory is about [`EventColumns::memory`]. The door is
 //! [`EventColumns`].
 
-mod cell;
 mod chunked_vec;
 mod flag_calls;
 pub(crate) mod from_blocks;
@@ -18,10 +17,11 @@ mod segment_encoder;
 use pennon_analytics::scan::{Micros, Seq};
 use uuid::Uuid;
 
-pub use cell::{Cell, Properties, read_properties};
 pub(crate) use from_blocks::InflatedBlocks;
+pub(crate) use import::EventImporter;
 
 use crate::event::{Event, seq_of_line};
+use crate::property_value::{Properties, PropertyValue};
 use chunked_vec::ChunkedVec;
 use interner::Interner;
 use property_column::{PropertyValues, StoredValue};
@@ -98,7 +98,7 @@ impl EventColumns {
     fn take(&mut self, seq: Seq, event: &Event) {
         self.begin(seq, event.uuid, &event.event, &event.distinct_id, event.timestamp);
         for (key, value) in &event.properties {
-            self.property(key, Cell::of(value));
+            self.property(key, PropertyValue::of(value));
         }
     }
 
@@ -167,11 +167,11 @@ impl EventColumns {
 
 impl Properties for EventColumns {
     /// Adds a property to the last event.
-    fn property(&mut self, key: &str, cell: Cell<'_>) {
+    fn property(&mut self, key: &str, cell: PropertyValue<'_>) {
         let Some(row) = self.len().checked_sub(1) else { return };
         let number = self.key(key);
         self.taken_bytes += key.len() + size_of::<StoredValue>();
-        if let Cell::Text(text) | Cell::Json(text) = &cell {
+        if let PropertyValue::Text(text) | PropertyValue::Json(text) = &cell {
             self.text_bytes += text.len();
             self.taken_bytes += text.len();
         }

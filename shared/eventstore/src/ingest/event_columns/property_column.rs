@@ -3,9 +3,9 @@
 //! Must stay true: all JSON values stay distinct (50 and 50.0, null and absent); rows are added in ascending
 //! order, and of two values of one row the last wins.
 
-use super::cell::Cell;
 use super::chunked_vec::ChunkedVec;
 use super::interner::Interner;
+use crate::property_value::PropertyValue;
 use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, TypeCounts};
 
 /// Type of a stored value.
@@ -31,14 +31,14 @@ pub(super) struct StoredValue {
 }
 
 impl StoredValue {
-    pub(super) fn of(cell: &Cell<'_>, texts: &mut Interner) -> StoredValue {
+    pub(super) fn of(cell: &PropertyValue<'_>, texts: &mut Interner) -> StoredValue {
         let (tag, bits) = match cell {
-            Cell::Null => (Tag::Null, 0),
-            Cell::Boolean(value) => (Tag::Boolean, u64::from(*value)),
-            Cell::Integer(n) => (Tag::Integer, *n as u64),
-            Cell::Float(float) => (Tag::Float, float.to_bits()),
-            Cell::Text(text) => (Tag::Text, u64::from(texts.number(text))),
-            Cell::Json(text) => (Tag::Json, u64::from(texts.number(text))),
+            PropertyValue::Null => (Tag::Null, 0),
+            PropertyValue::Boolean(value) => (Tag::Boolean, u64::from(*value)),
+            PropertyValue::Integer(n) => (Tag::Integer, *n as u64),
+            PropertyValue::Float(float) => (Tag::Float, float.to_bits()),
+            PropertyValue::Text(text) => (Tag::Text, u64::from(texts.number(text))),
+            PropertyValue::Json(text) => (Tag::Json, u64::from(texts.number(text))),
         };
         StoredValue { tag, bits }
     }

@@ -12,6 +12,7 @@ use super::segment_encoder::{SegmentRows, encode};
 use super::*;
 use crate::event::Row;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
+use crate::property_value::read_properties;
 use crate::segments::property_columns::{COLUMNS_MAX, Kind};
 use crate::segments::writer::Replaces;
 use crate::segments::{FOOTER, Footer};
@@ -43,7 +44,7 @@ fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
     rows.iter().for_each(|row| columns.take(row.seq, &row.event));
     let distinct_id_codes = 0..columns.distinct_ids.len() as u32;
     let persons =
-        distinct_id_codes.map(|who| crate::persons::derived(1, columns.distinct_ids.text(who))).collect();
+        distinct_id_codes.map(|who| crate::person_ids::derived(1, columns.distinct_ids.text(who))).collect();
     let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
     let written = encode(&columns, segment_rows, range_rows, &Replaces::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
@@ -89,7 +90,7 @@ fn row(at: usize, properties: Value) -> Row {
         timestamp: (at as i64 * 37) % 11 - 5,
         properties: properties.as_object().unwrap().clone(),
     };
-    let person = crate::persons::derived(1, &event.distinct_id);
+    let person = crate::person_ids::derived(1, &event.distinct_id);
     Row { seq: at as u128, person, event }
 }
 
@@ -171,14 +172,14 @@ proptest! {
     #[test]
     fn what_fits_a_column_is_one_rule(value in values()) {
         let mut texts = Interner::default();
-        let stored = StoredValue::of(&Cell::of(&value), &mut texts);
+        let stored = StoredValue::of(&PropertyValue::of(&value), &mut texts);
         for kind in [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, Kind::Boolean, Kind::Json] {
             prop_assert_eq!(stored.fits(kind), kind.fits(&value), "{:?} {}", kind, value);
         }
         let mut json = String::new();
         stored.write_json(&texts, &mut json);
         prop_assert_eq!(json, value.to_string());
-        prop_assert_eq!(Cell::of(&value).to_value(), value);
+        prop_assert_eq!(PropertyValue::of(&value).to_value(), value);
     }
 }
 
@@ -197,7 +198,7 @@ fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
     read_properties(r#"{"k": "first", "other": 1, "k": 2.5}"#, &mut columns).unwrap();
     let column = &columns.columns[columns.keys.known("k").unwrap() as usize];
     assert_eq!(column.len(), 1);
-    assert_eq!(column.at(0), StoredValue::of(&Cell::Float(2.5), &mut Interner::default()));
+    assert_eq!(column.at(0), StoredValue::of(&PropertyValue::Float(2.5), &mut Interner::default()));
     assert!(column.tally.all_fit(Kind::Float));
 }
 
@@ -239,9 +240,9 @@ fn a_segment_takes_so_many_events_and_not_one_more() {
     let text = "x".repeat(1 << 24);
     for line in 0..(TEXT_BYTES_MAX >> 24) as u64 {
         columns.event(line, Uuid::nil(), "a", "p", 0);
-        columns.property("k", Cell::Text(text.as_str().into()));
+        columns.property("k", PropertyValue::Text(text.as_str().into()));
     }
     check(&columns).unwrap();
-    columns.property("other", Cell::Text("y".into()));
+    columns.property("other", PropertyValue::Text("y".into()));
     assert!(check(&columns).is_err());
 }

@@ -13,11 +13,11 @@ use pennon_core::store::{Item, Key, Query, StoreError, Table, VersionBump, Write
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{CohortList, ListPart, Packed, READS_AT_ONCE, members_of};
-use crate::erasure::ErasureFilter;
+use super::{CohortList, ListPart, PartitionedList, READS_AT_ONCE, members_of};
 use crate::error::EventStoreError;
 use crate::objects::RetryBudget;
-use crate::persons::person_ids::derived;
+use crate::person_ids::derived;
+use crate::persons::ErasureFilter;
 use crate::segments::writer::range_of;
 
 /// Most part writes of a transaction; the record, the version and the declaration come on top.
@@ -120,8 +120,8 @@ async fn changed(
         return Ok(None);
     }
     let packed = match CohortList::of_record(project, &body) {
-        CohortList::ManifestEntry(_) => return without_listed(records, project, body, erase).await,
-        CohortList::Packed(packed) => packed,
+        CohortList::Inline(_) => return without_listed(records, project, body, erase).await,
+        CohortList::Partitioned(packed) => packed,
     };
     let Value::Object(mut record) = body else { return Ok(None) };
     let cohort = record.get("id").and_then(Value::as_u64).unwrap_or(0);
@@ -150,9 +150,9 @@ async fn without_listed(
     let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
     let mut declared = records.get(&declaration("COHORT", &format!("{project}/{id}"))).await?;
     if let Some(item) = &mut declared {
-        let mut said: Value = item.body()?;
-        let named = remove_distinct_ids(said.pointer_mut("/spec/distinct_ids"), project, erase);
-        *item = Item::new(item.key.clone(), &said)?.with_version(item.version);
+        let mut body: Value = item.body()?;
+        let named = remove_distinct_ids(body.pointer_mut("/spec/distinct_ids"), project, erase);
+        *item = Item::new(item.key.clone(), &body)?.with_version(item.version);
         declared = declared.filter(|_| named > 0);
     }
     let Value::Object(mut record) = body else { return Ok(None) };
@@ -182,7 +182,7 @@ fn remove_persons(list: Option<&mut Value>, erase: &ErasureFilter) -> u64 {
 async fn parts_without(
     records: &Table,
     project: ProjectId,
-    (cohort, packed): (u64, Packed),
+    (cohort, packed): (u64, PartitionedList),
     erase: &ErasureFilter,
 ) -> Result<(Vec<Item>, u64), EventStoreError> {
     let wanted = erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::memory::{Purpose, QueryMemory};
-use crate::persons::person_ids::derived;
+use crate::person_ids::derived;
 use crate::segments::writer::{range_bits, range_of};
 
 pub(crate) use erase::{erase, naming};
@@ -40,14 +40,14 @@ const READS_AT_ONCE: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CohortList {
     /// Person ids derived from the listed distinct ids.
-    ManifestEntry(BTreeSet<Uuid>),
+    Inline(BTreeSet<Uuid>),
     /// Stored in parts beside the record.
-    Packed(Packed),
+    Partitioned(PartitionedList),
 }
 
 /// Describes a partitioned list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Packed {
+pub struct PartitionedList {
     /// Number of leading bits that select the part.
     bits: u32,
     /// Number of members when it was stored.
@@ -62,7 +62,7 @@ fn is_first(generation: &u64) -> bool {
     *generation == 0
 }
 
-impl Packed {
+impl PartitionedList {
     /// Which of the cohort's lists it is.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -78,8 +78,8 @@ impl Packed {
     }
 
     /// Chooses the parts for a list of so many members.
-    pub fn of(members: usize, generation: u64) -> Packed {
-        Packed { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
+    pub fn of(members: usize, generation: u64) -> PartitionedList {
+        PartitionedList { bits: range_bits(members, PART_MEMBERS), count: members as u64, generation }
     }
 }
 
@@ -96,9 +96,9 @@ struct ListPart {
 impl CohortList {
     /// The list of the cohort with this record.
     pub fn of_record(project: ProjectId, record: &Value) -> CohortList {
-        let packed = record.get("members").and_then(|packed| Packed::deserialize(packed).ok());
+        let packed = record.get("members").and_then(|packed| PartitionedList::deserialize(packed).ok());
         if let Some(packed) = packed {
-            return CohortList::Packed(packed);
+            return CohortList::Partitioned(packed);
         }
         let texts = |field: &str| {
             let list = record.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -106,7 +106,7 @@ impl CohortList {
         };
         let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
         let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
-        CohortList::ManifestEntry(listed.chain(persons).collect())
+        CohortList::Inline(listed.chain(persons).collect())
     }
 
     /// Stores the parts of a list. They become visible when a record says `packed`.
@@ -114,7 +114,7 @@ impl CohortList {
         records: &Table,
         project: ProjectId,
         cohort: u64,
-        packed: Packed,
+        packed: PartitionedList,
         members: &BTreeSet<Uuid>,
     ) -> Result<(), EventStoreError> {
         if members.len() > MEMBERS_MAX {
@@ -149,7 +149,7 @@ impl CohortList {
             return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
         }
         let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
-        let packed = Packed::of(members.len(), 0);
+        let packed = PartitionedList::of(members.len(), 0);
         CohortList::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
     }
@@ -163,8 +163,8 @@ impl CohortList {
         memory: &QueryMemory,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let count = match self {
-            CohortList::ManifestEntry(ids) => ids.len() as u64,
-            CohortList::Packed(packed) => packed.count,
+            CohortList::Inline(ids) => ids.len() as u64,
+            CohortList::Partitioned(list) => list.count,
         };
         let mut lease = memory.lease(Purpose::Known);
         lease.add(count.saturating_mul(MEMBER_BYTES))?;
@@ -181,8 +181,8 @@ impl CohortList {
         cohort: u64,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let packed = match self {
-            CohortList::ManifestEntry(ids) => return Ok(ids.iter().copied().collect()),
-            CohortList::Packed(packed) => packed,
+            CohortList::Inline(ids) => return Ok(ids.iter().copied().collect()),
+            CohortList::Partitioned(packed) => packed,
         };
         let keys = packed.keys(project, cohort);
         let (mut members, mut erased) = (HashSet::new(), 0);
@@ -218,9 +218,9 @@ pub async fn cohorts_with(
     let mut wanted = BTreeMap::new();
     for (cohort, roster) in rosters {
         match roster {
-            CohortList::ManifestEntry(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
-            CohortList::ManifestEntry(_) => {}
-            CohortList::Packed(packed) => {
+            CohortList::Inline(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
+            CohortList::Inline(_) => {}
+            CohortList::Partitioned(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
                 wanted.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));

@@ -13,11 +13,10 @@ use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::ImportedRecords;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::person_ids::Link;
+use crate::manifest::RecordsEntry;
+use crate::person_ids::Link;
 
 /// Bytes of a count.
 const COUNT: usize = 4;
@@ -26,7 +25,7 @@ const ID: usize = 16;
 
 /// Reads the ids from records without a sidecar, which an earlier release imported.
 pub(crate) type LegacyIdsReader = for<'a> fn(
-    &'a EventStore,
+    &'a ImportedRecords,
     ProjectId,
     &'a RecordsEntry,
 ) -> BoxFuture<'a, Result<RecordIds, EventStoreError>>;
@@ -92,11 +91,6 @@ impl RecordIds {
     }
 }
 
-/// The name of the sidecar of `object`.
-pub(crate) fn beside(object: &str) -> String {
-    format!("{}.ids", checksums::split(object).0)
-}
-
 /// The links of the records of `imports`, oldest first: the ids of one record are one person.
 pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
     let mut known = HashSet::new();
@@ -109,29 +103,29 @@ pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
     links
 }
 
-impl EventStore {
+impl ImportedRecords {
     /// Reads the person ids of an import, from the cache if possible.
     pub(crate) async fn record_ids(
         &self,
         project: ProjectId,
         entry: &RecordsEntry,
     ) -> Result<Arc<RecordIds>, EventStoreError> {
-        if let Some(known) = self.inner.record_ids.get(&entry.object) {
+        if let Some(known) = self.record_ids.get(&entry.object) {
             return Ok(known);
         }
-        let read = match (entry.ids(), self.inner.read_legacy_ids) {
+        let read = match (entry.ids(), self.read_legacy_ids) {
             (Some(name), _) => {
-                let (bytes, records) = (self.inner.objects.get(&name).await?, entry.rows);
+                let (bytes, records) = (self.objects.get(&name).await?, entry.rows);
                 tokio::task::spawn_blocking(move || RecordIds::decode(&bytes, records)).await??
             }
             (None, Some(read_legacy_ids)) => read_legacy_ids(self, project, entry).await?,
             (None, None) => {
-                let told = "persons that an earlier release imported wait for compaction: pennon compact";
-                return Err(StoreError::Busy(told.to_owned()).into());
+                let text = "persons that an earlier release imported wait for compaction: pennon compact";
+                return Err(StoreError::Busy(text.to_owned()).into());
             }
         };
         let read = Arc::new(read);
-        self.inner.record_ids.put(&entry.object, read.clone());
+        self.record_ids.put(&entry.object, read.clone());
         Ok(read)
     }
 }
@@ -159,10 +153,5 @@ mod tests {
         assert!(RecordIds::decode(&bytes, 2).is_err());
         assert!(RecordIds::decode(&[255; 64], 1).is_err());
         assert_eq!(RecordIds::decode(&[], 0).unwrap(), RecordIds::default());
-    }
-
-    #[test]
-    fn the_object_lies_beside_its_records() {
-        assert_eq!(beside("project=7/persons/01-a.parquet"), "project=7/persons/01-a.ids");
     }
 }

@@ -8,42 +8,15 @@
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::EventStore;
-use crate::compaction::GRACE_MICROS;
+use super::ImportedRecords;
+use super::ids_sidecar::links;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
-use crate::keys;
-use crate::manifest::{Manifest, ManifestEntry, new_id};
-use crate::persons::imports::ids_sidecar::links;
+use crate::formats;
+use crate::manifest::{EntryKind, GRACE_MICROS, ImportedMergesEntry, Manifest, new_id};
 use crate::persons::person_merges::PersonMerges;
 use crate::time::WorkClock;
-
-/// The manifest entry of the object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ImportedMergesEntry {
-    pub id: String,
-    /// Format number of the object.
-    #[serde(default = "formats::first")]
-    pub format: u32,
-    /// None when no record has several ids.
-    pub object: Option<String>,
-    /// Digest of the names of the import objects that it was made from.
-    pub of: String,
-    /// When it was listed.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
-}
-
-impl ManifestEntry for ImportedMergesEntry {
-    fn at_head(&self, head: u64) -> ImportedMergesEntry {
-        ImportedMergesEntry { head, ..self.clone() }
-    }
-}
 
 /// Digest of the imports of `manifest`.
 fn digest(manifest: &Manifest) -> String {
@@ -63,7 +36,7 @@ impl Manifest {
     }
 }
 
-impl EventStore {
+impl ImportedRecords {
     /// The merges of all imports.
     pub(crate) async fn imported_merges(
         &self,
@@ -73,7 +46,7 @@ impl EventStore {
         if manifest.persons.is_empty() {
             return Ok(PersonMerges::default());
         }
-        let known = self.inner.person_merge_cache.get(&project.to_string());
+        let known = self.states.get(project);
         if let Some(known) = known.filter(|known| known.has_objects_of(manifest)) {
             return Ok(known.imported_merges.clone());
         }
@@ -112,7 +85,7 @@ impl EventStore {
         entry: &ImportedMergesEntry,
     ) -> Result<PersonMerges, EventStoreError> {
         let Some(object) = &entry.object else { return Ok(PersonMerges::default()) };
-        let pairs = self.inner.objects.get(object).await?;
+        let pairs = self.objects.get(object).await?;
         let read = tokio::task::spawn_blocking(move || PersonMerges::decode(pairs));
         read.await?
     }
@@ -136,12 +109,12 @@ impl EventStore {
         let mut entry =
             ImportedMergesEntry { id, format: formats::LINKS, object, of: digest(manifest), at: 0, head: 0 };
         let files = entry.object.iter().map(|object| (object.clone(), pairs.clone())).collect::<Vec<_>>();
-        self.inner.objects.create_all(&files).await?;
+        self.objects.create_all(&files).await?;
         entry.at = clock.now();
-        let added = manifest.add(self, project, keys::LINKS, &entry.id, &entry).await?;
+        let added = self.manifests.add(project, manifest, EntryKind::ImportedMerges, &entry).await?;
         if !added {
-            // Somebody else changed the manifest; the next run makes it.
-            self.inner.objects.delete_all(entry.object.into_iter().collect()).await?;
+            // Version conflict; the next run writes it.
+            self.objects.delete_all(entry.object.into_iter().collect()).await?;
         }
         Ok(added)
     }
@@ -158,10 +131,8 @@ impl EventStore {
             return Ok(());
         }
         for entry in older {
-            self.inner.objects.delete_all(entry.object.iter().cloned().collect()).await?;
-            let prefixes = [keys::LINKS, keys::DAMAGED];
-            let rows = prefixes.map(|prefix| keys::entry(project, prefix, &entry.id));
-            self.inner.store.records.sweep(rows.to_vec()).await?;
+            self.objects.delete_all(entry.object.iter().cloned().collect()).await?;
+            self.manifests.remove(project, EntryKind::ImportedMerges, &entry.id).await?;
         }
         Ok(())
     }

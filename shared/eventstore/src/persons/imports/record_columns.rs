@@ -12,9 +12,9 @@ use pennon_core::store::keys::ProjectId;
 use serde::Serialize;
 
 use crate::error::EventStoreError;
+use crate::person_ids::derived;
 use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::records::{GroupRecord, PersonRecord};
-use crate::persons::person_ids::derived;
 use crate::persons::profiles::file;
 
 /// Persons of a project.

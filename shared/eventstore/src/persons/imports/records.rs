@@ -12,7 +12,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::UInt32Type;
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -22,17 +23,17 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::ImportedRecords;
 use crate::error::EventStoreError;
-use crate::integrity::formats;
-use crate::keys;
-use crate::manifest::Manifest;
+use crate::formats;
+use crate::manifest::{
+    EntryKind, FormerObject, GRACE_MICROS, Manifest, RecordsEntry, ids_sidecar_name, new_id,
+};
 use crate::objects::RetryBudget;
-use crate::persons::imports::entry::RecordsEntry;
-use crate::persons::imports::ids_sidecar::{RecordIds, beside};
+use crate::person_ids::derived;
+use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
-use crate::persons::person_ids::derived;
-use crate::persons::profiles::file::texts;
+use crate::persons::profiles::file::{self, texts};
 use crate::segments::parquet_io::{Index, ParquetFile};
 
 /// A person as imported.
@@ -102,15 +103,15 @@ fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Res
 
 /// Reads the person ids of an import of format 1, which has no sidecar.
 pub(crate) fn read_legacy_ids<'a>(
-    events: &'a EventStore,
+    imports: &'a ImportedRecords,
     project: ProjectId,
     entry: &'a RecordsEntry,
 ) -> BoxFuture<'a, Result<RecordIds, EventStoreError>> {
     Box::pin(async move {
-        let file = events.records_file(entry).await?;
+        let file = imports.records_file(entry).await?;
         let mut ids = RecordIds::default();
         for group in 0..file.groups() {
-            let decoded = file.decode(&events.inner.objects, group, None, &["distinct_ids"]).await?;
+            let decoded = file.decode(group, None, &["distinct_ids"]).await?;
             let taken = tokio::task::spawn_blocking(move || {
                 decoded.batches.iter().try_for_each(|batch| take_ids(project, batch, &mut ids)).map(|()| ids)
             });
@@ -125,7 +126,7 @@ pub(crate) const EMPTY_PROPERTIES: &str = "{}";
 
 /// An encoded import that is not listed yet.
 struct NewRecords {
-    prefix: &'static str,
+    kind: EntryKind,
     folder: &'static str,
     rows: u64,
     bytes: Bytes,
@@ -133,9 +134,9 @@ struct NewRecords {
     ids: Option<Bytes>,
 }
 
-impl EventStore {
+impl ImportedRecords {
     /// Imports persons. Their events count as theirs at once, including earlier and captured ones.
-    pub async fn add_persons(
+    pub(crate) async fn add_persons(
         &self,
         project: ProjectId,
         persons: Vec<PersonRecord>,
@@ -147,20 +148,20 @@ impl EventStore {
         self.add_person_columns(columns, now).await
     }
 
-    /// As [`EventStore::add_persons`], for persons in columns.
-    pub async fn add_person_columns(
+    /// As [`ImportedRecords::add_persons`], for persons in columns.
+    pub(crate) async fn add_person_columns(
         &self,
         persons: PersonColumns,
         now: Micros,
     ) -> Result<(), EventStoreError> {
         let (project, rows) = (persons.project(), persons.len() as u64);
         let (bytes, ids) = tokio::task::spawn_blocking(move || persons.encode()).await??;
-        let new = NewRecords { prefix: keys::PERSONS, folder: "persons", rows, bytes, ids: Some(ids) };
+        let new = NewRecords { kind: EntryKind::Persons, folder: "persons", rows, bytes, ids: Some(ids) };
         self.add_records(project, new, now).await
     }
 
     /// Imports groups.
-    pub async fn add_groups(
+    pub(crate) async fn add_groups(
         &self,
         project: ProjectId,
         groups: Vec<GroupRecord>,
@@ -172,8 +173,8 @@ impl EventStore {
         self.add_group_columns(project, columns, now).await
     }
 
-    /// As [`EventStore::add_groups`], for groups in columns.
-    pub async fn add_group_columns(
+    /// As [`ImportedRecords::add_groups`], for groups in columns.
+    pub(crate) async fn add_group_columns(
         &self,
         project: ProjectId,
         groups: GroupColumns,
@@ -181,7 +182,7 @@ impl EventStore {
     ) -> Result<(), EventStoreError> {
         let rows = groups.len() as u64;
         let bytes = tokio::task::spawn_blocking(move || groups.encode()).await??;
-        let new = NewRecords { prefix: keys::GROUPS, folder: "groups", rows, bytes, ids: None };
+        let new = NewRecords { kind: EntryKind::Groups, folder: "groups", rows, bytes, ids: None };
         self.add_records(project, new, now).await
     }
 
@@ -194,16 +195,16 @@ impl EventStore {
         if new.rows == 0 {
             return Ok(());
         }
-        self.list_project(project).await?;
-        let mut retries = self.command_retries();
+        self.projects.list_project(project).await?;
+        let mut retries = RetryBudget::for_command(&self.settings);
         let mut manifest = self.load_manifest_with_retries(project, &mut retries).await?;
         let id = manifest.records_id(now);
         let object = format!("project={project}/{}/{id}.parquet", new.folder);
         let (rows, size) = (new.rows, new.bytes.len() as u64);
         let format = if new.ids.is_some() { formats::PERSONS } else { formats::GROUPS };
         let files = [(object.clone(), new.bytes)].into_iter();
-        let files = files.chain(new.ids.map(|ids| (beside(&object), ids))).collect::<Vec<_>>();
-        self.inner.objects.create_all(&files).await?;
+        let files = files.chain(new.ids.map(|ids| (ids_sidecar_name(&object), ids))).collect::<Vec<_>>();
+        self.objects.create_all(&files).await?;
         drop(files);
         let entry = RecordsEntry {
             id: id.clone(),
@@ -216,12 +217,12 @@ impl EventStore {
             before: Vec::new(),
         };
         loop {
-            if manifest.add(self, project, new.prefix, &id, &entry).await? {
+            if self.manifests.add(project, &manifest, new.kind, &entry).await? {
                 return Ok(());
             }
             if let Err(error) = retries.after_conflict().await {
                 // The manifest definitely rejected the entry.
-                self.inner.objects.delete_all(entry.files().collect()).await?;
+                self.objects.delete_all(entry.files().collect()).await?;
                 return Err(error);
             }
             manifest = self.load_manifest_with_retries(project, &mut retries).await?;
@@ -235,7 +236,7 @@ impl EventStore {
         retries: &mut RetryBudget,
     ) -> Result<Manifest, EventStoreError> {
         loop {
-            let seen = Manifest::load(&self.inner.store, project).await;
+            let seen = self.manifests.load(project).await;
             if let Some(manifest) = retries.optimistic_read(seen).await? {
                 return Ok(manifest);
             }
@@ -243,11 +244,11 @@ impl EventStore {
     }
 
     /// All imported groups, by type index and key.
-    pub async fn groups(&self, project: ProjectId) -> Result<Vec<GroupRecord>, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+    pub(crate) async fn groups(&self, project: ProjectId) -> Result<Vec<GroupRecord>, EventStoreError> {
+        let manifest = self.manifests.load(project).await?;
         let mut groups = BTreeMap::new();
         for entry in &manifest.groups {
-            let bytes = self.inner.objects.get(&entry.object).await?;
+            let bytes = self.objects.get(&entry.object).await?;
             let read = tokio::task::spawn_blocking(move || decode_groups(bytes)).await??;
             groups.extend(read.into_iter().map(|group| ((group.index, group.key.clone()), group)));
         }
@@ -262,22 +263,77 @@ impl EventStore {
     ) -> Result<Vec<Arc<PersonsObject>>, EventStoreError> {
         let mut objects = Vec::new();
         for entry in &manifest.persons {
-            if let Some(known) = self.inner.persons.get(&entry.object) {
+            if let Some(known) = self.person_objects.get(&entry.object) {
                 objects.push(known);
                 continue;
             }
             let ids = self.record_ids(project, entry).await?;
             let object = Arc::new(PersonsObject { file: self.records_file(entry).await?, ids });
-            self.inner.persons.put(&entry.object, object.clone());
+            self.person_objects.put(&entry.object, object.clone());
             objects.push(object);
         }
         Ok(objects)
     }
 
+    /// Reads the records of an import of groups.
+    pub(crate) async fn group_records(&self, entry: &RecordsEntry) -> Result<Bytes, EventStoreError> {
+        self.objects.get(&entry.object).await
+    }
+
+    /// Writes the records of an import of persons that stay, as a new object. Returns its entry, which is not listed yet.
+    pub(crate) async fn write_kept(
+        &self,
+        project: ProjectId,
+        entry: &RecordsEntry,
+        object: &Arc<PersonsObject>,
+        stays: Vec<bool>,
+        now: Micros,
+    ) -> Result<RecordsEntry, EventStoreError> {
+        let mut batches = Vec::new();
+        for group in 0..object.file.groups() {
+            batches.extend(object.file.decode(group, None, &object.file.columns()).await?.batches);
+        }
+        let rows = stays.iter().filter(|stays| **stays).count() as u64;
+        let object = object.clone();
+        let left = move || kept(&batches, &stays).map(|left| (left, object.ids.kept(&stays)));
+        let (bytes, ids) = tokio::task::spawn_blocking(left).await??;
+        let (id, size) = (new_id(now), bytes.len() as u64);
+        let name = format!("project={project}/persons/{id}.parquet");
+        self.objects.create_all(&[(name.clone(), bytes), (ids_sidecar_name(&name), ids.encode())]).await?;
+        let left = entry.with_object(name, size, rows, now);
+        Ok(RecordsEntry { format: formats::PERSONS, ..left })
+    }
+
+    /// Deletes the objects of entries that are not listed.
+    pub(crate) async fn delete_unlisted(
+        &self,
+        entries: impl Iterator<Item = RecordsEntry>,
+    ) -> Result<(), EventStoreError> {
+        let objects = entries.flat_map(|entry| entry.files().collect::<Vec<_>>()).collect();
+        self.objects.delete_all(objects).await
+    }
+
+    /// Deletes former objects of imports that no reader can use any more.
+    pub(crate) async fn sweep_former_objects(
+        &self,
+        manifest: &Manifest,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        for (version, key, entry) in &manifest.rewritten {
+            let is_due = |former: &FormerObject| former.at.saturating_add(GRACE_MICROS) <= now;
+            let (gone, left): (Vec<FormerObject>, Vec<FormerObject>) =
+                entry.before.iter().cloned().partition(is_due);
+            if !gone.is_empty() {
+                let gone = gone.into_iter().flat_map(FormerObject::files).collect();
+                self.objects.delete_all(gone).await?;
+                self.manifests.keep_former_objects((*version, key.clone()), entry, left).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
-        let objects = &self.inner.objects;
-        let bytes = if entry.bytes > 0 { entry.bytes } else { objects.size(&entry.object).await? };
-        ParquetFile::open(objects, &entry.object, bytes, Index::Places).await
+        ParquetFile::open(&self.objects, &entry.object, entry.bytes, Index::Places).await
     }
 
     /// Reads the properties of records `rows` (ascending) of `object`.
@@ -288,8 +344,8 @@ impl EventStore {
     ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
         let mut found = Vec::new();
         for (group, selection) in object.selections(rows) {
-            let objects = &self.inner.objects;
-            for batch in object.file.decode(objects, group, Some(selection), &["properties"]).await?.batches {
+            let objects = &self.objects;
+            for batch in object.file.decode(group, Some(selection), &["properties"]).await?.batches {
                 let properties = texts(&batch, "properties")?;
                 for row in 0..batch.num_rows() {
                     found.push(serde_json::from_str(properties.value(row))?);
@@ -298,6 +354,15 @@ impl EventStore {
         }
         Ok(found)
     }
+}
+
+/// Encodes the rows of `batches` that stay.
+fn kept(batches: &[RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreError> {
+    let schema = batches.first().ok_or_else(|| EventStoreError::corrupt("a file without rows"))?.schema();
+    let all = concat_batches(&schema, batches)?;
+    let left = filter_record_batch(&all, &BooleanArray::from(stays.to_vec()))?;
+    let columns = schema.fields().iter().zip(left.columns());
+    file::write(columns.map(|(field, column)| (field.name().as_str(), column.clone())).collect())
 }
 
 /// All rows of a small file.

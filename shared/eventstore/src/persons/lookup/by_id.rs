@@ -9,11 +9,9 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonsSnapshot;
-use crate::EventStore;
+use super::{PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
 use crate::event::arrival;
-use crate::keys;
 use crate::persons::imports::records::PersonsObject;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::file::texts;
@@ -40,9 +38,9 @@ struct RecordedPerson {
     created_at: Option<Micros>,
 }
 
-impl EventStore {
+impl PersonLookup {
     /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
-    pub async fn persons(
+    pub(crate) async fn persons(
         &self,
         project: ProjectId,
         wanted: &[Uuid],
@@ -63,7 +61,7 @@ impl EventStore {
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
         let ids_of = now.ids_of(wanted);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
-        let (profile, told, identified) = futures::try_join!(
+        let (profile, recorded, identified) = futures::try_join!(
             self.profile_of(project, now, &all),
             self.recorded_persons(project, now, &all),
             self.identified(project, now, wanted)
@@ -72,35 +70,35 @@ impl EventStore {
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
         let mut found: HashMap<Uuid, PersonDetails> = HashMap::new();
         let mut parts: HashMap<Uuid, BTreeMap<Uuid, ProfilePart>> = HashMap::new();
-        for (id, told) in told {
+        for (id, recorded) in recorded {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
-            person.distinct_ids.extend(told.distinct_ids);
-            person.created_at = person.created_at.into_iter().chain(told.created_at).min();
+            person.distinct_ids.extend(recorded.distinct_ids);
+            person.created_at = person.created_at.into_iter().chain(recorded.created_at).min();
             // The last record with a value wins.
             let part = parts
                 .entry(*owner)
                 .or_default()
                 .entry(now.merge_state.imported_merges.person(id))
                 .or_default();
-            if !told.properties.is_empty() {
-                part.base = told.properties;
+            if !recorded.properties.is_empty() {
+                part.base = recorded.properties;
             }
         }
         let mut of_events: Vec<_> = profile.ids.into_iter().collect();
-        of_events.sort_by_key(|(_, told)| told.first);
-        for (id, told) in of_events {
+        of_events.sort_by_key(|(_, recorded)| recorded.first);
+        for (id, recorded) in of_events {
             let Some(owner) = owners.get(&id) else { continue };
             let person = found.entry(*owner).or_default();
             // By arrival, so the first one is the first of all.
-            person.created_at = person.created_at.or(Some(arrival(told.first)));
-            person.distinct_ids.push(told.distinct_id);
+            person.created_at = person.created_at.or(Some(arrival(recorded.first)));
+            person.distinct_ids.push(recorded.distinct_id);
             let part = parts
                 .entry(*owner)
                 .or_default()
                 .entry(now.merge_state.imported_merges.person(id))
                 .or_default();
-            part.changes.merge(told.changes);
+            part.changes.merge(recorded.changes);
         }
         let persons = wanted.iter().map(|id| {
             let mut person = found.remove(id).unwrap_or_default();
@@ -123,9 +121,8 @@ impl EventStore {
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
         let (linked, alone): (Vec<Uuid>, Vec<Uuid>) =
             persons.iter().copied().partition(|person| now.merge_state.person_merges.is_linked(*person));
-        let rows = alone.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
-        let found = self.inner.store.records.batch_get(&rows).await?;
-        let marked = alone.into_iter().zip(found).filter(|(_, row)| row.is_some()).map(|(person, _)| person);
+        let found = self.log.are_identified(project, &alone).await?;
+        let marked = alone.into_iter().zip(found).filter(|(_, is)| *is).map(|(person, _)| person);
         Ok(linked.into_iter().chain(marked).collect())
     }
 
@@ -137,7 +134,7 @@ impl EventStore {
         ids: &BTreeSet<Uuid>,
     ) -> Result<Vec<(Uuid, RecordedPerson)>, EventStoreError> {
         let mut all = Vec::new();
-        for object in self.persons_objects(project, &now.manifest).await? {
+        for object in self.imports.persons_objects(project, &now.manifest).await? {
             let (wanted, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
                 let records = searched.records().enumerate();
@@ -147,8 +144,8 @@ impl EventStore {
             });
             let found = found.await?;
             let rows = found.iter().map(|(row, _)| *row).collect::<Vec<_>>();
-            let told = self.recorded_persons_in(&object, &rows).await?;
-            all.extend(found.into_iter().map(|(_, id)| id).zip(told));
+            let recorded = self.recorded_persons_in(&object, &rows).await?;
+            all.extend(found.into_iter().map(|(_, id)| id).zip(recorded));
         }
         Ok(all)
     }
@@ -159,10 +156,10 @@ impl EventStore {
         object: &PersonsObject,
         rows: &[usize],
     ) -> Result<Vec<RecordedPerson>, EventStoreError> {
-        let mut told = Vec::new();
+        let mut recorded = Vec::new();
         for (group, selection) in object.selections(rows) {
             let columns = ["distinct_ids", "properties", "created_at"];
-            let decoded = object.file.decode(&self.inner.objects, group, Some(selection), &columns).await?;
+            let decoded = object.file.decode(group, Some(selection), &columns).await?;
             for batch in decoded.batches {
                 let (distinct_ids, properties) =
                     (texts(&batch, "distinct_ids")?, texts(&batch, "properties")?);
@@ -170,7 +167,7 @@ impl EventStore {
                 let created =
                     created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
                 for row in 0..batch.num_rows() {
-                    told.push(RecordedPerson {
+                    recorded.push(RecordedPerson {
                         distinct_ids: serde_json::from_str(distinct_ids.value(row))?,
                         properties: serde_json::from_str(properties.value(row))?,
                         created_at: created.filter(|times| times.is_valid(row)).map(|times| times.value(row)),
@@ -178,7 +175,7 @@ impl EventStore {
                 }
             }
         }
-        Ok(told)
+        Ok(recorded)
     }
 }
 

@@ -8,17 +8,13 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 
-use super::{FILES_AT_ONCE, PersonsSnapshot};
-use crate::EventStore;
+use super::{FILES_AT_ONCE, PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
-use crate::manifest::SegmentEntry;
+use crate::memory::properties_bytes;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::each_group_record;
+use crate::persons::profiles::Profile;
 use crate::persons::profiles::changes::Changes;
-use crate::persons::profiles::file::{FileEntry, each_group};
-use crate::persons::profiles::{Origin, Profile};
-use crate::scan::properties_bytes;
-
 /// Most rows of group data, of all types, that one query reads.
 pub const GROUPS_MAX: u64 = 200_000;
 
@@ -123,22 +119,12 @@ impl GroupSelection {
     }
 }
 
-impl EventStore {
-    /// The groups of a type by key, with the properties in `keys`.
-    ///
-    /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
-    pub async fn groups_of(
-        &self,
-        project: ProjectId,
-        group_type: &GroupType,
-        keys: &BTreeSet<String>,
-    ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_within(project, group_type, Some(keys), &self.query_memory()).await
-    }
-
+impl PersonLookup {
     /// The groups of a type by key, with the properties in `keys`, or all. Their memory stays reserved from `memory` until
     /// the query ends.
-    pub async fn groups_within(
+    ///
+    /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
+    pub(crate) async fn groups_within(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -150,17 +136,8 @@ impl EventStore {
         self.groups_by_type(project, group_type, keys, GROUPS_MAX, Some(lease)).await
     }
 
-    /// The groups of a type by key, with all properties.
-    pub async fn whole_groups_of(
-        &self,
-        project: ProjectId,
-        group_type: &GroupType,
-    ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_within(project, group_type, None, &self.query_memory()).await
-    }
-
-    /// As above, for a command: refused above five million rows.
-    pub async fn every_group_of(
+    /// As above with all properties, for a command: refused above five million rows.
+    pub(crate) async fn every_group_of(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -194,7 +171,7 @@ impl EventStore {
     }
 
     /// The properties of the groups with these keys, in order; an unknown group has none.
-    pub async fn groups_named(
+    pub(crate) async fn groups_named(
         &self,
         project: ProjectId,
         groups: &[(GroupType, String)],
@@ -246,13 +223,13 @@ impl EventStore {
         }
         let mut known = KnownGroups { lease, ..KnownGroups::default() };
         for entry in &now.manifest.groups {
-            let bytes = self.inner.objects.get(&entry.object).await?;
+            let bytes = self.imports.group_records(entry).await?;
             let wanted = wanted.clone();
             let taken =
                 tokio::task::spawn_blocking(move || wanted.take_records(&mut known, bytes).map(|()| known));
             known = taken.await??;
         }
-        let found = segments.map(|entry| self.groups_of_segment(project, entry)).collect::<Vec<_>>();
+        let found = segments.map(|entry| self.profiles.groups_in_segment(entry)).collect::<Vec<_>>();
         let mut found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         while let Some(part) = found.try_next().await? {
             let wanted = wanted.clone();
@@ -261,42 +238,11 @@ impl EventStore {
             known = taken.await??;
         }
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
-        let hot = self.not_in_segments(&now.manifest, hot).await?;
+        let hot = self.duplicates.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
-            let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
+            let hot = Profile::of_rows(project, &hot).groups;
             wanted.take_changes(&mut known, hot).map(|()| known)
         });
         taken.await?
-    }
-
-    async fn groups_of_segment(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
-        if entry.ids.is_none() && entry.rows > 0 {
-            return Ok(self.whole_profile(project, entry).await?.groups);
-        }
-        self.groups_in_segment(entry).await
-    }
-
-    /// Reads the group changes of a segment.
-    pub(crate) async fn groups_in_segment(
-        &self,
-        entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
-        let Some(FileEntry { object, .. }) = &entry.groups else { return Ok(BTreeMap::new()) };
-        let bytes = self.inner.objects.get(object).await?;
-        let read = tokio::task::spawn_blocking(move || {
-            let mut groups = BTreeMap::new();
-            for batch in crate::persons::imports::records::batches(bytes)? {
-                each_group(&batch, |name, key, changes| {
-                    groups.insert((name.to_owned(), key.to_owned()), Changes::decode(changes)?);
-                    Ok(())
-                })?;
-            }
-            Ok(groups)
-        });
-        read.await?
     }
 }

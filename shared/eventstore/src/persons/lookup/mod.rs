@@ -28,17 +28,16 @@ pub use newest_first::PeoplePage;
 pub use pages::PersonScan;
 pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
-use crate::EventStore;
-use crate::blocks::{RawBlock, rows_with_properties};
+use crate::blocks::{BlockLog, RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::{Manifest, SegmentEntry};
-use crate::persons::person_ids::{derived, merge_of};
-use crate::persons::person_merge_cache::PersonMergeState;
+use crate::manifest::Manifest;
+use crate::person_ids::{derived, merge_of};
+use crate::persons::person_merge_state::PersonMergeState;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
-use crate::persons::profiles::file::{self, FileEntry, decode_ids};
-use crate::persons::profiles::{Origin, Profile, is_profile_property};
-use crate::segments::parquet_io::{Index, ParquetFile};
+use crate::persons::profiles::{Profile, ProfileReader, is_profile_property};
+use crate::persons::{ImportedRecords, MergeLog, PersonIndex};
+use crate::segments::{DuplicateFinder, SegmentStore};
 
 /// Most waiting events while persons are queried.
 const HOT_ROWS_MAX: usize = 500_000;
@@ -56,7 +55,7 @@ pub struct Person {
 
 /// A person with groups, for flag evaluation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Subject {
+pub struct EvaluationSubject {
     /// The person; an unknown one has no properties.
     pub person: Person,
     /// Properties of the requested groups, in order.
@@ -89,62 +88,86 @@ async fn ids_of(merge_state: Arc<PersonMergeState>, own: Uuid) -> Result<BTreeSe
     Ok(members.await?)
 }
 
-impl EventStore {
+/// Queries persons and groups.
+#[derive(Debug)]
+pub(crate) struct PersonLookup {
+    index: Arc<PersonIndex>,
+    imports: Arc<ImportedRecords>,
+    log: Arc<MergeLog>,
+    blocks: Arc<BlockLog>,
+    duplicates: Arc<DuplicateFinder>,
+    segments: Arc<SegmentStore>,
+    profiles: Arc<ProfileReader>,
+}
+
+impl PersonLookup {
+    pub(crate) fn new(
+        index: Arc<PersonIndex>,
+        imports: Arc<ImportedRecords>,
+        log: Arc<MergeLog>,
+        blocks: Arc<BlockLog>,
+        duplicates: Arc<DuplicateFinder>,
+        profiles: Arc<ProfileReader>,
+        segments: Arc<SegmentStore>,
+    ) -> PersonLookup {
+        PersonLookup { index, imports, log, blocks, duplicates, segments, profiles }
+    }
+
     /// Prefetches the waiting blocks if they are few, before it is known whether they are needed.
-    pub async fn waiting_blocks_if_few(
+    pub(crate) async fn waiting_blocks_if_few(
         &self,
         project: ProjectId,
     ) -> Result<Option<WaitingBlocks>, EventStoreError> {
-        Ok(self.raw_blocks_if_few(project).await?.map(WaitingBlocks))
+        Ok(self.blocks.raw_blocks_if_few(project).await?.map(WaitingBlocks))
     }
 
     /// The ids of the person of `distinct_id` from the cache alone. A prefetch by these ids is valid if
-    /// [`EventStore::subject`] returns no others.
-    pub async fn cached_person_ids(
+    /// [`PersonLookup::subject`] returns no others.
+    pub(crate) async fn cached_person_ids(
         &self,
         project: ProjectId,
         distinct_id: &str,
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
         let own = derived(project, distinct_id);
-        match self.inner.person_merge_cache.get(&project.to_string()) {
+        match self.index.cached_state(project) {
             Some(merge_state) => ids_of(merge_state, own).await,
             None => Ok(BTreeSet::from([own])),
         }
     }
 
     /// The person of `distinct_id` and the groups with these keys. `hot` is the result of
-    /// [`EventStore::waiting_blocks_if_few`].
-    pub async fn subject(
+    /// [`PersonLookup::waiting_blocks_if_few`].
+    pub(crate) async fn subject(
         &self,
         project: ProjectId,
         distinct_id: &str,
         groups: &[(GroupType, String)],
         hot: Option<WaitingBlocks>,
-    ) -> Result<Subject, EventStoreError> {
+    ) -> Result<EvaluationSubject, EventStoreError> {
         self.subject_parts(project, distinct_id, true, groups, hot).await
     }
 
-    /// As [`EventStore::subject`]; without `with_properties` only the ids of the person are read.
-    pub async fn subject_parts(
+    /// As [`PersonLookup::subject`]; without `with_properties` only the ids of the person are read.
+    pub(crate) async fn subject_parts(
         &self,
         project: ProjectId,
         distinct_id: &str,
         with_properties: bool,
         groups: &[(GroupType, String)],
         hot: Option<WaitingBlocks>,
-    ) -> Result<Subject, EventStoreError> {
+    ) -> Result<EvaluationSubject, EventStoreError> {
         let own = derived(project, distinct_id);
         if !with_properties && groups.is_empty() {
             // Merges are stored before the events that request them, so no event has to be read.
-            let (_, merge_state) = self.manifest_and_persons(project).await?;
+            let (_, merge_state) = self.index.manifest_and_persons(project).await?;
             let ids = ids_of(merge_state, own).await?;
-            return Ok(Subject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
+            return Ok(EvaluationSubject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
         }
         let now = self.now(project, hot).await?;
         let ids = ids_of(now.merge_state.clone(), own).await?;
         if !with_properties {
             let groups = self.groups_with_keys(project, &now, groups).await?;
-            return Ok(Subject { person: Person { ids, ..Person::default() }, groups });
+            return Ok(EvaluationSubject { person: Person { ids, ..Person::default() }, groups });
         }
         let of_events = self.profile_of(project, &now, &ids);
         let of_records = self.records_of(project, &now, &ids);
@@ -154,7 +177,7 @@ impl EventStore {
             parts.entry(now.merge_state.imported_merges.person(id)).or_default().changes.merge(found.changes);
         }
         let properties = merged_properties(&parts, &now.merge_state.joined_of(&ids));
-        Ok(Subject { person: Person { ids, properties }, groups })
+        Ok(EvaluationSubject { person: Person { ids, properties }, groups })
     }
 
     async fn now(
@@ -164,12 +187,12 @@ impl EventStore {
     ) -> Result<PersonsSnapshot, EventStoreError> {
         let blocks = match hot {
             Some(hot) => hot.0,
-            None => self.raw_blocks(project).await?,
+            None => self.blocks.raw_blocks(project).await?,
         };
-        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
-        let blocks = self.not_replaced(&manifest, blocks).await?;
+        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
         let hot =
-            self.read_of_blocks(rows_with_properties(project, blocks, is_profile_property).await).await?;
+            self.blocks.mark_damage(rows_with_properties(project, blocks, is_profile_property).await).await?;
         if hot.len() > HOT_ROWS_MAX {
             let waiting = format!("{} events of project {project} wait for compaction", hot.len());
             return Err(StoreError::Busy(waiting).into());
@@ -185,43 +208,20 @@ impl EventStore {
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
         let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
-        let is_told_of =
+        let names_person =
             |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
-        let own = now.hot.iter().filter(is_told_of).cloned().collect();
-        let own = self.not_in_segments(&now.manifest, own).await?;
-        let mut profile = Profile::of_rows(project, &own, Origin::Captured);
+        let own = now.hot.iter().filter(names_person).cloned().collect();
+        let own = self.duplicates.not_in_segments(&now.manifest, own).await?;
+        let mut profile = Profile::of_rows(project, &own);
         profile.ids.retain(|id, _| ids.contains(id));
         let segments = now.manifest.segments.iter().filter(|entry| entry.has_profiles());
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let found = segments.map(|entry| self.ids_in_segment(project, entry, ids)).collect::<Vec<_>>();
+        let found = segments.map(|entry| self.profiles.ids_in_segment(entry, ids)).collect::<Vec<_>>();
         let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         for part in found.try_collect::<Vec<_>>().await? {
             profile.merge(part);
         }
         Ok(profile)
-    }
-
-    pub(crate) async fn ids_in_segment(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-        ids: &BTreeSet<Uuid>,
-    ) -> Result<Profile, EventStoreError> {
-        let Some(file) = &entry.ids else {
-            let mut whole = self.whole_profile(project, entry).await?;
-            whole.ids.retain(|id, _| ids.contains(id));
-            return Ok(whole);
-        };
-        let file = self.opened(file).await?;
-        let mut found = Profile::default();
-        for group in 0..file.groups() {
-            let Some(selection) = file.rows_with_ids(group, "id", ids) else { continue };
-            let decoded = file.decode(&self.inner.objects, group, Some(selection), &file::ALL).await?;
-            for batch in &decoded.batches {
-                decode_ids(batch, Some(ids), &mut found)?;
-            }
-        }
-        Ok(found)
     }
 
     /// Reads the imported records of each id of the person.
@@ -232,7 +232,7 @@ impl EventStore {
         ids: &BTreeSet<Uuid>,
     ) -> Result<BTreeMap<Uuid, ProfilePart>, EventStoreError> {
         let mut parts: BTreeMap<Uuid, ProfilePart> = BTreeMap::new();
-        for object in self.persons_objects(project, &now.manifest).await? {
+        for object in self.imports.persons_objects(project, &now.manifest).await? {
             let (wanted, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
                 let records = searched.records().enumerate();
@@ -241,49 +241,12 @@ impl EventStore {
                 own.collect::<Vec<_>>()
             });
             let (rows, own): (Vec<usize>, Vec<Uuid>) = found.await?.into_iter().unzip();
-            let told = self.properties_of_records(&object, &rows).await?;
+            let recorded = self.imports.properties_of_records(&object, &rows).await?;
             // The last record with properties wins.
-            for (id, base) in own.into_iter().zip(told).filter(|(_, base)| !base.is_empty()) {
+            for (id, base) in own.into_iter().zip(recorded).filter(|(_, base)| !base.is_empty()) {
                 parts.entry(now.merge_state.imported_merges.person(id)).or_default().base = base;
             }
         }
         Ok(parts)
-    }
-
-    /// Reads all profile changes of a segment.
-    pub(crate) async fn whole_profile(
-        &self,
-        project: ProjectId,
-        entry: &SegmentEntry,
-    ) -> Result<Profile, EventStoreError> {
-        let Some(ids) = &entry.ids else {
-            let rows = self.all_rows(entry).await?;
-            let profile =
-                tokio::task::spawn_blocking(move || Profile::of_rows(project, &rows, Origin::Either));
-            return Ok(profile.await?);
-        };
-        let file = self.opened(ids).await?;
-        let mut profile = Profile { groups: self.groups_in_segment(entry).await?, ..Profile::default() };
-        for group in 0..file.groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, &file::ALL).await?;
-            let taken = tokio::task::spawn_blocking(move || {
-                let mut batches = decoded.batches.iter();
-                batches.try_for_each(|batch| decode_ids(batch, None, &mut profile)).map(|()| profile)
-            });
-            profile = taken.await??;
-        }
-        Ok(profile)
-    }
-
-    /// Opens a file beside a segment, from the cache if possible.
-    pub(crate) async fn opened(&self, file: &FileEntry) -> Result<Arc<ParquetFile>, EventStoreError> {
-        if let Some(known) = self.inner.files.get(&file.object) {
-            return Ok(known);
-        }
-        let index = Index::PlacesAndBounds;
-        let opened = ParquetFile::open(&self.inner.objects, &file.object, file.bytes, index).await?;
-        let opened = Arc::new(opened);
-        self.inner.files.put(&file.object, opened.clone());
-        Ok(opened)
     }
 }

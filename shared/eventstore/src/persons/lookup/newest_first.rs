@@ -9,9 +9,9 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonDetails;
-use crate::EventStore;
+use super::{PersonDetails, PersonLookup};
 use crate::error::EventStoreError;
+use crate::memory::QueryMemory;
 
 /// A page of a list of persons.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,21 +22,22 @@ pub struct PeoplePage {
     pub persons: Vec<PersonDetails>,
 }
 
-impl EventStore {
+impl PersonLookup {
     /// Lists the persons that match `fits`, which gets the person id and the properties in `keys`: `limit`
     /// persons after the first `offset`, newest first. `is_due` is polled for the time limit.
     ///
-    /// [`EventStoreError::TooLarge`] as for [`EventStore::people`]; [`EventStoreError::Contended`] at the time
+    /// [`EventStoreError::TooLarge`] as for [`PersonLookup::people`]; [`EventStoreError::Contended`] at the time
     /// limit.
-    pub async fn list_people(
+    pub(crate) async fn list_people(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
         mut fits: impl FnMut(Uuid, &Map<String, Value>) -> bool + Send + 'static,
         (offset, limit): (usize, usize),
         is_due: impl Fn() -> bool + Send + 'static,
+        memory: &QueryMemory,
     ) -> Result<PeoplePage, EventStoreError> {
-        let people = self.people(project, keys).await?;
+        let people = self.people_within(project, keys, memory).await?;
         let found = tokio::task::spawn_blocking(move || {
             let mut found: Vec<(Reverse<Option<Micros>>, Uuid)> = Vec::new();
             let mut in_time = true;

@@ -9,10 +9,9 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::scan_all::{check_rows, too_many};
-use super::{PersonDetails, PersonsSnapshot};
-use crate::EventStore;
+use super::{PersonDetails, PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
-use crate::persons::profiles::{Origin, Profile};
+use crate::persons::profiles::Profile;
 
 /// Most persons of an iteration.
 const COUNTED_MAX: usize = 5_000_000;
@@ -35,19 +34,19 @@ impl PersonScan {
     }
 }
 
-impl EventStore {
+impl PersonLookup {
     /// Counts the persons of a project.
     ///
     /// [`EventStoreError::TooLarge`] above five million.
-    pub async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
+    pub(crate) async fn count_people(&self, project: ProjectId) -> Result<u64, EventStoreError> {
         let now = self.now(project, None).await?;
         Ok(self.person_ids(project, &now).await?.len() as u64)
     }
 
-    /// Starts an iteration for [`EventStore::next_person_page`].
+    /// Starts an iteration for [`PersonLookup::next_person_page`].
     ///
     /// [`EventStoreError::TooLarge`] above five million.
-    pub async fn scan_all_persons(&self, project: ProjectId) -> Result<PersonScan, EventStoreError> {
+    pub(crate) async fn scan_all_persons(&self, project: ProjectId) -> Result<PersonScan, EventStoreError> {
         let now = self.now(project, None).await?;
         let found = self.person_ids(project, &now).await?;
         let sorted = tokio::task::spawn_blocking(move || {
@@ -59,7 +58,7 @@ impl EventStore {
     }
 
     /// The next page; empty at the end.
-    pub async fn next_person_page(
+    pub(crate) async fn next_person_page(
         &self,
         every: &mut PersonScan,
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
@@ -79,7 +78,7 @@ impl EventStore {
         now: &PersonsSnapshot,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         check_rows(now)?;
-        let objects = self.persons_objects(project, &now.manifest).await?;
+        let objects = self.imports.persons_objects(project, &now.manifest).await?;
         let merge_state = now.merge_state.clone();
         let found = tokio::task::spawn_blocking(move || {
             let ids = objects.iter().flat_map(|object| object.records()).filter_map(<[Uuid]>::first);
@@ -87,14 +86,10 @@ impl EventStore {
         });
         let mut found = found.await?;
         for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
-            let Some(ids) = &entry.ids else {
-                let whole = self.whole_profile(project, entry).await?;
-                found.extend(whole.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
-                continue;
-            };
-            let file = self.opened(ids).await?;
+            let Some(ids) = entry.id_file()? else { continue };
+            let file = self.segments.open_profile_file(ids).await?;
             for group in 0..file.groups() {
-                let decoded = file.decode(&self.inner.objects, group, None, &["id"]).await?;
+                let decoded = file.decode(group, None, &["id"]).await?;
                 let merge_state = now.merge_state.clone();
                 let added = tokio::task::spawn_blocking(move || {
                     for batch in &decoded.batches {
@@ -109,9 +104,9 @@ impl EventStore {
                 }
             }
         }
-        let hot = self.not_in_segments(&now.manifest, now.hot.clone()).await?;
+        let hot = self.duplicates.not_in_segments(&now.manifest, now.hot.clone()).await?;
         // As in segments, an id that an event names besides its own counts too.
-        let hot = Profile::of_rows(project, &hot, Origin::Captured);
+        let hot = Profile::of_rows(project, &hot);
         found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }

@@ -12,18 +12,17 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::PersonsSnapshot;
 use super::json_members::SelectedMembers;
-use crate::EventStore;
+use super::{PersonLookup, PersonsSnapshot};
 use crate::error::EventStoreError;
 use crate::event::arrival;
 use crate::manifest::SegmentEntry;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
-use crate::persons::person_merge_cache::PersonMergeState;
+use crate::persons::person_merge_state::PersonMergeState;
+use crate::persons::profiles::Profile;
 use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merged_properties, value_bytes};
 use crate::persons::profiles::file::{self, each_id, texts};
-use crate::persons::profiles::{Origin, Profile};
 
 /// Most persons of a scan.
 pub const PEOPLE_MAX: usize = 500_000;
@@ -76,21 +75,9 @@ pub(super) struct PersonEntry<'a> {
 /// Greater than every position in a record.
 const OF_EVENT: Seq = 1 << 127;
 
-impl EventStore {
-    /// All persons of a project, with the properties in `keys`.
-    ///
-    /// [`EventStoreError::TooLarge`] when there are more than [`PEOPLE_MAX`], or their values take more than
-    /// [`VALUES_BYTES_MAX`].
-    pub async fn people(
-        &self,
-        project: ProjectId,
-        keys: &BTreeSet<String>,
-    ) -> Result<People, EventStoreError> {
-        self.people_within(project, keys, &self.query_memory()).await
-    }
-
-    /// As [`EventStore::people`], within the memory of a query.
-    pub async fn people_within(
+impl PersonLookup {
+    /// As [`PersonLookup::people`], within the memory of a query.
+    pub(crate) async fn people_within(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
@@ -101,7 +88,7 @@ impl EventStore {
     }
 
     /// As above, with all properties.
-    pub async fn whole_people(
+    pub(crate) async fn whole_people(
         &self,
         project: ProjectId,
         memory: &QueryMemory,
@@ -127,15 +114,17 @@ impl EventStore {
             bytes: 0,
             lease,
         };
-        for (place, object) in self.persons_objects(project, &now.manifest).await?.into_iter().enumerate() {
+        for (place, object) in
+            self.imports.persons_objects(project, &now.manifest).await?.into_iter().enumerate()
+        {
             people = self.add_records_of(people, place, object).await?;
         }
         for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
-            people = self.add_segment_to(people, project, entry).await?;
+            people = self.add_segment_to(people, entry).await?;
         }
-        let hot = self.not_in_segments(&now.manifest, now.hot).await?;
+        let hot = self.duplicates.not_in_segments(&now.manifest, now.hot).await?;
         let added = tokio::task::spawn_blocking(move || {
-            let profile = Profile::of_rows(project, &hot, Origin::Captured);
+            let profile = Profile::of_rows(project, &hot);
             people.add_profile(profile).map(|()| people)
         });
         added.await?
@@ -150,7 +139,7 @@ impl EventStore {
         let mut before = 0;
         for group in 0..object.file.groups() {
             let columns = ["distinct_ids", "properties", "created_at"];
-            let decoded = object.file.decode(&self.inner.objects, group, None, &columns).await?;
+            let decoded = object.file.decode(group, None, &columns).await?;
             let rows = object.file.group_rows(group);
             let object = object.clone();
             let added = tokio::task::spawn_blocking(move || {
@@ -170,17 +159,13 @@ impl EventStore {
     async fn add_segment_to(
         &self,
         mut people: People,
-        project: ProjectId,
         entry: &SegmentEntry,
     ) -> Result<People, EventStoreError> {
-        let Some(ids) = &entry.ids else {
-            let profile = self.whole_profile(project, entry).await?;
-            return people.add_profile(profile).map(|()| people);
-        };
-        let file = self.opened(ids).await?;
+        let Some(ids) = entry.id_file()? else { return Ok(people) };
+        let file = self.segments.open_profile_file(ids).await?;
         let columns: &[&str] = if people.wants_nothing() { &file::PRESENCE } else { &file::ALL };
         for group in 0..file.groups() {
-            let decoded = file.decode(&self.inner.objects, group, None, columns).await?;
+            let decoded = file.decode(group, None, columns).await?;
             let added = tokio::task::spawn_blocking(move || {
                 let mut batches = decoded.batches.iter();
                 let added = batches.try_for_each(|batch| {
@@ -306,11 +291,11 @@ impl People {
         let (distinct_ids, properties) = (texts(batch, "distinct_ids")?, texts(batch, "properties")?);
         let created = batch.column_by_name("created_at");
         let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
-        let told = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
+        let recorded = |row| created.filter(|times| times.is_valid(row)).map(|times| times.value(row));
         for (row, ids) in object.records().skip(first_row).take(batch.num_rows()).enumerate() {
             let Some(id) = ids.first() else { continue };
-            let is_told = properties.value(row) != EMPTY_PROPERTIES;
-            let base = if self.wants_nothing() || !is_told {
+            let has_properties = properties.value(row) != EMPTY_PROPERTIES;
+            let base = if self.wants_nothing() || !has_properties {
                 Box::default()
             } else if self.places.is_some() {
                 self.placed(serde_json::from_str(properties.value(row))?)?
@@ -324,10 +309,10 @@ impl People {
                 let ids: Vec<String> = serde_json::from_str(distinct_ids.value(row))?;
                 Ok(ids.into_iter().next().unwrap_or_default())
             })?;
-            if is_told {
+            if has_properties {
                 cluster.base = base;
             }
-            cluster.created = cluster.created.into_iter().chain(told(row)).min();
+            cluster.created = cluster.created.into_iter().chain(recorded(row)).min();
             self.check()?;
         }
         Ok(())
@@ -381,8 +366,8 @@ impl People {
         self.bytes += changes.bytes();
         let cluster = self.cluster(id, first | OF_EVENT, || Ok(distinct_id.to_owned()))?;
         // Records are added before events.
-        let told = cluster.first < OF_EVENT && cluster.created.is_some();
-        if !told {
+        let recorded = cluster.first < OF_EVENT && cluster.created.is_some();
+        if !recorded {
             cluster.created = cluster.created.into_iter().chain([arrival(first)]).min();
         }
         if !changes.is_empty() {

@@ -13,15 +13,13 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
 
 use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
-use super::{PersonMerge, encode_row};
-use crate::EventStore;
+use super::{MergeLog, PersonMerge, encode_row};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::keys;
-use crate::manifest::Manifest;
-use crate::persons::person_ids::merge_of;
+use crate::person_ids::merge_of;
 
-/// Most merges that one call of [`EventStore::append`] may request: some thirty transactions in sequence,
+/// Most merges that one call of [`crate::EventStore::append`] may request: some thirty transactions in sequence,
 /// within the time of a function.
 pub const MERGES_MAX: usize = 1000;
 /// Most merges per transaction: each takes at most three of its hundred writes.
@@ -50,7 +48,7 @@ struct LogWriter<'a> {
     known: Option<MergeFacts>,
 }
 
-impl EventStore {
+impl MergeLog {
     /// Applies the merges that `events` request, in order.
     ///
     /// [`EventStoreError::TooLarge`] when they request more than [`MERGES_MAX`]; nothing is applied then.
@@ -72,7 +70,7 @@ impl EventStore {
                 requests.len()
             )));
         }
-        let tail = self.inner.log_tails.of(project);
+        let tail = self.tails.of(project);
         let before = tail.try_lock().ok().and_then(|last| *last);
         let known = self.known(project, &requests).await?;
         // Most requested merges were applied before.
@@ -119,7 +117,7 @@ impl EventStore {
             let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
             let written = match writes.is_empty() {
                 true => Ok(()),
-                false => self.inner.store.records.transact(writes).await,
+                false => self.records.transact(writes).await,
             };
             match written {
                 Ok(()) => {
@@ -145,7 +143,7 @@ impl EventStore {
     /// The number of the last row; 0 where there is none.
     async fn last_row(&self, project: ProjectId) -> Result<u64, EventStoreError> {
         let query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE).descending().limit(1);
-        let items = self.inner.store.records.query(query).await?;
+        let items = self.records.query(query).await?;
         items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
     }
 
@@ -162,10 +160,10 @@ impl EventStore {
         let rows = persons.iter().map(|person| keys::identified(project, *person));
         let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
         let rows = rows.collect::<Vec<Key>>();
-        let found = async { Ok(self.inner.store.records.batch_get(&rows).await?) };
+        let found = async { Ok(self.records.batch_get(&rows).await?) };
         let imported_merges = async {
-            let manifest = Manifest::load_persons(&self.inner.store, project).await?;
-            self.imported_merges(project, &manifest).await
+            let manifest = self.manifests.load_persons(project).await?;
+            self.imports.imported_merges(project, &manifest).await
         };
         let (found, imported_merges) = futures::try_join!(found, imported_merges)?;
         let mut there = found.iter().map(Option::is_some);

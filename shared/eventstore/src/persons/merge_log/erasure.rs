@@ -16,15 +16,13 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Key, Query, Write, WriteCondition};
 
 use super::append::next_row;
-use super::folding::FoldedMergesEntry;
-use super::{PersonMerge, encode};
-use crate::EventStore;
-use crate::erasure::ErasureFilter;
+use super::{MergeLog, PersonMerge, encode};
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{ChangeOutcome, Manifest, ManifestChange, new_id};
-use crate::persons::person_merge_cache::PersonMergeState;
+use crate::manifest::{ChangeOutcome, FoldedMergesEntry, Manifest, ManifestChange, new_id};
+use crate::persons::ErasureFilter;
+use crate::persons::person_merge_state::PersonMergeState;
 
 /// Most writes of the transaction, besides the head, the entry, and the log row with its precondition.
 const WRITES_MAX: usize = 96;
@@ -40,7 +38,7 @@ struct ReplacementLog<'a> {
     marks: Vec<Key>,
 }
 
-impl EventStore {
+impl MergeLog {
     /// Applies `change`, and removes the persons of `erase` from the log in the same transaction. Returns
     /// false, and changes nothing, on a version conflict, or if a person of `erase` was merged since
     /// `merge_state`.
@@ -83,7 +81,7 @@ impl EventStore {
         change: &ManifestChange<'_>,
         now: Micros,
     ) -> Result<bool, EventStoreError> {
-        let records = &self.inner.store.records;
+        let records = &self.records;
         let all = |prefix| Query::partition(keys::override_pk(project)).prefix(prefix);
         for _ in 0..TRIES {
             // The last row is never deleted.
@@ -118,10 +116,10 @@ impl EventStore {
         let marks = marks.into_iter().map(|key| Write::Delete(key, WriteCondition::None));
         let extra_writes = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();
         let all = ManifestChange { merges: Some(&entry), extra_writes, ..change.clone() };
-        let swapped = manifest.apply(self, project, &all).await?;
+        let swapped = self.manifests.apply(project, manifest, &all).await?;
         match swapped {
-            ChangeOutcome::Applied => self.inner.store.records.sweep(after).await?,
-            _ => self.inner.objects.delete_all(vec![entry.object]).await?,
+            ChangeOutcome::Applied => self.records.sweep(after).await?,
+            _ => self.objects.delete_all(vec![entry.object]).await?,
         }
         Ok(swapped)
     }
@@ -154,7 +152,7 @@ impl EventStore {
             head: 0,
             id,
         };
-        self.inner.objects.create_all(&[(entry.object.clone(), Bytes::from(encode(merges)))]).await?;
+        self.objects.create_all(&[(entry.object.clone(), Bytes::from(encode(merges)))]).await?;
         Ok(entry)
     }
 }

@@ -12,43 +12,18 @@ use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{TRANSACTION_WRITES_MAX, Write, WriteCondition};
-use serde::{Deserialize, Serialize};
 
-use super::{MergeLogRow, PersonMerge, decode, encode};
-use crate::EventStore;
-use crate::compaction::GRACE_MICROS;
+use super::{MergeLog, MergeLogRow, PersonMerge, decode, encode};
 use crate::error::EventStoreError;
-use crate::integrity::formats;
+use crate::formats;
 use crate::keys;
-use crate::manifest::{Manifest, new_id};
+use crate::manifest::{EntryKind, FoldedMergesEntry, GRACE_MICROS, Manifest, new_id};
 use crate::time::WorkClock;
 
 /// Rows that are not folded: less than a page of the table.
 const ROWS_LEFT: usize = 256;
 /// One more row may wait per so many folded merges: folding rewrites all of them.
 const MERGES_A_ROW: u64 = 64;
-
-/// The manifest entry of an object with folded merges.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FoldedMergesEntry {
-    pub id: String,
-    /// Format number of the object.
-    #[serde(default = "formats::first")]
-    pub format: u32,
-    pub object: String,
-    /// Number of the last row in it.
-    pub through: u64,
-    /// How many merges it holds.
-    pub merges: u64,
-    /// Number of erasures of the log. A state that was cached before the last one is invalid.
-    #[serde(default)]
-    pub erasures: u64,
-    /// When it was listed.
-    pub at: Micros,
-    /// The manifest version that it was added with.
-    #[serde(default)]
-    pub head: u64,
-}
 
 /// The newest undamaged object; the inner `None` means the log starts with its first row. The outer `None`
 /// means that an erasure forbids to use the rows, which would restore erased persons.
@@ -85,14 +60,14 @@ impl RetainedObjects<'_> {
     }
 }
 
-impl EventStore {
+impl MergeLog {
     /// Folds the rows of the log into an object, if there are many. Returns how many rows.
     pub(crate) async fn fold_merges(
         &self,
         project: ProjectId,
         clock: WorkClock,
     ) -> Result<usize, EventStoreError> {
-        let manifest = Manifest::load(&self.inner.store, project).await?;
+        let manifest = self.manifests.load(project).await?;
         // If the newest object is damaged, the previous one is folded with the rows that are kept for this
         // case.
         let newest = manifest.merges.last().map_or(0, |entry| entry.through);
@@ -130,13 +105,13 @@ impl EventStore {
             head: 0,
             id,
         };
-        self.inner.objects.create_all(&[(entry.object.clone(), bytes)]).await?;
+        self.objects.create_all(&[(entry.object.clone(), bytes)]).await?;
         entry.at = clock.now();
-        if manifest.add(self, project, keys::MERGES, &entry.id, &entry).await? {
+        if self.manifests.add(project, &manifest, EntryKind::FoldedMerges, &entry).await? {
             return Ok(count);
         }
         // Version conflict; the next run folds.
-        self.inner.objects.delete_all(vec![entry.object]).await?;
+        self.objects.delete_all(vec![entry.object]).await?;
         Ok(0)
     }
 
@@ -188,7 +163,7 @@ impl EventStore {
         let held = held.collect::<Vec<_>>();
         // Each transaction is atomic, so no row is deleted while one before it exists.
         for some in held.chunks(TRANSACTION_WRITES_MAX) {
-            self.inner.store.records.transact(some.to_vec()).await?;
+            self.records.transact(some.to_vec()).await?;
         }
         Ok(())
     }
@@ -200,9 +175,8 @@ impl EventStore {
         entries: &[&FoldedMergesEntry],
     ) -> Result<(), EventStoreError> {
         for entry in entries {
-            self.inner.objects.delete_all(vec![entry.object.clone()]).await?;
-            let keys = [keys::MERGES, keys::DAMAGED].map(|prefix| keys::entry(project, prefix, &entry.id));
-            self.inner.store.records.sweep(keys.to_vec()).await?;
+            self.objects.delete_all(vec![entry.object.clone()]).await?;
+            self.manifests.remove(project, EntryKind::FoldedMerges, &entry.id).await?;
         }
         Ok(())
     }
@@ -212,7 +186,7 @@ impl EventStore {
         &self,
         entry: &FoldedMergesEntry,
     ) -> Result<Vec<PersonMerge>, EventStoreError> {
-        let bytes = self.inner.objects.get(&entry.object).await?;
+        let bytes = self.objects.get(&entry.object).await?;
         let read = tokio::task::spawn_blocking(move || decode(&bytes));
         read.await?
     }

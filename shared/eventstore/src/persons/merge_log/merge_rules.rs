@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::PersonMerge;
-use crate::persons::person_ids::{Link, MergeRequest};
+use crate::person_ids::{Link, MergeRequest};
 
 /// A requested merge with its event time.
 pub(super) type TimedMergeRequest = (MergeRequest, pennon_analytics::scan::Micros);

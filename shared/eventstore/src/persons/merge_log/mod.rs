@@ -2,7 +2,7 @@
 //!
 //! A row of the log holds the merges of one batch and a consecutive number. A row is written only if it is the
 //! next one, so there are no gaps, and a process that has read up to a number needs only the later rows
-//! ([`EventStore::merges_after`]): that small read validates the cached state. Compaction folds rows into one
+//! ([`MergeLog::merges_after`]): that small read validates the cached state. Compaction folds rows into one
 //! object ([`folding`]), which a cold process reads with the few later rows.
 //!
 //! Must stay true: an acknowledged merge is in the log, once, until one of its persons is erased ([`erasure`]);
@@ -18,20 +18,22 @@ mod erasure;
 mod folding;
 mod merge_rules;
 
-pub(crate) use folding::FoldedMergesEntry;
+use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query};
+use pennon_core::store::{Item, Query, Table};
 use uuid::Uuid;
 
-use crate::EventStore;
 use crate::codec::{Reader, write_signed, write_unsigned};
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::persons::person_ids::Link;
+use crate::manifest::ManifestStore;
+use crate::objects::Objects;
+use crate::person_ids::Link;
+use crate::persons::imports::ImportedRecords;
 
-pub(crate) use append::LogTails;
+use append::LogTails;
 pub use append::MERGES_MAX;
 
 /// An applied merge.
@@ -117,7 +119,36 @@ impl MergeLogRow {
     }
 }
 
-impl EventStore {
+/// The merge logs of all projects.
+#[derive(Debug)]
+pub(crate) struct MergeLog {
+    records: Table,
+    manifests: Arc<ManifestStore>,
+    objects: Objects,
+    imports: Arc<ImportedRecords>,
+    tails: LogTails,
+}
+
+impl MergeLog {
+    pub(crate) fn new(
+        records: Table,
+        manifests: Arc<ManifestStore>,
+        objects: Objects,
+        imports: Arc<ImportedRecords>,
+    ) -> MergeLog {
+        MergeLog { records, manifests, objects, imports, tails: LogTails::default() }
+    }
+
+    /// Which of `persons` have an identified marker, in order.
+    pub(crate) async fn are_identified(
+        &self,
+        project: ProjectId,
+        persons: &[Uuid],
+    ) -> Result<Vec<bool>, EventStoreError> {
+        let rows = persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        Ok(self.records.batch_get(&rows).await?.iter().map(Option::is_some).collect())
+    }
+
     /// Reads the rows of the log after number `after`, in order. The first ones may be missing because they
     /// were folded; then the result does not start with `after + 1`.
     pub(crate) async fn merges_after(
@@ -129,7 +160,7 @@ impl EventStore {
         if after > 0 {
             query = query.after(keys::merge(project, after).sk);
         }
-        let items = self.inner.store.records.query(query).await?;
+        let items = self.records.query(query).await?;
         items.iter().map(|item| MergeLogRow::of(project, item)).collect()
     }
 }

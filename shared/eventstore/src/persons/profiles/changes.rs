@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::codec::{Reader, write_signed, write_text, write_unsigned, write_value};
 use crate::error::EventStoreError;
-use crate::persons::person_ids::wants_no_profile;
+use crate::person_ids::wants_no_profile;
 
 /// Order of changes: time first, then arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -309,7 +309,7 @@ impl MergeReplay {
     }
 
     fn root(&mut self, id: Uuid) -> Uuid {
-        crate::persons::person_ids::root(&mut self.parents, id)
+        crate::person_ids::root(&mut self.parents, id)
     }
 
     fn of(&mut self, id: Uuid) -> &mut Map<String, Value> {

@@ -12,7 +12,6 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use pennon_analytics::scan::Seq;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::changes::Changes;
@@ -30,14 +29,6 @@ const PAGE_ROWS: usize = 1024;
 pub(crate) const PRESENCE: [&str; 4] = ["id", "distinct_id", "seq_high", "seq_low"];
 /// All columns.
 pub(crate) const ALL: [&str; 5] = ["id", "distinct_id", "seq_high", "seq_low", "changes"];
-
-/// A stored profile file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FileEntry {
-    pub object: String,
-    pub bytes: u64,
-    pub rows: u64,
-}
 
 /// Encodes these columns as a file with row groups of [`GROUP_ROWS`] and [`GROUP_BYTES`] and a page index.
 pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreError> {

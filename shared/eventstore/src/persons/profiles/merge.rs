@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::changes::Changes;
 use super::file::{self, ALL, IdRow, IdsWriter};
 use crate::error::EventStoreError;
-use crate::objects::Objects;
 use crate::segments::parquet_io::ParquetFile;
 
 /// A source file with its next rows.
@@ -24,9 +23,9 @@ struct Source {
 
 impl Source {
     /// Loads the next rows, if there are any.
-    async fn fill(&mut self, objects: &Objects) -> Result<(), EventStoreError> {
+    async fn fill(&mut self) -> Result<(), EventStoreError> {
         while self.rows.is_empty() && self.next_group < self.file.groups() {
-            let decoded = self.file.decode(objects, self.next_group, None, &ALL).await?;
+            let decoded = self.file.decode(self.next_group, None, &ALL).await?;
             self.next_group += 1;
             let mut rows = std::mem::take(&mut self.rows);
             let taken = tokio::task::spawn_blocking(move || {
@@ -51,7 +50,6 @@ impl Source {
 
 /// Merges `files` except the ids `left_out`. Returns the file and its number of rows.
 pub(crate) async fn merged_ids(
-    objects: &Objects,
     files: Vec<Arc<ParquetFile>>,
     left_out: &BTreeSet<Uuid>,
 ) -> Result<(Bytes, u64), EventStoreError> {
@@ -61,7 +59,7 @@ pub(crate) async fn merged_ids(
     let mut rows = 0;
     loop {
         for source in &mut sources {
-            source.fill(objects).await?;
+            source.fill().await?;
         }
         let next = sources.iter().filter_map(|source| source.rows.front()).map(|(id, _)| *id).min();
         let Some(next) = next else { break };

@@ -12,6 +12,9 @@
 pub(crate) mod changes;
 pub(crate) mod file;
 pub(crate) mod merge;
+mod reader;
+
+pub(crate) use reader::ProfileReader;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +24,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{Event, Row};
-use crate::persons::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
+use crate::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
 use changes::{At, Changes};
 
 /// Data of one distinct id.
@@ -45,33 +48,9 @@ pub(crate) struct Profile {
 /// the index of every event.
 const NAMED: Seq = 1 << 31;
 
-/// Where events came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Captured: they change persons and groups.
-    Captured,
-    /// Either, decided by the arrival order: lines of an import are numbered from one, captured batches have a
-    /// larger number.
-    Either,
-}
-
-impl Origin {
-    /// Whether an event with this arrival order changes persons and groups.
-    pub(crate) fn changes(self, seq: Seq) -> bool {
-        match self {
-            Origin::Captured => true,
-            Origin::Either => (seq as u64) >> 32 != 0,
-        }
-    }
-}
-
 impl Profile {
-    /// Collects the changes of `rows`, which have no duplicates.
-    pub(crate) fn of_rows<'a>(
-        project: ProjectId,
-        rows: impl IntoIterator<Item = &'a Row>,
-        origin: Origin,
-    ) -> Profile {
+    /// Collects the changes of captured `rows`, which have no duplicates.
+    pub(crate) fn of_rows<'a>(project: ProjectId, rows: impl IntoIterator<Item = &'a Row>) -> Profile {
         let mut by_text: BTreeMap<&str, IdProfile> = BTreeMap::new();
         let (mut groups, mut named) = (BTreeMap::new(), Vec::new());
         for row in rows {
@@ -82,12 +61,10 @@ impl Profile {
                 changes: Changes::default(),
             });
             id.first = id.first.min(row.seq);
-            if origin.changes(row.seq) {
-                let at = At { time: event.timestamp, seq: row.seq };
-                id.changes.take_event(&event.properties, at);
-                take_group(&mut groups, event, at);
-                named.extend(named_by(event, row.seq));
-            }
+            let at = At { time: event.timestamp, seq: row.seq };
+            id.changes.take_event(&event.properties, at);
+            take_group(&mut groups, event, at);
+            named.extend(named_by(event, row.seq));
         }
         let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
         let mut profile = Profile { ids, groups };

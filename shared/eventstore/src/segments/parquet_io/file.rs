@@ -38,6 +38,7 @@ pub(crate) enum Index {
 #[derive(Debug)]
 pub(crate) struct ParquetFile {
     pub object: String,
+    pub(in crate::segments) objects: Objects,
     reader: ArrowReaderMetadata,
 }
 
@@ -62,7 +63,7 @@ impl ParquetFile {
         let metadata = metadata(objects, object, bytes, index).await.map_err(damaged)?;
         let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
             .map_err(|e| damaged(e.into()))?;
-        Ok(ParquetFile { object: object.to_owned(), reader })
+        Ok(ParquetFile { object: object.to_owned(), objects: objects.clone(), reader })
     }
 
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
@@ -87,7 +88,6 @@ impl ParquetFile {
     /// Decodes the named columns of the selected rows of a row group.
     pub(crate) async fn decode<S: AsRef<str>>(
         &self,
-        objects: &Objects,
         group: usize,
         selection: Option<RowSelection>,
         columns: &[S],
@@ -98,8 +98,7 @@ impl ParquetFile {
             read.push(batch);
             Ok(())
         };
-        let (batches, bytes_read) =
-            self.decode_by(objects, (group, selection), columns, rows, read, push).await?;
+        let (batches, bytes_read) = self.decode_by((group, selection), columns, rows, read, push).await?;
         Ok(Decoded { batches, bytes_read })
     }
 
@@ -107,7 +106,6 @@ impl ParquetFile {
     /// threads. Returns `to` and the bytes read.
     pub(crate) async fn decode_by<S: AsRef<str>, T: Send + 'static>(
         &self,
-        objects: &Objects,
         (group, selection): (usize, Option<RowSelection>),
         columns: &[S],
         rows: usize,
@@ -131,7 +129,7 @@ impl ParquetFile {
             let (back, added, wanted) = tokio::task::spawn_blocking(move || step(decoder, to, add)).await??;
             let Some(ranges) = wanted else { return Ok((added, bytes_read)) };
             (decoder, to) = (back, added);
-            let parts = objects.ranges(&self.object, &ranges).await?;
+            let parts = self.objects.ranges(&self.object, &ranges).await?;
             bytes_read += parts.iter().map(|part| part.len() as u64).sum::<u64>();
             decoder.push_ranges(ranges, parts)?;
         }

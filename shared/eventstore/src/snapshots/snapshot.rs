@@ -10,14 +10,14 @@ use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::SnapshotReader;
 use crate::blocks::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
 use crate::event::Row;
-use crate::manifest::state::{Manifest, SegmentEntry};
+use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
-use crate::persons::{PersonMergeState, PersonMerges, derived};
-use crate::segments::reader::SegmentFile;
+use crate::person_ids::derived;
+use crate::persons::{PersonMergeState, PersonMerges};
 
 /// A consistent view of a project.
 pub(crate) struct Snapshot {
@@ -52,7 +52,7 @@ impl CanonicalPersons {
     }
 }
 
-impl EventStore {
+impl SnapshotReader {
     /// Reads a snapshot with all events of blocks.
     pub(crate) async fn snapshot(&self, project: ProjectId) -> Result<Snapshot, EventStoreError> {
         self.snapshot_of(project, BlockFilter::all()).await
@@ -64,10 +64,10 @@ impl EventStore {
         project: ProjectId,
         wanted: BlockFilter,
     ) -> Result<Snapshot, EventStoreError> {
-        let blocks = self.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
-        let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = self.read_of_blocks(filter_rows(project, blocks, wanted).await).await?;
+        let blocks = self.blocks.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
+        let hot = self.blocks.mark_damage(filter_rows(project, blocks, wanted).await).await?;
         Ok(Snapshot {
             manifest,
             hot: hot.rows,
@@ -80,45 +80,41 @@ impl EventStore {
 
     /// Reads a snapshot with only uuid and time of the events of blocks.
     pub(crate) async fn outline(&self, project: ProjectId) -> Result<SnapshotOutline, EventStoreError> {
-        let blocks = self.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.manifest_and_persons(project).await?;
-        let blocks = self.not_replaced(&manifest, blocks).await?;
-        let hot = self.read_of_blocks(event_headers(blocks).await).await?;
+        let blocks = self.blocks.raw_blocks(project).await?;
+        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
+        let hot = self.blocks.mark_damage(event_headers(blocks).await).await?;
         Ok(SnapshotOutline { manifest, merge_state, hot })
     }
 
-    /// Opens the segment of an entry, from the cache if possible.
-    pub(crate) async fn segment(&self, entry: &SegmentEntry) -> Result<Arc<SegmentFile>, EventStoreError> {
-        let name = entry.object.as_deref().unwrap_or_default();
-        if let Some(file) = self.inner.segments.get(name) {
-            return Ok(file);
-        }
-        let file = Arc::new(SegmentFile::open(&self.inner.objects, entry).await?);
-        self.inner.segments.put(name, file.clone());
-        Ok(file)
-    }
-
     /// The time of the earliest event, if there is one.
-    pub async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
+    pub(crate) async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
         let SnapshotOutline { manifest, mut hot, .. } = self.outline(project).await?;
         let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
         let of_segments = segments.map(|entry| entry.min_time).min();
         // A duplicate of an event in a segment does not count, whatever its time. Only events before the first
         // segment matter.
         hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
-        let waiting = self.headers_not_in_segments(&manifest, hot).await?;
+        let waiting = self.duplicates.headers_not_in_segments(&manifest, hot).await?;
         Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
     }
 
     /// The canonical persons as of now, for many lookups.
-    pub async fn canonical_persons(&self, project: ProjectId) -> Result<CanonicalPersons, EventStoreError> {
-        let (_, merge_state) = self.manifest_and_persons(project).await?;
+    pub(crate) async fn canonical_persons(
+        &self,
+        project: ProjectId,
+    ) -> Result<CanonicalPersons, EventStoreError> {
+        let (_, merge_state) = self.index.manifest_and_persons(project).await?;
         Ok(CanonicalPersons(merge_state))
     }
 
     /// The canonical person of a distinct id.
-    pub async fn person_of(&self, project: ProjectId, distinct_id: &str) -> Result<Uuid, EventStoreError> {
-        let (_, merge_state) = self.manifest_and_persons(project).await?;
+    pub(crate) async fn person_of(
+        &self,
+        project: ProjectId,
+        distinct_id: &str,
+    ) -> Result<Uuid, EventStoreError> {
+        let (_, merge_state) = self.index.manifest_and_persons(project).await?;
         Ok(merge_state.person_merges.person(derived(project, distinct_id)))
     }
 }

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::EventStore;
-
 /// Waiting batches that wake compaction: a twentieth of what one query may read.
 pub(crate) const BLOCKS: usize = 1000;
 /// Waiting compressed bytes that wake compaction.
@@ -32,18 +30,16 @@ impl Backlog {
         }
     }
 
-    /// Says that it is enough.
+    /// Wakes the waiting caller.
     pub(crate) fn wake(&self) {
         self.blocks.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
         self.enough.notify_one();
     }
-}
 
-impl EventStore {
-    /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
-    pub async fn filled(&self) {
-        self.inner.backlog.enough.notified().await;
+    /// Waits until so many batches wait that compaction should begin at once. For one caller at a time.
+    pub(super) async fn wait(&self) {
+        self.enough.notified().await;
     }
 }
 

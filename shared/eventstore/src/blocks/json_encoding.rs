@@ -9,11 +9,11 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::blocks::captured_batch::{EncodedProperties, PropertyEncoder};
 use crate::codec::{
     ARRAY, END, FALSE, FLOAT, INTEGER, NULL, OBJECT, Reader, TEXT, TRUE, UNSIGNED, write_signed, write_text,
     write_unsigned,
 };
-use crate::ingest::captured_batch::{Packed, PackedProperties};
 
 /// Which limit an event exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Meter {
 
 /// Parses the properties of an event.
 pub struct PropertiesSeed<'a> {
-    pub(crate) packed: &'a mut Packed,
+    pub(crate) packed: &'a mut PropertyEncoder,
     pub(crate) meter: &'a mut Meter,
     pub(crate) depth: usize,
     pub(crate) noted: &'static [&'static str],
@@ -70,7 +70,7 @@ pub struct PropertiesSeed<'a> {
 
 impl<'de> DeserializeSeed<'de> for PropertiesSeed<'_> {
     /// None if it is no object; it is discarded then.
-    type Value = Option<PackedProperties>;
+    type Value = Option<EncodedProperties>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -78,7 +78,7 @@ impl<'de> DeserializeSeed<'de> for PropertiesSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for PropertiesSeed<'_> {
-    type Value = Option<PackedProperties>;
+    type Value = Option<EncodedProperties>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("an object")
@@ -86,7 +86,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         let end = self.packed.bytes.len();
-        Ok(Some(PackedProperties { range: end..end, ..PackedProperties::default() }))
+        Ok(Some(EncodedProperties { range: end..end, ..EncodedProperties::default() }))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
@@ -115,11 +115,11 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Packed { bytes, keys } = self.packed;
+        let PropertyEncoder { bytes, keys } = self.packed;
         let depth = self.meter.deeper(self.depth)?;
         self.meter.count(2)?;
         let mut properties =
-            PackedProperties { range: bytes.len()..bytes.len(), ..PackedProperties::default() };
+            EncodedProperties { range: bytes.len()..bytes.len(), ..EncodedProperties::default() };
         while let Some(name) = map.next_key_seed(Name)? {
             self.meter.count(name.len() + 4)?;
             let place = bytes.len();
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
 
 /// Parses a value of an event outside its properties.
 pub struct ValueSeed<'a> {
-    pub(crate) packed: &'a mut Packed,
+    pub(crate) packed: &'a mut PropertyEncoder,
     pub(crate) meter: &'a mut Meter,
     pub(crate) depth: usize,
 }

@@ -10,10 +10,11 @@ use serde::Deserialize;
 
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::segments;
 
 /// The manifest as a whole.
 pub(crate) const MANIFEST: u32 = 1;
+/// Segments.
+pub(crate) const SEGMENTS: u32 = 4;
 /// Imports of persons. Format 1 has no ids sidecar.
 pub(crate) const PERSONS: u32 = 2;
 /// Imports of groups, without a sidecar, as in format 1 of persons.
@@ -52,7 +53,7 @@ pub(crate) fn require(entries: &[Item]) -> Result<(), EventStoreError> {
         let sk = item.key.sk.as_str();
         let kinds = [
             (keys::HEAD, MANIFEST),
-            (keys::SEGMENT, segments::FORMAT),
+            (keys::SEGMENT, SEGMENTS),
             (keys::PERSONS, PERSONS),
             (keys::GROUPS, GROUPS),
             (keys::MERGES, MERGES),

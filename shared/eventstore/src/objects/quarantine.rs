@@ -11,14 +11,12 @@ use std::collections::BTreeMap;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query, Store, StoreError, Write, WriteCondition};
+use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 
-use crate::EventStore;
 use crate::error::EventStoreError;
-use crate::integrity::checksums;
 use crate::keys;
-use crate::persons::imports::RecordsEntry;
+use crate::objects::checksums;
 
 /// A damage marker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,15 +29,22 @@ pub struct Damage {
     pub at: Micros,
 }
 
+/// The part of the manifest entry of an import that names its object.
+#[derive(Deserialize)]
+struct ListedImport {
+    id: String,
+    object: String,
+}
+
 /// Writes damage markers.
 #[derive(Debug, Clone)]
 pub(crate) struct Quarantine {
-    store: Store,
+    records: Table,
 }
 
 impl Quarantine {
-    pub(crate) fn new(store: Store) -> Quarantine {
-        Quarantine { store }
+    pub(crate) fn new(records: Table) -> Quarantine {
+        Quarantine { records }
     }
 
     /// Marks `object` as damaged and returns the error for the reader: `error`, unless the segment was replaced
@@ -58,7 +63,7 @@ impl Quarantine {
         };
         let noted = async {
             let row = Item::new(keys::entry(project, keys::DAMAGED, &id), &damage)?;
-            self.store.records.transact(vec![Write::Put(row, WriteCondition::Absent), listed]).await
+            self.records.transact(vec![Write::Put(row, WriteCondition::Absent), listed]).await
         };
         match noted.await {
             Ok(()) => tracing::error!(project, segment = id, object, what, "a segment is damaged"),
@@ -76,7 +81,7 @@ impl Quarantine {
         let damage = Damage { object: format!("block {block}"), what: what.to_owned(), at };
         let noted = async {
             let row = Item::new(keys::entry(project, keys::DAMAGED, block), &damage)?;
-            self.store.records.put(row, WriteCondition::Absent).await
+            self.records.put(row, WriteCondition::Absent).await
         };
         match noted.await {
             Ok(()) => tracing::error!(project, block, what, "a block of captured events is damaged"),
@@ -100,21 +105,22 @@ impl Quarantine {
         }
         // An import that was rewritten by an erasure has an object with another id than its entry.
         let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
-        for item in self.store.records.query(records).await? {
-            let entry: RecordsEntry = item.body()?;
+        for item in self.records.query(records).await? {
+            let entry: ListedImport = item.body()?;
             if checksums::split(&entry.object).0 == checksums::split(object).0 {
                 return Ok(Some((entry.id, Write::Check(item.key, WriteCondition::Version(item.version)))));
             }
         }
         Ok(None)
     }
-}
 
-impl EventStore {
     /// The damage markers of a project, by id.
-    pub async fn damage(&self, project: ProjectId) -> Result<BTreeMap<String, Damage>, EventStoreError> {
+    pub(crate) async fn damage(
+        &self,
+        project: ProjectId,
+    ) -> Result<BTreeMap<String, Damage>, EventStoreError> {
         let rows = Query::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
-        let items = self.inner.store.records.query(rows).await?;
+        let items = self.records.query(rows).await?;
         let known = items.iter().filter_map(|item| {
             let id = item.key.sk.strip_prefix(keys::DAMAGED)?.to_owned();
             Some(item.body().map(|damage| (id, damage)))
@@ -125,25 +131,14 @@ impl EventStore {
     /// Marks a block if `error` says that it is damaged.
     pub(crate) async fn note_damaged_block(&self, error: &EventStoreError) {
         if let EventStoreError::DamagedBlock { project, block, what } = error {
-            Quarantine::new(self.inner.store.clone()).note_block(*project, block, what).await;
+            self.note_block(*project, block, what).await;
         }
-    }
-
-    /// Passes on the result of reading blocks; marks a block that was damaged.
-    pub(crate) async fn read_of_blocks<T>(
-        &self,
-        read: Result<T, EventStoreError>,
-    ) -> Result<T, EventStoreError> {
-        if let Err(error) = &read {
-            self.note_damaged_block(error).await;
-        }
-        read
     }
 
     /// Removes the marker of a segment or a block.
     pub(crate) async fn lift(&self, project: ProjectId, id: &str) -> Result<(), EventStoreError> {
         let key = keys::entry(project, keys::DAMAGED, id);
-        Ok(self.inner.store.records.sweep(vec![key]).await?)
+        Ok(self.records.sweep(vec![key]).await?)
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A property value, borrowed where it can be.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cell<'a> {
+pub enum PropertyValue<'a> {
     /// Null, which is not the same as no value.
     Null,
     /// true or false.
@@ -28,48 +28,48 @@ pub enum Cell<'a> {
     Json(Cow<'a, str>),
 }
 
-impl<'a> Cell<'a> {
+impl<'a> PropertyValue<'a> {
     /// Converts from a JSON value.
-    pub fn of(value: &'a Value) -> Cell<'a> {
+    pub fn of(value: &'a Value) -> PropertyValue<'a> {
         match value {
-            Value::Null => Cell::Null,
-            Value::Bool(value) => Cell::Boolean(*value),
-            Value::String(text) => Cell::Text(text.as_str().into()),
+            Value::Null => PropertyValue::Null,
+            Value::Bool(value) => PropertyValue::Boolean(*value),
+            Value::String(text) => PropertyValue::Text(text.as_str().into()),
             Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-                (Some(n), _) => Cell::Integer(n),
-                (None, Some(float)) if number.is_f64() => Cell::Float(float),
-                _ => Cell::Json(number.to_string().into()),
+                (Some(n), _) => PropertyValue::Integer(n),
+                (None, Some(float)) if number.is_f64() => PropertyValue::Float(float),
+                _ => PropertyValue::Json(number.to_string().into()),
             },
-            Value::Array(_) | Value::Object(_) => Cell::Json(value.to_string().into()),
+            Value::Array(_) | Value::Object(_) => PropertyValue::Json(value.to_string().into()),
         }
     }
 
     /// Converts to a JSON value.
     pub fn to_value(&self) -> Value {
         match self {
-            Cell::Null => Value::Null,
-            Cell::Boolean(value) => Value::from(*value),
-            Cell::Integer(n) => Value::from(*n),
-            Cell::Float(float) => Value::from(*float),
-            Cell::Text(text) => Value::from(text.as_ref()),
-            Cell::Json(text) => serde_json::from_str(text).unwrap_or_default(),
+            PropertyValue::Null => Value::Null,
+            PropertyValue::Boolean(value) => Value::from(*value),
+            PropertyValue::Integer(n) => Value::from(*n),
+            PropertyValue::Float(float) => Value::from(*float),
+            PropertyValue::Text(text) => Value::from(text.as_ref()),
+            PropertyValue::Json(text) => serde_json::from_str(text).unwrap_or_default(),
         }
     }
 
-    fn unsigned(n: u64) -> Cell<'static> {
-        i64::try_from(n).map_or_else(|_| Cell::Json(n.to_string().into()), Cell::Integer)
+    fn unsigned(n: u64) -> PropertyValue<'static> {
+        i64::try_from(n).map_or_else(|_| PropertyValue::Json(n.to_string().into()), PropertyValue::Integer)
     }
 }
 
 /// A consumer of the properties of an event.
 pub trait Properties {
     /// Adds a property; it replaces an earlier one with this key.
-    fn property(&mut self, key: &str, cell: Cell<'_>);
+    fn property(&mut self, key: &str, cell: PropertyValue<'_>);
 }
 
 /// Ignores all properties: only validates the text.
 impl Properties for () {
-    fn property(&mut self, _: &str, _: Cell<'_>) {}
+    fn property(&mut self, _: &str, _: PropertyValue<'_>) {}
 }
 
 /// Parses a JSON object and passes its properties to `into`; null means no properties.
@@ -131,7 +131,7 @@ struct Property<'s, S> {
 }
 
 impl<S: Properties> Property<'_, S> {
-    fn put<E>(self, cell: Cell<'_>) -> Result<(), E> {
+    fn put<E>(self, cell: PropertyValue<'_>) -> Result<(), E> {
         self.into.property(self.key, cell);
         Ok(())
     }
@@ -153,36 +153,36 @@ impl<'de, S: Properties> Visitor<'de> for Property<'_, S> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.put(Cell::Null)
+        self.put(PropertyValue::Null)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.put(Cell::Boolean(value))
+        self.put(PropertyValue::Boolean(value))
     }
 
     fn visit_i64<E: Error>(self, n: i64) -> Result<(), E> {
-        self.put(Cell::Integer(n))
+        self.put(PropertyValue::Integer(n))
     }
 
     fn visit_u64<E: Error>(self, n: u64) -> Result<(), E> {
-        self.put(Cell::unsigned(n))
+        self.put(PropertyValue::unsigned(n))
     }
 
     fn visit_f64<E: Error>(self, float: f64) -> Result<(), E> {
-        self.put(Cell::Float(float))
+        self.put(PropertyValue::Float(float))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.put(Cell::Text(text.into()))
+        self.put(PropertyValue::Text(text.into()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
         let value = Value::deserialize(SeqAccessDeserializer::new(items))?;
-        self.put(Cell::of(&value))
+        self.put(PropertyValue::of(&value))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<(), A::Error> {
         let value = Value::deserialize(MapAccessDeserializer::new(fields))?;
-        self.put(Cell::of(&value))
+        self.put(PropertyValue::of(&value))
     }
 }

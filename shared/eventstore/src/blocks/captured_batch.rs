@@ -12,25 +12,25 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::blocks::block;
+use crate::blocks::json_encoding::{Meter, PropertiesSeed, ValueSeed};
 use crate::codec::{Reader, write_field, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::ingest::json_packing::{Meter, PropertiesSeed, ValueSeed};
-use crate::persons::{may_merge, names_a_merge};
+use crate::person_ids::{may_merge, names_a_merge};
 
 /// Most properties whose values one call looks up.
 pub(crate) const KEPT_PROPERTIES_MAX: usize = 12;
 
 /// Encoder for the properties of a batch.
 #[derive(Debug, Default)]
-pub struct Packed {
+pub struct PropertyEncoder {
     pub(crate) bytes: Vec<u8>,
     pub(crate) keys: Keys,
 }
 
-/// The encoded properties of one event in [`Packed`].
+/// The encoded properties of one event in [`PropertyEncoder`].
 #[derive(Debug, Clone, Default)]
-pub struct PackedProperties {
+pub struct EncodedProperties {
     pub(crate) range: Range<usize>,
     /// Positions of the looked-up fields.
     pub(crate) noted: [Option<usize>; KEPT_PROPERTIES_MAX],
@@ -61,7 +61,7 @@ impl Keys {
     }
 }
 
-impl Packed {
+impl PropertyEncoder {
     /// Parses a JSON object as the properties of an event. `depth` is the nesting that is left, the object
     /// included. Remembers the positions of the fields in `noted` (at most twelve).
     pub fn properties<'a>(
@@ -79,7 +79,7 @@ impl Packed {
     }
 
     /// The value of field number `index` of `noted`.
-    pub fn noted(&self, properties: &PackedProperties, index: usize) -> Option<Value> {
+    pub fn noted(&self, properties: &EncodedProperties, index: usize) -> Option<Value> {
         let start = properties.noted.get(index).copied().flatten()?;
         let mut reader = Reader::new(self.bytes.get(start..)?);
         let tag = reader.tag().ok()?;
@@ -88,7 +88,7 @@ impl Packed {
     }
 
     /// Adds a field to `properties`; it replaces one of the same name.
-    pub fn add(&mut self, properties: &mut PackedProperties, name: &str, value: &Value) {
+    pub fn add(&mut self, properties: &mut EncodedProperties, name: &str, value: &Value) {
         if properties.range.end != self.bytes.len() {
             let start = self.bytes.len();
             let moved = start as isize - properties.range.start as isize;
@@ -104,18 +104,18 @@ impl Packed {
     }
 
     /// Encodes the properties of a map.
-    pub fn map(&mut self, map: &Map<String, Value>) -> PackedProperties {
+    pub fn map(&mut self, map: &Map<String, Value>) -> EncodedProperties {
         let start = self.bytes.len();
         for (name, value) in map {
             let code = self.keys.code(name);
             write_field(&mut self.bytes, |out| write_unsigned(out, code.into()), value);
         }
-        PackedProperties { range: start..self.bytes.len(), ..PackedProperties::default() }
+        EncodedProperties { range: start..self.bytes.len(), ..EncodedProperties::default() }
     }
 
     fn unpacked(
         &self,
-        properties: &PackedProperties,
+        properties: &EncodedProperties,
         wanted: fn(&str) -> bool,
     ) -> Result<Map<String, Value>, EventStoreError> {
         let mut reader = Reader::new(&self.bytes[properties.range.clone()]);
@@ -145,7 +145,7 @@ pub struct CapturedEvent {
     /// When it happened.
     pub timestamp: Micros,
     /// Its properties.
-    pub properties: PackedProperties,
+    pub properties: EncodedProperties,
 }
 
 /// An encoded batch, ready to be stored.
@@ -162,13 +162,13 @@ pub struct CapturedBatch {
     /// Its events, in order.
     pub events: Vec<CapturedEvent>,
     /// Their properties.
-    pub packed: Packed,
+    pub packed: PropertyEncoder,
 }
 
 impl CapturedBatch {
     /// The batch of `events`.
     pub fn of(events: &[Event]) -> CapturedBatch {
-        let mut packed = Packed::default();
+        let mut packed = PropertyEncoder::default();
         let event = |event: &Event| CapturedEvent {
             uuid: event.uuid,
             event: event.event.clone(),

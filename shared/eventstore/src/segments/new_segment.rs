@@ -1,19 +1,14 @@
-//! Commit of a new segment: its objects first, then, in one transaction, its manifest entry.
-//!
-//! Must stay true: an entry is listed only after all its objects are durable. Objects are removed again only
-//! after the manifest definitely rejected the entry, because a call that failed may have been carried out.
+//! A segment that is being written: its manifest entry and its objects.
 
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::calls::CallsByKey;
 
-use crate::EventStore;
-use crate::blocks::ReplacedBlocks;
+use crate::blocks::list_of_replaced_blocks;
 use crate::error::EventStoreError;
-use crate::keys::{self, BlockId};
-use crate::manifest::state::{Manifest, SegmentEntry, new_id};
-use crate::persons::profiles::file::FileEntry;
+use crate::keys::BlockId;
+use crate::manifest::{FileEntry, SegmentEntry, new_id};
 use crate::segments::writer::{Replaces, WrittenSegment};
 
 /// A segment that is not listed yet, and its objects.
@@ -51,7 +46,7 @@ impl NewSegment {
         self.entry.replaces_segments.clone_from(&replaces.segments);
         let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
         let object = format!("{}/{}.blocks", self.folder, self.entry.id);
-        if let Some((blocks, list)) = ReplacedBlocks::of(&blocks, object) {
+        if let Some((blocks, list)) = list_of_replaced_blocks(&blocks, object) {
             self.files.push((blocks.object.clone(), list));
             self.entry.blocks = Some(blocks);
         }
@@ -88,30 +83,5 @@ impl NewSegment {
     fn profile(&mut self, what: &str, bytes: Bytes, rows: u64) -> FileEntry {
         let size = bytes.len() as u64;
         FileEntry { object: self.file(&format!("{what}.parquet"), bytes), bytes: size, rows }
-    }
-}
-
-impl EventStore {
-    /// Stores the objects of a segment.
-    pub(crate) async fn write_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
-        self.inner.objects.create_all(&new.files).await
-    }
-
-    /// Adds the entry of a segment on top of `manifest`. Returns false, and writes nothing, when the manifest
-    /// has changed.
-    pub(crate) async fn list(
-        &self,
-        project: ProjectId,
-        manifest: &Manifest,
-        new: &NewSegment,
-    ) -> Result<bool, EventStoreError> {
-        // Before the segment is listed, so that a crash loses no call: counting a call twice changes nothing.
-        self.count_flag_calls(project, &new.calls, new.newest_block, new.entry.at).await?;
-        manifest.add(self, project, keys::SEGMENT, &new.entry.id, &new.entry).await
-    }
-
-    /// Removes the objects of a segment that is not listed and will not be.
-    pub(crate) async fn drop_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
-        self.inner.objects.delete_all(new.files.iter().map(|(object, _)| object.clone()).collect()).await
     }
 }

@@ -12,9 +12,9 @@ use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::SnapshotReader;
 use crate::blocks::block::Block;
-use crate::blocks::block_log::{BlockFilter, RawBlock, decode_rows};
+use crate::blocks::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
 use crate::event::{Row, seq};
 use crate::manifest::Manifest;
@@ -29,7 +29,7 @@ pub(crate) struct BlockEvents {
     _taken: Option<[MemoryLease; 2]>,
 }
 
-impl EventStore {
+impl SnapshotReader {
     /// Reads the events of `blocks` that pass the filter. The blocks must have been read before the manifest.
     pub(crate) async fn block_events(
         &self,
@@ -38,11 +38,11 @@ impl EventStore {
         blocks: Vec<RawBlock>,
         wanted: BlockFilter,
     ) -> Result<BlockEvents, EventStoreError> {
-        let blocks = Arc::new(self.not_replaced(manifest, blocks).await?);
+        let blocks = Arc::new(self.blocks.not_replaced(manifest, blocks).await?);
         let read = blocks.clone();
         let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &wanted)).await?;
-        let hot = self.read_of_blocks(read).await?;
-        let rows = self.not_in_segments(manifest, hot.rows).await?;
+        let hot = self.blocks.mark_damage(read).await?;
+        let rows = self.duplicates.not_in_segments(manifest, hot.rows).await?;
         Ok(BlockEvents { blocks, rows, _taken: hot.taken })
     }
 }

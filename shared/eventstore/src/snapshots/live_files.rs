@@ -10,10 +10,9 @@ use pennon_analytics::clickhouse::{Column, Kind as Value, Segment};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::{SnapshotOutline, SnapshotReader};
 use crate::error::EventStoreError;
-use crate::manifest::snapshot::SnapshotOutline;
-use crate::manifest::state::SegmentEntry;
+use crate::manifest::SegmentEntry;
 use crate::persons::PersonMerges;
 use crate::segments::Footer;
 use crate::segments::property_columns::Kind;
@@ -29,24 +28,20 @@ pub struct LiveFiles {
     pub merged: Vec<(Uuid, Uuid)>,
 }
 
-impl EventStore {
+impl SnapshotReader {
     /// Lists the live files of a project.
-    pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
+    pub(crate) async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
         let SnapshotOutline { manifest, merge_state, hot } = self.outline(project).await?;
-        let waiting = self.headers_not_in_segments(&manifest, hot).await?.len() as u64;
+        let waiting = self.duplicates.headers_not_in_segments(&manifest, hot).await?.len() as u64;
         let mut files = LiveFiles { waiting, ..LiveFiles::default() };
         let mut merged = BTreeMap::new();
         for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {
-            let file = self.segment(entry).await?;
+            let file = self.segments.open(entry).await?;
             files.segments.push(segment(entry, &file.footer));
             if !merge_state.person_merges.is_empty()
-                && let Some(persons) = &entry.persons
+                && let Some(persons) = self.segments.person_ids(entry).await?
             {
-                collect_merged(
-                    &self.inner.objects.get(persons).await?,
-                    &merge_state.person_merges,
-                    &mut merged,
-                );
+                collect_merged(&persons, &merge_state.person_merges, &mut merged);
             }
         }
         files.merged = merged.into_iter().collect();

@@ -7,8 +7,8 @@
 use pennon_analytics::scan::Micros;
 use serde::{Deserialize, Serialize};
 
-use crate::integrity::formats;
-use crate::persons::imports::ids_sidecar::beside;
+use crate::formats;
+use crate::objects::checksums;
 
 /// The entry of an object with persons or groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,15 +20,14 @@ pub(crate) struct RecordsEntry {
     pub format: u32,
     pub object: String,
     pub rows: u64,
-    /// Its size; 0 where an earlier release wrote it.
-    #[serde(default)]
+    /// Its size.
     pub bytes: u64,
     pub at: Micros,
     /// The manifest version that it was added with.
     #[serde(default)]
     pub head: u64,
     /// Former objects, before records were erased, until no reader can use them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "former")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<FormerObject>,
 }
 
@@ -43,23 +42,14 @@ pub(crate) struct FormerObject {
 impl FormerObject {
     /// The objects to delete with it; the second exists only in formats that have it.
     pub(crate) fn files(self) -> [String; 2] {
-        let ids = beside(&self.object);
+        let ids = ids_sidecar_name(&self.object);
         [self.object, ids]
     }
 }
 
-/// Earlier releases stored one, without a time.
-fn former<'de, D: serde::Deserializer<'de>>(body: D) -> Result<Vec<FormerObject>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Before {
-        One(String),
-        All(Vec<FormerObject>),
-    }
-    Ok(match Before::deserialize(body)? {
-        Before::One(object) => vec![FormerObject { object, at: 0 }],
-        Before::All(all) => all,
-    })
+/// The name of the ids sidecar of `object`.
+pub(crate) fn ids_sidecar_name(object: &str) -> String {
+    format!("{}.ids", checksums::split(object).0)
 }
 
 impl RecordsEntry {
@@ -72,7 +62,7 @@ impl RecordsEntry {
 
     /// The name of its ids sidecar; none for groups, and where an earlier release wrote it.
     pub(crate) fn ids(&self) -> Option<String> {
-        (self.format >= formats::PERSONS).then(|| beside(&self.object))
+        (self.format >= formats::PERSONS).then(|| ids_sidecar_name(&self.object))
     }
 
     /// Its current objects.
@@ -106,9 +96,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_entry_names_all_objects_that_it_had_and_reads_those_of_earlier_releases() {
-        let body = json!({"id": "1", "object": "a", "rows": 3, "at": 5});
-        let entry: RecordsEntry = serde_json::from_value(body.clone()).unwrap();
+    fn an_entry_names_all_objects_that_it_had() {
+        let body = json!({"id": "1", "object": "a", "rows": 3, "bytes": 11, "at": 5});
+        let entry: RecordsEntry = serde_json::from_value(body).unwrap();
         assert!(entry.before.is_empty());
         let mut entry = entry.with_object("b".to_owned(), 10, 2, 6).with_object("c".to_owned(), 9, 1, 7);
         entry.listed_at(8);
@@ -117,10 +107,11 @@ mod tests {
         assert_eq!((told["object"].as_str(), &told["at"]), (Some("c"), &json!(8)));
         assert_eq!(entry.objects().collect::<Vec<_>>(), ["c", "a", "b"]);
         assert_eq!(serde_json::from_value::<RecordsEntry>(told).unwrap(), entry);
-        let mut earlier = body;
-        earlier["before"] = json!("z");
-        let entry: RecordsEntry = serde_json::from_value(earlier).unwrap();
-        assert_eq!(entry.before, [FormerObject { object: "z".to_owned(), at: 0 }]);
-        assert_eq!(entry.emptied(9).before[1], FormerObject { object: "a".to_owned(), at: 9 });
+        assert_eq!(entry.emptied(9).before[2], FormerObject { object: "c".to_owned(), at: 9 });
+    }
+
+    #[test]
+    fn the_object_lies_beside_its_records() {
+        assert_eq!(ids_sidecar_name("project=7/persons/01-a.parquet"), "project=7/persons/01-a.ids");
     }
 }

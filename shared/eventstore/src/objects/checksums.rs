@@ -39,6 +39,12 @@ pub(crate) fn split(object: &str) -> (&str, &str) {
     object.split_at(dot)
 }
 
+/// The id that an object's name begins with.
+pub(crate) fn id_of(object: &str) -> &str {
+    let (start, _) = split(object);
+    start.rsplit('/').next().unwrap_or(start)
+}
+
 /// The name of the checksum file of `object`.
 pub(crate) fn object_of(object: &str) -> String {
     format!("{}{ENDING}", split(object).0)

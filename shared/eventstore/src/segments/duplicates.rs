@@ -11,10 +11,11 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
-use crate::EventStore;
+use super::SegmentStore;
 use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::{Manifest, SegmentEntry};
+use crate::objects::Objects;
 use crate::segments::uuids::uuid_index::{self, UuidIndexFile, UuidMatches, UuidQuery};
 
 /// Progress and result of a duplicate check.
@@ -50,12 +51,27 @@ impl DuplicateCheck {
     }
 }
 
+/// Cached uuids of segments that match events waiting in blocks.
+const UUIDS_CACHED: usize = 32_768;
 /// Segments whose uuid index is read concurrently.
 const AT_ONCE: usize = 2;
 /// Most hashes per check whose uuids are cached: duplicates that queries meet until compaction drops them.
 const REMEMBERED_AT_ONCE: usize = 1024;
 
-impl EventStore {
+/// Finds events that are in segments already.
+#[derive(Debug)]
+pub(crate) struct DuplicateFinder {
+    objects: Objects,
+    segments: Arc<SegmentStore>,
+    /// Uuids by segment and hash: confirms hash matches of the uuid index.
+    uuids: quick_cache::sync::Cache<(String, u64), Arc<[Uuid]>>,
+}
+
+impl DuplicateFinder {
+    pub(crate) fn new(objects: Objects, segments: Arc<SegmentStore>) -> DuplicateFinder {
+        DuplicateFinder { objects, segments, uuids: quick_cache::sync::Cache::new(UUIDS_CACHED) }
+    }
+
     /// Keeps the rows whose uuids are in no segment of the manifest.
     pub(crate) async fn not_in_segments(
         &self,
@@ -127,7 +143,7 @@ impl EventStore {
         segment: SegmentEntry,
         wanted: Arc<UuidQuery>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
-        let Some(file) = UuidIndexFile::of(&self.inner.objects, &segment) else { return Ok(HashSet::new()) };
+        let Some(file) = UuidIndexFile::of(&self.objects, &segment) else { return Ok(HashSet::new()) };
         let found = match file.probe(&wanted).await {
             // The index is damaged; the segment has the uuids too.
             Err(EventStoreError::Damaged { .. }) => {
@@ -135,7 +151,7 @@ impl EventStore {
             }
             other => other?,
         };
-        let known = |hash: &u64| self.inner.uuids.get(&(segment.id.clone(), *hash));
+        let known = |hash: &u64| self.uuids.get(&(segment.id.clone(), *hash));
         let (mut held, mut open) = (found.uuids.into_iter().collect::<HashSet<_>>(), HashSet::new());
         for hash in found.hashes {
             match known(&hash) {
@@ -146,14 +162,14 @@ impl EventStore {
         if open.is_empty() {
             return Ok(held);
         }
-        let read = self.segment(&segment).await?.uuids(&self.inner.objects, &open).await?;
+        let read = self.segments.open(&segment).await?.uuids(&open).await?;
         if open.len() <= REMEMBERED_AT_ONCE {
             let mut by_hash = open.iter().map(|hash| (*hash, Vec::new())).collect::<HashMap<_, _>>();
             for uuid in &read {
                 by_hash.entry(uuid_index::hash(*uuid)).or_default().push(*uuid);
             }
             for (hash, uuids) in by_hash {
-                self.inner.uuids.insert((segment.id.clone(), hash), uuids.into());
+                self.uuids.insert((segment.id.clone(), hash), uuids.into());
             }
         }
         held.extend(read);
