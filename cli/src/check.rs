@@ -4,7 +4,7 @@
 //! damaged block that the user named.
 
 use chrono::{DateTime, Utc};
-use pennon_eventstore::{CheckProgress, CheckReport, EventStore, Orphan};
+use pennon_eventstore::{CheckProgress, CheckReport as EventCheckReport, EventStore, Orphan};
 use serde_json::{Value, json};
 
 use crate::args::Check;
@@ -22,7 +22,7 @@ pub struct CheckReport {
 #[derive(Debug)]
 pub struct ProjectReport {
     project: u64,
-    checked: CheckReport,
+    checked: EventCheckReport,
     orphans: Vec<Orphan>,
 }
 
@@ -55,7 +55,7 @@ impl CheckReport {
 
 impl ProjectReport {
     fn to_json(&self) -> Value {
-        let CheckReport { objects, blocks, bytes, damaged, lifted, restored } = &self.checked;
+        let EventCheckReport { objects, blocks, bytes, damaged, lifted, restored } = &self.checked;
         let damaged = damaged.iter().map(|damage| {
             let findings = damage.findings.iter();
             json!({
@@ -102,8 +102,8 @@ pub async fn check(
     Ok(report)
 }
 
-fn push_checked(project: u64, checked: &CheckReport, lines: &mut Vec<String>) {
-    let CheckReport { objects, blocks, bytes, .. } = checked;
+fn push_checked(project: u64, checked: &EventCheckReport, lines: &mut Vec<String>) {
+    let EventCheckReport { objects, blocks, bytes, .. } = checked;
     lines.push(format!(
         "project {project}: {objects} objects and {blocks} waiting blocks, {bytes} bytes are what was written"
     ));

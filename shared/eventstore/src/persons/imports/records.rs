@@ -344,7 +344,6 @@ impl ImportedRecords {
     ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
         let mut found = Vec::new();
         for (group, selection) in object.selections(rows) {
-            let objects = &self.objects;
             for batch in object.file.decode(group, Some(selection), &["properties"]).await?.batches {
                 let properties = texts(&batch, "properties")?;
                 for row in 0..batch.num_rows() {
