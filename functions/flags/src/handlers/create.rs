@@ -64,7 +64,7 @@ async fn create_flag(state: Flags, call: Call) -> ApiResult<Response> {
         if let Some(restored) = &restored {
             flag.usage_dashboard = restored.usage_dashboard;
             // A restored flag that was enabled before is not enabled anew.
-            flag.performed_rollback = input.performed_rollback.flatten();
+            flag.performed_rollback = input.values.performed_rollback;
         }
         let records = &app.store.records;
         if input.should_create_usage_dashboard && reserved.is_none() {
