@@ -18,6 +18,8 @@ pub struct Spent {
     pub writes: f64,
     /// Objects, or parts of them, that were read.
     pub gets: u32,
+    /// Bytes of these objects.
+    pub bytes: u64,
     /// Objects that were written, and lists of them.
     pub puts: u32,
 }

@@ -32,6 +32,7 @@ pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgre
 pub(crate) fn show_import(bar: &ProgressBar, progress: Progress) {
     bar.set_message(match progress.phase {
         Phase::Checking => "checking",
+        Phase::StoringPeople => "persons",
         Phase::Storing => "storing",
     });
     bar.set_length(progress.total);

@@ -77,25 +77,28 @@ pub enum ExtraFields {
     Ignore,
 }
 
-/// The current pass of an import.
+/// The current phase of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Validating the whole file.
     Checking,
-    /// Storing the records.
+    /// Storing the persons and groups that were folded from the file.
+    StoringPeople,
+    /// Storing the other records.
     Storing,
 }
 
 /// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// The current pass.
+    /// The current phase.
     pub phase: Phase,
-    /// How much of the file was read in this pass: bytes, or rows of a Parquet file.
+    /// How much of the file was read in this phase: bytes, or rows of a Parquet file. Of persons and groups, steps: each is
+    /// first merged with its stored properties and then stored.
     pub done: u64,
-    /// The size of the file in the same unit.
+    /// The size of the file, or the number of steps, in the same unit.
     pub total: u64,
-    /// Records read in this pass.
+    /// Records read in this phase; 0 while persons and groups are stored.
     pub lines: u64,
 }
 
@@ -118,9 +121,16 @@ pub async fn import_file(
     let CheckedFile { content_info, mut people, summary } = check(path, &options, progress).await?;
     let failed = |error: EventStoreError| ImportError::for_file(path, error.to_string());
     let mut summary = Summary { events: 0, persons: 0, groups: 0, ..summary };
-    stored_properties::merge_with_stored(store, &mut people).await.map_err(failed)?;
+    let count = (people.persons.len() + people.groups.len()) as u64;
+    let mut steps = |done| {
+        if count > 0 {
+            progress(Progress { phase: Phase::StoringPeople, done, total: count * 2, lines: 0 });
+        }
+    };
+    stored_properties::merge_with_stored(store, &mut people, &mut steps).await.map_err(failed)?;
     for chunk in chunks_of_people(people, now).map_err(failed)? {
         chunk.store(store, &mut summary).await.map_err(failed)?;
+        steps(count + summary.persons + summary.groups);
     }
     let source = open(path, &options, Some(content_info), false).await?;
     let mut read = 0;

@@ -12,11 +12,14 @@ use super::people::FoldedPeople;
 /// Persons that are read from the store at once.
 const READ_BATCH: usize = 10_000;
 
-/// Adds the stored properties that the file does not set to the persons and groups of `people`.
+/// Adds the stored properties that the file does not set to the persons and groups of `people`. `report` is called with the
+/// number of persons and groups that are done.
 pub(super) async fn merge_with_stored(
     store: &EventStore,
     people: &mut FoldedPeople,
+    report: &mut dyn FnMut(u64),
 ) -> Result<(), EventStoreError> {
+    let mut done = 0;
     for part in people.persons.chunk_by_mut(|a, b| a.0 == b.0) {
         let Some(project) = part.first().map(|(project, _)| *project) else { continue };
         let finals = store.canonical_persons(project).await?;
@@ -39,6 +42,8 @@ pub(super) async fn merge_with_stored(
                 }
                 record.properties.extend(from_file);
             }
+            done += part.len() as u64;
+            report(done);
         }
     }
     let mut stored: BTreeMap<(u64, u32, String), Map<String, Value>> = BTreeMap::new();
@@ -54,6 +59,9 @@ pub(super) async fn merge_with_stored(
             properties.extend(std::mem::take(&mut group.properties));
             group.properties = properties;
         }
+    }
+    if !people.groups.is_empty() {
+        report(done + people.groups.len() as u64);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::chunk::Chunk;
 use super::record::{Record, SourceRecord};
-use super::{ImportOptions, Summary, check, import_file};
+use super::{ImportOptions, Phase, Summary, check, import_file};
 use crate::embedded::Embedded;
 
 const NOW: i64 = 1_700_000_000_000_000;
@@ -35,6 +35,35 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
         let summary = import_file(&events, &path, options(), NOW, &mut |_| {}).await.unwrap();
         assert_eq!((summary.events, summary.copies), (new, duplicates));
     }
+}
+
+#[tokio::test]
+async fn the_progress_of_folded_persons_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Embedded::in_memory().await.unwrap().store(None);
+    let events = EventStore::open(store, &format!("file://{}/events", directory.path().display())).unwrap();
+    // 12,000 persons with two distinct ids each.
+    let line = |n: usize| json!({"event": "seen", "distinct_id": format!("d{n}"), "person_id": n / 2, "timestamp": "2024-01-01T00:00:00Z"});
+    let text = (0..24_000).map(|n| line(n).to_string()).collect::<Vec<_>>().join("\n");
+    let path = directory.path().join("lines.jsonl");
+    std::fs::write(&path, text).unwrap();
+    let mut seen = Vec::new();
+    let summary =
+        import_file(&events, &path, options(), NOW, &mut |progress| seen.push(progress)).await.unwrap();
+    assert_eq!(summary.persons, 12_000);
+    let phases: Vec<Phase> = seen.iter().map(|progress| progress.phase).collect();
+    assert!(phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
+    let steps = seen.iter().filter(|progress| progress.phase == Phase::StoringPeople);
+    let steps: Vec<(u64, u64)> = steps.map(|progress| (progress.done, progress.total)).collect();
+    // Merged with what is stored in batches of 10,000, and then stored.
+    assert_eq!(steps, [(10_000, 24_000), (12_000, 24_000), (24_000, 24_000)]);
+    // A file without persons has no such phase.
+    let path = directory.path().join("one.jsonl");
+    std::fs::write(&path, json!({"event": "a", "distinct_id": "d1", "timestamp": "2024-01-02"}).to_string())
+        .unwrap();
+    let mut seen = Vec::new();
+    import_file(&events, &path, options(), NOW, &mut |progress| seen.push(progress.phase)).await.unwrap();
+    assert!(!seen.contains(&Phase::StoringPeople), "{seen:?}");
 }
 
 /// The number of such records that fill a chunk, and their bytes of text.

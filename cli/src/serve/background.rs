@@ -41,6 +41,11 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
             {
                 tracing::error!(cause = error.detail(), "scheduled tasks failed");
             }
+            // Otherwise the events would be moved into a directory that is not the installation's.
+            if let Some(problem) = services.health.find_lost_files().await {
+                tracing::error!(problem, "events are not compacted");
+                return;
+            }
             if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIMEOUT).await {
                 tracing::error!(%error, "events could not be compacted");
             }

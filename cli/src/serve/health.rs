@@ -1,8 +1,9 @@
 //! `/_health`: whether the server can store what it acknowledges.
 //!
-//! Must stay true: it returns 503, with the problem and what to do, while the database or the events directory was removed
-//! or replaced, or a file cannot be written in the data directory; it recovers by itself when there is disk space again; a
-//! problem is logged when it begins and when it ends, not at each request.
+//! Must stay true: it returns 503, with the problem and what to do, while the database, the lock file, the events directory or
+//! the files in it were removed or replaced, or a file cannot be written in the data directory; it recovers by itself when
+//! there is disk space again; a problem is logged when it begins and when it ends, not at each request. Compaction asks
+//! [`Health::find_lost_files`] before each run, because it would move events into a directory that is not the installation's.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,9 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use pennon_eventstore::installation_marker;
 use serde_json::json;
+use uuid::Uuid;
 
-use crate::data::{DataDirectory, EVENTS};
+use crate::data::{DataDirectory, EVENTS, LOCK};
 use crate::embedded::Embedded;
 
 /// The size of the probe file: a disk without this much space counts as full.
@@ -29,8 +32,11 @@ pub struct Health(Option<Arc<LocalCheck>>);
 struct LocalCheck {
     embedded: Embedded,
     directory: PathBuf,
-    /// The events directory, held open so that its inode number is not reused.
+    /// The lock file and the events directory, held open so that their inode numbers are not reused.
+    lock: File,
     events: File,
+    /// The file that marks the events as those of this installation.
+    marker: PathBuf,
     /// The problems of the last check. Locked during a check, so that concurrent requests do not probe at the same time.
     problems: Mutex<Vec<String>>,
 }
@@ -42,12 +48,29 @@ impl std::fmt::Debug for LocalCheck {
 }
 
 impl Health {
-    /// The check of a server with the database `embedded` in `directory`.
-    pub fn new(directory: &DataDirectory, embedded: &Embedded) -> Result<Health, String> {
-        let path = directory.path().join(EVENTS);
-        let events = File::open(&path).map_err(|e| format!("{} cannot be opened: {e}", path.display()))?;
-        let (embedded, directory) = (embedded.clone(), directory.path().to_owned());
-        Ok(Health(Some(Arc::new(LocalCheck { embedded, directory, events, problems: Mutex::default() }))))
+    /// The check of a server that has locked `directory` and opened the database `embedded` and the events of `installation`
+    /// in it.
+    pub fn new(directory: &DataDirectory, embedded: &Embedded, installation: Uuid) -> Result<Health, String> {
+        let open = |name: &str| {
+            let path = directory.path().join(name);
+            File::open(&path).map_err(|e| format!("{} cannot be opened: {e}", path.display()))
+        };
+        Ok(Health(Some(Arc::new(LocalCheck {
+            embedded: embedded.clone(),
+            directory: directory.path().to_owned(),
+            lock: open(LOCK)?,
+            events: open(EVENTS)?,
+            marker: directory.path().join(EVENTS).join(installation_marker(installation)),
+            problems: Mutex::default(),
+        }))))
+    }
+
+    /// The problem, if files of the installation were removed or replaced while this server has them open.
+    pub async fn find_lost_files(&self) -> Option<String> {
+        let check = self.0.clone()?;
+        // File systems may block.
+        let lost = tokio::task::spawn_blocking(move || check.find_lost_files()).await;
+        lost.unwrap_or_else(|e| Some(format!("the check failed: {e}")))
     }
 
     /// The response of `/_health`.
@@ -69,19 +92,13 @@ impl LocalCheck {
     /// The current problems.
     fn run(&self) -> Vec<String> {
         let mut previous = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        let database = self.embedded.check_files();
-        let events_path = self.directory.join(EVENTS);
-        let is_same_directory = is_same(&self.events, &events_path);
-        let problems: Vec<String> = match (database, is_same_directory) {
+        if let Err(lost) = self.embedded.check_files() {
             // `check_files` has logged it.
-            (Err(lost), _) => return vec![lost],
-            (Ok(()), false) => vec![format!(
-                "{} was removed or replaced while the server had it open: events that were compacted or imported cannot be \
-                 read. Put the directory back as it was, or stop the server and restore the data directory from a backup \
-                 with `pennon restore`.",
-                events_path.display()
-            )],
-            (Ok(()), true) => [self.directory.as_path(), &events_path]
+            return vec![lost];
+        }
+        let problems: Vec<String> = match self.find_lost_lock_or_events() {
+            Some(lost) => vec![lost],
+            None => [self.directory.as_path(), &self.directory.join(EVENTS)]
                 .into_iter()
                 .filter_map(|directory| Some(unwritable_message(directory, &probe(directory).err()?)))
                 .collect(),
@@ -96,6 +113,35 @@ impl LocalCheck {
             previous.clone_from(&problems);
         }
         problems
+    }
+
+    fn find_lost_files(&self) -> Option<String> {
+        self.embedded.check_files().err().or_else(|| self.find_lost_lock_or_events())
+    }
+
+    fn find_lost_lock_or_events(&self) -> Option<String> {
+        let (lock, events) = (self.directory.join(LOCK), self.directory.join(EVENTS));
+        if !is_same(&self.lock, &lock) {
+            return Some(format!(
+                "{} was removed or replaced while the server had it locked: another server or command can open the database \
+                 now, and would lose changes of this one. Stop every process that uses the directory, and start the server \
+                 again.",
+                lock.display()
+            ));
+        }
+        let (lost, what) = if !is_same(&self.events, &events) {
+            (events, "directory")
+        } else if !self.marker.exists() {
+            (self.marker.clone(), "files of the events directory")
+        } else {
+            return None;
+        };
+        Some(format!(
+            "{} was removed or replaced while the server had it open: events that were compacted or imported cannot be read. \
+             Put the {what} back as before, or stop the server and restore the data directory from a backup with `pennon \
+             restore`.",
+            lost.display()
+        ))
     }
 }
 
@@ -124,7 +170,7 @@ fn probe(directory: &Path) -> io::Result<()> {
     written.and(removed)
 }
 
-/// Whether the directory at `path` is the open one.
+/// Whether the file or directory at `path` is the open one.
 #[cfg(unix)]
 fn is_same(open: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -134,8 +180,8 @@ fn is_same(open: &File, path: &Path) -> bool {
     }
 }
 
-/// Other systems have no inode numbers: only checks that the directory exists.
+/// Other systems have no inode numbers: only checks that it exists.
 #[cfg(not(unix))]
 fn is_same(_open: &File, path: &Path) -> bool {
-    path.is_dir()
+    path.exists()
 }

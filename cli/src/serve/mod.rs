@@ -55,9 +55,9 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         .with_rate_limits(options.rate_limits.0)
         .with_payload_keys(directory.payload_keys()?);
     let mut services = Services::open(app, &directory.events_url())?;
-    services.events.claim_installation().await.map_err(|e| e.to_string())?;
+    let installation = services.events.claim_installation().await.map_err(|e| e.to_string())?;
     embedded.count_writes(directory.path())?;
-    services.health = health::Health::new(&directory, &embedded)?;
+    services.health = health::Health::new(&directory, &embedded, installation)?;
     let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {

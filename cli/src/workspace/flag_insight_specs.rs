@@ -8,7 +8,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::conditions::payloads;
 use pennon_flag_rules::flag::field_table::{FieldValue, FlagField, InWorkspace, workspace_fields};
-use pennon_insights::Insight;
+use pennon_insights::{FieldUse, Insight, field_names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -77,18 +77,6 @@ pub struct TileSpec {
     pub color: Option<String>,
 }
 
-const INSIGHT_FIELDS: [&str; 10] = [
-    "name",
-    "derived_name",
-    "description",
-    "filters",
-    "query",
-    "order",
-    "deleted",
-    "favorited",
-    "saved",
-    "tags",
-];
 /// Most bytes of a layout; the limit of the HTTP API.
 const LAYOUT_BYTES_MAX: usize = 4096;
 /// Most characters of a short id, which has only letters and digits.
@@ -106,7 +94,7 @@ pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
         require(has_key, || format!("flags[{at}].key: a text is needed"))?;
     }
     for (at, insight) in workspace.insights.iter().enumerate() {
-        require_known_fields("insights", at, &insight.fields, |name| INSIGHT_FIELDS.contains(&name))?;
+        require_known_fields("insights", at, &insight.fields, is_insight_field)?;
         let is_number =
             insight.id > 0 && !RESERVED_IDS.contains(&insight.id) && i64::try_from(insight.id).is_ok();
         require(is_number, || format!("insights[{at}].id: no number that an insight can have"))?;
@@ -124,6 +112,10 @@ pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn is_insight_field(name: &str) -> bool {
+    field_names(FieldUse::Workspace).any(|known| known == name)
 }
 
 /// Rejects unknown fields: a misspelt field would silently have no effect.
@@ -165,10 +157,8 @@ pub fn insight_to_spec(
     is_exported: impl Fn(u64) -> bool,
     creator: Option<String>,
 ) -> Result<InsightSpec, serde_json::Error> {
-    let mut stored = to_map(insight)?;
-    let fields = INSIGHT_FIELDS.iter().filter_map(|name| Some(((*name).to_owned(), stored.remove(*name)?)));
-    let mut fields: Map<String, Value> = fields.collect();
-    fields.remove("deleted");
+    let mut fields = to_map(insight)?;
+    fields.retain(|name, _| is_insight_field(name) && name != "deleted");
     let live = insight.tiles.iter().filter(|tile| tile.is_kept() && is_exported(tile.dashboard_id));
     let tiles = live.map(|tile| TileSpec {
         dashboard: tile.dashboard_id,

@@ -259,3 +259,20 @@ fn merge<T: Clone + PartialEq>(
     }
     merged
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_changed_declaration_is_never_older_than_before_if_the_clock_is_set_back() {
+        let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
+        let declared = |spec: &str| vec![("id".to_owned(), spec.to_owned(), String::new())];
+        let (before, back) = (at("2026-01-01T00:30:00Z"), at("2025-12-31T23:30:00Z"));
+        let first = merge(&BTreeMap::new(), declared("a"), false, before);
+        assert_eq!(merge(&first, declared("a"), false, back), first, "nothing changed");
+        let second = &merge(&first, declared("b"), false, back)["id"];
+        assert_eq!((second.created_at, second.updated_at), (before, at("2026-01-01T00:30:00.000001Z")));
+    }
+}

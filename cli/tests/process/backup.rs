@@ -281,6 +281,35 @@ fn a_damaged_backup_is_refused_whatever_of_it_is_damaged() {
     assert!(said.contains("format 2") && said.contains("newer release"), "{said}");
 }
 
+/// Files that were put into the directory of a backup and that it does not list.
+#[test]
+fn a_restore_leaves_out_what_a_backup_does_not_list() {
+    let (directory, data) = filled();
+    let (whole, more) = (directory.path().join("whole"), directory.path().join("more"));
+    backed_up(&data, &whole, &[]);
+    copy_directory(&whole, &more);
+    let extras = ["dynamodb.sqlite-wal", "payload.key", "events/x"];
+    for extra in extras {
+        std::fs::write(more.join(extra), "not of the backup").unwrap();
+    }
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&data, more.join("events/link")).unwrap();
+    let (plain, new) = (directory.path().join("plain"), directory.path().join("new"));
+    restored(&whole, &plain);
+    restored(&more, &new);
+    let names = |data: &Path| -> std::collections::BTreeSet<PathBuf> {
+        let files = all_files(data).into_iter();
+        files.map(|file| file.strip_prefix(data).unwrap().to_owned()).collect()
+    };
+    let found = names(&new);
+    assert_eq!(found, names(&plain));
+    assert!(extras.iter().all(|extra| !found.contains(Path::new(extra))), "{found:?}");
+    assert!(new.join("events/link").symlink_metadata().is_err());
+    let server = Server::start(&new, &[]);
+    assert_eq!((server.purchases(), &server.get(FLAGS)["results"][0]["key"]), (json!(2.0), &json!("kept")));
+    assert_eq!(server.stop(), 0);
+}
+
 #[test]
 fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
     let (directory, data) = filled();

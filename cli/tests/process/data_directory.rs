@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -80,6 +81,109 @@ fn health_names_a_directory_that_cannot_be_written_and_is_well_when_it_can() {
         assert_eq!(health(&server), (200, json!("ok")));
         assert!(!obstacle.exists(), "nothing is left of looking");
     }
+}
+
+/// A device on which every write fails as on a full disk stands where the file would be that is written to find out.
+#[cfg(target_os = "linux")]
+#[test]
+fn health_says_that_the_disk_is_full_and_is_well_when_it_is_not() {
+    let (directory, server) = served();
+    for path in ["data/health.probe", "data/events/health.probe"] {
+        let probe = directory.path().join(path);
+        std::os::unix::fs::symlink("/dev/full", &probe).unwrap();
+        let full = problem(&server);
+        let parent = probe.parent().unwrap().display().to_string();
+        assert!(full.contains(&format!("{parent} cannot be written")), "{full}");
+        assert!(full.contains("Make room on the disk"), "{full}");
+        assert_eq!(health(&server), (200, json!("ok")), "the probe has removed its file");
+        assert!(probe.symlink_metadata().is_err());
+    }
+}
+
+#[test]
+fn health_names_a_removed_lock_and_is_well_when_it_is_back() {
+    let (directory, server) = served();
+    let (lock, away) = (directory.path().join("data/lock"), directory.path().join("data/away"));
+    fs::rename(&lock, &away).unwrap();
+    assert!(problem(&server).contains("lock was removed or replaced"));
+    fs::write(&lock, "").unwrap();
+    let replaced = problem(&server);
+    assert!(replaced.contains("lock was removed or replaced") && replaced.contains("start the server again"));
+    fs::remove_file(&lock).unwrap();
+    fs::rename(&away, &lock).unwrap();
+    assert_eq!(health(&server), (200, json!("ok")));
+}
+
+#[test]
+fn health_names_an_emptied_directory_of_events_and_is_well_when_its_files_are_back() {
+    let (directory, server) = served();
+    let (events, away) = (directory.path().join("data/events"), directory.path().join("data/away"));
+    fs::create_dir(&away).unwrap();
+    let move_all = |from: &Path, to: &Path| {
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            fs::rename(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    move_all(&events, &away);
+    let emptied = problem(&server);
+    assert!(emptied.contains("events/installation/") && emptied.contains("pennon restore"), "{emptied}");
+    move_all(&away, &events);
+    assert_eq!(health(&server), (200, json!("ok")));
+}
+
+/// Captures more than the server lets wait, so that it compacts at once: each event is a purchase with 60 KB that hardly
+/// shrink.
+fn capture_until_compaction_begins(server: &Server, state: &mut u64) -> u32 {
+    const BATCHES: u32 = 24;
+    const EVENTS: u32 = 10;
+    let mut letters = || -> String {
+        let letter = |_| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b'0' + (*state >> 58) as u8)
+        };
+        (0..60_000).map(letter).collect()
+    };
+    for _ in 0..BATCHES {
+        let event = |_| {
+            json!({"event": "purchase", "distinct_id": "d", "timestamp": "2024-01-03T10:00:00Z",
+                "properties": {"letters": letters()}})
+        };
+        let batch: Vec<Value> = (0..EVENTS).map(event).collect();
+        let (status, said) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": batch}));
+        assert_eq!(status, 200, "{said}");
+    }
+    BATCHES * EVENTS
+}
+
+#[test]
+fn a_server_moves_no_events_into_a_directory_that_is_not_its_own() {
+    /// What compaction takes to begin, many times over.
+    const CHANCE: Duration = Duration::from_secs(5);
+    const PATIENCE: Duration = Duration::from_secs(100);
+    let (directory, server) = served();
+    let data = directory.path().join("data");
+    let (events, away) = (data.join("events"), data.join("away"));
+    fs::rename(&events, &away).unwrap();
+    let mut state = 1;
+    let first = capture_until_compaction_begins(&server, &mut state);
+    let begun = Instant::now();
+    while begun.elapsed() < CHANCE {
+        assert!(problem(&server).contains("events was removed or replaced"));
+        assert!(!events.exists(), "events were moved to a directory that nobody made");
+    }
+    fs::rename(&away, &events).unwrap();
+    assert_eq!(health(&server), (200, json!("ok")));
+    assert_eq!(server.purchases(), f64::from(first));
+    // Where they belong, they are moved.
+    let second = capture_until_compaction_begins(&server, &mut state);
+    let begun = Instant::now();
+    while !data.join("events/project=1/events").exists() || super::segments(&data).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "nothing is compacted");
+        assert_eq!(health(&server), (200, json!("ok")));
+    }
+    assert_eq!(server.purchases(), f64::from(first + second));
+    assert_eq!(server.stop(), 0);
 }
 
 /// Every file and directory below `root`, with its content and when it was changed.
@@ -181,7 +285,9 @@ fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
         let info = json!({"http": format!("http://{address}"), "dynamodb": format!("http://{address}"),
             "access_key_id": "none", "pid": 4_000_000});
         fs::write(data.join("server.json"), info.to_string()).unwrap();
+        let begun = Instant::now();
         let refused = bounded(&["keys", "list"], &data);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{said}");
         assert!(

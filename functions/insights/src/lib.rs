@@ -1,9 +1,13 @@
 //! The function `insights`: saved insights and their results, dashboards, cohorts, actions, and sharing.
 //!
-//! * `handlers`, `list`, `writes`: the endpoints of insights; `results` calculates them, `response` formats them.
-//! * [`store`]: the rows of insights in the records table.
-//! * `resource`: the code that dashboards, cohorts and actions share.
-//! * `scheduled_tasks`: deferred work, run by the worker.
+//! From the bottom to the top, each folder imports only those above it in this list:
+//!
+//! * `resource`: what all kinds of records share; `placement`: insights on dashboards.
+//! * `insight`: saved insights; `results`: their results and their JSON; `views`: when they were viewed.
+//! * `lists`, `handlers`, `sharing`: the endpoints of insights.
+//! * `dashboards`, `cohorts`, `actions`: the other kinds of records, each with its endpoints.
+//!
+//! `scheduled_tasks` is deferred work, run by the worker; `declarations` are the records of workspace files.
 //!
 //! Must stay true: a write is one transaction of the record, its summary row, its short id and its activity entry; on a
 //! version conflict it is re-read, re-validated and retried; an unsupported feature is rejected before anything is written.
@@ -12,52 +16,42 @@
 //! them, to this function.
 
 mod actions;
-mod activity;
-mod activity_log;
-mod cancel;
 mod cohorts;
 mod dashboards;
-pub mod generated;
+mod declarations;
 mod handlers;
-mod input;
+mod insight;
 mod limits;
-mod list;
-mod list_query;
-mod overrides;
+mod lists;
 mod placement;
-mod record;
-mod redaction;
 mod resource;
-mod response;
 mod results;
-pub mod saved;
 mod scheduled_tasks;
 mod sharing;
-mod store;
-mod summary_row;
-mod tiles;
-mod timing;
-mod view_times;
-mod viewed;
-mod writes;
+mod views;
 
 pub use cohorts::{CohortRecord, require_feed_room};
-pub use record::{Insight, counter_value_of_id};
-pub use resource::declarations::{Declaration, declaration, writes as declaration_writes};
+pub use dashboards::generated;
+pub use declarations::{Declaration, declaration, writes as declaration_writes};
+pub use insight::{FieldUse, Insight, counter_value_of_id, field_names};
+pub use placement::tiles::Tile;
 pub use resource::row_of as summary_row;
+pub use results::saved;
 pub use scheduled_tasks::{ScheduledTaskStats, run_scheduled_tasks};
-pub use tiles::Tile;
 
-use actions::Action;
 use axum::Router;
 use axum::http::Method;
 use pennon_calculation::{Calculation, Calculator, with_csv};
 use pennon_core::app::App;
 use pennon_core::http::Routes;
+use pennon_core::store::summary_rows::SummaryRowCache;
 
+use actions::Action;
 use dashboards::DashboardRecord;
-
-pub use store::SummaryRowCache;
+use handlers::{activity, write};
+use insight::InsightRowKind;
+use results::cancel;
+use views::{timing, viewed};
 
 /// State of the handlers. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +61,7 @@ pub struct Insights {
     /// Calculates queries.
     pub calculator: Calculator,
     /// Cache of the summary rows of insights, for the life of the process.
-    pub row_cache: SummaryRowCache,
+    row_cache: SummaryRowCache<InsightRowKind>,
 }
 
 impl Insights {
@@ -83,7 +77,7 @@ pub fn routes() -> Routes<Insights> {
     const ONE: &str = "/api/projects/{project_id}/insights/{id}";
     let mut routes = Routes::new()
         .add(Method::GET, ONE, with_csv(handlers::retrieve))
-        .add(Method::PATCH, ONE, with_csv(writes::update))
+        .add(Method::PATCH, ONE, with_csv(write::update))
         .add(Method::DELETE, ONE, handlers::destroy);
     // The extension selects the format of the response. After an id it is part of the path parameter.
     for ending in ["", ".csv", ".json"] {
@@ -91,8 +85,8 @@ pub fn routes() -> Routes<Insights> {
         let all = |name: &str| format!("{LIST}/{name}{ending}");
         let one = |name: &str| format!("{ONE}/{name}{ending}");
         routes = routes
-            .add(Method::GET, &list, with_csv(list::list))
-            .add(Method::POST, &list, with_csv(writes::create))
+            .add(Method::GET, &list, with_csv(lists::list))
+            .add(Method::POST, &list, with_csv(write::create))
             .add(Method::GET, &all("activity"), with_csv(activity::all))
             .add(Method::GET, &one("activity"), with_csv(activity::of_one))
             .add(Method::GET, &one("sharing"), with_csv(sharing::retrieve))

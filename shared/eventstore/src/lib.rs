@@ -57,14 +57,15 @@ pub use erasure::{ErasureReport, ErasureTarget};
 pub use error::{EventStoreError, memory_in_use};
 pub use event::Event;
 pub use event_list::{
-    EventKey, EventListBudget, EventListFilter, EventListResult, EventSink, ListedEvent, StoredEvent,
+    EventKey, EventListBudget, EventListFilter, EventListResult, EventListSink, EventSink, ListedEvent,
+    StoredEvent,
 };
 pub use ingest::{
     CapturedBatch, CapturedEvent, Cell, EVENTS_PER_SEGMENT_MAX, EncodedBatch, EventColumns, IngestReport,
     JsonLimitError, Meter, Packed, PackedProperties, ParquetImport, ParquetImportRows, Properties,
     PropertiesSeed, TEXT_BYTES_MAX, ValueSeed, read_properties, without_nul,
 };
-pub use installation::AdoptionReport;
+pub use installation::{AdoptionReport, installation_marker};
 pub use integrity::{CheckProgress, Checked, Damage, DamagedSegment};
 pub use manifest::{CanonicalPersons, LiveFiles};
 pub use memory::{QueryMemory, ThreadMeter};

@@ -15,4 +15,4 @@ pub mod text;
 pub mod work_budget;
 
 pub use error::{CalcError, CalcResult, ErrorKind};
-pub use work_budget::{CancelOnDrop, CancellationToken, WorkBudget};
+pub use work_budget::{CancelOnDrop, CancellationToken, ComparisonBudget, WorkBudget};

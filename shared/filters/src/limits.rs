@@ -19,8 +19,8 @@ pub const TAGS: usize = 100;
 /// Characters of one tag.
 pub const TAG_CHARS: usize = 255;
 
-/// Comparisons in one partition: each distinct value with each value of each filter, and each node of an SQL expression.
-/// About ten seconds on one core.
+/// Comparisons in one partition, or for one page of a list of events or persons: each distinct value with each value of each
+/// filter, and each node of an SQL expression. About ten seconds on one core.
 pub const EVALUATIONS: u64 = 1 << 29;
 /// Bytes of a text that count as one more comparison.
 pub const EVALUATION_BYTES: usize = 64;

@@ -319,7 +319,12 @@ impl ValueTest {
     /// Consumes the work and tests a value. `None` is a missing value.
     pub fn matches_within_budget(&self, value: Option<&Value>, work: &WorkBudget<'_>) -> CalcResult<bool> {
         self.consume_budget(value.map_or(0, text_length), work)?;
-        Ok(self.holds(value))
+        match self {
+            Self::Regex { patterns, negated } if patterns.len() > 1 => {
+                is_any_found(patterns, *negated, value, work)
+            }
+            _ => Ok(self.holds(value)),
+        }
     }
 
     /// Consumes the work of testing a value of `bytes` bytes.
@@ -409,6 +414,29 @@ impl ValueTest {
                 .is_some_and(|second| seconds.iter().any(|bound| order.holds(&second, bound))),
         }
     }
+}
+
+/// As [`ValueTest::holds`] of several patterns, with a check for cancellation after each slow search.
+fn is_any_found(
+    patterns: &[RegexPattern],
+    negated: bool,
+    value: Option<&Value>,
+    work: &WorkBudget<'_>,
+) -> CalcResult<bool> {
+    // An invalid pattern passes nothing, negated or not.
+    if negated && patterns.iter().any(|pattern| pattern.regex.is_none()) {
+        return Ok(false);
+    }
+    let Some(text) = value.filter(|value| !value.is_null()).and_then(text_of) else { return Ok(negated) };
+    for regex in patterns.iter().filter_map(|pattern| pattern.regex.as_ref()) {
+        if regex.is_match(&text) {
+            return Ok(!negated);
+        }
+        if regex.is_slow(text.len()) {
+            work.check()?;
+        }
+    }
+    Ok(negated)
 }
 
 impl ValueTest {

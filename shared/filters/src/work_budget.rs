@@ -124,6 +124,35 @@ impl<'s> WorkBudget<'s> {
     }
 }
 
+/// The comparisons that are left of [`limits::EVALUATIONS`] for one result, if several passes make it one after another.
+#[derive(Debug, Clone)]
+pub struct ComparisonBudget(u64);
+
+impl Default for ComparisonBudget {
+    fn default() -> Self {
+        Self(limits::EVALUATIONS)
+    }
+}
+
+impl ComparisonBudget {
+    /// A budget of that many comparisons.
+    pub fn of(comparisons: u64) -> Self {
+        Self(comparisons)
+    }
+
+    /// Runs a pass, and subtracts its comparisons.
+    pub fn pass<T>(
+        &mut self,
+        is_cancelled: &dyn Fn() -> bool,
+        pass: impl FnOnce(&WorkBudget<'_>) -> CalcResult<T>,
+    ) -> CalcResult<T> {
+        let work = WorkBudget::with_evaluations(is_cancelled, self.0);
+        let result = pass(&work);
+        self.0 = work.evaluations.get();
+        result
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -266,7 +266,14 @@ fn question() -> Value {
     let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
     let condition = input(&[], [("properties", nullable(list_max(limits::PROPERTIES, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
-    let filters = input(&[], [("groups", list_max(limits::CONDITIONS, condition.clone()))]);
+    let filters = input(
+        &[],
+        [
+            ("groups", list_max(limits::CONDITIONS, condition.clone())),
+            ("feature_enrollment", any()),
+            ("holdout", nullable(any_object())),
+        ],
+    );
     input(
         &[],
         [

@@ -196,7 +196,8 @@ fn values() -> Vec<Operation> {
         .body_optional()
         .with_description(
             "Of `condition`; without it of all conditions of `filters`, where whoever matches several counts once. \
-             With neither, everybody is reached.",
+             With neither, everybody is reached. `feature_enrollment` and `holdout` of `filters` decide before its \
+             conditions; `feature_enrollment` needs `key`, the key of the flag.",
         )
         .response(200, "How many, and of how many; under two names each.", schema_ref("BlastRadius")),
     ]

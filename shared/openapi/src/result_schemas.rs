@@ -89,7 +89,7 @@ fn trend_series() -> Value {
         ("days", list(text())),
     ]);
     series["properties"]["persons_urls"] = nullable(list(people_of_bucket()));
-    // There only where links were left out because they would be too long.
+    // Only where links were left out: they would be too long, or in lists and tiles.
     series["properties"]["persons_urls_omitted"] = text();
     series
 }

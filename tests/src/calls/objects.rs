@@ -51,14 +51,23 @@ impl ObjectStore for NotingObjects {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         noted("s3:GetObject", path);
-        self.1.add(|spent| spent.gets += 1);
-        self.0.get_opts(path, options).await
+        let is_head = options.head;
+        let read = self.0.get_opts(path, options).await;
+        let bytes = read.as_ref().map_or(0, |read| read.range.end - read.range.start);
+        self.1.add(|spent| {
+            spent.gets += 1;
+            spent.bytes += if is_head { 0 } else { bytes };
+        });
+        read
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         noted("s3:GetObject", path);
         // A call each; the client may ask for neighbours together.
-        self.1.add(|spent| spent.gets += u32::try_from(ranges.len()).unwrap_or(u32::MAX));
+        self.1.add(|spent| {
+            spent.gets += u32::try_from(ranges.len()).unwrap_or(u32::MAX);
+            spent.bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        });
         self.0.get_ranges(path, ranges).await
     }
 

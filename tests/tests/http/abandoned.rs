@@ -22,6 +22,7 @@ const TREND: &str = "/api/projects/1/insights/trend/";
 const BLAST: &str = "/api/projects/1/feature_flags/user_blast_radius/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const PERSONS: &str = "/api/projects/1/persons/";
+const EVENTS: &str = "/api/projects/1/events/";
 
 /// What a free core may take to be noticed on a busy machine; the questions themselves take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -155,8 +156,19 @@ async fn with_long_persons(app: &TestApp) {
 
 /// Properties of a person that take long to compare, one of them enough.
 fn slow_properties(count: usize) -> Vec<Value> {
-    let property = |more: usize| json!({"key": "mixed", "type": "person", "operator": "regex", "value": format!("{SLOW_PATTERN}{more}")});
+    slow_properties_of("person", count)
+}
+
+/// The same for this type of properties.
+fn slow_properties_of(kind: &str, count: usize) -> Vec<Value> {
+    let property = |more: usize| json!({"key": "mixed", "type": kind, "operator": "regex", "value": format!("{SLOW_PATTERN}{more}")});
     (0..count).map(property).collect()
+}
+
+/// So many properties of this type, one of them enough, as a query parameter.
+fn slow_parameter(kind: &str, count: usize) -> String {
+    let filter = json!({"type": "OR", "values": slow_properties_of(kind, count)}).to_string();
+    filter.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 /// Makes a flag that is on for nobody, after every pattern was searched for; gives its number.
@@ -187,14 +199,66 @@ async fn a_static_cohort_whose_client_hung_up_leaves_its_turn_to_others() {
 async fn a_person_list_whose_client_hung_up_leaves_its_core_to_others() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
-    let filter = json!({"type": "OR", "values": slow_properties(50)}).to_string();
-    let filter: String = filter.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let filter = slow_parameter("person", 50);
     let (router, _) = narrow(&app, PATIENCE);
     let get = |path: &str| TestApp::request(Keys::OWNER, "GET", path, Value::Null);
     let slow = router.clone().oneshot(get(&format!("{PERSONS}?properties={filter}")));
     assert!(tokio::time::timeout(GIVEN_UP, slow).await.is_err(), "it is not slow");
     let quick = router.oneshot(get(&format!("{PERSONS}?search=p1"))).await.unwrap();
     assert_eq!(quick.status(), 200, "it goes on");
+}
+
+/// Sends a slow request for each of the two threads that serve: others are answered meanwhile, and what the slow ones held is
+/// free when their clients have hung up.
+async fn assert_leaves_threads_to_others(app: &TestApp, path: &str) {
+    const SLOW: usize = 2;
+    let limits = CalculationLimits { time: PATIENCE, at_once: SLOW };
+    let calculator = Calculator::with_limits(&app.services.app, app.services.events.clone(), limits);
+    let router = api(&Services { calculator: calculator.clone(), ..app.services.clone() });
+    let send = |path: &str| {
+        tokio::spawn(router.clone().oneshot(TestApp::request(Keys::OWNER, "GET", path, Value::Null)))
+    };
+    let slow: Vec<_> = (0..SLOW).map(|_| send(path)).collect();
+    let clients: Vec<_> = slow.iter().map(tokio::task::JoinHandle::abort_handle).collect();
+    let mut slow = std::pin::pin!(futures::future::join_all(slow));
+    assert!(tokio::time::timeout(GIVEN_UP, &mut slow).await.is_err(), "it is not slow");
+    let quick = tokio::time::timeout(PATIENCE, send("/_health")).await.expect("all threads are busy");
+    assert_eq!(quick.unwrap().unwrap().status(), 200);
+    assert!(futures::poll!(slow.as_mut()).is_pending(), "the quick one had to wait for a slow one");
+    clients.iter().for_each(tokio::task::AbortHandle::abort);
+    let permits = async { tokio::try_join!(calculator.turn(), calculator.turn()) };
+    let permits = tokio::time::timeout(PATIENCE, permits).await;
+    assert!(permits.is_ok_and(|permits| permits.is_ok()), "they go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_list_whose_client_hung_up_leaves_its_core_to_others() {
+    let app = TestApp::new().await;
+    with_long_texts(&app).await;
+    let path = format!("{EVENTS}?properties={}", slow_parameter("event", 50));
+    assert_leaves_threads_to_others(&app, &path).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lookup_of_a_person_whose_client_hung_up_leaves_its_core_to_others() {
+    let app = TestApp::new().await;
+    with_long_persons(&app).await;
+    // As many patterns as a filter may have.
+    let path = format!("{PERSONS}?distinct_id=p1&properties={}", slow_parameter("person", 64));
+    assert_leaves_threads_to_others(&app, &path).await;
+}
+
+#[tokio::test]
+async fn the_events_of_a_page_share_what_it_may_compare() {
+    let app = TestApp::new().await;
+    with_long_texts(&app).await;
+    // Each of 400 texts of 60,000 bytes with each of these is a third more than a request may compare. The first letter decides,
+    // so that it takes no time.
+    let values: Vec<String> = (0..2_000).map(|value| format!("z{value}")).collect();
+    let filter = json!([{"key": "mixed", "type": "event", "operator": "gt", "value": values}]);
+    let filter: String = filter.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let refused = app.get(&format!("{EVENTS}?properties={filter}")).await.expect(400);
+    assert!(refused["detail"].as_str().unwrap().contains("compare too many values"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -252,9 +252,18 @@ async fn properties_of_the_wrong_form_or_type_are_named() {
         (
             property(json!({"key": "p", "type": "person", "operator": "like", "value": "x"})),
             "invalid_input",
-            "groups[0].properties[0].operator: unsupported operator for feature flags",
+            "groups[0].properties[0].operator: unsupported operator for feature flags; operator must be one of \
+             exact, is_not, icontains, not_icontains, regex, not_regex, gt, gte, lt, lte, is_set, \
+             is_not_set, is_date_exact, is_date_before, is_date_after, in, not_in, flag_evaluates_to, \
+             between, not_between, starts_with, not_starts_with, ends_with, not_ends_with, \
+             icontains_multi, not_icontains_multi, semver_eq, semver_neq, semver_gt, semver_gte, \
+             semver_lt, semver_lte, semver_tilde, semver_caret, semver_wildcard",
         ),
-        (property(json!({"key": "p", "value": 1})), "invalid_input", other_types),
+        (
+            property(json!({"key": "p", "value": 1})),
+            "invalid_input",
+            "Filters are not valid (can only use person, cohort, and flag properties); add \"type\": \"person\"",
+        ),
         (property(json!({"key": "p", "type": "event", "value": 1})), "invalid_input", other_types),
         (
             property(json!({"key": "1", "type": "flag", "value": true})),

@@ -14,17 +14,59 @@ async fn app() -> TestApp {
     app
 }
 
+/// Persons that match, and all persons.
+async fn counts(app: &TestApp, body: Value) -> (u64, u64) {
+    let radius = app.post(RADIUS, body).await.expect(200);
+    assert_eq!((&radius["users_affected"], &radius["total_users"]), (&radius["affected"], &radius["total"]));
+    (radius["affected"].as_u64().unwrap(), radius["total"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn early_access_counts_those_who_enrolled() {
+    let app = app().await;
+    let enrolled = |id: &str, value: Value| json!({"event": "$set", "distinct_id": id, "$set": {"$feature_enrollment/beta": value}});
+    let batch =
+        json!([enrolled("p1", json!(true)), enrolled("p2", json!(false)), enrolled("p4", json!("true"))]);
+    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    let body = |key: &str, groups: Value| {
+        let filters =
+            json!({"groups": groups, "feature_enrollment": true, "super_groups": [{"properties": []}]});
+        json!({"key": key, "filters": filters})
+    };
+    let of_age = json!([{"properties": [{"key": "age", "type": "person", "value": [25, 30]}]}]);
+    // p1 and p4 enrolled, p2 declined, p3 did neither.
+    assert_eq!(counts(&app, body("beta", json!([]))).await, (2, 4));
+    assert_eq!(counts(&app, body("beta", of_age.clone())).await, (3, 4));
+    assert_eq!(counts(&app, body("beta", json!([{}]))).await, (3, 4));
+    assert_eq!(counts(&app, body("other", of_age)).await, (3, 4));
+    let keyless = app.post(RADIUS, json!({"filters": {"groups": [], "feature_enrollment": true}})).await;
+    let detail = "feature_enrollment depends on the key of the flag. Send `key` beside `filters`.";
+    keyless.expect_invalid("required", detail, Some("key"));
+}
+
+#[tokio::test]
+async fn a_holdout_counts_those_who_are_held_out() {
+    let app = app().await;
+    // By `holdout-` and distinct id: p1 0.234, p2 0.239, p3 0.961.
+    let body = |percentage: f64, groups: Value| {
+        let holdout = json!({"id": 7, "exclusion_percentage": percentage});
+        json!({"filters": {"groups": groups, "holdout": holdout}})
+    };
+    for (percentage, affected) in
+        [(0.0, 0), (23.4, 0), (23.5, 1), (24.0, 2), (96.0, 2), (96.1, 3), (100.0, 3)]
+    {
+        assert_eq!(counts(&app, body(percentage, json!([]))).await, (affected, 3), "{percentage}");
+    }
+    let thirty = json!([{"properties": [{"key": "age", "type": "person", "value": 30}]}]);
+    assert_eq!(counts(&app, body(23.5, thirty)).await, (2, 3));
+    let incomplete = json!({"filters": {"groups": [], "holdout": {"exclusion_percentage": 100}}});
+    assert_eq!(counts(&app, incomplete).await, (0, 3));
+}
+
 #[tokio::test]
 async fn the_filters_of_a_flag_or_nothing_take_the_place_of_a_condition() {
     let app = app().await;
-    let counts = async |body: Value| {
-        let radius = app.post(RADIUS, body).await.expect(200);
-        assert_eq!(
-            (&radius["users_affected"], &radius["total_users"]),
-            (&radius["affected"], &radius["total"])
-        );
-        (radius["affected"].as_u64().unwrap(), radius["total"].as_u64().unwrap())
-    };
+    let counts = async |body: Value| counts(&app, body).await;
     for everybody in [json!({}), json!({"key": "a", "filters": {}}), json!({"filters": null}), Value::Null] {
         assert_eq!(counts(everybody).await, (3, 3));
     }

@@ -234,6 +234,59 @@ async fn bad_requests_are_answered_and_leave_the_service_running() {
 }
 
 #[tokio::test]
+async fn dates_and_displays_that_cannot_be_read_are_refused_by_every_method() {
+    let app = shop().await;
+    let series = json!([{"kind": "EventsNode", "event": "bought"}]);
+    let dated = json!({"kind": "TrendsQuery", "series": series, "dateRange": {"date_from": "2026-13-01"}});
+    let displayed = json!({"kind": "TrendsQuery", "series": series, "trendsFilter": {"display": "Pie"}});
+    for (name, value, expected, node) in
+        [("date_from", "2026-13-01", "-7d", dated), ("display", "Pie", "ActionsLineGraph", displayed)]
+    {
+        let mut body = json!({"events": [{"id": "bought"}]});
+        body[name] = json!(value);
+        let query = format!("{TREND}?events=%5B%7B%22id%22%3A%22bought%22%7D%5D&{name}={value}");
+        let answers = [
+            ("GET", app.get(&query).await),
+            ("POST", app.post(TREND, body).await),
+            ("query", app.post(QUERY, json!({"query": node})).await),
+            (
+                "query in its envelope",
+                app.post(QUERY, json!({"query": {"kind": "InsightVizNode", "source": node}})).await,
+            ),
+        ];
+        for (how, answer) in answers {
+            let error = answer.expect(400);
+            assert_eq!(
+                (&error["type"], &error["code"]),
+                (&json!("validation_error"), &json!("invalid_input"))
+            );
+            assert_eq!(error["attr"], name, "{how}: {error}");
+            let detail = error["detail"].as_str().unwrap();
+            assert!(detail.contains(value) && detail.contains(expected), "{how}: {detail}");
+        }
+    }
+    let funnel = json!({"events": steps(), "date_from": "2026-13-01"});
+    assert_eq!(app.post(FUNNEL, funnel).await.expect(400)["attr"], "date_from");
+}
+
+#[tokio::test]
+async fn a_window_of_zero_or_less_is_shown_as_the_default_in_links() {
+    let app = shop().await;
+    for window in [json!(0), json!("0"), json!(-3), Value::Null] {
+        let body = json!({"events": steps(), "funnel_window_interval": window});
+        let funnel = app.post(FUNNEL, body).await.expect(200);
+        let link = funnel["result"][1]["converted_people_url"].as_str().unwrap();
+        assert!(link.contains("funnel_window_interval=14"), "{window}: {link}");
+        assert!(link.contains("funnel_window_interval_unit=day"), "{window}: {link}");
+    }
+    let three =
+        json!({"events": steps(), "funnel_window_interval": 3, "funnel_window_interval_unit": "hour"});
+    let funnel = app.post(FUNNEL, three).await.expect(200);
+    let link = funnel["result"][1]["converted_people_url"].as_str().unwrap();
+    assert!(link.contains("funnel_window_interval=3") && link.contains("funnel_window_interval_unit=hour"));
+}
+
+#[tokio::test]
 async fn a_full_page_of_series_names_the_next() {
     let app = shop().await;
     let next = app.post(&format!("{TREND}?breakdown_limit=1"), json!({"events": steps()})).await.expect(200);

@@ -2,6 +2,7 @@
 //! writes, and no stored instant is replaced by an earlier one.
 
 use pennon_core::clock::NOW_HEADER;
+use pennon_core::store::keys::{Kind, record};
 use pennon_tests::{Answer, Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -95,4 +96,46 @@ async fn the_log_of_cohorts_stays_in_order() {
 #[tokio::test]
 async fn the_log_of_actions_stays_in_order() {
     logs_stay_in_order("actions").await;
+}
+
+/// The stored instant of the last change of an insight.
+async fn updated_at(app: &TestApp, insight: &Value) -> Value {
+    let key = record(1, Kind::Insight, insight["id"].as_u64().unwrap());
+    let stored: Value = app.services.app.store.records.get(&key).await.unwrap().unwrap().body().unwrap();
+    stored["updated_at"].clone()
+}
+
+#[tokio::test]
+async fn an_insight_that_is_deleted_with_its_dashboard_is_not_older_than_before() {
+    let app = TestApp::new().await;
+    let made = async |path: &str, body: Value| at(&app, BACK, "POST", path, body).await.expect(201);
+    let dashboard = made("/api/projects/1/dashboards/", json!({"name": "d"})).await;
+    let filters = json!({"events": [{"id": "a"}]});
+    let placed = json!({"name": "i", "filters": filters, "dashboards": [dashboard["id"]]});
+    let insight = made("/api/projects/1/insights/", placed).await;
+    // Another process changes it, with its clock ahead.
+    let path = format!("/api/projects/1/insights/{}/", insight["id"]);
+    at(&app.another_process(), BEFORE, "PATCH", &path, json!({"name": "other"})).await.expect(200);
+    assert_eq!(updated_at(&app, &insight).await, BEFORE);
+    let path = format!("/api/projects/1/dashboards/{}/", dashboard["id"]);
+    let deletion = json!({"deleted": true, "delete_insights": true});
+    at(&app, BACK_LATER, "PATCH", &path, deletion).await.expect(200);
+    assert_eq!(updated_at(&app, &insight).await, "2026-01-01T00:30:00.000001Z");
+}
+
+#[tokio::test]
+async fn a_generated_insight_that_follows_its_flag_is_not_older_than_before() {
+    let app = TestApp::new().await;
+    let flag = json!({"key": "old", "_should_create_usage_dashboard": true});
+    let flag = at(&app, BACK, "POST", "/api/projects/1/feature_flags/", flag).await.expect(201);
+    let insights = app.get("/api/projects/1/insights/?order=id").await.expect(200);
+    let insight = &insights["results"][0];
+    let path = format!("/api/projects/1/insights/{}/", insight["id"]);
+    at(&app, BEFORE, "PATCH", &path, json!({"favorited": true})).await.expect(200);
+    assert_eq!(updated_at(&app, insight).await, BEFORE);
+    let path = format!("/api/projects/1/feature_flags/{}/", flag["id"]);
+    at(&app, BACK_LATER, "PATCH", &path, json!({"key": "new"})).await.expect(200);
+    assert_eq!(updated_at(&app, insight).await, "2026-01-01T00:30:00.000001Z");
+    let after = app.get(&format!("/api/projects/1/insights/{}/", insight["id"])).await.expect(200);
+    assert!(after["description"].as_str().unwrap().ends_with("key: new"), "{after}");
 }

@@ -16,6 +16,10 @@ use crate::actions::entry;
 const DASHBOARDS: &str = "/api/projects/1/dashboards/";
 const INSIGHTS: &str = "/api/projects/1/insights/";
 
+/// Why the results in lists and tiles have no links to people.
+const OMITTED: &str =
+    "Lists of insights and dashboards contain no links to people. For links, get the insight by its id.";
+
 fn one(id: &Value) -> String {
     format!("{DASHBOARDS}{id}/")
 }
@@ -170,7 +174,11 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
     // Where there are several, they come without the links to people.
     let mut plain = alone["result"].clone();
     assert!(plain[0].as_object_mut().unwrap().shift_remove("persons_urls").is_some());
+    plain[0]["persons_urls_omitted"] = json!(OMITTED);
     assert_eq!(again["tiles"][0]["insight"]["result"], plain);
+    let listed = app.get(&format!("{INSIGHTS}?refresh=blocking")).await.expect(200);
+    let series = &listed["results"][0]["result"][0];
+    assert_eq!((series.get("persons_urls"), &series["persons_urls_omitted"]), (None, &json!(OMITTED)));
     assert_eq!(again["tiles"][0]["insight"]["filters_hash"], alone["filters_hash"]);
     assert_eq!(again["tiles"][0]["is_cached"], true);
     assert_eq!(again["tiles"][0]["last_refresh"], alone["last_refresh"]);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use pennon::delete::Wanted;
 use pennon::import::{ImportOptions, import_file};
 use pennon_eventstore::{ErasureTarget, Event};
-use pennon_tests::{Keys, NOW, Random, TestApp, as_worker};
+use pennon_tests::{Keys, NOW, Random, TestApp, as_worker, noise};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -328,4 +328,76 @@ async fn lists_wait_for_few_round_trips_and_read_few_objects() {
         }
     }
     assert!(taken.is_empty(), "{}", taken.join("\n"));
+}
+
+/// Bytes of an object that are read together, because they share a checksum.
+const CHECKSUM_UNIT: u64 = 4096;
+/// What opening an event file reads: its footer and its checksums.
+const OPENED: u64 = 128 * 1024 + 2 * CHECKSUM_UNIT + 8 * 1024;
+
+/// Bytes of event files that a request reads in a process that knows nothing yet, and a second one in the same process.
+async fn bytes_read(app: &TestApp, path: &str) -> (u64, u64) {
+    let app = app.metered();
+    app.meter.take();
+    app.get(path).await.expect(200);
+    let first = app.meter.take().bytes;
+    app.get(path).await.expect(200);
+    (first, app.meter.take().bytes)
+}
+
+#[tokio::test]
+async fn lists_read_no_more_of_event_files_than_documented() {
+    let app = TestApp::new().await;
+    let event = |n: usize| Event {
+        uuid: Uuid::from_u128(n as u128 + 1),
+        event: "seen".to_owned(),
+        distinct_id: format!("p{}", n % 50),
+        timestamp: now() - n as i64 * 1_000_000,
+        properties: json!({"price": n, "text": noise(n as u64, 500)}).as_object().unwrap().clone(),
+    };
+    for part in 0..2 {
+        let events = (part * 4000..(part + 1) * 4000).map(event).collect::<Vec<_>>();
+        app.services.events.append(1, &events, now()).await.unwrap();
+        compact(&app).await;
+    }
+    let (texts, _) = bytes_read(&app, "/api/projects/1/events/values/?key=text").await;
+    assert!(texts > 3_000_000, "{texts}: the column with the texts is most of both files");
+    for path in ["/api/projects/1/event_definitions/", "/api/projects/1/property_definitions/"] {
+        let (first, second) = bytes_read(&app, path).await;
+        assert!(first > 0 && first <= 2 * OPENED, "{path}: {first} bytes");
+        assert_eq!(second, 0, "{path}: footers are cached by the process");
+    }
+    // One column of the events, besides the footers: 8,000 numbers, and where the events are.
+    let (numbers, _) = bytes_read(&app, "/api/projects/1/events/values/?key=price").await;
+    assert!(numbers <= 2 * OPENED + 500_000, "{numbers}");
+    // A page that finds nothing ends at 20,000 events or 64 MiB; these are fewer.
+    let none = percent(&json!([{"key": "price", "value": ["none"]}]).to_string());
+    let (page, _) = bytes_read(&app, &format!("{EVENTS}?properties={none}")).await;
+    assert!(page <= 64 << 20, "{page}");
+}
+
+#[tokio::test]
+async fn a_page_of_large_events_ends_at_three_million_bytes() {
+    let app = TestApp::new().await;
+    let event = |n: usize| Event {
+        uuid: Uuid::from_u128(n as u128 + 1),
+        event: "seen".to_owned(),
+        distinct_id: "p".to_owned(),
+        timestamp: now() - n as i64 * 1_000_000,
+        properties: json!({"text": noise(n as u64, 199_989)}).as_object().unwrap().clone(),
+    };
+    assert_eq!(json!(event(0).properties).to_string().len(), 200_000);
+    let events = (0..31).map(event).collect::<Vec<_>>();
+    for part in events.chunks(8) {
+        app.services.events.append(1, part, now()).await.unwrap();
+    }
+    for round in ["in blocks", "in a segment"] {
+        let first = app.get(&format!("{EVENTS}?limit=1000")).await.expect(200);
+        let listed = first["results"].as_array().unwrap();
+        assert_eq!(listed.len(), 15, "{round}: the page ends with the event that reaches 3,000,000 bytes");
+        let ids = follow(&app, "limit=1000").await;
+        let ids = ids.iter().map(|event| event["id"].as_str().unwrap().parse::<Uuid>().unwrap().as_u128());
+        assert_eq!(ids.collect::<Vec<_>>(), (1..=31).collect::<Vec<_>>(), "{round}");
+        compact(&app).await;
+    }
 }

@@ -197,6 +197,50 @@ async fn values_are_coerced_as_the_contract_says() {
 }
 
 #[tokio::test]
+async fn filters_on_cohorts_of_every_type_are_stored_and_calculated() {
+    let plan = json!({"key": "plan", "type": "person", "value": "pro", "operator": "exact"});
+    let rules = json!({"properties": {"type": "AND", "values": [{"type": "AND", "values": [plan]}]}});
+    let app = TestApp::with(json!({"cohorts": [
+        {"project": "1", "id": 4, "name": "Listed", "is_static": true, "distinct_ids": ["ann", "bob"]},
+        {"project": "1", "id": 5, "name": "Pro", "filters": rules},
+    ]}))
+    .await;
+    let viewed = |id: &str, plan: &str| json!({"event": "viewed", "distinct_id": id, "timestamp": "2026-01-04T10:00:00Z", "$set": {"plan": plan}});
+    let batch =
+        json!([viewed("ann", "free"), viewed("bob", "free"), viewed("cy", "pro"), viewed("di", "free")]);
+    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    for (kind, cohort, negated, count) in [
+        ("static-cohort", 4, false, 2.0),
+        ("precalculated-cohort", 4, false, 2.0),
+        ("dynamic-cohort", 5, false, 1.0),
+        ("cohort", 4, true, 2.0),
+        ("dynamic-cohort", 5, true, 3.0),
+    ] {
+        let mut filter = json!({"key": "id", "type": kind, "value": cohort});
+        if negated {
+            filter["operator"] = json!("not_in");
+        }
+        let series = json!([{"kind": "EventsNode", "event": "viewed"}]);
+        let query = json!({"kind": "TrendsQuery", "series": series, "properties": [filter]});
+        let filters = json!({"insight": "TRENDS", "events": [{"id": "viewed"}], "properties": [filter]});
+        for body in [json!({"query": query}), json!({"filters": filters})] {
+            let made = app.post(&format!("{INSIGHTS}?refresh=blocking"), body.clone()).await.expect(201);
+            assert_eq!(made["result"][0]["count"], count, "{kind}: {}", made["result"]);
+            let path = format!("{}?refresh=force_blocking", one(&made["id"]));
+            let read = app.get(&path).await.expect(200);
+            assert_eq!(read["result"][0]["count"], count, "{kind}");
+            for (name, sent) in body.as_object().unwrap() {
+                assert_eq!(read[name], *sent, "as it was sent");
+            }
+            let changed = app.patch(&path, json!({"name": kind})).await.expect(200);
+            assert_eq!(changed["name"], kind);
+        }
+        let direct = app.post("/api/projects/1/query/", json!({"query": query})).await.expect(200);
+        assert_eq!(direct["results"][0]["count"], count, "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn bodies_are_json_objects_or_refused_by_what_they_are() {
     let app = TestApp::new().await;
     let id = app.post(INSIGHTS, json!({"name": "x"})).await.expect(201)["id"].clone();

@@ -7,13 +7,16 @@ use std::ops::ControlFlow;
 use pennon_analytics::filter::{EventFilter, FilterableEvent};
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_eventstore::{EventKey, EventListBudget, EventListFilter, ListedEvent, PersonDetails};
+use pennon_eventstore::{
+    EventKey, EventListBudget, EventListFilter, EventListSink, ListedEvent, PersonDetails,
+};
+use pennon_filters::{CalcError, CalcResult, ComparisonBudget};
 use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::execution::CancellationGuard;
-use super::{Calculator, with_deadline};
+use super::{CalculationPermit, Calculator, with_deadline};
 use crate::errors::{engine_error, event_store_error};
 
 /// A page ends after the event with which its properties exceed this many bytes of JSON, so that a response fits 6 MB.
@@ -68,6 +71,47 @@ impl FilterableEvent for EventOfProject<'_> {
     }
 }
 
+/// Collects the events of a page that pass its filter.
+struct PageCollector {
+    filter: Option<EventFilter>,
+    limit: usize,
+    group_types: Vec<String>,
+    is_cancelled: Box<dyn Fn() -> bool + Send>,
+    /// The comparisons that the page may still make.
+    comparisons: ComparisonBudget,
+    events: Vec<ListedEvent>,
+    /// Bytes of the properties of these events as JSON.
+    bytes: usize,
+    /// The error of the filter that ended the page.
+    error: Option<CalcError>,
+    /// Held while a thread filters, even if the request is gone.
+    _permit: CalculationPermit,
+}
+
+impl PageCollector {
+    fn matches(&mut self, listed: &ListedEvent) -> CalcResult<bool> {
+        let Some(filter) = &self.filter else { return Ok(true) };
+        filter.fits(&EventOfProject(listed, &self.group_types), &mut self.comparisons, &self.is_cancelled)
+    }
+}
+
+impl EventListSink for PageCollector {
+    fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
+        match self.matches(&listed) {
+            Ok(false) => return ControlFlow::Continue(()),
+            Ok(true) => {}
+            Err(error) => {
+                self.error = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        self.bytes += serde_json::to_vec(&listed.event.properties).map_or(0, |text| text.len());
+        self.events.push(listed);
+        let is_full = self.events.len() >= self.limit || self.bytes >= PAGE_BYTES;
+        if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
 impl Calculator {
     /// A page of the events of a project.
     pub async fn list_events(
@@ -78,32 +122,24 @@ impl Calculator {
     ) -> ApiResult<EventsPage> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
-            let is_cancelled = cancellation.cancellation_check();
-            let (mut events, mut bytes, mut filter_error) = (Vec::new(), 0, None);
-            let take = |listed: ListedEvent| {
-                let tested = EventOfProject(&listed, &project.group_types);
-                let matches =
-                    query.filter.as_ref().map_or(Ok(true), |filter| filter.fits(&tested, &is_cancelled));
-                match matches {
-                    Ok(false) => return ControlFlow::Continue(()),
-                    Ok(true) => {}
-                    Err(error) => {
-                        filter_error = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                }
-                bytes += serde_json::to_vec(&listed.event.properties).map_or(0, |text| text.len());
-                events.push(listed);
-                let is_full = events.len() >= query.limit || bytes >= PAGE_BYTES;
-                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let permit = self.turn().await?;
+            let page = PageCollector {
+                filter: query.filter,
+                limit: query.limit,
+                group_types: project.group_types.clone(),
+                is_cancelled: Box::new(cancellation.cancellation_check()),
+                comparisons: ComparisonBudget::default(),
+                events: Vec::new(),
+                bytes: 0,
+                error: None,
+                _permit: permit.clone(),
             };
-            let wanted = query.wanted.clone();
-            let walked = self.events.list_newest_events(project.id, wanted, BUDGET, take).await;
-            let walked = walked.map_err(event_store_error)?;
-            if let Some(error) = filter_error {
+            let walked = self.events.list_newest_events(project.id, query.wanted, BUDGET, page).await;
+            let (page, walked) = walked.map_err(event_store_error)?;
+            if let Some(error) = page.error {
                 return Err(engine_error(error));
             }
+            let events = page.events;
             tracing::debug!(
                 project = project.id,
                 examined = walked.examined,
@@ -115,6 +151,7 @@ impl Calculator {
             let known = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
             let known = known.into_iter().filter(|person| !person.distinct_ids.is_empty());
             let persons = known.map(|person| (person.id, person)).collect();
+            drop(permit);
             Ok(EventsPage { events, persons, next: walked.next })
         });
         with_deadline(project, deadline, work).await

@@ -54,10 +54,10 @@ impl Calculator {
         let indexes: BTreeSet<u8> = needs.groups.keys().chain(&needs.whole_groups).copied().collect();
         let groups = indexes.into_iter().map(|index| {
             let keys = needs.groups.get(&index).cloned().unwrap_or_default();
-            self.groups(project, index, keys, needs.whole_groups.contains(&index))
+            self.groups(project, index, keys, needs.whole_groups.contains(&index), memory)
         });
         let groups = futures::future::try_join_all(groups);
-        let rosters = self.cohort_members(project, &needs.rosters, rosters);
+        let rosters = self.cohort_members(project, &needs.rosters, rosters, memory);
         let named = self.persons_of_distinct_ids(project, &needs.distinct_ids);
         let (further, persons, groups, rosters, named) =
             futures::try_join!(further, persons, groups, rosters, named)?;
@@ -124,7 +124,9 @@ impl Calculator {
         } else {
             (self.events.people_within(project.id, keys, memory).await, Properties::new(keys))
         };
-        let people = people.map_err(event_store_error)?;
+        let mut people = people.map_err(event_store_error)?;
+        // The thread below frees them, which its meter subtracts from what it allocates.
+        people.keep_reserved();
         let memory = memory.clone();
         let cancellation = CancellationToken::default();
         let _cancel_on_drop = cancellation.cancel_on_drop();
@@ -149,20 +151,27 @@ impl Calculator {
         index: u8,
         keys: BTreeSet<String>,
         whole: bool,
+        memory: &QueryMemory,
     ) -> ApiResult<(u8, Properties<String>)> {
         let mut groups = if whole { Properties::whole(&keys) } else { Properties::new(&keys) };
-        if let Some(name) = project.group_types.get(usize::from(index)) {
-            let of = GroupType { index: u32::from(index), name: name.clone() };
-            let listed = if whole {
-                self.events.whole_groups_of(project.id, &of).await
-            } else {
-                self.events.groups_of(project.id, &of, &keys).await
-            };
-            for group in listed.map_err(event_store_error)? {
+        let Some(name) = project.group_types.get(usize::from(index)) else { return Ok((index, groups)) };
+        let of = GroupType { index: u32::from(index), name: name.clone() };
+        let keys = (!whole).then_some(&keys);
+        let listed = self.events.groups_within(project.id, &of, keys, memory).await;
+        let listed = listed.map_err(event_store_error)?;
+        let memory = memory.clone();
+        let collected = tokio::task::spawn_blocking(move || {
+            let meter = ThreadMeter::start(&memory);
+            for group in listed {
                 groups.add(group.key, &group.properties);
+                if meter.is_over_budget() {
+                    break;
+                }
             }
-        }
-        Ok((index, groups))
+            meter.finish().map(|()| groups)
+        });
+        let groups = collected.await.map_err(|error| ApiError::internal(&error))?;
+        Ok((index, groups.map_err(event_store_error)?))
     }
 
     /// The canonical person ids of distinct ids, merges applied.
@@ -184,11 +193,12 @@ impl Calculator {
         project: &Project,
         cohorts: &BTreeSet<u64>,
         known: &BTreeMap<u64, CohortList>,
+        memory: &QueryMemory,
     ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
         let lists = cohorts.iter().filter_map(|id| Some((*id, known.get(id)?)));
         let lists = lists.map(|(id, roster)| async move {
-            let listed = roster.members(&self.records, project.id, id).await.map_err(event_store_error)?;
-            Ok::<_, ApiError>((id, listed))
+            let listed = roster.members_within(&self.records, project.id, id, memory).await;
+            Ok::<_, ApiError>((id, listed.map_err(event_store_error)?))
         });
         let lists = futures::future::try_join_all(lists).await?;
         if lists.is_empty() {

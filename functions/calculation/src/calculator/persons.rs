@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use pennon_analytics::filter::PersonFilter;
-use pennon_core::error::ApiResult;
+use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Page;
 use pennon_core::model::Project;
 use pennon_eventstore::{PeoplePage, PersonDetails, derived};
-use pennon_filters::{CalcError, CalcResult};
+use pennon_filters::{CalcError, CalcResult, ComparisonBudget};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -44,6 +44,7 @@ impl PersonListFilter {
         id: Uuid,
         properties: &Map<String, Value>,
         found_by_id: &[Uuid],
+        comparisons: &mut ComparisonBudget,
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<bool> {
         let text = |key: &str| properties.get(key).and_then(Value::as_str);
@@ -56,7 +57,7 @@ impl PersonListFilter {
         let is_match =
             self.email.as_ref().is_none_or(has_email) && self.search.as_ref().is_none_or(matches_search);
         match &self.properties {
-            Some(filter) if is_match => filter.fits(properties, is_cancelled),
+            Some(filter) if is_match => filter.fits(properties, comparisons, is_cancelled),
             _ => Ok(is_match),
         }
     }
@@ -82,18 +83,12 @@ impl Calculator {
             if let Some(distinct_id) = &filter.distinct_id {
                 // A lookup by key: the other persons are not scanned.
                 let id = finals.of(derived(project.id, distinct_id));
-                let person = self.get_known_person(project, id).await?;
-                let is_cancelled = cancellation.cancellation_check();
-                let mut persons: Vec<PersonDetails> = Vec::new();
-                if let Some(person) = person
-                    && filter
-                        .matches(id, &person.properties, &found_by_id, &is_cancelled)
-                        .map_err(engine_error)?
-                {
-                    persons.push(person);
-                }
-                let total = persons.len();
-                return Ok(PeoplePage { total, persons: page.slice(&persons).to_vec() });
+                let Some(person) = self.get_known_person(project, id).await? else {
+                    return Ok(PeoplePage { total: 0, persons: Vec::new() });
+                };
+                let person = self.filter_person(person, filter, found_by_id, &cancellation).await?;
+                let persons = person.into_iter().collect::<Vec<_>>();
+                return Ok(PeoplePage { total: persons.len(), persons: page.slice(&persons).to_vec() });
             }
             let permit = self.turn().await?;
             let (keys, at) = (filter.property_keys(), (page.offset, page.limit));
@@ -101,12 +96,15 @@ impl Calculator {
             let filter_error: Arc<OnceLock<CalcError>> = Arc::default();
             let (is_cancelled, filter_is_due, first_error) =
                 (cancellation.cancellation_check(), cancellation.cancellation_check(), filter_error.clone());
+            let mut comparisons = ComparisonBudget::default();
             let matches = move |id, properties: &Map<String, Value>| {
                 let _permit = &permit;
-                filter.matches(id, properties, &found_by_id, &filter_is_due).unwrap_or_else(|error| {
-                    _ = first_error.set(error);
-                    false
-                })
+                filter.matches(id, properties, &found_by_id, &mut comparisons, &filter_is_due).unwrap_or_else(
+                    |error| {
+                        _ = first_error.set(error);
+                        false
+                    },
+                )
             };
             let error = filter_error.clone();
             let is_cancelled = move || is_cancelled() || error.get().is_some();
@@ -117,6 +115,29 @@ impl Calculator {
             }
         });
         with_deadline(project, deadline, work).await
+    }
+
+    /// The person, if it matches. Conditions on properties may take long: they are tested on a blocking thread.
+    async fn filter_person(
+        &self,
+        person: PersonDetails,
+        filter: PersonListFilter,
+        found_by_id: Vec<Uuid>,
+        cancellation: &CancellationGuard,
+    ) -> ApiResult<Option<PersonDetails>> {
+        let permit = match &filter.properties {
+            Some(_) => Some(self.turn().await?),
+            None => None,
+        };
+        let is_cancelled = cancellation.cancellation_check();
+        let filtered = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let comparisons = &mut ComparisonBudget::default();
+            let is_match =
+                filter.matches(person.id, &person.properties, &found_by_id, comparisons, &is_cancelled)?;
+            Ok(is_match.then_some(person))
+        });
+        filtered.await.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)
     }
 
     /// The person with this id, merges applied; `None` where nothing is known of it.
@@ -153,7 +174,7 @@ mod tests {
         let matches = |email: Option<&str>, search: Option<&str>, found_by_id: &[Uuid]| {
             let (email, search) = (email.map(str::to_owned), search.map(str::to_owned));
             PersonListFilter { email, search, ..PersonListFilter::default() }
-                .matches(own, ann, found_by_id, &|| false)
+                .matches(own, ann, found_by_id, &mut ComparisonBudget::default(), &|| false)
                 .unwrap()
         };
         assert!(matches(None, None, &[]));

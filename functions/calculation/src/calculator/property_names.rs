@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 use pennon_analytics::{SessionFieldType, session_fields};
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_eventstore::{EventListBudget, EventListFilter, EventName, GroupType, PropertyNames, ValueType};
+use pennon_eventstore::{
+    EventListBudget, EventListFilter, EventListSink, EventName, GroupType, ListedEvent, PropertyNames,
+    ValueType,
+};
 use tokio::time::Instant;
 
 use super::{Calculator, with_deadline};
@@ -72,6 +75,22 @@ impl PropertyType {
     }
 }
 
+/// Collects the names of the properties of events.
+#[derive(Default)]
+struct NameCollector {
+    names: BTreeSet<String>,
+    /// Events of the current event name that were searched.
+    searched: usize,
+}
+
+impl EventListSink for NameCollector {
+    fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
+        self.names.extend(listed.event.properties.into_iter().map(|(name, _)| name));
+        self.searched += 1;
+        if self.searched < SEARCHED_EVENTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
 impl Calculator {
     /// The names of all events of a project, ascending.
     pub async fn event_names(&self, project: &Project) -> ApiResult<Vec<EventName>> {
@@ -118,24 +137,16 @@ impl Calculator {
     ) -> ApiResult<BTreeSet<String>> {
         let work = Box::pin(async {
             let _permit = self.turn().await?;
-            let mut seen = BTreeSet::new();
+            let mut seen = NameCollector::default();
             for name in names {
                 let wanted =
                     EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
                 let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
-                let mut searched = 0;
-                let walked = self.events.list_newest_events(project.id, wanted, budget, |listed| {
-                    seen.extend(listed.event.properties.into_iter().map(|(name, _)| name));
-                    searched += 1;
-                    if searched < SEARCHED_EVENTS_MAX {
-                        ControlFlow::Continue(())
-                    } else {
-                        ControlFlow::Break(())
-                    }
-                });
-                walked.await.map_err(event_store_error)?;
+                seen.searched = 0;
+                let walked = self.events.list_newest_events(project.id, wanted, budget, seen).await;
+                (seen, _) = walked.map_err(event_store_error)?;
             }
-            Ok(seen)
+            Ok(seen.names)
         });
         with_deadline(project, deadline, work).await
     }

@@ -43,13 +43,15 @@ pub async fn user_blast_radius(State(flags): State<Flags>, call: Call) -> ApiRes
         Actors::Persons => {
             let filters = conditions.properties().chain(cohort_criteria(cohorts.by_id.values()));
             let rosters = cohorts.rosters_for(blast_radius.static_cohorts());
-            let request = PersonScanRequest { project, keys: property_keys(filters), rosters };
+            let mut keys = property_keys(filters);
+            keys.extend(conditions.enrollment_property().map(str::to_owned));
+            let request = PersonScanRequest { project, keys, rosters };
             let cancellation = blast_radius.cancellation();
             scan_persons_with_cohorts(&flags, request, cancellation, move |scan| {
                 let (mut affected, total) = (0, scan.count());
                 let is_complete = scan.for_each(|person| {
-                    affected +=
-                        u64::from(blast_radius.matches_person(person.properties, person.static_cohorts));
+                    let (id, properties) = (person.distinct_id, person.properties);
+                    affected += u64::from(blast_radius.matches_person(id, properties, person.static_cohorts));
                 });
                 is_complete.then_some(ReachCounts { affected, total })
             })

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::ProjectId;
+use pennon_core::store::summary_rows::SummaryRowCache;
 use pennon_flag_rules::FlagTemplate;
 
-use super::{FlagRows, StoredFlag};
+use super::StoredFlag;
+use super::rows::FlagRowKind;
 
-/// Approximate bytes of summary rows.
-const ROWS_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// Approximate bytes of decoded records.
 const FLAGS_BYTES_MAX: usize = 96 * 1024 * 1024;
 /// Bytes of rendered flags.
@@ -24,11 +24,14 @@ const COHORT_NAMES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The flag cache of one process. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct FlagCache(Arc<Mutex<Caches>>);
+pub struct FlagCache {
+    /// Summary rows by project.
+    pub(super) rows: SummaryRowCache<FlagRowKind>,
+    records: Arc<Mutex<Caches>>,
+}
 
 #[derive(Debug)]
 struct Caches {
-    rows: ByteLimitedCache<ProjectId, FlagRows>,
     flags: ByteLimitedCache<(ProjectId, i64), Arc<StoredFlag>>,
     templates: ByteLimitedCache<(ProjectId, i64), (u64, Arc<FlagTemplate>)>,
     /// Cohort names at a version number of the project; `None` for a cohort that does not exist.
@@ -40,7 +43,6 @@ type CohortNames = BTreeMap<i64, Option<String>>;
 impl Default for Caches {
     fn default() -> Caches {
         Caches {
-            rows: ByteLimitedCache::new(ROWS_BYTES_MAX),
             flags: ByteLimitedCache::new(FLAGS_BYTES_MAX),
             templates: ByteLimitedCache::new(TEMPLATES_BYTES_MAX),
             cohort_names: ByteLimitedCache::new(COHORT_NAMES_BYTES_MAX),
@@ -49,17 +51,6 @@ impl Default for Caches {
 }
 
 impl FlagCache {
-    /// The cached rows of `project`.
-    pub fn get_rows(&self, project: ProjectId) -> Option<FlagRows> {
-        self.lock().rows.get(&project).cloned()
-    }
-
-    /// Caches checksum-verified rows.
-    pub fn put_rows(&self, project: ProjectId, rows: &FlagRows) {
-        let bytes = rows.bytes();
-        self.lock().rows.insert(project, rows.clone(), bytes);
-    }
-
     /// The record of flag `id` at this item version.
     pub fn get_flag(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<StoredFlag>> {
         self.lock().flags.get(&(project, id)).filter(|stored| stored.version == version).cloned()
@@ -118,10 +109,11 @@ impl FlagCache {
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
+        self.rows.clear();
         *self.lock() = Caches::default();
     }
 
     fn lock(&self) -> MutexGuard<'_, Caches> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,9 +10,8 @@ use pennon_filters::body::fields::{self, Field, TextRule};
 use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
-use crate::input::invalid;
 use crate::limits;
-use crate::resource::body::Body;
+use crate::resource::body::{Body, invalid};
 
 /// The fields of a step, in the order of responses.
 pub const STEP_FIELDS: [&str; 10] = [

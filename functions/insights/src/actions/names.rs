@@ -8,7 +8,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key, Table, Write, WriteCondition};
 
 use super::Action;
-use crate::resource::Resource;
+use crate::resource::ListedResource;
 
 /// The names that a write claims and releases.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 use chrono::{DateTime, Utc};
 use pennon_analytics::Action as Definition;
 use pennon_core::model::User;
-use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::ActionInput;
-use crate::resource::{Resource, Row};
+use crate::resource::{ListedResource, Resource, Row, row_of};
 
 /// An action. A workspace file writes its id, name and steps only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,6 @@ impl Action {
 
 impl Resource for Action {
     const KIND: Kind = Kind::Action;
-    const ROWS: Kind = Kind::ActionRow;
     const COUNTER: Counter = Counter::Action;
     const SCOPE: &'static str = "Action";
 
@@ -113,13 +112,8 @@ impl Resource for Action {
         self.deleted
     }
 
-    fn row(&self) -> Row {
-        Row {
-            name: self.name.clone(),
-            tags: self.tags.clone(),
-            created_by: self.created_by.as_ref().map(|user| user.id),
-            ..Row::new(self.id, self.created_at)
-        }
+    fn row_write(&self, project: ProjectId, _record: &Item) -> Result<Write, StoreError> {
+        row_of(project, self)
     }
 
     fn logged_fields(&self) -> Vec<(&'static str, Value)> {
@@ -138,6 +132,19 @@ impl Resource for Action {
     fn activity(before: &Action, after: &Action) -> &'static str {
         // A restoration is logged as an update.
         if !before.deleted && after.deleted { "deleted" } else { "updated" }
+    }
+}
+
+impl ListedResource for Action {
+    const ROWS: Kind = Kind::ActionRow;
+
+    fn row(&self) -> Row {
+        Row {
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            ..Row::new(self.id, self.created_at)
+        }
     }
 
     fn unique_names(&self, project: ProjectId) -> Vec<Key> {

@@ -12,9 +12,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::record::CohortRecord;
-use crate::input::invalid;
 use crate::limits;
-use crate::resource::body::{Body, check_limits};
+use crate::resource::body::{Body, check_limits, invalid};
 
 /// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]

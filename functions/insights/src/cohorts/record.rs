@@ -5,7 +5,7 @@ use pennon_analytics::Cohort as Definition;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::User;
 use pennon_core::store::keys::{Counter, Kind, ProjectId};
-use pennon_core::store::{StoreError, Write};
+use pennon_core::store::{Item, StoreError, Write};
 use pennon_eventstore::members::{CohortList, Packed};
 use pennon_flag_rules::CohortReference;
 use pennon_flag_rules::relations::cohort::Cohort as Criteria;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::input::CohortInput;
-use crate::resource::{Resource, Row};
+use crate::resource::{ListedResource, Resource, Row, row_of};
 
 /// A cohort. A workspace file writes its id, name, rules and list only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -156,7 +156,6 @@ impl CohortRecord {
 
 impl Resource for CohortRecord {
     const KIND: Kind = Kind::Cohort;
-    const ROWS: Kind = Kind::CohortRow;
     const COUNTER: Counter = Counter::Cohort;
     const SCOPE: &'static str = "Cohort";
 
@@ -172,16 +171,8 @@ impl Resource for CohortRecord {
         self.deleted
     }
 
-    fn row(&self) -> Row {
-        let reference = self.reference();
-        Row {
-            name: self.name.clone(),
-            created_by: self.created_by.as_ref().map(|user| user.id),
-            is_static: self.is_static,
-            behavioral: reference.has_event_criterion,
-            cohorts: reference.cohorts.iter().filter_map(|id| u64::try_from(*id).ok()).collect(),
-            ..Row::new(self.id, self.created_at)
-        }
+    fn row_write(&self, project: ProjectId, _record: &Item) -> Result<Write, StoreError> {
+        row_of(project, self)
     }
 
     fn logged_fields(&self) -> Vec<(&'static str, Value)> {
@@ -198,6 +189,22 @@ impl Resource for CohortRecord {
     fn activity(_before: &CohortRecord, _after: &CohortRecord) -> &'static str {
         // Deletion and restoration are in the changes.
         "updated"
+    }
+}
+
+impl ListedResource for CohortRecord {
+    const ROWS: Kind = Kind::CohortRow;
+
+    fn row(&self) -> Row {
+        let reference = self.reference();
+        Row {
+            name: self.name.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            is_static: self.is_static,
+            behavioral: reference.has_event_criterion,
+            cohorts: reference.cohorts.iter().filter_map(|id| u64::try_from(*id).ok()).collect(),
+            ..Row::new(self.id, self.created_at)
+        }
     }
 
     fn replacement_writes(

@@ -3,7 +3,6 @@
 use chrono::{DateTime, Utc};
 use pennon_calculation::calculator::{TransitiveDefinitions, context};
 use pennon_calculation::engine_error;
-use pennon_core::activity::Entry;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
@@ -11,7 +10,7 @@ use pennon_core::ids;
 use pennon_core::model::FEED_BYTES_LIMIT;
 use pennon_core::store::keys;
 use pennon_core::store::{Item, Precondition, StoreError, VersionBump, Write, WriteCondition};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -21,6 +20,7 @@ use super::flag_references::FlagReferences;
 use super::input::{CohortInput, not_static};
 use super::members;
 use super::record::CohortRecord;
+use crate::resource::activity_entry::{self, change_json};
 use crate::resource::{RecordWrite, Resource};
 use crate::{Insights, limits};
 
@@ -109,7 +109,7 @@ impl MemberChange {
         } else if before.is_none() && after.is_static {
             (after.count, after.last_calculation) = (Some(0), Some(now));
         }
-        let change = RecordWrite { access, now, before, after: &after };
+        let change = RecordWrite { access, now, before, after: &after, linked_changes: Vec::new() };
         let mut writes = change.writes()?;
         // One entry for each write: that of the fields, if some have changed too.
         let added = (self.is_change() && !change.is_logged()).then_some("persons_added_manually");
@@ -156,14 +156,12 @@ fn member_entry(
     activity: &str,
     now: DateTime<Utc>,
 ) -> Result<Vec<Write>, StoreError> {
-    let scope = CohortRecord::SCOPE;
-    let change = json!({"type": scope, "action": "changed", "field": null, "before": null, "after": null});
-    let detail = json!({
-        "id": null, "name": after.name, "short_id": null, "type": null, "trigger": null, "changes": [change],
-    });
+    let change = change_json(CohortRecord::SCOPE, "changed", None, &Value::Null, &Value::Null);
     let user = access.caller.user();
-    Entry { scope, item: after.id, activity, user, at: now, detail }
-        .writes(access.project.id, ids::new_uuid())
+    match activity_entry::with_changes(after, activity, json!([change]), user, now) {
+        Some(entry) => entry.writes(access.project.id, ids::new_uuid()),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// The preconditions that a validation depends on.

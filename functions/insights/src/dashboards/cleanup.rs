@@ -5,7 +5,7 @@
 //! that the deleted dashboard is unchanged; the task is deleted last.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::activity::{self, Entry};
+use pennon_core::activity;
 use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use super::content::{self, DashboardInsight};
 use super::input::DashboardInput;
 use super::record::DashboardRecord;
-use super::{Dashboards, key};
-use crate::activity_log;
-use crate::input::InsightInput;
-use crate::record::Insight;
-use crate::{limits, store, tiles};
+use crate::insight::{self, Insight, InsightInput};
+use crate::limits;
+use crate::placement::dashboards::key;
+use crate::placement::{Dashboards, tiles};
+use crate::resource::{Resource, activity_entry};
 
 /// How long the tiles of a deleted dashboard are kept for a restoration.
 pub const TILE_RETENTION: Duration = Duration::days(30);
@@ -119,8 +119,8 @@ async fn delete_insight(
         let input = InsightInput { deleted: Some(true), ..InsightInput::default() };
         let at = never_before(at, insight.updated_at);
         let after = insight.apply(&input, user, at);
-        let change = store::change(project, Some((&insight, &item)), &after)?;
-        let mut writes = store::changes(project, vec![change]);
+        let change = insight::change(project, Some((&insight, &item)), &after)?;
+        let mut writes = insight::changes(project, vec![change]);
         writes.push(Write::Check(key(project, dashboard), WriteCondition::Version(version)));
         // The pointer of this dashboard is kept until its tiles are removed.
         let removed = dashboard_ids
@@ -128,8 +128,7 @@ async fn delete_insight(
             .filter(|id| **id != dashboard)
             .map(|id| keys::dashboard_tile(project, *id, insight.id));
         writes.extend(removed.map(|key| Write::Delete(key, WriteCondition::None)));
-        let entry: Option<Entry<'_>> = activity_log::entry(Some(&insight), &after, None, user, at);
-        if let Some(entry) = entry {
+        if let Some(entry) = activity_entry::of_write(Some(&insight), &after, Vec::new(), user, at) {
             writes.extend(entry.writes(project, ids::new_uuid())?);
         }
         match records.transact(writes).await {
@@ -152,7 +151,7 @@ pub async fn run_insight_deletion(
 ) -> ApiResult<()> {
     let task: CleanupTask = item.body()?;
     // The log may have newer entries since the deletion.
-    let at = activity::write_time(records, project, activity_log::SCOPE, task.at).await?;
+    let at = activity::write_time(records, project, Insight::SCOPE, task.at).await?;
     Box::pin(delete_all_insights(records, (project, dashboard), &task.user, at, item.key.clone())).await
 }
 
@@ -185,7 +184,7 @@ async fn remove_tile(
     for attempt in 0..limits::WRITE_ATTEMPTS {
         back_off_after_conflict(attempt).await;
         let item = match id {
-            Some(id) => records.get(&store::key(project, id)).await?,
+            Some(id) => records.get(&insight::key(project, id)).await?,
             None => None,
         };
         let mut writes = vec![
@@ -196,8 +195,8 @@ async fn remove_tile(
             let before: Insight = item.body()?;
             let mut after = before.clone();
             after.tiles.retain(|tile| tile.dashboard_id != dashboard);
-            let change = store::change(project, Some((&before, &item)), &after)?;
-            writes.extend(store::changes(project, vec![change]));
+            let change = insight::change(project, Some((&before, &item)), &after)?;
+            writes.extend(insight::changes(project, vec![change]));
         }
         match records.transact(writes).await {
             Ok(()) => return Ok(()),

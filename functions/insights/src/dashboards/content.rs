@@ -1,19 +1,18 @@
 //! The insights of a dashboard with their tiles.
 //!
-//! Must stay true: the pointers of a dashboard are an index; the tiles in the records of insights are authoritative. A stale
-//! pointer has no effect.
+//! Must stay true: a tile is on the dashboard only if the record of its insight has it; pointers are an index.
 
 use std::collections::BTreeMap;
 
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Item, Key, Table, Write, WriteCondition};
 use serde_json::Value;
 
 use super::input::TileInput;
-use crate::record::Insight;
-use crate::tiles::Tile;
-use crate::{limits, store};
+use crate::insight::{self, Insight};
+use crate::placement::pointers;
+use crate::placement::tiles::Tile;
 
 /// An insight on a dashboard.
 #[derive(Debug, Clone)]
@@ -32,8 +31,8 @@ pub async fn fetch_insights(
     project: ProjectId,
     dashboard: u64,
 ) -> ApiResult<Vec<DashboardInsight>> {
-    let ids = insight_ids_on(records, project, dashboard, None).await?;
-    let keys: Vec<Key> = ids.into_iter().map(|id| store::key(project, id)).collect();
+    let ids = pointers::insight_ids_on(records, project, dashboard, None).await?;
+    let keys: Vec<Key> = ids.into_iter().map(|id| insight::key(project, id)).collect();
     let mut insights = Vec::new();
     for item in records.batch_get(&keys).await?.into_iter().flatten() {
         let insight: Insight = item.body()?;
@@ -51,41 +50,10 @@ fn sort_by_position(insights: &mut [DashboardInsight]) {
     insights.sort_by_key(|placed| (row_and_column(&placed.tile.layouts), placed.tile.id));
 }
 
-/// The ids of the insights that a dashboard's pointers refer to.
-async fn insight_ids_on(
-    records: &Table,
-    project: ProjectId,
-    dashboard: u64,
-    limit: Option<usize>,
-) -> Result<Vec<u64>, StoreError> {
-    let mut query =
-        Query::partition(keys::dashboard_children_pk(project, dashboard)).prefix(keys::DASHBOARD_TILES);
-    if let Some(limit) = limit {
-        query = query.limit(limit);
-    }
-    let pointers = records.query(query).await?;
-    let id = |pointer: &Item| pointer.key.sk.strip_prefix(keys::DASHBOARD_TILES)?.parse().ok();
-    Ok(pointers.iter().filter_map(id).collect())
-}
-
 /// Position of a tile on a small screen; (100, 100) without one, which is after most others.
 fn row_and_column(layouts: &Value) -> (i64, i64) {
     let at = |axis: &str| layouts["sm"][axis].as_i64().unwrap_or(100);
     (at("y"), at("x"))
-}
-
-/// 400 where one of these dashboards, which an insight is added to, has the maximum number of tiles.
-pub async fn require_tile_capacity(records: &Table, project: ProjectId, dashboards: &[u64]) -> ApiResult<()> {
-    let max = limits::DASHBOARD_TILES;
-    let counts = dashboards.iter().map(|id| insight_ids_on(records, project, *id, Some(max)));
-    let counts = futures::future::try_join_all(counts).await?;
-    match dashboards.iter().zip(counts).find(|(_, insights)| insights.len() >= max) {
-        Some((id, _)) => {
-            let detail = format!("The dashboard {id} has {max} tiles or more, and no more are put on it.");
-            Err(ApiError::invalid("invalid_input", detail, Some("dashboards")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Updates tiles in place and returns the writes, on the condition that the insights are unchanged. 400 for a tile that is

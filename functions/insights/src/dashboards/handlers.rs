@@ -79,7 +79,8 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let id = resource::reserve_id::<DashboardRecord>(records).await?;
     let now = access.write_time(call.now);
     let dashboard = DashboardRecord::create(id, &input, access.caller.user(), now);
-    let write = RecordWrite { access: &access, now, before: None, after: &dashboard };
+    let write =
+        RecordWrite { access: &access, now, before: None, after: &dashboard, linked_changes: Vec::new() };
     let mut writes = write.writes()?;
     writes.extend(idempotency_write(&call, id)?);
     records.transact(writes).await?;
@@ -102,7 +103,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 /// `DELETE P/dashboards/{id}/`: 405; clients set `deleted` instead.
 pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    resource::destroy(&state, &call, WRITE).await
+    resource::destroy::<DashboardRecord>(&state, &call, WRITE).await
 }
 
 /// The dashboard after an update.
@@ -162,7 +163,8 @@ async fn try_update<'a>(
     let now = access.write_time(call.now);
     let mut more = cleanup::schedule(project, before, &mut after, &input, access.caller.user(), now)?;
     more.extend(content::update_tiles(&mut insights, &input.tiles)?);
-    let write = RecordWrite { access, now, before: Some((before, item)), after: &after };
+    let write =
+        RecordWrite { access, now, before: Some((before, item)), after: &after, linked_changes: Vec::new() };
     let mut writes = write.writes()?;
     writes.extend(more);
     match records.transact(writes).await {

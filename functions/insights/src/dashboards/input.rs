@@ -12,10 +12,9 @@ use pennon_filters::body::fields::{self, Field, TextRule, invalid_choice};
 use pennon_filters::body::{json, python};
 use serde_json::{Map, Value};
 
-use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};
-use crate::input::invalid;
 use crate::limits;
-use crate::resource::body::Body;
+use crate::placement::{COLLABORATORS_EDIT, MEMBERS_EDIT};
+use crate::resource::body::{Body, invalid};
 
 /// The writable fields of a body; `None` is absent.
 #[derive(Debug, Clone, Default, PartialEq)]

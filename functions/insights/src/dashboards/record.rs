@@ -3,14 +3,14 @@
 use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::model::User;
-use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::input::DashboardInput;
-use super::{COLLABORATORS_EDIT, MEMBERS_EDIT};
-use crate::resource::{Resource, Row};
+use crate::placement::{COLLABORATORS_EDIT, MEMBERS_EDIT};
+use crate::resource::{ListedResource, Resource, Row, row_of};
 
 /// A dashboard. A workspace file writes its id, name, filters, level, creator and `deleted` only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,7 +125,6 @@ impl DashboardRecord {
 
 impl Resource for DashboardRecord {
     const KIND: Kind = Kind::Dashboard;
-    const ROWS: Kind = Kind::DashboardRow;
     const COUNTER: Counter = Counter::Dashboard;
     const SCOPE: &'static str = "Dashboard";
     const LOGGED_TYPE: Option<&'static str> = Some("dashboard");
@@ -142,15 +141,8 @@ impl Resource for DashboardRecord {
         self.deleted
     }
 
-    fn row(&self) -> Row {
-        Row {
-            name: self.name.clone(),
-            tags: self.tags.clone(),
-            created_by: self.created_by.as_ref().map(|user| user.id),
-            pinned: self.pinned,
-            creation_mode: Some(self.creation_mode.clone()).filter(|mode| *mode != default_mode()),
-            ..Row::new(self.id, self.created_at)
-        }
+    fn row_write(&self, project: ProjectId, _record: &Item) -> Result<Write, StoreError> {
+        row_of(project, self)
     }
 
     fn logged_fields(&self) -> Vec<(&'static str, Value)> {
@@ -163,5 +155,20 @@ impl Resource for DashboardRecord {
             ("restriction_level", json!(self.restriction_level)),
             ("tags", json!(self.tags)),
         ]
+    }
+}
+
+impl ListedResource for DashboardRecord {
+    const ROWS: Kind = Kind::DashboardRow;
+
+    fn row(&self) -> Row {
+        Row {
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            created_by: self.created_by.as_ref().map(|user| user.id),
+            pinned: self.pinned,
+            creation_mode: Some(self.creation_mode.clone()).filter(|mode| *mode != default_mode()),
+            ..Row::new(self.id, self.created_at)
+        }
     }
 }

@@ -9,16 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::content::DashboardInsight;
 use super::record::DashboardRecord;
-use super::{COLLABORATORS_EDIT, Dashboards};
-use crate::placement::Placement;
+use crate::Insights;
+use crate::placement::{COLLABORATORS_EDIT, Dashboards, MAY_EDIT, MAY_VIEW, Placement, tiles};
 use crate::resource::access_level;
-use crate::response::{self, Viewer};
-use crate::results::ResultRequest;
-use crate::{Insights, overrides, results, tiles};
-
-/// Privilege levels of a caller: view, edit.
-const MAY_VIEW: u8 = 21;
-const MAY_EDIT: u8 = 37;
+use crate::results::response::{self, Viewer};
+use crate::results::{self, ResultRequest, overrides};
 
 /// The JSON of lists, without tiles and filters.
 pub fn basic_json(dashboard: &DashboardRecord, access: &Access) -> Value {
@@ -97,7 +92,7 @@ pub async fn full_json(
     let viewer = Viewer::new(access, view.explicit);
     let tile = |(order, placed): (usize, &DashboardInsight)| {
         let (insight, tile) = (merged.get(order)?, &placed.tile);
-        let placement = Placement::new(&placed.insight, &others, access);
+        let placement = Placement::new(&placed.insight.tiles, &others, access);
         let insight = response::full_json(insight, results.get(order)?, &placement, &viewer, Some(tile));
         Some(json!({
             "id": tile.id,

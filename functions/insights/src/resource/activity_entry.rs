@@ -1,6 +1,6 @@
-//! The activity entry of a write of a record.
+//! Entries of the activity log about writes of records.
 //!
-//! Must stay true: a write that changes nothing logs nothing.
+//! Must stay true: nothing is logged for a write that changes nothing, or for an insight without a name.
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -10,24 +10,44 @@ use serde_json::{Value, json as object};
 
 use super::Resource;
 
-/// The entry of a write that results in `after`; `None` where nothing changed.
-pub(super) fn new<'a, R: Resource>(
+/// The entry of a write that results in `after`; `None` where nothing changed. `linked_changes` come after those of the fields.
+pub fn of_write<'a, R: Resource>(
     before: Option<&R>,
     after: &R,
+    linked_changes: Vec<Value>,
     user: &'a User,
     now: DateTime<Utc>,
 ) -> Option<Entry<'a>> {
-    let changes =
-        before.map(|before| field_changes(R::SCOPE, &before.logged_fields(), &after.logged_fields()));
-    if changes.as_ref().is_some_and(Vec::is_empty) {
+    let Some(before) = before else { return with_changes(after, "created", Value::Null, user, now) };
+    let mut changes = field_changes(R::SCOPE, &before.logged_fields(), &after.logged_fields());
+    changes.extend(linked_changes);
+    if changes.is_empty() {
         return None;
     }
-    let activity = before.map_or("created", |before| R::activity(before, after));
+    with_changes(after, R::activity(before, after), changes.into(), user, now)
+}
+
+/// The entry of an activity on `record`; `None` where writes of a record without a name are not logged.
+pub fn with_changes<'a, R: Resource>(
+    record: &R,
+    activity: &'a str,
+    changes: Value,
+    user: &'a User,
+    now: DateTime<Utc>,
+) -> Option<Entry<'a>> {
+    if record.name().is_none() && !R::LOGS_UNNAMED {
+        return None;
+    }
     let detail = object!({
-        "id": null, "name": after.name(), "short_id": null, "type": R::LOGGED_TYPE, "trigger": null,
+        "id": null, "name": record.name(), "short_id": record.short_id(), "type": R::LOGGED_TYPE, "trigger": null,
         "changes": changes,
     });
-    Some(Entry { scope: R::SCOPE, item: after.id(), activity, user, at: now, detail })
+    Some(Entry { scope: R::SCOPE, item: record.id(), activity, user, at: now, detail })
+}
+
+/// One change of an entry; `field` is null where no single field changed.
+pub fn change_json(scope: &str, action: &str, field: Option<&str>, before: &Value, after: &Value) -> Value {
+    object!({"type": scope, "action": action, "field": field, "before": before, "after": after})
 }
 
 /// A change for each field with different values.
@@ -52,7 +72,7 @@ fn change(scope: &str, field: &str, before: &Value, after: &Value) -> Option<Val
         (_, true, false) => ("deleted", before, &Value::Null),
         (_, false, false) => return None,
     };
-    Some(object!({"type": scope, "action": action, "field": field, "before": before, "after": after}))
+    Some(change_json(scope, action, Some(field), before, after))
 }
 
 #[cfg(test)]

@@ -7,8 +7,12 @@ use pennon_filters::body::fields::{self, Field, TextRule};
 use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
-use crate::input::invalid;
 use crate::limits;
+
+/// The 400 for an invalid field.
+pub fn invalid(error: FieldError) -> ApiError {
+    ApiError::invalid(error.code, error.detail, error.attr.as_deref())
+}
 
 /// A body. Each method validates one field.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use pennon_core::http::{Call, Page};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, Query, StoreError, Table};
 
-use super::{Resource, Row, key, row_backfill};
+use super::{ListedResource, Row, key, row_backfill};
 use crate::Insights;
 use crate::limits;
 
@@ -29,7 +29,7 @@ pub struct ListPage<R> {
 }
 
 /// The requested page of the rows that `filter` keeps, in the order of `compare`.
-pub async fn fetch_page<R: Resource>(
+pub async fn fetch_page<R: ListedResource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
@@ -64,7 +64,7 @@ fn search(call: &Call) -> ApiResult<Option<String>> {
 ///
 /// Where the path has the id of the project, the rows are prefetched in parallel with the API key. They are only used if the
 /// key has access to the project.
-async fn access_and_rows<R: Resource>(
+async fn access_and_rows<R: ListedResource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
@@ -95,7 +95,7 @@ async fn access_and_rows<R: Resource>(
 }
 
 /// The rows of the kind; `None` where they were not backfilled yet.
-async fn fetch_rows<R: Resource>(
+async fn fetch_rows<R: ListedResource>(
     records: &Table,
     project: ProjectId,
 ) -> Result<Option<Vec<Row>>, StoreError> {
@@ -110,7 +110,7 @@ async fn fetch_rows<R: Resource>(
 }
 
 /// All rows of the kind. Backfills them if necessary.
-pub async fn rows<R: Resource>(records: &Table, project: ProjectId) -> ApiResult<Vec<Row>> {
+pub async fn rows<R: ListedResource>(records: &Table, project: ProjectId) -> ApiResult<Vec<Row>> {
     if let Some(rows) = fetch_rows::<R>(records, project).await? {
         return Ok(rows);
     }

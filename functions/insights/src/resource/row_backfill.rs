@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, PageStart, Query, StoreError, Table, Write, WriteCondition};
 
-use super::declarations::claim_names;
-use super::{Resource, row_of};
+use super::{ListedResource, claim_names, row_of};
 
 /// Records of one transaction; each may have a row for its unique name too.
 const BATCH: usize = 30;
@@ -17,7 +16,7 @@ const BATCH: usize = 30;
 const ATTEMPTS_ON_CONFLICT: usize = 10;
 
 /// Writes the rows of all records of the kind, then the marker.
-pub(super) async fn backfill_rows<R: Resource>(
+pub(super) async fn backfill_rows<R: ListedResource>(
     records: &Table,
     project: ProjectId,
 ) -> Result<(), StoreError> {
@@ -36,7 +35,7 @@ pub(super) async fn backfill_rows<R: Resource>(
     records.put(Item::empty(keys::summary_rows_complete_marker(project, R::ROWS)), WriteCondition::None).await
 }
 
-async fn write_batch<R: Resource>(
+async fn write_batch<R: ListedResource>(
     records: &Table,
     project: ProjectId,
     mut items: Vec<Item>,

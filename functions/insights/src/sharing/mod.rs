@@ -15,11 +15,13 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
 use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, keys};
+use serde_json::{Value, json as object};
 
-use crate::dashboards::Dashboards;
-use crate::placement::Placement;
-use crate::record::Insight;
-use crate::{Insights, activity_log, limits, store, tiles};
+use crate::insight::{self, Insight};
+use crate::placement::{Dashboards, Placement, tiles};
+use crate::resource::Resource;
+use crate::resource::activity_entry::{self, change_json};
+use crate::{Insights, limits};
 use record::{Sharing, SharingInput};
 use tokens::Tokens;
 
@@ -51,7 +53,7 @@ impl SharedInsight {
 
 fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
     let id = call.id("id");
-    move |project| id.map_or(Vec::new(), |id| vec![store::key(project, id), keys::sharing(project, id)])
+    move |project| id.map_or(Vec::new(), |id| vec![insight::key(project, id), keys::sharing(project, id)])
 }
 
 /// The sharing configuration of an insight.
@@ -94,7 +96,7 @@ async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResu
         let before = SharedInsight::from_items(items)?;
         let dashboard_ids = tiles::current_dashboards(&before.insight.tiles);
         let dashboards = Dashboards::load(records, access.project.id, dashboard_ids).await?;
-        Placement::new(&before.insight, &dashboards, &access).require_edit()?;
+        Placement::new(&before.insight.tiles, &dashboards, &access).require_edit()?;
         let tokens = Tokens { app: &state.app, project: access.project.id, insight: before.insight.id };
         let now = access.write_time(call.now);
         let old = before.sharing.as_ref().map(|(sharing, _)| sharing);
@@ -137,15 +139,17 @@ fn writes(
     writes.extend(after.token_writes(project, insight.id, old.map(|(sharing, _)| sharing))?);
     let was_enabled = old.is_some_and(|(old, _)| old.enabled);
     let was_rotated = old.map_or(0, |(old, _)| old.rotation) != after.rotation;
-    let user = access.caller.user();
-    let entry = if was_enabled != after.enabled {
-        activity_log::sharing_entry(insight, after.enabled, user, now)
+    let (activity, field, value) = if was_enabled != after.enabled {
+        let activity = if after.enabled { "sharing enabled" } else { "sharing disabled" };
+        (activity, "sharing", object!(after.enabled))
     } else if was_rotated {
-        activity_log::token_entry(insight, user, now)
+        // The log does not contain the token.
+        ("updated", "sharing_access_token", Value::Null)
     } else {
-        None
+        return Ok(writes);
     };
-    if let Some(entry) = entry {
+    let changes = object!([change_json(Insight::SCOPE, "changed", Some(field), &Value::Null, &value)]);
+    if let Some(entry) = activity_entry::with_changes(insight, activity, changes, access.caller.user(), now) {
         writes.extend(entry.writes(project, ids::new_uuid())?);
     }
     Ok(writes)

@@ -12,7 +12,7 @@ use pennon_filters::body::fields::{self, Field, TextRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::input::invalid;
+use crate::resource::body::invalid;
 
 /// Boolean settings.
 const SWITCHES: [&str; 6] =

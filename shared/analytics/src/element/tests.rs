@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::chain::{parse_chain, parse_list};
 use super::*;
+use pennon_filters::ComparisonBudget;
 
 const CHAIN: &str = r#"button.btn.md:flex:text="Pay \"now\""nth-child="2"nth-of-type="1"attr__data-attr="pay";a.link:href="/cart"attr_id="go"attr__href="/cart"nth-child="1";div#x;body.dark"#;
 
@@ -110,5 +111,19 @@ fn parsing_never_fails() {
     for value in [json!(5), json!({}), json!([5, "a", null]), Value::Null] {
         parse_list(&value);
         parse_chain(&value);
+    }
+}
+
+#[test]
+fn each_test_of_each_distinct_chain_counts_as_a_comparison() {
+    let tags = ElementTest::Tag { names: ["a".to_owned(), "b".to_owned()].into(), negated: false };
+    let selectors = ElementTest::selectors(["a", "b", "c"].into_iter(), false, "properties").unwrap();
+    let mut run = Run { event: "$autocapture".to_owned(), actors: vec![0; 2].into(), ..Run::default() };
+    run.columns.insert(chain_column(), Column::new(vec![0, 1], vec![json!("a"), json!("div")]));
+    // A set of tags is looked up once, and each selector is compared.
+    for (test, comparisons) in [(tags, 2), (selectors, 6)] {
+        let rows =
+            |most: u64| ComparisonBudget::of(most).pass(&|| false, |work| test.rows(&run, work).map(drop));
+        assert_eq!((rows(comparisons), rows(comparisons - 1)), (Ok(()), Err(limits::too_many_evaluations())));
     }
 }

@@ -9,7 +9,7 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::operator::CompileBudget;
-use pennon_filters::work_budget::WorkBudget;
+use pennon_filters::work_budget::{ComparisonBudget, WorkBudget};
 use serde_json::Value;
 
 use super::{Parser, Predicate};
@@ -50,9 +50,15 @@ impl EventFilter {
         Ok(Self(predicate))
     }
 
-    /// Whether an event passes. An error if cancelled, or if a text is too long for a regular expression.
-    pub fn fits(&self, event: &impl FilterableEvent, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
-        fits(&self.0, event, &WorkBudget::new(is_cancelled))
+    /// Whether an event passes. An error if cancelled, if a text is too long for a regular expression, or if no comparisons
+    /// are left in the budget, which all events of a page share.
+    pub fn fits(
+        &self,
+        event: &impl FilterableEvent,
+        budget: &mut ComparisonBudget,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<bool> {
+        budget.pass(is_cancelled, |work| fits(&self.0, event, work))
     }
 }
 
@@ -157,7 +163,9 @@ mod tests {
     #[test]
     fn events_are_filtered_by_properties_and_names() {
         let event = Bought(json!({"plan": "pro", "price": 41, "$feature/new": "on", "at": "2024-05-10"}));
-        let fits = |filter: Value| parse(&filter).unwrap().fits(&event, &|| false).unwrap();
+        let fits = |filter: Value| {
+            parse(&filter).unwrap().fits(&event, &mut ComparisonBudget::default(), &|| false).unwrap()
+        };
         for (filter, expected) in [
             (json!({"key": "plan", "value": "pro"}), true),
             (json!({"key": "plan", "value": ["free"], "type": "event"}), false),
@@ -176,6 +184,21 @@ mod tests {
         assert!(!fits(json!([pro, cheap])));
         assert!(fits(json!({"type": "OR", "values": [cheap, pro]})));
         assert!(fits(json!([])), "nothing is restricted");
+    }
+
+    #[test]
+    fn the_events_of_a_page_share_its_comparisons() {
+        let event = Bought(json!({"plan": "pro"}));
+        let filter =
+            parse(&json!([{"key": "plan", "operator": "icontains", "value": ["x", "y", "z"]}])).unwrap();
+        let mut budget = ComparisonBudget::of(3 * 5 + 2);
+        for _ in 0..5 {
+            assert!(!filter.fits(&event, &mut budget, &|| false).unwrap());
+        }
+        let error = filter.fits(&event, &mut budget, &|| false).unwrap_err();
+        assert_eq!(error, limits::too_many_evaluations());
+        let cancelled = filter.fits(&event, &mut ComparisonBudget::default(), &|| true).unwrap_err();
+        assert_eq!(cancelled, CalcError::timeout());
     }
 
     #[test]

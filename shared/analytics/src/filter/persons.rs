@@ -9,7 +9,7 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::operator::CompileBudget;
-use pennon_filters::work_budget::WorkBudget;
+use pennon_filters::work_budget::{ComparisonBudget, WorkBudget};
 use serde_json::{Map, Value};
 
 use super::{Parser, Predicate};
@@ -61,10 +61,15 @@ impl PersonFilter {
         keys
     }
 
-    /// Whether a person with these properties passes. An error if cancelled, or if a text is too long for a regular
-    /// expression.
-    pub fn fits(&self, properties: &Map<String, Value>, is_cancelled: &dyn Fn() -> bool) -> CalcResult<bool> {
-        fits(&self.0, properties, &WorkBudget::new(is_cancelled))
+    /// Whether a person with these properties passes. An error if cancelled, if a text is too long for a regular expression,
+    /// or if no comparisons are left in the budget, which all persons of a list share.
+    pub fn fits(
+        &self,
+        properties: &Map<String, Value>,
+        budget: &mut ComparisonBudget,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> CalcResult<bool> {
+        budget.pass(is_cancelled, |work| fits(&self.0, properties, work))
     }
 }
 
@@ -139,7 +144,10 @@ mod tests {
     #[test]
     fn persons_are_filtered_by_properties() {
         let ann = json!({"plan": "pro", "age": 41, "seen": "2024-05-10", "gone": null});
-        let fits = |filter: Value| parse(&filter).unwrap().fits(ann.as_object().unwrap(), &|| false).unwrap();
+        let ann = ann.as_object().unwrap();
+        let fits = |filter: Value| {
+            parse(&filter).unwrap().fits(ann, &mut ComparisonBudget::default(), &|| false).unwrap()
+        };
         for (key, operator, value, want) in [
             ("plan", "exact", json!("pro"), true),
             ("plan", "exact", json!(["free", "pro"]), true),
@@ -169,6 +177,19 @@ mod tests {
             parse(&json!([pro, old])).unwrap().keys().into_iter().collect::<Vec<_>>(),
             ["age", "plan"]
         );
+    }
+
+    #[test]
+    fn the_persons_of_a_list_share_its_comparisons() {
+        let ann = json!({"plan": "pro"});
+        let filter =
+            parse(&json!([{"key": "plan", "operator": "icontains", "value": ["x", "y", "z"]}])).unwrap();
+        let mut budget = ComparisonBudget::of(3 * 5 + 2);
+        for _ in 0..5 {
+            assert!(!filter.fits(ann.as_object().unwrap(), &mut budget, &|| false).unwrap());
+        }
+        let error = filter.fits(ann.as_object().unwrap(), &mut budget, &|| false).unwrap_err();
+        assert_eq!(error, limits::too_many_evaluations());
     }
 
     #[test]

@@ -277,3 +277,64 @@ impl Mask {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::limits;
+    use crate::scan::Column;
+    use pennon_filters::ComparisonBudget;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_of_slow_patterns_is_cancelled_between_two_of_them() {
+        let now = "2024-05-15T12:00:00Z".parse::<DateTime<chrono::Utc>>().unwrap().with_timezone(&Tz::UTC);
+        let patterns: Vec<String> = (0..8).map(|more| format!("[ab]*a[ab]{{100}}c{more}")).collect();
+        let budget = &mut CompileBudget::default();
+        let test = ValueTest::new(Operator::Regex, &json!(patterns), now, budget, "properties").unwrap();
+        // The work of all of them is consumed before the first search: a check for the values, and one for each.
+        let checks = std::cell::Cell::new(0);
+        let is_cancelled = || {
+            checks.set(checks.get() + 1);
+            checks.get() > 9
+        };
+        let work = WorkBudget::new(&is_cancelled);
+        let stopped = test.matches_within_budget(Some(&json!("ab".repeat(30_000))), &work);
+        assert_eq!((stopped, checks.get()), (Err(CalcError::timeout()), 10));
+    }
+
+    #[test]
+    fn each_comparison_of_a_mask_is_counted() {
+        let mut run = Run {
+            event: "e".to_owned(),
+            actors: vec![0; 2].into(),
+            times: vec![1, 2].into(),
+            ..Run::default()
+        };
+        run.columns.insert(
+            ColumnKey::Property("p".to_owned()),
+            Column::new(vec![0, 1], vec![json!("x"), json!("y")]),
+        );
+        let now = "2024-05-15T12:00:00Z".parse::<DateTime<chrono::Utc>>().unwrap().with_timezone(&Tz::UTC);
+        let names = json!(["a", "b", "c"]);
+        let times = json!(["2024-01-01", "2024-01-02", "2024-01-03"]);
+        // Of two values with each of three, and of one name.
+        for (kind, key, value, comparisons) in [
+            ("event", "p", &names, 6),
+            ("event_metadata", "event", &names, 3),
+            ("event_metadata", "timestamp", &times, 6),
+        ] {
+            let operator = if key == "timestamp" { "in" } else { "icontains" };
+            let filter = json!([{"type": kind, "key": key, "operator": operator, "value": value}]);
+            let filter = crate::filter::Parser::default().parse(Some(&filter), "properties").unwrap();
+            let predicate =
+                Predicate::new(&filter, now, &mut CompileBudget::default(), "properties").unwrap();
+            let mask = |most: u64| {
+                ComparisonBudget::of(most).pass(&|| false, |work| predicate.mask(&run, work).map(drop))
+            };
+            assert_eq!(mask(comparisons), Ok(()), "{key}");
+            assert_eq!(mask(comparisons - 1), Err(limits::too_many_evaluations()), "{key}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::limits;
 use crate::scan::{ColumnKey, JoinedColumnKey};
+use pennon_filters::ComparisonBudget;
 
 const ZONE: Tz = chrono_tz::America::New_York;
 
@@ -238,6 +239,17 @@ fn dates_are_those_of_the_zone() {
         ("timestamp > toStartOfDay(timestamp)", json!({}), json!(true)),
         ("toInt(timestamp)", json!({}), json!(1_577_934_245)),
     ]);
+}
+
+#[test]
+fn each_node_of_each_distinct_row_counts_as_a_comparison() {
+    let run = run(&[json!({"a": "x"}), json!({"a": "y"})]);
+    // The operator and both of its operands, for two rows.
+    let column = |most: u64| {
+        let program = program("properties.a = properties.b");
+        ComparisonBudget::of(most).pass(&|| false, |work| program.column(&run, work).map(drop))
+    };
+    assert_eq!((column(6), column(5)), (Ok(()), Err(limits::too_many_evaluations())));
 }
 
 #[test]

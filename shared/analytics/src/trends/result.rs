@@ -145,7 +145,8 @@ impl PeriodContext<'_> {
     }
 
     /// One people link per bucket, with the bucket's absolute dates, and why links are missing. `url` is null if links would
-    /// be too long; the whole field is null if even the links' filters would be.
+    /// be too long; the whole field is null if even the links' filters would be. A series of an action that does not exist has
+    /// no row, hence no links.
     fn persons_urls(&self, output: &ResultRow, series: &Series) -> (Value, Option<String>) {
         let trend = self.trend;
         let Some(counter) = trend.counters.get(output.series).and_then(Option::as_ref) else {

@@ -205,6 +205,36 @@ fn presence_patterns_and_intervals_have_no_such_pairs() {
     assert!(!holds(Some(&json!(9)), "not_between", &json!([1, 9])));
 }
 
+/// The text times the list is more than a query may compare; searching for all of the list would take minutes.
+#[test]
+fn a_long_text_times_a_long_list_is_refused_before_it_is_searched() {
+    let text = "a".repeat(4 << 20);
+    let world = World::of_case(&json!({
+        "now": "2024-05-15T12:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
+        "events": [{"event": "e", "distinct_id": "d", "timestamp": "2024-05-15T08:00:00Z",
+            "properties": {"p": text, "$elements_chain": text}}],
+    }));
+    let values: Vec<String> = (0..10_000).map(|index| format!("x{index}")).collect();
+    for filter in [
+        json!({"key": "p", "operator": "icontains", "value": values}),
+        json!({"key": "p", "operator": "not_icontains", "value": values}),
+        json!({"type": "element", "key": "text", "operator": "icontains", "value": values}),
+        json!({"type": "element", "key": "href", "operator": "icontains", "value": values}),
+        json!({"type": "element", "key": "selector", "operator": "exact", "value": values}),
+    ] {
+        let asked = |count: usize| {
+            let mut filter = filter.clone();
+            filter["value"].as_array_mut().unwrap().truncate(count);
+            let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
+            world.ask(Query::from_trends_filters(body.as_object().unwrap()))
+        };
+        let kind = format!("{} {} {}", filter["type"], filter["key"], filter["operator"]);
+        let refused = asked(10_000).expect_err(&kind);
+        assert!(refused.detail.contains("compare too many values"), "{kind}: {refused}");
+        assert!(asked(2).is_ok(), "{kind}");
+    }
+}
+
 /// Instants are compared as such, in whatever text and zone; the clocks are five hours behind.
 #[test]
 fn times_of_events_are_compared_as_instants() {

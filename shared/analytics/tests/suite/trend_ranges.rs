@@ -70,6 +70,16 @@ fn minutes_of_the_default_range_are_answered() {
     assert_eq!((rows.len(), data.len(), data.last()), (8, 11_520, Some(&json!(1))));
     // Links from all of them would be longer than an answer may be.
     assert_eq!(rows[0]["persons_urls"], Value::Null);
+    let omitted = rows[0]["persons_urls_omitted"].as_str().unwrap();
+    assert!(omitted.contains("92160 links to people") && omitted.contains("longer interval"), "{omitted}");
+}
+
+#[test]
+fn a_series_of_an_action_that_does_not_exist_has_no_row_without_links() {
+    let world = world("2020-01-02T12:00:00Z", "UTC", &[("2020-01-01T10:00:00Z", "x")]);
+    let rows = ask(&world, json!({"events": [{"id": "a"}], "actions": [{"id": 77}], "date_from": "-3d"}));
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    assert!(rows[0]["persons_urls"][0]["url"].is_string() && rows[0].get("persons_urls_omitted").is_none());
 }
 
 #[test]

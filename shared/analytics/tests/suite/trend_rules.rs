@@ -202,6 +202,16 @@ fn a_funnel_beside_an_earlier_period_is_refused_by_name() {
     let error = Query::from_query_node(&node(true)).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("compareFilter__compare"));
     assert!(error.detail.starts_with("Not supported yet"), "{error}");
+    let legacy = |compare: Value| {
+        let body = json!({"events": [{"id": "a"}, {"id": "b"}], "compare": compare});
+        Query::from_funnel_filters(body.as_object().unwrap())
+    };
+    assert!(legacy(json!(false)).is_ok() && legacy(json!("false")).is_ok() && legacy(json!(null)).is_ok());
+    for compare in [json!(true), json!("true")] {
+        let error = legacy(compare).unwrap_err();
+        assert_eq!(error.attr.as_deref(), Some("compare"));
+        assert!(error.detail.starts_with("Not supported yet"), "{error}");
+    }
 }
 
 #[test]

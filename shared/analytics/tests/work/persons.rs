@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use chrono_tz::Tz;
 use pennon_analytics::filter::PersonFilter;
-use pennon_filters::CalcError;
+use pennon_filters::{CalcError, ComparisonBudget};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -63,8 +63,9 @@ fn person_list(operator: &str, persons: &Persons, filter: &Value) -> PersonWork 
         Box::new(move |is_cancelled| {
             let now = instant("2024-03-01T00:00:00Z").with_timezone(&Tz::UTC);
             let filter = PersonFilter::parse(&text, now, "properties")?;
+            let mut budget = ComparisonBudget::default();
             for person in persons.iter() {
-                filter.fits(person, is_cancelled)?;
+                filter.fits(person, &mut budget, is_cancelled)?;
             }
             Ok(())
         })

@@ -9,7 +9,8 @@
 //! are read completely, once.
 //!
 //! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
-//! or merged between two pages; exactly the events that a scan counts are listed.
+//! or merged between two pages; exactly the events that a scan counts are listed. Events are passed on by blocking
+//! threads, because filters of the caller may take long.
 
 mod candidates;
 mod export;
@@ -29,7 +30,7 @@ use crate::EventStore;
 use crate::blocks::BlockFilter;
 use crate::error::EventStoreError;
 use crate::event::Event;
-use crate::memory::{Purpose, QueryMemory};
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::derived;
 use candidates::Candidates;
 
@@ -128,16 +129,44 @@ pub struct EventListBudget {
     pub bytes: u64,
 }
 
+/// Receives listed events, newest first. Called on blocking threads; a batch that was begun is passed on even if its
+/// caller is gone, so a sink that takes long checks for cancellation.
+pub trait EventListSink: Send + 'static {
+    /// Takes an event. After `Break`, no further ones follow.
+    fn take(&mut self, event: ListedEvent) -> ControlFlow<()>;
+}
+
+/// A batch after it was passed on.
+struct PassedBatch<T> {
+    to: T,
+    /// The memory of the batch.
+    lease: MemoryLease,
+    /// If the sink ended the list: the key of the last event that it took, and whether the batch has more.
+    end: Option<(EventKey, bool)>,
+}
+
+fn pass_on<T: EventListSink>(events: Vec<ListedEvent>, mut to: T, lease: MemoryLease) -> PassedBatch<T> {
+    let mut events = events.into_iter();
+    while let Some(event) = events.next() {
+        let key = event.key;
+        if to.take(event).is_break() {
+            let end = Some((key, events.len() > 0));
+            return PassedBatch { to, lease, end };
+        }
+    }
+    PassedBatch { to, lease, end: None }
+}
+
 impl EventStore {
-    /// Passes matching events to `take`, newest first, until it breaks or `budget` is used up. At least one
-    /// batch is processed.
-    pub async fn list_newest_events(
+    /// Passes matching events to the sink `to`, newest first, until it breaks or `budget` is used up. At least one
+    /// batch is processed. Returns the sink.
+    pub async fn list_newest_events<T: EventListSink>(
         &self,
         project: ProjectId,
         wanted: EventListFilter,
         budget: EventListBudget,
-        mut take: impl FnMut(ListedEvent) -> ControlFlow<()> + Send,
-    ) -> Result<EventListResult, EventStoreError> {
+        mut to: T,
+    ) -> Result<(T, EventListResult), EventStoreError> {
         let memory = self.query_memory();
         let mut candidates = self.candidates(project, wanted, &memory).await?;
         let mut walked = EventListResult::default();
@@ -147,27 +176,25 @@ impl EventStore {
             let found = candidates.next(batch).await?;
             if found.is_empty() {
                 walked.bytes_read = candidates.bytes_read;
-                return Ok(walked);
+                return Ok((to, walked));
             }
             walked.examined += found.len();
             let events = candidates.decode(found, &mut lease).await?;
             walked.bytes_read = candidates.bytes_read;
-            let mut events = events.into_iter().peekable();
-            while let Some(event) = events.next() {
-                let key = event.key;
-                if take(event).is_break() {
-                    let is_more = events.peek().is_some() || candidates.has_more().await?;
-                    walked.next = is_more.then_some(key);
-                    walked.bytes_read = candidates.bytes_read;
-                    return Ok(walked);
-                }
+            let passed = tokio::task::spawn_blocking(move || pass_on(events, to, lease)).await?;
+            (to, lease) = (passed.to, passed.lease);
+            if let Some((key, has_more)) = passed.end {
+                let is_more = has_more || candidates.has_more().await?;
+                walked.next = is_more.then_some(key);
+                walked.bytes_read = candidates.bytes_read;
+                return Ok((to, walked));
             }
             lease.set(0)?;
             if walked.examined >= budget.events || walked.bytes_read >= budget.bytes {
-                // All candidates so far were examined, including those that `take` never saw.
+                // All candidates so far were examined, including those that the sink never saw.
                 walked.next = if candidates.has_more().await? { candidates.last } else { None };
                 walked.bytes_read = candidates.bytes_read;
-                return Ok(walked);
+                return Ok((to, walked));
             }
             batch = (batch * 2).min(BATCH_MAX);
         }

@@ -48,13 +48,18 @@ pub(crate) struct InstallationRow {
 #[derive(Debug, Default)]
 pub(crate) struct KnownInstallation(OnceLock<Uuid>);
 
+/// The name of the object that marks the objects as those of the installation `id`.
+pub fn installation_marker(id: Uuid) -> String {
+    version_marks::installation_name(id)
+}
+
 impl EventStore {
     /// Verifies tables and objects, and assigns an id if they have none: a new installation, or one of an
-    /// earlier release. [`EventStoreError::WrongInstallation`] if they do not belong together or the tables are
-    /// older.
-    pub async fn claim_installation(&self) -> Result<(), EventStoreError> {
-        if self.inner.installation.0.get().is_some() {
-            return Ok(());
+    /// earlier release. Returns the id. [`EventStoreError::WrongInstallation`] if they do not belong together or the
+    /// tables are older.
+    pub async fn claim_installation(&self) -> Result<Uuid, EventStoreError> {
+        if let Some(id) = self.inner.installation.0.get() {
+            return Ok(*id);
         }
         let (marks, decision) = self.compare_installation().await?;
         let id = match decision {
@@ -81,9 +86,8 @@ impl EventStore {
             self.write_marks(id).await?;
             self.put_installation(InstallationRow { id, complete: true }, WriteCondition::None).await?;
         }
-        // Another task of this process verified it too.
-        let _ = self.inner.installation.0.set(id);
-        Ok(())
+        // Another task of this process may have verified it too.
+        Ok(*self.inner.installation.0.get_or_init(|| id))
     }
 
     /// Verifies tables and objects without writing. Passes if they have no id and nothing contradicts.

@@ -63,10 +63,15 @@ fn name(id: Uuid, project: ProjectId, head: u64) -> String {
     format!("{FOLDER}/{OF_PROJECT}{project}/{}-{id}", padded(head))
 }
 
+/// The name of the mark that the objects belong to installation `id`.
+pub(super) fn installation_name(id: Uuid) -> String {
+    format!("{FOLDER}/{id}")
+}
+
 /// Marks the objects as belonging to installation `id`.
 pub(super) async fn claim(objects: &Objects, id: Uuid) -> Result<(), EventStoreError> {
     let body = json!({"format": 1, "installation": id}).to_string();
-    objects.put_standalone(&format!("{FOLDER}/{id}"), Bytes::from(body)).await
+    objects.put_standalone(&installation_name(id), Bytes::from(body)).await
 }
 
 /// Marks that the manifest of `project` has reached version `head`.

@@ -270,6 +270,11 @@ impl MemoryLease {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Leaves its bytes reserved until the query ends.
+    pub(crate) fn keep(mut self) {
+        self.bytes = 0;
+    }
 }
 
 impl Drop for MemoryLease {

@@ -1,10 +1,12 @@
 //! What a scan may hold, and what is kept of it for the next one.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::{Event, EventStoreError, Settings, derived};
+use pennon_eventstore::members::CohortList;
+use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derived};
 use serde_json::json;
 
 #[tokio::test]
@@ -178,5 +180,95 @@ async fn what_a_question_began_that_was_given_up_is_in_nobodys_way() {
             }
         }
         assert!(rows(&events.scan(PROJECT, &[], &all).await.unwrap()) == want, "given up after {polls}");
+    }
+}
+
+/// Imported groups and captured ones, each with properties of a kilobyte.
+async fn with_groups(place: &Place, count: u128) {
+    let identify = |n: u128| {
+        let properties = json!({"$group_type": "company", "$group_key": format!("c{n}"),
+            "$group_set": {"name": format!("{n:01000}"), "plan": "pro"}});
+        event(n + 1, "$groupidentify", "ada", n as i64, properties)
+    };
+    let events: Vec<Event> = (0..count).map(identify).collect();
+    let (compacted, waiting) = events.split_at(events.len() / 2);
+    place.events.append(PROJECT, compacted, NOW).await.unwrap();
+    place.events.compact_blocks(PROJECT, NOW).await.unwrap();
+    place.events.append(PROJECT, waiting, NOW).await.unwrap();
+}
+
+#[tokio::test]
+async fn groups_take_of_what_a_question_may() {
+    let company = GroupType { index: 0, name: "company".to_owned() };
+    let place = Place::new().await;
+    with_groups(&place, 2000).await;
+    let with =
+        |memory_bytes| place.again_with(Settings { memory_bytes, cache_bytes: 0, ..Settings::default() });
+    let name = BTreeSet::from(["name".to_owned()]);
+    // Two megabytes of names, and what a group takes itself.
+    let (small, large) = (with(2_000_000), with(4_000_000));
+    for keys in [Some(&name), None] {
+        let refused = small.groups_within(PROJECT, &company, keys, &small.query_memory()).await;
+        assert!(
+            matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("PENNON_EVENTS_MEMORY_MB")),
+            "{refused:?}"
+        );
+        let memory = large.query_memory();
+        let groups = large.groups_within(PROJECT, &company, keys, &memory).await.unwrap();
+        assert_eq!(groups.len(), 2000);
+        // They stay reserved until the question ends.
+        let other = large.query_memory();
+        let busy = async || large.groups_within(PROJECT, &company, keys, &other).await;
+        assert!(matches!(busy().await, Err(EventStoreError::MemoryInUse)));
+        drop(memory);
+        assert!(busy().await.is_ok());
+    }
+    let none = BTreeSet::from(["none".to_owned()]);
+    let memory = small.query_memory();
+    assert!(small.groups_within(PROJECT, &company, Some(&none), &memory).await.is_ok());
+}
+
+#[tokio::test]
+async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them() {
+    let place = Place::new().await;
+    let set = |n: u128| {
+        event(n + 1, "seen", &format!("p{n}"), n as i64, json!({"$set": {"name": format!("{n:01000}")}}))
+    };
+    place.events.append(PROJECT, &(0..1000).map(set).collect::<Vec<_>>(), NOW).await.unwrap();
+    let events =
+        place.again_with(Settings { memory_bytes: 2_300_000, cache_bytes: 0, ..Settings::default() });
+    let name = BTreeSet::from(["name".to_owned()]);
+    for keeps in [false, true] {
+        let memory = events.query_memory();
+        let mut people = events.people_within(PROJECT, &name, &memory).await.unwrap();
+        if keeps {
+            people.keep_reserved();
+        }
+        people.each(|_, _, _| ControlFlow::Continue(()));
+        let again = events.people_within(PROJECT, &name, &memory).await;
+        assert_eq!(matches!(again, Err(EventStoreError::TooLarge(_))), keeps, "{again:?}");
+        drop(memory);
+    }
+    assert!(events.people(PROJECT, &name).await.is_ok());
+}
+
+#[tokio::test]
+async fn lists_of_cohorts_take_of_what_a_question_may() {
+    let place = Place::new().await;
+    let records = &place.store.records;
+    let many = (0..20_000).map(|n| format!("u{n}")).collect::<Vec<_>>();
+    let few = many[..900].to_vec();
+    for (cohort, ids, memory_bytes) in [(1, many, 1_000_000), (2, few, 50_000)] {
+        let record = CohortList::store(records, PROJECT, cohort, &ids).await.unwrap();
+        let list = CohortList::of_record(PROJECT, &record.into());
+        let events = place.again_with(Settings { memory_bytes, cache_bytes: 0, ..Settings::default() });
+        let memory = events.query_memory();
+        let members = list.members_within(records, PROJECT, cohort, &memory).await.unwrap();
+        assert_eq!(members.len(), ids.len());
+        // They stay reserved until the question ends: there is no room for as many again.
+        let refused = list.members_within(records, PROJECT, cohort, &memory).await;
+        assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{refused:?}");
+        drop(memory);
+        assert!(list.members_within(records, PROJECT, cohort, &events.query_memory()).await.is_ok());
     }
 }

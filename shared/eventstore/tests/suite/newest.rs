@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, simple};
 use pennon_eventstore::{
-    Event, EventKey, EventListBudget, EventListFilter, EventListResult, EventStore, ListedEvent, MergeMode,
-    Settings,
+    Event, EventKey, EventListBudget, EventListFilter, EventListResult, EventListSink, EventStore,
+    ListedEvent, MergeMode, Settings,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -49,19 +49,28 @@ fn made((uuid, name, who, time): Raw) -> Event {
     event(u128::from(uuid), name, &format!("p{who}"), i64::from(time), json!({"n": uuid}))
 }
 
+/// Takes so many events.
+struct Page {
+    found: Vec<ListedEvent>,
+    most: usize,
+}
+
+impl EventListSink for Page {
+    fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
+        self.found.push(listed);
+        if self.found.len() < self.most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
 async fn page(
     events: &EventStore,
     wanted: EventListFilter,
     most: usize,
     budget: EventListBudget,
 ) -> (Vec<ListedEvent>, EventListResult) {
-    let mut found = Vec::new();
-    let walked = events.list_newest_events(PROJECT, wanted, budget, |listed| {
-        found.push(listed);
-        if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    let walked = walked.await.unwrap();
-    (found, walked)
+    let page = Page { found: Vec::new(), most };
+    let (page, walked) = events.list_newest_events(PROJECT, wanted, budget, page).await.unwrap();
+    (page.found, walked)
 }
 
 /// The events as they arrived, the first of each uuid.
@@ -223,6 +232,28 @@ async fn a_walk_ends_at_its_budget_and_goes_on_behind_it() {
     let one_byte = EventListBudget { events: usize::MAX, bytes: 1 };
     let (batch, walked) = page(&place.events, EventListFilter::default(), usize::MAX, one_byte).await;
     assert_eq!((batch.len(), walked.next.is_some()), (100, true), "at least one batch");
+}
+
+#[tokio::test]
+async fn a_walk_ends_soon_after_its_bytes_are_read() {
+    let place = Place::new().await;
+    for day in 0..12 {
+        let base = NOW + day * 86_400_000_000;
+        let events =
+            (0..200).map(|n| simple((day * 1000 + n) as u128, "seen", "p", base + n)).collect::<Vec<_>>();
+        place.events.append(PROJECT, &events, base).await.unwrap();
+        place.events.compact_blocks(PROJECT, base).await.unwrap();
+    }
+    let (_, whole) = page(&place.again(), EventListFilter::default(), usize::MAX, UNBOUNDED).await;
+    let bytes = whole.bytes_read / 4;
+    let budget = EventListBudget { events: usize::MAX, bytes };
+    let (first, walked) = page(&place.again(), EventListFilter::default(), usize::MAX, budget).await;
+    // Batches of 100, 200 and 400 events; the last one may read as much again as those before it.
+    assert!((bytes..bytes * 3).contains(&walked.bytes_read), "{} of {bytes}", walked.bytes_read);
+    assert!(walked.next.is_some() && first.len() < 2400, "{}", first.len());
+    let wanted = EventListFilter { below: walked.next, ..EventListFilter::default() };
+    let (rest, _) = page(&place.events, wanted, usize::MAX, UNBOUNDED).await;
+    assert_eq!(first.len() + rest.len(), 2400);
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@
 //! [`BlastRadius::matches_group`] tests each.
 //!
 //! Must stay true: values are equal when their string forms are, so `25` and `"25"` are; rollout and variant of a
-//! condition are ignored; a condition that a flag could not have is refused.
+//! condition are ignored; a condition that a flag could not have is refused; the newer forms of early access and holdout
+//! decide before the conditions, as in every evaluation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +16,19 @@ use pennon_filters::body::json::Object;
 use pennon_filters::work_budget::CancellationToken;
 use serde_json::Value;
 
-use super::evaluate::{Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, RequiredData, Subject};
+use super::evaluate::{
+    Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, PersonTestResults, RequiredData, Subject,
+    is_enrolled,
+};
 use crate::conditions::filter_view as view;
+use crate::hash;
 use crate::relations::cohort::Cohort;
 use crate::relations::references::is_cohort;
 
 mod group_key;
 mod request;
 
+use request::ConditionOverrides;
 pub use request::Conditions;
 
 /// The entities that conditions are about.
@@ -66,6 +72,7 @@ impl Conditions {
             used,
             static_cohorts: needs.static_cohorts,
             actors: self.actors(),
+            overrides: self.overrides().clone(),
             now,
             cancellation: CancellationToken::default(),
         }
@@ -81,6 +88,7 @@ pub struct BlastRadius {
     used: Vec<usize>,
     static_cohorts: BTreeSet<i64>,
     actors: Actors,
+    overrides: ConditionOverrides,
     now: DateTime<Utc>,
     cancellation: CancellationToken,
 }
@@ -98,7 +106,8 @@ impl BlastRadius {
 
     /// Whether they match every entity, so that counting is enough.
     pub fn matches_all(&self) -> bool {
-        self.alternatives.iter().any(Vec::is_empty)
+        let may_decline = self.actors == Actors::Persons && self.overrides.enrollment.is_some();
+        !may_decline && self.alternatives.iter().any(Vec::is_empty)
     }
 
     /// The static cohorts whose membership affects the result.
@@ -106,23 +115,42 @@ impl BlastRadius {
         &self.static_cohorts
     }
 
-    /// Whether they match a person who is a member of these static cohorts.
-    pub fn matches_person(&self, properties: &Object, static_cohorts: &BTreeSet<i64>) -> bool {
-        self.matches(Subject::person("", properties, static_cohorts, self.now))
+    /// Whether they match the person of `distinct_id`, who is a member of these static cohorts.
+    pub fn matches_person(
+        &self,
+        distinct_id: &str,
+        properties: &Object,
+        static_cohorts: &BTreeSet<i64>,
+    ) -> bool {
+        let enrollment = self.overrides.enrollment.as_ref().and_then(|property| properties.get(property));
+        if let Some(value) = enrollment {
+            return is_enrolled(value);
+        }
+        self.holds_out(distinct_id)
+            || self.matches(Subject::person(distinct_id, properties, static_cohorts, self.now))
     }
 
     /// Whether they match a group.
     pub fn matches_group(&self, key: &str, properties: &Object) -> bool {
         let Actors::Groups(index) = self.actors else { return false };
+        if self.holds_out(key) {
+            return true;
+        }
         let groups = BTreeMap::from([(index, GroupSubject { key, properties })]);
         let (nothing, nowhere) = (Object::new(), BTreeSet::new());
         self.matches(Subject::person("", &nothing, &nowhere, self.now).with_groups(groups))
     }
 
+    /// Whether the id is held out, which gives it the value of the holdout.
+    fn holds_out(&self, id: &str) -> bool {
+        self.overrides.holdout.is_some_and(|percentage| hash::in_holdout(id, percentage))
+    }
+
     fn matches<'a>(&'a self, subject: Subject<'a>) -> bool {
         let subject = &subject.until_cancelled(&self.cancellation);
         let members = self.cohorts.evaluate(&self.used, subject);
-        let known = EvaluationState { subject, members, flags: &[], evaluations: Vec::new() };
+        let person_tests = PersonTestResults::default();
+        let known = EvaluationState { subject, person_tests, members, flags: &[], evaluations: Vec::new() };
         self.alternatives.iter().any(|leaves| leaves.iter().all(|leaf| leaf.holds(&known) == Some(true)))
     }
 }

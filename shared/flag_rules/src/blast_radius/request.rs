@@ -1,6 +1,7 @@
 //! Parses and validates the request for a blast radius.
 //!
 //! A request has one condition (`condition`), the filters of a flag (`filters`), or neither, which matches everyone.
+//! Filters may have the newer forms of early access and holdout; early access needs the `key` of the flag beside them.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::{Actors, group_key, is_of_group};
 use crate::conditions::{filter_view as view, properties, shape};
+use crate::evaluate::{enrollment_property, holdout_percentage};
 use crate::limits;
 use crate::relations::references::{self, is_cohort};
 
@@ -18,6 +20,16 @@ use crate::relations::references::{self, is_cohort};
 pub struct Conditions {
     alternatives: Vec<Vec<Value>>,
     actors: Actors,
+    overrides: ConditionOverrides,
+}
+
+/// The parts of a flag's filters that decide before its conditions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ConditionOverrides {
+    /// The person property that records enrollment in early access.
+    pub(super) enrollment: Option<String>,
+    /// The share of ids that is held out, in percent.
+    pub(super) holdout: Option<f64>,
 }
 
 /// The location of a condition in the body.
@@ -30,10 +42,12 @@ struct ConditionLocation {
 
 impl Conditions {
     /// Validates a body: `{"condition": {"properties": [...]} | null, "group_type_index": integer | null}`, or
-    /// `{"filters": {"groups": [{"properties": [...]}], "aggregation_group_type_index": integer | null}}`.
+    /// `{"key": string, "filters": {"groups": [{"properties": [...]}], "aggregation_group_type_index": integer | null,
+    /// "feature_enrollment": boolean, "holdout": {"id", "exclusion_percentage"} | null}}`.
     pub fn parse(body: &Object) -> Result<Self, FieldError> {
         let mut index = group_type_index("group_type_index", body.get("group_type_index"))?;
         let filters = body.get("filters").filter(|filters| !filters.is_null());
+        let mut overrides = ConditionOverrides::default();
         let conditions = match (body.get("condition"), filters) {
             (Some(condition), filters) => {
                 // They are ignored, but invalid ones are refused all the same.
@@ -46,6 +60,7 @@ impl Conditions {
                 let filters = fields::object("filters", filters)?;
                 let own = filters.get("aggregation_group_type_index");
                 index = index.or(group_type_index("filters", own)?);
+                overrides = parse_overrides(body, filters)?;
                 parse_filters(filters)?
             }
             (None, None) => vec![(ConditionLocation::condition(), Vec::new())],
@@ -66,7 +81,8 @@ impl Conditions {
             }
             _ => Actors::Persons,
         };
-        Ok(Self { alternatives: conditions.into_iter().map(|(_, properties)| properties).collect(), actors })
+        let alternatives = conditions.into_iter().map(|(_, properties)| properties).collect();
+        Ok(Self { alternatives, actors, overrides })
     }
 
     /// The entities that they are about.
@@ -77,6 +93,16 @@ impl Conditions {
     /// The properties of each condition.
     pub fn alternatives(&self) -> &[Vec<Value>] {
         &self.alternatives
+    }
+
+    /// The parts that decide before the conditions.
+    pub(super) fn overrides(&self) -> &ConditionOverrides {
+        &self.overrides
+    }
+
+    /// The person property that records enrollment in early access, if it affects the result.
+    pub fn enrollment_property(&self) -> Option<&str> {
+        self.overrides.enrollment.as_deref()
     }
 
     /// All properties in them.
@@ -93,8 +119,8 @@ impl Conditions {
 
 /// The equivalent request with only the `filters` of a `body` that also has a condition.
 fn body_with_filters_only(body: &Object, filters: &Value) -> Object {
-    let index = body.get("group_type_index").map(|index| ("group_type_index", index));
-    let parts = index.into_iter().chain([("filters", filters)]);
+    let others = ["key", "group_type_index"].into_iter().filter_map(|name| Some((name, body.get(name)?)));
+    let parts = others.chain([("filters", filters)]);
     parts.map(|(name, part)| (name.to_owned(), part.clone())).collect()
 }
 
@@ -127,6 +153,18 @@ fn parse_condition(condition: &Value) -> Result<(ConditionLocation, Vec<Value>),
         other => parse_properties(&location, fields::object(location.attr, other)?)?,
     };
     Ok((location, properties))
+}
+
+/// Parses the newer forms of early access and holdout.
+fn parse_overrides(body: &Object, filters: &Object) -> Result<ConditionOverrides, FieldError> {
+    shape::check_holdout(filters)?;
+    let key = body.get("key").and_then(Value::as_str).filter(|key| !key.is_empty());
+    let enrollment = enrollment_property(key.unwrap_or_default(), filters);
+    if enrollment.is_some() && key.is_none() {
+        let detail = "feature_enrollment depends on the key of the flag. Send `key` beside `filters`.";
+        return Err(FieldError::new("key", "required", detail));
+    }
+    Ok(ConditionOverrides { enrollment, holdout: holdout_percentage(filters) })
 }
 
 /// Parses the properties of each condition of a flag; filters without `groups` match everyone.
@@ -190,7 +228,7 @@ fn check(
         Some(operator) => operator.as_str().is_some_and(properties::is_operator),
     };
     if !known {
-        return refused(".operator: unsupported operator for feature flags");
+        return refused(&format!(".{}", properties::unsupported_operator()));
     }
     properties::check_list_length(property).map_err(|error| with_attr(location.attr, error))?;
     match view::text(property, "type") {

@@ -21,7 +21,7 @@ fn on(properties: Value) -> Value {
 
 fn reaches(property: Value, person: Value) -> bool {
     let blast = blast_with(on(json!([property])), Vec::new());
-    blast.matches_person(&testing::object(person), &BTreeSet::new())
+    blast.matches_person("p", &testing::object(person), &BTreeSet::new())
 }
 
 fn of_group(key: &str, operator: &str, value: Value) -> Value {
@@ -73,7 +73,11 @@ fn filters_of_a_flag_match_when_one_of_their_groups_does() {
         (json!({"a": "x", "b": "x", "c": "x"}), true),
         (json!({}), false),
     ] {
-        assert_eq!(blast.matches_person(&testing::object(person.clone()), &[].into()), reached, "{person}");
+        assert_eq!(
+            blast.matches_person("p", &testing::object(person.clone()), &[].into()),
+            reached,
+            "{person}"
+        );
     }
     for everybody in [
         json!({}),
@@ -86,7 +90,7 @@ fn filters_of_a_flag_match_when_one_of_their_groups_does() {
         assert_eq!((blast.actors(), blast.matches_all()), (Actors::Persons, true), "{everybody}");
     }
     let nobody = blast_with(groups(json!([])), Vec::new());
-    assert!(!nobody.matches_all() && !nobody.matches_person(&Object::new(), &[].into()));
+    assert!(!nobody.matches_all() && !nobody.matches_person("p", &Object::new(), &[].into()));
     let group = json!({"aggregation_group_type_index": 0, "groups": [{"properties": [of_group("a", "exact", json!(1))]}]});
     let blast = blast_with(json!({"filters": group}), Vec::new());
     assert_eq!(blast.actors(), Actors::Groups(0));
@@ -94,6 +98,82 @@ fn filters_of_a_flag_match_when_one_of_their_groups_does() {
     // A condition wins over filters.
     let both = json!({"condition": null, "filters": {"groups": []}});
     assert!(blast_with(both, Vec::new()).matches_all());
+}
+
+#[test]
+fn early_access_decides_before_the_conditions() {
+    let body =
+        |groups: Value| json!({"key": "beta", "filters": {"groups": groups, "feature_enrollment": true}});
+    let property = "$feature_enrollment/beta";
+    assert_eq!(parse(body(json!([]))).unwrap().enrollment_property(), Some(property));
+    for (value, reached) in [
+        (json!(true), true),
+        (json!("true"), true),
+        (json!(false), false),
+        (json!("false"), false),
+        (json!("yes"), false),
+        (json!(1), false),
+        (json!(null), false),
+    ] {
+        for groups in [json!([{}]), json!([])] {
+            let blast = blast_with(body(groups), Vec::new());
+            let person = testing::object(json!({property: value}));
+            assert!(!blast.matches_all());
+            assert_eq!(blast.matches_person("p", &person, &[].into()), reached, "{value}");
+        }
+    }
+    // Persons without the property are matched by the conditions; groups have no such property.
+    let plan = json!({"properties": [{"key": "plan", "type": "person", "value": "pro"}]});
+    let blast = blast_with(body(json!([plan])), Vec::new());
+    let pro = testing::object(json!({"plan": "pro", "$feature_enrollment/other": false}));
+    assert!(blast.matches_person("p", &pro, &[].into()));
+    assert!(!blast.matches_person("p", &Object::new(), &[].into()));
+    let on_groups = json!({"group_type_index": 0, "filters": {"groups": [{}], "feature_enrollment": true}, "key": "beta"});
+    assert!(blast_with(on_groups, Vec::new()).matches_all());
+    let other = json!({"filters": {"groups": [{}], "feature_enrollment": "true"}});
+    assert!(blast_with(other, Vec::new()).matches_all());
+    for key in [json!(null), json!(""), json!(1)] {
+        let detail = "feature_enrollment depends on the key of the flag. Send `key` beside `filters`.";
+        let keyless = json!({"key": key, "filters": {"feature_enrollment": true}});
+        refuses(keyless, Some("key"), "required", detail);
+    }
+}
+
+#[test]
+fn a_holdout_decides_before_the_conditions() {
+    // `holdout-user-1` hashes to 0.178, `holdout-user-2` to 0.928, `holdout-o2` to 0.269, `holdout-o1` to 0.668.
+    let body =
+        |holdout: Value| json!({"filters": {"groups": [], "holdout": holdout, "holdout_groups": [{}]}});
+    for (holdout, first, second) in [
+        (json!({"id": 7, "exclusion_percentage": 17.8}), false, false),
+        (json!({"id": 7, "exclusion_percentage": 17.9}), true, false),
+        (json!({"id": "a", "exclusion_percentage": 100}), true, true),
+        (json!({"id": 7, "exclusion_percentage": -5}), false, false),
+        (json!({"id": null, "exclusion_percentage": 100}), false, false),
+        (json!({"exclusion_percentage": 100}), false, false),
+        (json!({"id": 7}), false, false),
+        (json!(null), false, false),
+    ] {
+        let blast = blast_with(body(holdout.clone()), Vec::new());
+        assert!(!blast.matches_all());
+        for (id, reached) in [("user-1", first), ("user-2", second)] {
+            assert_eq!(blast.matches_person(id, &Object::new(), &[].into()), reached, "{holdout} {id}");
+        }
+    }
+    let holdout = json!({"id": 7, "exclusion_percentage": 50});
+    let early =
+        json!({"key": "beta", "filters": {"groups": [], "holdout": holdout, "feature_enrollment": true}});
+    let declined = testing::object(json!({"$feature_enrollment/beta": false}));
+    assert!(!blast_with(early, Vec::new()).matches_person("user-1", &declined, &[].into()));
+    let on_groups = json!({"group_type_index": 0, "filters": {"groups": [], "holdout": holdout}});
+    let blast = blast_with(on_groups, Vec::new());
+    assert!(blast.matches_group("o2", &Object::new()) && !blast.matches_group("o1", &Object::new()));
+    refuses(
+        body(json!([])),
+        Some("filters"),
+        "invalid_input",
+        "holdout must be a dictionary or null, got list",
+    );
 }
 
 #[test]
@@ -220,14 +300,21 @@ fn cohorts_by_membership_and_by_criteria() {
     let blast = blast_with(body, cohorts.clone());
     assert_eq!(*blast.static_cohorts(), [3].into());
     let person = |age: i64| testing::object(json!({"age": age}));
-    assert!(blast.matches_person(&person(25), &[].into()) && !blast.matches_person(&person(26), &[].into()));
-    assert!(blast.matches_person(&person(26), &[3].into()));
+    assert!(
+        blast.matches_person("p", &person(25), &[].into())
+            && !blast.matches_person("p", &person(26), &[].into())
+    );
+    assert!(blast.matches_person("p", &person(26), &[3].into()));
     let not_listed = blast_with(on(json!([member(3, "not_in")])), cohorts);
     assert!(
-        not_listed.matches_person(&person(1), &[].into())
-            && !not_listed.matches_person(&person(1), &[3].into())
+        not_listed.matches_person("p", &person(1), &[].into())
+            && !not_listed.matches_person("p", &person(1), &[3].into())
     );
-    assert!(!blast_with(on(json!([member(9, "in")])), Vec::new()).matches_person(&person(1), &[9].into()));
+    assert!(!blast_with(on(json!([member(9, "in")])), Vec::new()).matches_person(
+        "p",
+        &person(1),
+        &[9].into()
+    ));
 }
 
 #[test]
@@ -251,7 +338,12 @@ fn bodies_that_are_refused() {
     condition(json!([{"value": 1}]), "condition.properties[0].key: a property key is required");
     condition(json!([{"key": "", "value": 1}]), "condition.properties[0].key: a property key is required");
     for operator in [json!("like"), json!(1)] {
-        let detail = "condition.properties[0].operator: unsupported operator for feature flags";
+        let detail = "condition.properties[0].operator: unsupported operator for feature flags; operator must be one of \
+                      exact, is_not, icontains, not_icontains, regex, not_regex, gt, gte, lt, lte, is_set, \
+                      is_not_set, is_date_exact, is_date_before, is_date_after, in, not_in, flag_evaluates_to, \
+                      between, not_between, starts_with, not_starts_with, ends_with, not_ends_with, \
+                      icontains_multi, not_icontains_multi, semver_eq, semver_neq, semver_gt, semver_gte, \
+                      semver_lt, semver_lte, semver_tilde, semver_caret, semver_wildcard";
         condition(json!([{"key": "a", "value": 1, "operator": operator}]), detail);
     }
     let index = "Invalid group type index for feature flag condition.";

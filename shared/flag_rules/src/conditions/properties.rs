@@ -76,8 +76,7 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
             Some(Value::String(operator)) => is_operator(operator),
             Some(_) => false,
         };
-        let detail =
-            || format!("groups[{i}].properties[{j}].operator: unsupported operator for feature flags");
+        let detail = || format!("groups[{i}].properties[{j}].{}", unsupported_operator());
         if known { Ok(()) } else { Err(invalid_filters(detail())) }
     })?;
     check_pattern_caps(filters)
@@ -86,6 +85,12 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
 /// Whether an operator of this name exists.
 pub fn is_operator(operator: &str) -> bool {
     OPERATORS.contains(&operator)
+}
+
+/// The detail of an unknown operator, after the path of its property.
+pub fn unsupported_operator() -> String {
+    let allowed = OPERATORS.join(", ");
+    format!("operator: unsupported operator for feature flags; operator must be one of {allowed}")
 }
 
 fn check_pattern_caps(filters: &Object) -> Result<(), FieldError> {
@@ -124,13 +129,16 @@ pub fn check_patterns(filters: &Object) -> Result<(), FieldError> {
 
 /// Checks that a flag on persons has no property of a group or an event.
 pub fn check_person_types(filters: &Object) -> Result<(), FieldError> {
-    let allowed = |p: &Value| matches!(view::text(p, "type"), Some("person" | "cohort" | "flag"));
-    if view::aggregation_index(filters).is_some() || view::group_properties(filters).all(allowed) {
+    if view::aggregation_index(filters).is_some() {
         return Ok(());
     }
-    Err(invalid_filters(
-        "Filters are not valid (can only use person, cohort, and flag properties)".to_owned(),
-    ))
+    let allowed = |p: &Value| matches!(view::text(p, "type"), Some("person" | "cohort" | "flag"));
+    let Some(refused) = view::group_properties(filters).find(|p| !allowed(p)) else { return Ok(()) };
+    let detail = "Filters are not valid (can only use person, cohort, and flag properties)";
+    // Without a type it counts as an event's, which is rarely what the sender meant.
+    let has_type = refused.get("type").is_some_and(|kind| !kind.is_null());
+    let hint = if has_type { "" } else { r#"; add "type": "person""# };
+    Err(invalid_filters(format!("{detail}{hint}")))
 }
 
 /// Checks that a flag on groups has only properties of its own group type.

@@ -148,6 +148,11 @@ fn other_conditions(filters: &Object) -> Result<(), FieldError> {
             Some(other) => return Err(wrong_type(name, "a list or null", other)),
         }
     }
+    check_holdout(filters)
+}
+
+/// Checks the shape of the newer form of a holdout.
+pub fn check_holdout(filters: &Object) -> Result<(), FieldError> {
     match filters.get("holdout") {
         None | Some(Value::Null | Value::Object(_)) => Ok(()),
         Some(other) => Err(wrong_type("holdout", "a dictionary or null", other)),

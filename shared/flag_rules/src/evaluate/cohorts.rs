@@ -14,7 +14,7 @@ use super::{
     compiler::Compiler,
     leaf::Leaf,
     required_data::RequiredData,
-    state::{CohortMembership, EvaluationState},
+    state::{CohortMembership, EvaluationState, PersonTestResults},
     topological_order,
 };
 use crate::relations::cohort::Cohort;
@@ -157,7 +157,9 @@ impl Cohorts {
         }
         let members =
             CohortMembership { indexes: cohorts.to_vec(), results: Vec::with_capacity(cohorts.len()) };
-        let mut state = EvaluationState { subject, members, flags: &[], evaluations: Vec::new() };
+        let person_tests = PersonTestResults::default();
+        let mut state =
+            EvaluationState { subject, person_tests, members, flags: &[], evaluations: Vec::new() };
         for index in cohorts {
             let result = self.dynamic[*index].criteria.holds(&state);
             state.members.results.push(result);

@@ -289,10 +289,7 @@ impl CompiledFlag {
     fn early_access(&self, state: &EvaluationState<'_>) -> Option<bool> {
         let properties = state.subject.properties;
         match self.early_access.as_ref()? {
-            EarlyAccess::Enrollment(key) => {
-                let value = properties.get(key)?;
-                Some(*value == Value::Bool(true) || value.as_str() == Some("true"))
-            }
+            EarlyAccess::Enrollment(key) => properties.get(key).map(is_enrolled),
             EarlyAccess::Condition { keys, leaves } => {
                 let applies = keys.iter().any(|key| properties.contains_key(key));
                 applies.then(|| all_hold(leaves, state))
@@ -356,8 +353,8 @@ fn bucket_by(flag: &Flag, filters: &Object) -> BucketBy {
 }
 
 fn early_access(key: &str, filters: &Object, leaves: impl Fn(&Value) -> Vec<Leaf>) -> Option<EarlyAccess> {
-    if filters.get("feature_enrollment") == Some(&Value::Bool(true)) {
-        return Some(EarlyAccess::Enrollment(format!("{ENROLLMENT}{key}")));
+    if let Some(property) = enrollment_property(key, filters) {
+        return Some(EarlyAccess::Enrollment(property));
     }
     view::super_groups(filters).first().map(|condition| EarlyAccess::Condition {
         keys: view::properties(condition)
@@ -377,13 +374,33 @@ fn holdout(filters: &Object) -> Option<Holdout> {
             Value::String(id) => id.clone(),
             other => other.to_string(),
         };
-        let percentage = newer.get("exclusion_percentage")?.as_f64()?;
-        return Some(Holdout { percentage: percentage.max(0.0), value: format!("holdout-{id}").into() });
+        return Some(Holdout {
+            percentage: holdout_percentage(filters)?,
+            value: format!("holdout-{id}").into(),
+        });
     }
     view::holdout_groups(filters).first().map(|condition| Holdout {
         percentage: view::rollout(condition).unwrap_or(100.0),
         value: view::condition_variant(condition).unwrap_or("holdout").into(),
     })
+}
+
+/// The share of ids, in percent, that the newer form of a holdout holds out. `None`: there is no such holdout, or it is
+/// incomplete.
+pub fn holdout_percentage(filters: &Object) -> Option<f64> {
+    let holdout = filters.get("holdout")?;
+    holdout.get("id").filter(|id| !id.is_null())?;
+    Some(holdout.get("exclusion_percentage")?.as_f64()?.max(0.0))
+}
+
+/// The person property that decides for a flag with the newer form of early access. `None`: the flag has none.
+pub fn enrollment_property(key: &str, filters: &Object) -> Option<String> {
+    (filters.get("feature_enrollment") == Some(&Value::Bool(true))).then(|| format!("{ENROLLMENT}{key}"))
+}
+
+/// Whether the value of the enrollment property switches the flag on; any other value switches it off.
+pub fn is_enrolled(value: &Value) -> bool {
+    *value == Value::Bool(true) || value.as_str() == Some("true")
 }
 
 /// The dynamic cohorts that conditions refer to, and the data that the conditions read.

@@ -24,8 +24,8 @@ pub const GROUP_KEY: &str = "$group_key";
 pub enum Leaf {
     /// Never matches.
     Never,
-    /// A property of the person.
-    Person { key: String, predicate: Predicate },
+    /// A property of the person; equal tests have the same number.
+    Person { key: String, predicate: Predicate, test: usize },
     /// A property of the group of this type.
     Group { index: u32, key: String, predicate: Predicate },
     /// The key of the group of this type.
@@ -75,7 +75,8 @@ impl Leaf {
 
     fn person(property: &Value, compiler: &Compiler) -> Option<Self> {
         let key = view::text(property, "key")?.to_owned();
-        Some(Self::Person { key, predicate: predicate(property, compiler)? })
+        let test = compiler.person_test(&key, view::operator(property), property.get("value"));
+        Some(Self::Person { key, predicate: predicate(property, compiler)?, test })
     }
 
     /// Compiles a property of a group; its type is the stated one, otherwise that of the flag.
@@ -116,9 +117,9 @@ impl Leaf {
         let (now, slow) = (subject.now, subject.slow_searches);
         match self {
             Self::Never => None,
-            Self::Person { key, predicate } => {
+            Self::Person { key, predicate, test } => state.person_tests.get_or_test(*test, || {
                 predicate.holds(subject.properties.get(key).map(ComparableValue::from), now, slow)
-            }
+            }),
             Self::Group { index, key, predicate } => {
                 let group = subject.groups.get(index);
                 predicate.holds(

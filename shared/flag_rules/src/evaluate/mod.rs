@@ -33,10 +33,11 @@ use chrono_tz::Tz;
 
 pub(crate) use self::{
     cohorts::Cohorts,
+    compiled_flag::{enrollment_property, holdout_percentage, is_enrolled},
     compiler::Compiler,
     leaf::{GROUP_KEY, Leaf},
     required_data::RequiredData,
-    state::EvaluationState,
+    state::{EvaluationState, PersonTestResults},
 };
 pub use self::{
     compiled_flag::{CompiledFlag, ENROLLMENT},
@@ -56,6 +57,8 @@ pub struct Evaluator {
     /// Topologically sorted: dependencies come first, unless they form a cycle.
     flags: Vec<CompiledFlag>,
     cohorts: Cohorts,
+    /// How many different tests of person properties there are.
+    person_tests: usize,
     by_id: BTreeMap<i64, usize>,
     /// All flags, and those of each selection without flag keys, computed on first use.
     all: OnceLock<FlagSet>,
@@ -74,7 +77,8 @@ impl Evaluator {
         let graph = dependency_graph::DependencyGraph::new(flags);
         let flags = compiled_flag::compile_all(&graph, &cohorts, &compiler);
         let by_id = graph.numbers().clone();
-        Self { flags, cohorts, by_id, all: OnceLock::new(), selected: Default::default() }
+        let person_tests = compiler.person_tests();
+        Self { flags, cohorts, person_tests, by_id, all: OnceLock::new(), selected: Default::default() }
     }
 
     /// How many flags there are.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use super::{
     CompiledFlag, Evaluation, Evaluator, Subject,
     required_data::{Lookups, RequiredData},
-    state::EvaluationState,
+    state::{EvaluationState, PersonTestResults},
 };
 
 /// Flags of an [`Evaluator`], including their dependencies.
@@ -123,8 +123,9 @@ impl<'a> Plan<'a> {
     fn evaluations(&self, subject: &Subject<'_>) -> Vec<Evaluation> {
         let FlagSet { flags, cohorts, .. } = &*self.set;
         let members = self.evaluator.cohorts.evaluate(cohorts, subject);
-        let mut state =
-            EvaluationState { subject, members, flags, evaluations: Vec::with_capacity(flags.len()) };
+        let person_tests = PersonTestResults::of(self.evaluator.person_tests);
+        let evaluations = Vec::with_capacity(flags.len());
+        let mut state = EvaluationState { subject, person_tests, members, flags, evaluations };
         for flag in flags {
             let evaluation = self.evaluator.flags[*flag].evaluate(&state);
             state.evaluations.push(evaluation);

@@ -236,7 +236,7 @@ proptest! {
         ] {
             let Ok(condition) = blast_radius::Conditions::parse(&testing::object(body)) else { continue };
             let radius = condition.compile([cohort_of(1, json!(null))], Tz::UTC, testing::now());
-            radius.matches_person(&person, &BTreeSet::new());
+            radius.matches_person("p", &person, &BTreeSet::new());
             radius.matches_group("org:1", &person);
         }
     }

@@ -71,7 +71,7 @@ fn blast_radius(operator: &str, persons: &Persons, filter: &Value) -> PersonWork
             let blast = condition.compile([], Tz::UTC, instant("2024-03-01T00:00:00Z"));
             let none = BTreeSet::new();
             for person in persons.iter() {
-                std::hint::black_box(blast.matches_person(person, &none));
+                std::hint::black_box(blast.matches_person("p", person, &none));
             }
         })
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use pennon_flag_rules::Flag;
-use pennon_flag_rules::evaluate::{Evaluator, Subject};
+use pennon_flag_rules::evaluate::{Evaluator, FlagValue, Subject};
 use serde_json::{Map, json};
 
 use super::*;

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::keys;
+use crate::memory::{Purpose, QueryMemory};
 use crate::persons::person_ids::derived;
 use crate::segments::writer::{range_bits, range_of};
 
@@ -30,6 +31,8 @@ pub const INLINE_IDS_MAX: usize = 1000;
 pub const MEMBERS_MAX: usize = 500_000;
 /// Approximate members of a part: some 40 KB.
 const PART_MEMBERS: usize = 2048;
+/// Approximate memory of a member in a hash set that has just grown.
+const MEMBER_BYTES: u64 = 40;
 /// Parts that are read concurrently, some 8 MB.
 const READS_AT_ONCE: usize = 100;
 
@@ -149,6 +152,25 @@ impl CohortList {
         let packed = Packed::of(members.len(), 0);
         CohortList::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))
+    }
+
+    /// As [`CohortList::members`]; their memory stays reserved from `memory` until the query ends.
+    pub async fn members_within(
+        &self,
+        records: &Table,
+        project: ProjectId,
+        cohort: u64,
+        memory: &QueryMemory,
+    ) -> Result<HashSet<Uuid>, EventStoreError> {
+        let count = match self {
+            CohortList::ManifestEntry(ids) => ids.len() as u64,
+            CohortList::Packed(packed) => packed.count,
+        };
+        let mut lease = memory.lease(Purpose::Known);
+        lease.add(count.saturating_mul(MEMBER_BYTES))?;
+        let members = self.members(records, project, cohort).await?;
+        lease.keep();
+        Ok(members)
     }
 
     /// All members of the list of `cohort`.

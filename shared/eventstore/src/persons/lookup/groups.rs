@@ -12,13 +12,20 @@ use super::{FILES_AT_ONCE, PersonsSnapshot};
 use crate::EventStore;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
+use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::each_group_record;
 use crate::persons::profiles::changes::Changes;
 use crate::persons::profiles::file::{FileEntry, each_group};
 use crate::persons::profiles::{Origin, Profile};
+use crate::scan::properties_bytes;
 
 /// Most rows of group data, of all types, that one query reads.
 pub const GROUPS_MAX: u64 = 200_000;
+
+/// Approximate overhead of a group: its entry in the map.
+const GROUP_BYTES: u64 = 2 * size_of::<((String, String), GroupData)>() as u64 + 48;
+/// Step of memory reservations in bytes.
+const RESERVED_STEP: u64 = 256 << 10;
 
 /// The same for a command, which has a process of its own.
 const GROUPS_OF_A_COMMAND_MAX: u64 = 5_000_000;
@@ -41,8 +48,31 @@ pub struct Group {
     pub properties: Map<String, Value>,
 }
 
-/// Data of the selected groups: imported properties and captured changes.
-type KnownGroups = BTreeMap<(String, String), (Map<String, Value>, Changes)>;
+/// Imported properties and captured changes of a group.
+type GroupData = (Map<String, Value>, Changes);
+
+/// Data of the selected groups, by type and key.
+#[derive(Debug, Default)]
+struct KnownGroups {
+    groups: BTreeMap<(String, String), GroupData>,
+    /// Approximate bytes of all that was added.
+    bytes: u64,
+    /// The memory reservation; none for single groups and for commands.
+    lease: Option<MemoryLease>,
+}
+
+impl KnownGroups {
+    /// The data of a group, to which so many bytes are added.
+    fn add(&mut self, name: &str, key: &str, bytes: u64) -> Result<&mut GroupData, EventStoreError> {
+        self.bytes += bytes + GROUP_BYTES + (name.len() + key.len()) as u64;
+        if let Some(lease) = &mut self.lease
+            && self.bytes > lease.bytes()
+        {
+            lease.set(self.bytes + RESERVED_STEP)?;
+        }
+        Ok(self.groups.entry((name.to_owned(), key.to_owned())).or_default())
+    }
+}
 
 /// Which groups to read, and which of their properties.
 #[derive(Debug, Clone)]
@@ -70,20 +100,26 @@ impl GroupSelection {
             if let Some(keys) = &self.keys {
                 properties.retain(|key, _| keys.contains(key));
             }
-            known.entry((name.to_owned(), key.to_owned())).or_default().0 = properties;
+            let bytes = properties_bytes(&properties);
+            known.add(name, key, bytes)?.0 = properties;
             Ok(())
         })
     }
 
-    fn take_changes(&self, known: &mut KnownGroups, found: BTreeMap<(String, String), Changes>) {
+    fn take_changes(
+        &self,
+        known: &mut KnownGroups,
+        found: BTreeMap<(String, String), Changes>,
+    ) -> Result<(), EventStoreError> {
         for ((name, key), mut changes) in found {
             if self.name(&key, |of| of.name == name).is_some() {
                 if let Some(keys) = &self.keys {
                     changes.keep(|key| keys.contains(key));
                 }
-                known.entry((name, key)).or_default().1.merge(changes);
+                known.add(&name, &key, changes.bytes() as u64)?.1.merge(changes);
             }
         }
+        Ok(())
     }
 }
 
@@ -97,7 +133,21 @@ impl EventStore {
         group_type: &GroupType,
         keys: &BTreeSet<String>,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_by_type(project, group_type, Some(Arc::new(keys.clone())), GROUPS_MAX).await
+        self.groups_within(project, group_type, Some(keys), &self.query_memory()).await
+    }
+
+    /// The groups of a type by key, with the properties in `keys`, or all. Their memory stays reserved from `memory` until
+    /// the query ends.
+    pub async fn groups_within(
+        &self,
+        project: ProjectId,
+        group_type: &GroupType,
+        keys: Option<&BTreeSet<String>>,
+        memory: &QueryMemory,
+    ) -> Result<Vec<Group>, EventStoreError> {
+        let keys = keys.map(|keys| Arc::new(keys.clone()));
+        let lease = memory.lease(Purpose::Known);
+        self.groups_by_type(project, group_type, keys, GROUPS_MAX, Some(lease)).await
     }
 
     /// The groups of a type by key, with all properties.
@@ -106,7 +156,7 @@ impl EventStore {
         project: ProjectId,
         group_type: &GroupType,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_by_type(project, group_type, None, GROUPS_MAX).await
+        self.groups_within(project, group_type, None, &self.query_memory()).await
     }
 
     /// As above, for a command: refused above five million rows.
@@ -115,7 +165,7 @@ impl EventStore {
         project: ProjectId,
         group_type: &GroupType,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_by_type(project, group_type, None, GROUPS_OF_A_COMMAND_MAX).await
+        self.groups_by_type(project, group_type, None, GROUPS_OF_A_COMMAND_MAX, None).await
     }
 
     async fn groups_by_type(
@@ -124,17 +174,21 @@ impl EventStore {
         group_type: &GroupType,
         keys: Option<Arc<BTreeSet<String>>>,
         rows_max: u64,
+        lease: Option<MemoryLease>,
     ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
         let wanted = GroupSelection { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
-        let known = self.known_groups(project, &now, wanted).await?;
+        let known = self.known_groups(project, &now, wanted, lease).await?;
         let made = tokio::task::spawn_blocking(move || {
-            let group =
-                |((_, key), (mut properties, changes)): ((String, String), (Map<String, Value>, Changes))| {
-                    changes.apply(&mut properties);
-                    Group { key, properties }
-                };
-            known.into_iter().map(group).collect()
+            let group = |((_, key), (mut properties, changes)): ((String, String), GroupData)| {
+                changes.apply(&mut properties);
+                Group { key, properties }
+            };
+            let groups = known.groups.into_iter().map(group).collect();
+            if let Some(lease) = known.lease {
+                lease.keep();
+            }
+            groups
         });
         Ok(made.await?)
     }
@@ -164,9 +218,10 @@ impl EventStore {
         }
         let single = groups.iter().map(|(of, key)| (of.clone(), Some(key.clone())));
         let wanted = GroupSelection { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
-        let mut known = self.known_groups(project, now, wanted).await?;
+        let mut known = self.known_groups(project, now, wanted, None).await?;
         let of = |(of, key): &(GroupType, String)| {
-            let (mut properties, changes) = known.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
+            let (mut properties, changes) =
+                known.groups.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
             changes.apply(&mut properties);
             properties
         };
@@ -178,6 +233,7 @@ impl EventStore {
         project: ProjectId,
         now: &PersonsSnapshot,
         wanted: GroupSelection,
+        lease: Option<MemoryLease>,
     ) -> Result<KnownGroups, EventStoreError> {
         let segments = now.manifest.segments.iter();
         let in_segments = segments.clone().filter_map(|entry| entry.groups.as_ref()).map(|file| file.rows);
@@ -188,7 +244,7 @@ impl EventStore {
                 wanted.rows_max
             )));
         }
-        let mut known = KnownGroups::new();
+        let mut known = KnownGroups { lease, ..KnownGroups::default() };
         for entry in &now.manifest.groups {
             let bytes = self.inner.objects.get(&entry.object).await?;
             let wanted = wanted.clone();
@@ -197,16 +253,20 @@ impl EventStore {
             known = taken.await??;
         }
         let found = segments.map(|entry| self.groups_of_segment(project, entry)).collect::<Vec<_>>();
-        let found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
-        let found = found.try_collect::<Vec<_>>().await?;
+        let mut found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
+        while let Some(part) = found.try_next().await? {
+            let wanted = wanted.clone();
+            let taken =
+                tokio::task::spawn_blocking(move || wanted.take_changes(&mut known, part).map(|()| known));
+            known = taken.await??;
+        }
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
         let hot = self.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
             let hot = Profile::of_rows(project, &hot, Origin::Captured).groups;
-            found.into_iter().chain([hot]).for_each(|part| wanted.take_changes(&mut known, part));
-            known
+            wanted.take_changes(&mut known, hot).map(|()| known)
         });
-        Ok(taken.await?)
+        taken.await?
     }
 
     async fn groups_of_segment(

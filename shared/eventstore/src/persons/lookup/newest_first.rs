@@ -32,7 +32,7 @@ impl EventStore {
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
-        fits: impl Fn(Uuid, &Map<String, Value>) -> bool + Send + 'static,
+        mut fits: impl FnMut(Uuid, &Map<String, Value>) -> bool + Send + 'static,
         (offset, limit): (usize, usize),
         is_due: impl Fn() -> bool + Send + 'static,
     ) -> Result<PeoplePage, EventStoreError> {

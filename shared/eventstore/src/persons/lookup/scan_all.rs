@@ -219,6 +219,13 @@ impl People {
         self.merge_state.person_merges.person(id)
     }
 
+    /// Leaves their memory reserved until the query ends, for a query that keeps what it makes of them.
+    pub fn keep_reserved(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.keep();
+        }
+    }
+
     /// Calls `each` for every person, in no particular order, with its first distinct id and the selected
     /// properties, until it breaks.
     pub fn each(self, mut each: impl FnMut(Uuid, &str, &Map<String, Value>) -> ControlFlow<()>) {

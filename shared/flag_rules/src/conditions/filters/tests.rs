@@ -177,7 +177,12 @@ fn rules_14_and_15_form_of_properties() {
         refused(with_property(property), detail);
     }
     for operator in [json!("like"), json!(1), json!("is_cleaned_path_exact")] {
-        let detail = "groups[0].properties[0].operator: unsupported operator for feature flags";
+        let detail = "groups[0].properties[0].operator: unsupported operator for feature flags; operator must be one of \
+                      exact, is_not, icontains, not_icontains, regex, not_regex, gt, gte, lt, lte, is_set, \
+                      is_not_set, is_date_exact, is_date_before, is_date_after, in, not_in, flag_evaluates_to, \
+                      between, not_between, starts_with, not_starts_with, ends_with, not_ends_with, \
+                      icontains_multi, not_icontains_multi, semver_eq, semver_neq, semver_gt, semver_gte, \
+                      semver_lt, semver_lte, semver_tilde, semver_caret, semver_wildcard";
         refused(with_property(json!({"key": "a", "type": "person", "operator": operator})), detail);
     }
     let names = "exact is_not icontains not_icontains regex not_regex gt gte lt lte is_set is_not_set is_date_exact \
@@ -193,10 +198,11 @@ fn rules_14_and_15_form_of_properties() {
 #[test]
 fn rules_16_and_20_types_of_properties() {
     let detail = "Filters are not valid (can only use person, cohort, and flag properties)";
-    for property in
-        [json!({"key": "a"}), json!({"key": "a", "type": "event"}), json!({"key": "a", "type": "group"})]
-    {
+    for property in [json!({"key": "a", "type": "event"}), json!({"key": "a", "type": "group"})] {
         refused(with_property(property), detail);
+    }
+    for property in [json!({"key": "a"}), json!({"key": "a", "type": null})] {
+        refused(with_property(property), &format!("{detail}; add \"type\": \"person\""));
     }
     let on_groups =
         |property: Value| json!({"groups": [{"properties": [property]}], "aggregation_group_type_index": 0});
