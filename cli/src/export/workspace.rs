@@ -270,8 +270,7 @@ impl ProjectReader<'_> {
             }
             exported.analytics_dashboards.retain(|id| has_dashboard(*id));
             exported.usage_dashboard = exported.usage_dashboard.filter(|id| has_dashboard(*id));
-            let spec = flag_to_spec(self.project, &exported, roles, creator);
-            file.flags.push(spec.map_err(|e| e.to_string())?);
+            file.flags.push(flag_to_spec(self.project, &exported, roles, creator));
         }
         Ok(())
     }

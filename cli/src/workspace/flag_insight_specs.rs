@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::conditions::payloads;
+use pennon_flag_rules::flag::field_table::{FieldValue, FlagField, InWorkspace, workspace_fields};
 use pennon_insights::{FieldUse, Insight, field_names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -76,27 +77,6 @@ pub struct TileSpec {
     pub color: Option<String>,
 }
 
-const FLAG_FIELDS: [&str; 17] = [
-    "key",
-    "name",
-    "filters",
-    "active",
-    "deleted",
-    "created_at",
-    "tags",
-    "ensure_experience_continuity",
-    "rollback_conditions",
-    "performed_rollback",
-    "analytics_dashboards",
-    "has_enriched_analytics",
-    "creation_context",
-    "is_remote_configuration",
-    "has_encrypted_payloads",
-    "evaluation_runtime",
-    "bucketing_identifier",
-];
-/// Set by evaluations, and not a setting of the flag.
-const LAST_CALLED: &str = "last_called_at";
 /// Most bytes of a layout; the limit of the HTTP API.
 const LAYOUT_BYTES_MAX: usize = 4096;
 /// Most characters of a short id, which has only letters and digits.
@@ -107,7 +87,7 @@ const RESERVED_IDS: std::ops::Range<u64> = 10_000_000..100_000_000;
 /// Validates the flags and insights of `workspace`, except for the rules of the HTTP API.
 pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
     for (at, flag) in workspace.flags.iter().enumerate() {
-        let is_known = |name: &str| FLAG_FIELDS.contains(&name) || name == LAST_CALLED;
+        let is_known = |name: &str| workspace_fields().iter().any(|field| field.name == name);
         require_known_fields("flags", at, &flag.fields, is_known)?;
         require(flag.id > 0 && i64::try_from(flag.id).is_ok(), || format!("flags[{at}].id: no number"))?;
         let has_key = flag.fields.get("key").is_some_and(Value::is_string);
@@ -152,34 +132,22 @@ fn require_known_fields(
 }
 
 /// The declaration of a stored flag. The payloads of `flag` are in clear, or masked.
-pub fn flag_to_spec(
-    project: ProjectId,
-    flag: &Flag,
-    roles: Vec<Uuid>,
-    creator: Option<String>,
-) -> Result<FlagSpec, serde_json::Error> {
-    let mut stored = to_map(flag)?;
-    let names = FLAG_FIELDS.iter().chain([&LAST_CALLED]);
-    let fields = names.filter_map(|name| Some(((*name).to_owned(), stored.remove(*name)?)));
-    let mut fields: Map<String, Value> = fields.collect();
-    // Leave out fields that were never set.
-    for name in [LAST_CALLED, "deleted", "rollback_conditions"] {
-        if fields.get(name).is_some_and(|value| value.is_null() || *value == false) {
-            fields.remove(name);
-        }
-    }
-    // Leave out filters that were never sent: an empty object would be rejected by the API.
-    if flag.filters.is_empty() {
-        fields.remove("filters");
-    }
-    Ok(FlagSpec {
+pub fn flag_to_spec(project: ProjectId, flag: &Flag, roles: Vec<Uuid>, creator: Option<String>) -> FlagSpec {
+    let is_left_out = |field: &FlagField, value: FieldValue<'_>| {
+        matches!(field.workspace, InWorkspace::IfSetAt(_)) && value.is_unset()
+    };
+    let fields = workspace_fields().iter().filter_map(|field| {
+        let value = (field.stored)(flag);
+        if is_left_out(field, value) { None } else { Some((field.name.to_owned(), value.to_json())) }
+    });
+    FlagSpec {
         project,
         id: flag.id.unsigned_abs(),
         created_by: creator,
         roles: Some(roles),
         usage_dashboard: flag.usage_dashboard,
-        fields,
-    })
+        fields: fields.collect(),
+    }
 }
 
 /// The declaration of a stored insight, with its tiles on dashboards for which `is_exported` is true.

@@ -9,7 +9,6 @@ mod evaluation;
 mod handlers;
 mod local_evaluation;
 mod persons;
-mod referenced_records;
 pub mod store;
 mod usage_dashboard;
 mod user;

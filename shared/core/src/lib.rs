@@ -6,7 +6,8 @@
 //! * [`http`]: routes, request parsing, responses, CORS, the request log.
 //! * [`auth`]: API keys, scopes, project tokens, sharing links; caches of keys and tokens.
 //! * [`store`]: items, keys, queries and transactions of the two DynamoDB tables.
-//! * [`activity`]: the activity log. [`idempotency`]: the `Idempotency-Key` header. [`throttle`]: rate limits.
+//! * [`activity`]: the activity log. [`idempotency`]: the `Idempotency-Key` header. [`throttle`]: rate limits. [`retry`]: optimistic
+//!   concurrency.
 //! * [`request_metrics`], [`traces`], [`lambda`]: what a request consumed, OpenTelemetry spans, the Lambda runtime.
 //!
 //! [`Call`]: http::Call
@@ -29,6 +30,7 @@ pub mod lambda;
 pub mod model;
 pub mod payload_keys;
 pub mod request_metrics;
+pub mod retry;
 pub mod store;
 pub mod throttle;
 pub mod traces;

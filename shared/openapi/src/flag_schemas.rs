@@ -1,58 +1,20 @@
 //! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
+use pennon_filters::limits::TAGS;
+use pennon_flag_rules::conditions::properties::OPERATORS;
+use pennon_flag_rules::flag::field_table::{
+    DefinitionsValue, FLAG_FIELDS, FieldKind, FieldWrite, FlagField, ResponseValue, definition_fields,
+};
+use pennon_flag_rules::limits;
 use serde_json::{Value, json};
 
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, integer, list,
-    list_max, map, nullable, number, object, object_with_optional, schema_ref, text, text_max,
-    with_description,
+    any, any_object, any_of, boolean, constant, enum_of, id, input, instant, integer, list, list_max, map,
+    nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
 };
 
 /// Description of the time of a flag's latest call.
 const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` with the flag's key, or the time that was set, if later.";
-
-/// The operators that a property may have.
-const OPERATORS: [&str; 35] = [
-    "exact",
-    "is_not",
-    "icontains",
-    "not_icontains",
-    "regex",
-    "not_regex",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "is_date_after",
-    "in",
-    "not_in",
-    "flag_evaluates_to",
-    "between",
-    "not_between",
-    "starts_with",
-    "not_starts_with",
-    "ends_with",
-    "not_ends_with",
-    "icontains_multi",
-    "not_icontains_multi",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
-];
-const CONTEXTS: [&str; 6] =
-    ["feature_flags", "experiments", "surveys", "early_access_features", "web_experiments", "product_tours"];
-const RUNTIMES: [&str; 3] = ["server", "client", "all"];
-const IDENTIFIERS: [&str; 2] = ["distinct_id", "device_id"];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -95,22 +57,27 @@ fn percentage() -> Value {
 
 /// Filters whose conditions have properties of this schema. Other keys are stored unchanged.
 fn filters(property: Value) -> Value {
-    let other = || nullable(list_max(1000, input(&[], [("properties", list_max(200, any_object()))])));
+    let other = || {
+        nullable(list_max(
+            limits::CONDITIONS,
+            input(&[], [("properties", list_max(limits::PROPERTIES, any_object()))]),
+        ))
+    };
     let condition = input(
         &[],
         [
-            ("properties", list_max(200, property)),
+            ("properties", list_max(limits::PROPERTIES, property)),
             ("rollout_percentage", nullable(percentage())),
             ("variant", nullable(text())),
         ],
     );
     let variant =
         input(&["key", "rollout_percentage"], [("key", text()), ("rollout_percentage", percentage())]);
-    let variants = input(&["variants"], [("variants", list_max(200, variant))]);
+    let variants = input(&["variants"], [("variants", list_max(limits::VARIANTS, variant))]);
     input(
         &["groups"],
         [
-            ("groups", list_max(1000, condition)),
+            ("groups", list_max(limits::CONDITIONS, condition)),
             (
                 "multivariate",
                 any_of([variants, json!({"type": "null"}), json!({"type": "object", "maxProperties": 0})]),
@@ -151,80 +118,55 @@ fn filters_changed() -> Value {
 
 /// The fields that a body may have.
 fn sent(required: &[&str], filters: Value) -> Value {
-    let truth = || schema_ref("FlagBoolean");
-    let maybe = || nullable(schema_ref("FlagBoolean"));
-    let key = json!({"type": "string", "pattern": r"^\s*[A-Za-z0-9_-]{1,400}\s*$"});
-    input(
-        required,
-        [
-            ("name", any_of([text_max(10_000), number()])),
-            ("key", any_of([key, integer()])),
-            ("filters", filters),
-            ("deleted", truth()),
-            ("active", truth()),
-            ("created_at", instant()),
-            ("version", schema_ref("FlagInteger")),
-            ("original_flag", any()),
-            ("ensure_experience_continuity", maybe()),
-            ("rollback_conditions", any()),
-            ("performed_rollback", maybe()),
-            ("tags", list(text())),
-            ("analytics_dashboards", list_max(500, schema_ref("FlagInteger"))),
-            ("has_enriched_analytics", maybe()),
-            ("creation_context", nullable(enum_of(&CONTEXTS))),
-            ("is_remote_configuration", maybe()),
-            ("has_encrypted_payloads", maybe()),
-            ("evaluation_runtime", nullable(enum_of(&RUNTIMES))),
-            ("bucketing_identifier", nullable(enum_of(&IDENTIFIERS))),
-            ("last_called_at", nullable(text())),
-            ("_should_create_usage_dashboard", truth()),
-        ],
-    )
+    let fields = FLAG_FIELDS.iter().filter(|field| !matches!(field.write, FieldWrite::Ignored));
+    input(required, fields.map(|field| (field.name, request_value(field, &filters))))
+}
+
+/// The schema of a field in a body.
+fn request_value(field: &FlagField, filters: &Value) -> Value {
+    let schema = match field.kind {
+        FieldKind::Boolean => schema_ref("FlagBoolean"),
+        FieldKind::Integer | FieldKind::Id => schema_ref("FlagInteger"),
+        FieldKind::Text(rule) => any_of([text_max(rule.max_chars), number()]),
+        FieldKind::Key => {
+            let pattern = format!(r"^\s*[A-Za-z0-9_-]{{1,{}}}\s*$", limits::KEY_CHARS);
+            any_of([json!({"type": "string", "pattern": pattern}), integer()])
+        }
+        FieldKind::Filters => filters.clone(),
+        FieldKind::Choice(choices) => enum_of(choices),
+        FieldKind::Instant => instant(),
+        FieldKind::CallTime => text(),
+        FieldKind::Tags => list(text()),
+        FieldKind::Dashboards => list_max(limits::DASHBOARDS, schema_ref("FlagInteger")),
+        FieldKind::AnyJson | FieldKind::User | FieldKind::Percentage | FieldKind::EmptyList => any(),
+    };
+    if field.nullable { nullable(schema) } else { schema }
 }
 
 fn flag() -> Value {
-    let none = || list_max(0, any());
-    let head = object([
-        ("id", id()),
-        ("name", text()),
-        ("key", text()),
-        ("filters", schema_ref("FlagFilters")),
-        ("deleted", boolean()),
-        ("active", boolean()),
-        ("created_by", nullable(schema_ref("User"))),
-        ("created_at", instant()),
-        ("updated_at", instant()),
-        ("version", integer()),
-        ("last_modified_by", nullable(schema_ref("User"))),
-        ("is_simple_flag", boolean()),
-        ("rollout_percentage", nullable(percentage())),
-        ("ensure_experience_continuity", nullable(boolean())),
-        ("experiment_set", none()),
-        ("surveys", none()),
-        ("features", none()),
-        ("rollback_conditions", any()),
-        ("performed_rollback", nullable(boolean())),
-    ]);
-    extend_object(
-        head,
-        [
-            ("can_edit", boolean()),
-            ("tags", list_max(100, text())),
-            ("evaluation_tags", none()),
-            ("evaluation_contexts", none()),
-            ("usage_dashboard", nullable(id())),
-            ("analytics_dashboards", list(id())),
-            ("has_enriched_analytics", nullable(boolean())),
-            ("user_access_level", enum_of(&["manager", "editor", "viewer"])),
-            ("creation_context", nullable(enum_of(&CONTEXTS))),
-            ("is_remote_configuration", nullable(boolean())),
-            ("has_encrypted_payloads", nullable(boolean())),
-            ("status", enum_of(&["ACTIVE", "STALE", "DELETED"])),
-            ("evaluation_runtime", nullable(enum_of(&RUNTIMES))),
-            ("bucketing_identifier", nullable(enum_of(&IDENTIFIERS))),
-            ("last_called_at", with_description(nullable(instant()), LAST_CALLED)),
-        ],
-    )
+    let fields = FLAG_FIELDS.iter().filter(|field| !matches!(field.response, ResponseValue::Absent));
+    object(fields.map(|field| (field.name, response_value(field))))
+}
+
+/// The schema of a field in a response.
+fn response_value(field: &FlagField) -> Value {
+    let schema = match field.kind {
+        FieldKind::Boolean => boolean(),
+        FieldKind::Integer => integer(),
+        FieldKind::Id => id(),
+        FieldKind::Percentage => percentage(),
+        FieldKind::Text(_) | FieldKind::Key => text(),
+        FieldKind::Choice(choices) => enum_of(choices),
+        FieldKind::Instant => instant(),
+        FieldKind::CallTime => with_description(instant(), LAST_CALLED),
+        FieldKind::AnyJson => any(),
+        FieldKind::User => schema_ref("User"),
+        FieldKind::Filters => schema_ref("FlagFilters"),
+        FieldKind::Tags => list_max(TAGS, text()),
+        FieldKind::Dashboards => list(id()),
+        FieldKind::EmptyList => list_max(0, any()),
+    };
+    if field.nullable { nullable(schema) } else { schema }
 }
 
 fn status() -> Value {
@@ -274,23 +216,22 @@ fn evaluation() -> Value {
 }
 
 fn minimal() -> Value {
-    object_with_optional(
-        [
-            ("id", id()),
-            ("team_id", id()),
-            ("name", text()),
-            ("key", text()),
-            ("filters", schema_ref("FlagFilters")),
-            ("deleted", constant(json!(false))),
-            ("active", boolean()),
-            ("ensure_experience_continuity", nullable(boolean())),
-            ("has_encrypted_payloads", boolean()),
-            ("version", integer()),
-            ("evaluation_tags", list_max(0, any())),
-            ("evaluation_contexts", list_max(0, any())),
-        ],
-        [("evaluation_runtime", enum_of(&RUNTIMES)), ("bucketing_identifier", enum_of(&IDENTIFIERS))],
-    )
+    let (optional, required): (Vec<_>, Vec<_>) =
+        definition_fields().iter().copied().partition(|(_, value)| *value == DefinitionsValue::OmittedIfNull);
+    let schema = |(field, value): (&'static FlagField, DefinitionsValue)| {
+        let schema = match value {
+            DefinitionsValue::AlwaysFalse => constant(json!(false)),
+            DefinitionsValue::OmittedIfNull | DefinitionsValue::FalseIfNull => {
+                response_value(&FlagField { nullable: false, ..*field })
+            }
+            DefinitionsValue::Stored
+            | DefinitionsValue::Filters
+            | DefinitionsValue::Project
+            | DefinitionsValue::EmptyList => response_value(field),
+        };
+        (field.name, schema)
+    };
+    object_with_optional(required.into_iter().map(schema), optional.into_iter().map(schema))
 }
 
 fn definitions() -> Value {
@@ -323,12 +264,12 @@ fn cohort() -> Value {
 
 fn question() -> Value {
     let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
-    let condition = input(&[], [("properties", nullable(list_max(200, property)))]);
+    let condition = input(&[], [("properties", nullable(list_max(limits::PROPERTIES, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
     let filters = input(
         &[],
         [
-            ("groups", list_max(1000, condition.clone())),
+            ("groups", list_max(limits::CONDITIONS, condition.clone())),
             ("feature_enrollment", any()),
             ("holdout", nullable(any_object())),
         ],

@@ -1,5 +1,6 @@
 //! Feature flags: records, activity log, evaluation, and the definitions that SDKs poll.
 
+use pennon_flag_rules::flag::field_table::sortable_fields;
 use serde_json::json;
 
 use crate::operation::{Operation, Security};
@@ -80,9 +81,9 @@ fn records() -> Vec<Operation> {
 }
 
 fn listed() -> Operation {
-    let fields = ["id", "key", "name", "created_at", "updated_at", "active", "version", "last_called_at"];
+    let fields = sortable_fields().map(|(field, _)| field);
     let orders: Vec<String> = std::iter::once(String::new())
-        .chain(fields.iter().flat_map(|field| [(*field).to_owned(), format!("-{field}")]))
+        .chain(fields.flat_map(|field| [field.to_owned(), format!("-{field}")]))
         .collect();
     let number = json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+\s*$"});
     get("listFeatureFlags", LIST, "List the feature flags that are not deleted", READ)

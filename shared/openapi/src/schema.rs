@@ -127,26 +127,24 @@ pub fn with_description(mut schema: Value, description: &str) -> Value {
 }
 
 /// An object with exactly these required fields.
-pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+pub fn object<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     object_with_optional(fields, [])
 }
 
 /// An object with required and optional fields and no others.
-pub fn object_with_optional<const N: usize, const M: usize>(
-    required_fields: [(&str, Value); N],
-    optional_fields: [(&str, Value); M],
+pub fn object_with_optional<'a>(
+    required_fields: impl IntoIterator<Item = (&'a str, Value)>,
+    optional_fields: impl IntoIterator<Item = (&'a str, Value)>,
 ) -> Value {
-    let required: Vec<&str> = required_fields.iter().map(|(name, _)| *name).collect();
-    let fields: Map<String, Value> = required_fields
-        .into_iter()
-        .chain(optional_fields)
-        .map(|(name, schema)| (name.to_owned(), schema))
-        .collect();
+    let named = |(name, schema): (&str, Value)| (name.to_owned(), schema);
+    let mut fields: Map<String, Value> = required_fields.into_iter().map(named).collect();
+    let required: Vec<String> = fields.keys().cloned().collect();
+    fields.extend(optional_fields.into_iter().map(named));
     json!({"type": "object", "properties": fields, "required": required, "additionalProperties": false})
 }
 
 /// A request body: only the fields in `required` are required, and unknown fields are ignored.
-pub fn input<const N: usize>(required: &[&str], fields: [(&str, Value); N]) -> Value {
+pub fn input<'a>(required: &[&str], fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     let fields: Map<String, Value> =
         fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     let mut schema = json!({"type": "object", "properties": fields});

@@ -71,7 +71,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
         assert!(tally.contains_key(word), "seed {seed}: nothing was ever answered as {word}: {tally:?}");
     }
     let busy = tally.get("busy").copied().unwrap_or_default();
-    assert!(busy * 10 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
 }
 
 /// As a local server reads and writes: without the SDK, several transactions to a commit.

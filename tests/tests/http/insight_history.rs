@@ -51,7 +51,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
         history.stored.entries.len()
     );
     assert!(missing > 0, "seed {seed}: no insight was ever met deleted");
-    assert!(busy * 10 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
 }
 
 /// As a local server reads and writes: without the SDK, several transactions to a commit.

@@ -11,21 +11,24 @@ use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
-use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
+use pennon_core::retry::{ConflictRetries, PrefetchedItem};
+use pennon_core::store::{Item, Precondition, StoreError, Write, WriteCondition};
 use pennon_role_access::permissions::{FlagOwnership, FlagPermissions};
 use serde_json::json as object;
 
-use super::{MAX_ATTEMPTS, require_edit};
+use super::{WRITE_ATTEMPTS_MAX, require_edit};
 use crate::store::{FeedGrowth, FlagWriteOutcome, StoredFlag, change, flag_record_key, record_id, transact};
 use crate::usage_dashboard::{ReservedDashboardIds, enrich};
 
 /// Creates a usage dashboard and links it to the flag. The body is ignored.
 pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let records = &app.store.records;
-    let (access, mut item) = authorize_and_read_flag(&app, &call).await?;
+    let (access, mut prefetched) = authorize_and_read_flag(&app, &call).await?;
     let (project, user) = (access.project.id, access.caller.user());
     let mut reserved = None;
-    for _ in 0..MAX_ATTEMPTS {
+    let mut retries = ConflictRetries::new(WRITE_ATTEMPTS_MAX);
+    loop {
+        let item = prefetched.load(records).await?;
         let before = require_editable(&app, &access, item.as_ref()).await?;
         let reserved = match &reserved {
             Some(reserved) => reserved,
@@ -41,23 +44,22 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         };
         match outcome.await {
             Ok(FlagWriteOutcome::Written) => return Ok(json(object!({"success": true}))),
-            Ok(FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict) => {
-                item = records.get(&record_key(project, &before)).await?
-            }
+            Ok(FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict) => retries.back_off().await?,
             Err(StoreError::TooLarge) => return Ok(failure_response("Unable to generate usage dashboard")),
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ApiError::busy(1))
 }
 
 /// Adds insights about usage of the feature behind the flag to its usage dashboard. The body is ignored.
 pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let records = &app.store.records;
-    let (access, mut item) = authorize_and_read_flag(&app, &call).await?;
+    let (access, mut prefetched) = authorize_and_read_flag(&app, &call).await?;
     let (project, user) = (access.project.id, access.caller.user());
     let mut insight_ids = None;
-    for _ in 0..MAX_ATTEMPTS {
+    let mut retries = ConflictRetries::new(WRITE_ATTEMPTS_MAX);
+    loop {
+        let item = prefetched.load(records).await?;
         let before = require_editable(&app, &access, item.as_ref()).await?;
         let now = access.write_time(call.now);
         let mut writes = match enrich(records, project, &before.flag, &mut insight_ids, user, now).await? {
@@ -65,23 +67,21 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
             Err(error) => return Ok(failure_response(error.message())),
         };
         // The flag was checked above; it must be unchanged.
-        writes.push(Write::Check(record_key(project, &before), WriteCondition::Version(before.version)));
+        let key = flag_record_key(project, record_id(before.flag.id));
+        writes.push(Write::Check(key, WriteCondition::Version(before.version)));
         match transact(records, writes).await? {
             FlagWriteOutcome::Written => return Ok(json(object!({"success": true}))),
-            FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict => {
-                item = records.get(&record_key(project, &before)).await?
-            }
+            FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict => retries.back_off().await?,
         }
     }
-    Err(ApiError::busy(1))
 }
 
-/// Authorizes the request and reads the flag in the path.
-async fn authorize_and_read_flag(app: &App, call: &Call) -> ApiResult<(Access, Option<Item>)> {
+/// Authorizes the request and prefetches the flag in the path.
+async fn authorize_and_read_flag(app: &App, call: &Call) -> ApiResult<(Access, PrefetchedItem)> {
     let id = call.id("id");
     let keys_to_read = |project| id.map(|id| flag_record_key(project, id)).into_iter().collect();
     let (access, items) = app.authorize_project_with(call, crate::WRITE_SCOPE, keys_to_read).await?;
-    Ok((access, items.into_iter().next().flatten()))
+    Ok((access, PrefetchedItem::new(items.into_iter().next().flatten())))
 }
 
 /// Decodes the flag in `item`. 404 without an item, 403 when the caller may not edit the flag.
@@ -91,10 +91,6 @@ async fn require_editable(app: &App, access: &Access, item: Option<&Item>) -> Ap
         FlagPermissions::load(app, access, std::iter::once(FlagOwnership::from(&stored.flag))).await?;
     require_edit(&permissions, &stored.flag)?;
     Ok(stored)
-}
-
-fn record_key(project: u64, stored: &StoredFlag) -> Key {
-    flag_record_key(project, record_id(stored.flag.id))
 }
 
 fn failure_response(text: &str) -> Response {

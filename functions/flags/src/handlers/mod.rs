@@ -6,6 +6,7 @@ mod create;
 mod dashboard;
 mod destroy;
 mod evaluation_reasons;
+mod flag_writer;
 mod list;
 mod local_evaluation;
 mod my_flags;
@@ -35,7 +36,7 @@ use pennon_flag_rules::Flag;
 use pennon_role_access::permissions::FlagPermissions;
 
 /// How many times a write is attempted (1 + 11 retries) before the caller gets 503.
-const MAX_ATTEMPTS: u32 = 12;
+const WRITE_ATTEMPTS_MAX: u32 = 12;
 
 /// 403 unless the caller may edit `flag`.
 fn require_edit(permissions: &FlagPermissions, flag: &Flag) -> ApiResult<()> {

@@ -15,7 +15,7 @@ mod table_format;
 
 pub use cache::FeedCache;
 pub use responses::error_response;
-pub use size_check::check_feed_size;
+pub use size_check::FeedSizeCheck;
 
 use std::sync::Arc;
 

@@ -4,25 +4,59 @@
 //! reduced.
 
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::model::FEED_BYTES_LIMIT;
+use pennon_core::model::{FEED_BYTES_LIMIT, Project};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{StoreError, Write};
+use pennon_flag_rules::Flag;
 
 use super::build::build_with_change;
 use super::responses::would_be_too_large;
 use crate::Flags;
-use crate::store::{FeedGrowth, FlagRows, ProjectVersion, StoredFlag, load_verified_rows, max_growth};
+use crate::store::{
+    FeedGrowth, FlagRows, FlagWriteOutcome, ProjectVersion, StoredFlag, load_verified_rows, max_growth,
+};
+
+/// Decides before each attempt of a write whether the feed has to be measured.
+#[derive(Debug, Default)]
+pub struct FeedSizeCheck {
+    /// Whether the last attempt may have been refused because the recorded size leaves no room.
+    must_measure: bool,
+}
+
+impl FeedSizeCheck {
+    /// The growth of the feed when `record` replaces `before`: `estimated`, unless it may not fit.
+    pub async fn growth(
+        &self,
+        flags: &Flags,
+        project: &Project,
+        before: Option<&StoredFlag>,
+        record: &Flag,
+        estimated: FeedGrowth,
+    ) -> ApiResult<FeedGrowth> {
+        if !self.must_measure && !estimated.exceeds_limit() {
+            return Ok(estimated);
+        }
+        let version = before.map_or(0, |before| before.version) + 1;
+        let changed = StoredFlag { flag: record.clone(), version };
+        check_feed_size(flags, project, before, &changed, estimated).await
+    }
+
+    /// Notes the outcome of an attempt.
+    pub fn note_outcome(&mut self, outcome: &FlagWriteOutcome) {
+        self.must_measure = *outcome == FlagWriteOutcome::VersionConflict;
+    }
+}
 
 /// The feed growth when `changed` replaces `before`: `estimated` if that fits, otherwise the measured size of a feed
 /// built with the change; 400 when that is too large. One round trip, or those of building a feed.
-pub async fn check_feed_size(
+async fn check_feed_size(
     flags: &Flags,
-    project: ProjectId,
-    group_types: &[String],
+    project: &Project,
     before: Option<&StoredFlag>,
     changed: &StoredFlag,
     estimated: FeedGrowth,
 ) -> ApiResult<FeedGrowth> {
+    let (project, group_types) = (project.id, project.group_types.clone());
     let row = flags.app.store.records.get(&keys::project_version(project)).await?;
     let version = ProjectVersion::from_item(row.as_ref());
     let length = record_bytes(changed)?;
@@ -33,8 +67,8 @@ pub async fn check_feed_size(
         return Ok(estimated);
     }
     let rows = load_verified_rows(flags, project, version).await?;
-    let types = group_types.to_vec();
-    let used = build_with_change(flags, project, &rows, changed.clone(), length, types).await?.used_bytes;
+    let built = build_with_change(flags, project, &rows, changed.clone(), length, group_types).await?;
+    let used = built.used_bytes;
     let grows = match before.filter(|before| !before.flag.deleted) {
         Some(before) => length > record_bytes(before)?,
         None => true,

@@ -10,17 +10,21 @@ mod cohort_names;
 mod dependents;
 mod feed_size;
 mod flag_templates;
+mod referenced_records;
 mod rows;
+mod write_reads;
 
 pub use cache::{ByteLimitedCache, FlagCache};
 pub use cohort_names::load_cohort_names;
 pub use dependents::{load_dependents, prefetch_dependents};
-pub use feed_size::{FeedGrowth, cohort_feed_bytes, max_growth};
+pub use feed_size::{FeedGrowth, max_growth};
 pub use flag_templates::{ListedFlag, flag_template, load_templates};
+pub use referenced_records::{ResolvedReferences, resolve_references};
 pub use rows::{
     FlagRows, PrefetchedRows, ProjectVersion, RECORDS_KIB_MAX, cached_rows, decode_flag, decode_row,
     load_flags, load_rows, load_verified_rows, prefetch_rows, total_kib,
 };
+pub use write_reads::{LinkedInputs, WriteReads, may_disable};
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
@@ -81,20 +85,37 @@ pub struct FlagPreconditions {
     pub feed_growth: FeedGrowth,
 }
 
-/// Stores a new flag with at most 20 `extra_writes`. Deleted flags that had the same key are not changed.
-pub async fn create(
+/// A validated write of a flag.
+#[derive(Debug)]
+pub struct FlagWrite<'a> {
+    /// The stored flag that is replaced; `None` on create. Deleted flags that had the same key are not changed.
+    pub before: Option<&'a StoredFlag>,
+    /// The flag to store.
+    pub after: &'a Flag,
+    /// The user who writes it.
+    pub user: &'a User,
+    /// The conditions on other records.
+    pub preconditions: FlagPreconditions,
+    /// At most 20 writes of other records.
+    pub extra_writes: Vec<Write>,
+}
+
+/// Commits a write, with its activity entry, if no condition is violated.
+pub async fn write(
     records: &Table,
     project: ProjectId,
-    flag: &Flag,
-    user: &User,
-    preconditions: FlagPreconditions,
-    extra_writes: Vec<Write>,
+    write: FlagWrite<'_>,
 ) -> Result<FlagWriteOutcome, StoreError> {
-    let mut writes = change(project, None, flag, preconditions.version, preconditions.feed_growth)?;
+    let FlagWrite { before, after, user, preconditions, extra_writes } = write;
+    let mut writes = change(project, before, after, preconditions.version, preconditions.feed_growth)?;
     writes.extend(preconditions.checks);
-    writes.extend(activity_writes(project, None, flag, user, flag.updated_at)?);
+    let before = before.map(|before| &before.flag);
+    writes.extend(activity_writes(project, before, after, user, after.updated_at)?);
     writes.extend(extra_writes);
-    transact_change(records, writes).await
+    match records.transact(writes).await {
+        Err(StoreError::Condition { index: 1 }) => Ok(FlagWriteOutcome::VersionConflict),
+        other => write_outcome(other),
+    }
 }
 
 /// The writes that replace `before` with `after`: record, summary row, dependency row, claim on the key, and the
@@ -152,31 +173,6 @@ fn row_write(key: Key, old: Option<&FlagRow>, new: Option<&FlagRow>) -> Result<O
         (Some(_), None) => Some(Write::Delete(key, WriteCondition::None)),
         (None, None) => None,
     })
-}
-
-/// Stores `after` in place of `before`. `extra_writes` as in [`create`].
-pub async fn update(
-    records: &Table,
-    project: ProjectId,
-    before: &StoredFlag,
-    after: &Flag,
-    user: &User,
-    preconditions: FlagPreconditions,
-    extra_writes: Vec<Write>,
-) -> Result<FlagWriteOutcome, StoreError> {
-    let mut writes = change(project, Some(before), after, preconditions.version, preconditions.feed_growth)?;
-    writes.extend(preconditions.checks);
-    writes.extend(activity_writes(project, Some(&before.flag), after, user, after.updated_at)?);
-    writes.extend(extra_writes);
-    transact_change(records, writes).await
-}
-
-/// Commits writes that start with those of [`change`].
-async fn transact_change(records: &Table, writes: Vec<Write>) -> Result<FlagWriteOutcome, StoreError> {
-    match records.transact(writes).await {
-        Err(StoreError::Condition { index: 1 }) => Ok(FlagWriteOutcome::VersionConflict),
-        other => write_outcome(other),
-    }
 }
 
 /// The key of the item that claims the flag key; a deleted flag has no claim.

@@ -13,6 +13,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, deliver, json};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::ids;
+use pennon_core::retry::{ConflictRetries, PrefetchedItem};
 use pennon_core::store::keys::Counter;
 use pennon_core::store::{Item, Key, StoreError, back_off_after_conflict};
 use serde_json::Value;
@@ -85,16 +86,15 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let number = path_id(&call);
     let keys = |project| number.iter().map(|id| insight::key(project, *id)).collect::<Vec<Key>>();
     let (access, items) = state.app.authorize_project_with(&call, WRITE, keys).await?;
-    let mut item = items.into_iter().next().flatten();
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
-        let current = item.ok_or_else(ApiError::not_found)?;
-        match try_update(&state, &call, &access, &current).await? {
-            Some(body) => return Ok(write_response(&call, StatusCode::OK, body)),
-            None => item = state.app.store.records.get(&current.key).await?,
+    let mut prefetched = PrefetchedItem::new(items.into_iter().next().flatten());
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
+        let item = prefetched.load(&state.app.store.records).await?.ok_or_else(ApiError::not_found)?;
+        if let Some(body) = try_update(&state, &call, &access, &item).await? {
+            return Ok(write_response(&call, StatusCode::OK, body));
         }
+        retries.back_off().await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// The response after a write. The write is done, so a result that makes the response too large is left out; the client has

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::relations::{References, references};
 
 /// All operators of flag properties.
-const OPERATORS: [&str; 35] = [
+pub const OPERATORS: [&str; 35] = [
     "exact",
     "is_not",
     "icontains",

@@ -13,13 +13,14 @@ mod flatten;
 use std::{borrow::Cow, collections::BTreeMap};
 
 use pennon_filters::body::json::Object;
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use self::etag::{etag, matches};
 use super::evaluate::dependency_graph::DependencyGraph;
 use crate::flag::Flag;
+use crate::flag::field_table::{DefinitionsValue, FieldValue, definition_fields};
 use crate::relations::cohort::Cohort;
 
 /// The representation of cohorts in conditions.
@@ -44,24 +45,34 @@ pub struct Definitions<'a> {
 }
 
 /// A flag in minimal form, without creator, timestamps and other metadata.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct MinimalFlag<'a> {
-    id: i64,
-    team_id: u64,
-    name: &'a str,
-    key: &'a str,
+    project: u64,
+    flag: &'a Flag,
     filters: Cow<'a, Object>,
-    deleted: bool,
-    active: bool,
-    ensure_experience_continuity: Option<bool>,
-    has_encrypted_payloads: bool,
-    version: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    evaluation_runtime: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bucketing_identifier: Option<&'a str>,
-    evaluation_tags: [String; 0],
-    evaluation_contexts: [String; 0],
+}
+
+impl Serialize for MinimalFlag<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (field, value) in definition_fields() {
+            let stored = (field.stored)(self.flag);
+            match value {
+                DefinitionsValue::OmittedIfNull if stored == FieldValue::Null => {}
+                DefinitionsValue::FalseIfNull if stored == FieldValue::Null => {
+                    object.serialize_entry(field.name, &false)?;
+                }
+                DefinitionsValue::Stored
+                | DefinitionsValue::AlwaysFalse
+                | DefinitionsValue::OmittedIfNull
+                | DefinitionsValue::FalseIfNull => object.serialize_entry(field.name, &stored)?,
+                DefinitionsValue::Filters => object.serialize_entry(field.name, &self.filters)?,
+                DefinitionsValue::Project => object.serialize_entry(field.name, &self.project)?,
+                DefinitionsValue::EmptyList => object.serialize_entry(field.name, &[(); 0])?,
+            }
+        }
+        object.end()
+    }
 }
 
 impl<'a> Definitions<'a> {
@@ -83,22 +94,7 @@ impl<'a> Definitions<'a> {
         bytes_left: &mut usize,
     ) -> Result<MinimalFlag<'b>, TooLarge> {
         filters::add_dependency_chains(&mut filters, &self.graph, bytes_left)?;
-        Ok(MinimalFlag {
-            id: flag.id,
-            team_id: self.project,
-            name: &flag.name,
-            key: &flag.key,
-            filters,
-            deleted: flag.deleted,
-            active: flag.active,
-            ensure_experience_continuity: flag.ensure_experience_continuity,
-            has_encrypted_payloads: flag.has_encrypted_payloads.unwrap_or(false),
-            version: flag.version,
-            evaluation_runtime: flag.evaluation_runtime.as_deref(),
-            bucketing_identifier: flag.bucketing_identifier.as_deref(),
-            evaluation_tags: [],
-            evaluation_contexts: [],
-        })
+        Ok(MinimalFlag { project: self.project, flag, filters })
     }
 
     /// The document as JSON of at most `bytes_max` bytes. `cohorts` are those of the project, or at least the ones that

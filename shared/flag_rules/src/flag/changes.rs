@@ -7,6 +7,7 @@ use pennon_filters::body::json;
 use serde_json::{Value, json};
 
 use super::Flag;
+use super::field_table::{FlagField, Logged, logged_fields};
 use crate::conditions::payloads;
 
 /// The kind of a write in the activity log.
@@ -46,19 +47,24 @@ pub fn kind(before: Option<&Flag>, after: &Flag) -> Kind {
 
 /// The changes of an update: `{type, action, field, before, after}`, in the log's order of fields.
 pub fn between(before: &Flag, after: &Flag) -> Vec<Value> {
-    let mut changes: Vec<Value> = logged(before)
-        .into_iter()
-        .zip(logged(after))
-        .filter_map(|((field, before), (_, after))| change(field, before, after))
-        .collect();
+    let mut changes: Vec<Value> =
+        logged_fields().iter().filter_map(|field| field_change(field, before, after)).collect();
     if before.is_encrypted() || after.is_encrypted() {
         changes.iter_mut().for_each(mask);
     }
-    if before.tags != after.tags {
-        // Lists of linked records are always "changed", even when empty.
-        changes.push(entry("changed", "tags", json!(before.tags), json!(after.tags)));
-    }
     changes
+}
+
+fn field_change(field: &FlagField, before: &Flag, after: &Flag) -> Option<Value> {
+    let (before, after) = ((field.stored)(before), (field.stored)(after));
+    if before == after {
+        return None;
+    }
+    let (before, after) = (before.to_json(), after.to_json());
+    match field.log {
+        Logged::ListAt(_) => Some(entry("changed", field.name, before, after)),
+        Logged::At(_) | Logged::No => change(field.name, before, after),
+    }
 }
 
 /// Masks payloads.
@@ -82,26 +88,6 @@ fn change(field: &str, before: Value, after: Value) -> Option<Value> {
 
 fn entry(action: &str, field: &str, before: Value, after: Value) -> Value {
     json!({"type": "FeatureFlag", "action": action, "field": field, "before": before, "after": after})
-}
-
-/// The logged scalar fields of a flag, in the log's order.
-fn logged(flag: &Flag) -> [(&'static str, Value); 14] {
-    [
-        ("key", json!(flag.key)),
-        ("name", json!(flag.name)),
-        ("filters", Value::Object(flag.filters.clone())),
-        ("deleted", json!(flag.deleted)),
-        ("active", json!(flag.active)),
-        ("version", json!(flag.version)),
-        ("rollback_conditions", flag.rollback_conditions.clone()),
-        ("performed_rollback", json!(flag.performed_rollback)),
-        ("ensure_experience_continuity", json!(flag.ensure_experience_continuity)),
-        ("has_enriched_analytics", json!(flag.has_enriched_analytics)),
-        ("is_remote_configuration", json!(flag.is_remote_configuration)),
-        ("has_encrypted_payloads", json!(flag.has_encrypted_payloads)),
-        ("evaluation_runtime", json!(flag.evaluation_runtime)),
-        ("bucketing_identifier", json!(flag.bucketing_identifier)),
-    ]
 }
 
 #[cfg(test)]

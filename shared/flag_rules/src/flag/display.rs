@@ -1,6 +1,6 @@
 //! Renders a flag as JSON for responses.
 //!
-//! Must stay true: the fields are in the order of the contract's example; cohort names and computed fields, which are
+//! Must stay true: the fields are in the order of [`FLAG_FIELDS`], that of the contract's example; cohort names and computed fields, which are
 //! only added here, are never stored; an integral percentage has no `.0`.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -9,17 +9,17 @@ use chrono::{DateTime, Utc};
 use pennon_filters::body::json::Object;
 use pennon_filters::body::{fields, timestamp};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::Flag;
+use super::field_table::{FLAG_FIELDS, RequestValue, ResponseValue};
 use super::status::{FlagUsage, Reason};
-use super::{Flag, UserRef};
 use crate::calls::{CallTimes, CalledFlag};
 use crate::conditions::{filter_view as view, filters};
 use crate::relations::references;
 
 /// What a caller may do with a flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessLevel {
     /// Everything: the creator, and administrators of the organization.
     Manager,
@@ -27,6 +27,20 @@ pub enum AccessLevel {
     Editor,
     /// View it.
     Viewer,
+}
+
+impl AccessLevel {
+    /// All names, the highest level first.
+    pub const NAMES: [&str; 3] = [Self::Manager.name(), Self::Editor.name(), Self::Viewer.name()];
+
+    /// The value of the field `user_access_level`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Manager => "manager",
+            Self::Editor => "editor",
+            Self::Viewer => "viewer",
+        }
+    }
 }
 
 /// The caller for whom a flag is rendered.
@@ -38,68 +52,14 @@ pub struct Viewer {
     pub level: AccessLevel,
 }
 
-/// The fields before `can_edit`.
-#[derive(Serialize)]
-struct FieldsBeforeCanEdit<'a> {
-    id: i64,
-    name: &'a str,
-    key: &'a str,
-    filters: Cow<'a, Object>,
-    deleted: bool,
-    active: bool,
-    created_by: &'a Option<UserRef>,
-    #[serde(with = "timestamp")]
-    created_at: DateTime<Utc>,
-    #[serde(with = "timestamp")]
-    updated_at: DateTime<Utc>,
-    version: i64,
-    last_modified_by: &'a Option<UserRef>,
-    is_simple_flag: bool,
-    rollout_percentage: Value,
-    ensure_experience_continuity: Option<bool>,
-    /// This product has no records of experiments, surveys and early access features: always empty lists.
-    experiment_set: [i64; 0],
-    surveys: [Value; 0],
-    features: [Value; 0],
-    rollback_conditions: &'a Value,
-    performed_rollback: Option<bool>,
-}
-
-/// The fields between `can_edit` and `user_access_level`.
-#[derive(Serialize)]
-struct FieldsBeforeAccessLevel<'a> {
-    tags: &'a [String],
-    /// Two names for a field that is never written.
-    evaluation_tags: [String; 0],
-    evaluation_contexts: [String; 0],
-    usage_dashboard: Option<i64>,
-    analytics_dashboards: &'a [i64],
-    has_enriched_analytics: Option<bool>,
-}
-
-/// The fields between `user_access_level` and `status`.
-#[derive(Serialize)]
-struct FieldsBeforeStatus<'a> {
-    creation_context: Option<&'a str>,
-    is_remote_configuration: Option<bool>,
-    has_encrypted_payloads: Option<bool>,
-}
-
-/// The fields between `status` and `last_called_at`.
-#[derive(Serialize)]
-struct FieldsBeforeLastCalled<'a> {
-    evaluation_runtime: Option<&'a str>,
-    bucketing_identifier: Option<&'a str>,
-}
-
 /// A flag rendered except for the fields that depend on the caller and on the time, which are inserted between its
 /// parts. It is valid for one version of the flag and one set of cohort names.
 #[derive(Debug, Clone)]
 pub struct FlagTemplate {
-    before_can_edit: String,
-    before_access_level: String,
-    before_status: String,
-    before_last_called: String,
+    /// The text before each inserted value.
+    parts: Vec<(String, RequestValue)>,
+    /// The text after the last one.
+    end: String,
     id: i64,
     key: String,
     usage: FlagUsage,
@@ -110,51 +70,29 @@ pub struct FlagTemplate {
 impl FlagTemplate {
     /// Renders `flag`. `cohort_names` has the live cohorts that it refers to.
     pub fn new(flag: &Flag, cohort_names: &BTreeMap<i64, String>) -> Self {
-        let filters = flag.filters_with_cohort_names(cohort_names);
-        let before_can_edit = FieldsBeforeCanEdit {
-            id: flag.id,
-            name: &flag.name,
-            key: &flag.key,
-            filters,
-            deleted: flag.deleted,
-            active: flag.active,
-            created_by: &flag.created_by,
-            created_at: flag.created_at,
-            updated_at: flag.updated_at,
-            version: flag.version,
-            last_modified_by: &flag.last_modified_by,
-            is_simple_flag: flag.is_simple(),
-            rollout_percentage: flag.rollout_percentage(),
-            ensure_experience_continuity: flag.ensure_experience_continuity,
-            experiment_set: [],
-            surveys: [],
-            features: [],
-            rollback_conditions: &flag.rollback_conditions,
-            performed_rollback: flag.performed_rollback,
-        };
-        let before_access_level = FieldsBeforeAccessLevel {
-            tags: &flag.tags,
-            evaluation_tags: [],
-            evaluation_contexts: [],
-            usage_dashboard: flag.usage_dashboard,
-            analytics_dashboards: &flag.analytics_dashboards,
-            has_enriched_analytics: flag.has_enriched_analytics,
-        };
-        let before_status = FieldsBeforeStatus {
-            creation_context: flag.creation_context.as_deref(),
-            is_remote_configuration: flag.is_remote_configuration,
-            has_encrypted_payloads: flag.has_encrypted_payloads,
-        };
-        let before_last_called = FieldsBeforeLastCalled {
-            evaluation_runtime: flag.evaluation_runtime.as_deref(),
-            bucketing_identifier: flag.bucketing_identifier.as_deref(),
-        };
+        let (mut parts, mut text) = (Vec::new(), Vec::new());
+        let mut separator = "{\"";
+        for field in &FLAG_FIELDS {
+            if matches!(field.response, ResponseValue::Absent) {
+                continue;
+            }
+            for name in [separator, field.name, "\":"] {
+                text.extend_from_slice(name.as_bytes());
+            }
+            separator = ",\"";
+            match field.response {
+                ResponseValue::Absent => {}
+                ResponseValue::Stored => push_json(&mut text, &(field.stored)(flag)),
+                ResponseValue::Filters => push_json(&mut text, &flag.filters_with_cohort_names(cohort_names)),
+                ResponseValue::Computed(compute) => push_json(&mut text, &compute(flag)),
+                ResponseValue::PerRequest(value) => parts.push((take_text(&mut text), value)),
+            }
+        }
+        text.push(b'}');
         let name = |id: i64| (id, cohort_names.get(&id).cloned());
         Self {
-            before_can_edit: json_fields(&before_can_edit),
-            before_access_level: json_fields(&before_access_level),
-            before_status: json_fields(&before_status),
-            before_last_called: json_fields(&before_last_called),
+            parts,
+            end: take_text(&mut text),
             id: flag.id,
             key: flag.key.clone(),
             usage: flag.usage(),
@@ -179,12 +117,8 @@ impl FlagTemplate {
 
     /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
-        self.before_can_edit.len()
-            + self.before_access_level.len()
-            + self.before_status.len()
-            + self.before_last_called.len()
-            + self.key.len()
-            + 200
+        let parts = self.parts.iter().map(|(text, _)| text.len()).sum::<usize>();
+        parts + self.end.len() + self.key.len() + 200
     }
 
     /// Renders the record for `viewer` at an instant, given the known calls.
@@ -193,45 +127,35 @@ impl FlagTemplate {
         let last_called_at =
             calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded });
         let usage = FlagUsage { last_called_at, ..self.usage };
-        let last_called_at = json!(last_called_at.map(timestamp::format)).to_string();
-        let level = match viewer.level {
-            AccessLevel::Manager => "manager",
-            AccessLevel::Editor => "editor",
-            AccessLevel::Viewer => "viewer",
-        };
-        let can_edit = if viewer.can_edit { "true" } else { "false" };
-        let pieces = [
-            "{",
-            &self.before_can_edit,
-            ",\"can_edit\":",
-            can_edit,
-            ",",
-            &self.before_access_level,
-            ",\"user_access_level\":\"",
-            level,
-            "\",",
-            &self.before_status,
-            ",\"status\":\"",
-            Reason::of(usage, now).status().record_value(),
-            "\",",
-            &self.before_last_called,
-            ",\"last_called_at\":",
-            &last_called_at,
-            "}",
-        ];
-        pieces.concat()
+        let mut text = String::with_capacity(self.bytes());
+        for (before, value) in &self.parts {
+            text.push_str(before);
+            match value {
+                RequestValue::CanEdit => text.push_str(if viewer.can_edit { "true" } else { "false" }),
+                RequestValue::AccessLevel => text.extend(["\"", viewer.level.name(), "\""]),
+                RequestValue::Status => {
+                    text.extend(["\"", Reason::of(usage, now).status().record_value(), "\""]);
+                }
+                RequestValue::LastCalledAt => match last_called_at {
+                    Some(at) => text.extend(["\"", &timestamp::format(at), "\""]),
+                    None => text.push_str("null"),
+                },
+            }
+        }
+        text.push_str(&self.end);
+        text
     }
 }
 
-/// The fields of an object as JSON text, without the braces.
-fn json_fields(part: &impl Serialize) -> String {
-    // Every part is JSON already, so this cannot fail.
-    let mut text = serde_json::to_string(part).unwrap_or_default();
-    text.pop();
-    if !text.is_empty() {
-        text.remove(0);
-    }
-    text
+/// Appends a value as JSON.
+fn push_json(text: &mut Vec<u8>, value: &impl Serialize) {
+    // Every value is JSON already, and writing to memory cannot fail.
+    let _ = serde_json::to_writer(text, value);
+}
+
+fn take_text(text: &mut Vec<u8>) -> String {
+    // JSON is written as UTF-8, so this cannot fail.
+    String::from_utf8(std::mem::take(text)).unwrap_or_default()
 }
 
 impl Flag {

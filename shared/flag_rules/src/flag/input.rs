@@ -1,18 +1,18 @@
 //! Validates the body of a create or an update of a flag.
 //!
-//! Must stay true: of several invalid fields the first in the order of the contract is reported; rules about several
-//! fields run only when each field is valid. Absent, null and present are distinct: an absent field never changes a
+//! Must stay true: of several invalid fields the first in [`FLAG_FIELDS`] is reported; rules about several fields run only
+//! when each field is valid. Absent, null and present are distinct: an absent field never changes a
 //! record.
 
 use std::collections::BTreeSet;
 
-use chrono::{DateTime, Utc};
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule, boolean, choice, datetime};
+use pennon_filters::body::fields::{self, Field, TextRule, boolean, choice};
 use pennon_filters::body::json::{self, Object};
 use pennon_filters::body::spelling::check_spelling;
 use serde_json::Value;
 
+use super::field_table::FLAG_FIELDS;
 use super::{Flag, known_fields};
 use crate::conditions::{filters, properties};
 use crate::limits;
@@ -45,44 +45,33 @@ pub struct ValidationContext<'a> {
     pub linked_to_early_access: bool,
 }
 
-/// The fields in a body. `Option<Option<_>>` is a nullable field: the outer `None` means absent.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[expect(missing_docs, reason = "the fields are those of the record, documented there")]
+/// A body that passed validation.
+#[derive(Debug, Clone, PartialEq)]
 pub struct FlagInput {
-    pub name: Option<String>,
-    pub key: Option<String>,
-    /// In stored form; `None` also when an update sent filters without `groups`.
-    pub filters: Option<Object>,
-    pub deleted: Option<bool>,
-    pub active: Option<bool>,
-    pub created_at: Option<DateTime<Utc>>,
+    /// The values that were sent, in stored form; the other fields have the defaults of a new flag. Of dashboards only
+    /// those to add.
+    pub values: Flag,
+    /// The names of the fields that were sent. An update that sent filters without `groups` sent none.
+    sent: BTreeSet<&'static str>,
     /// The version that the client edited. Only the conflict check reads it.
     pub version: Option<i64>,
-    pub ensure_experience_continuity: Option<Option<bool>>,
-    pub rollback_conditions: Option<Value>,
-    pub performed_rollback: Option<Option<bool>>,
-    /// Trimmed, lower case, sorted, without duplicates.
-    pub tags: Option<Vec<String>>,
-    /// Dashboards to add.
-    pub analytics_dashboards: Option<Vec<i64>>,
-    pub has_enriched_analytics: Option<Option<bool>>,
-    pub creation_context: Option<Option<&'static str>>,
-    pub is_remote_configuration: Option<Option<bool>>,
-    pub has_encrypted_payloads: Option<Option<bool>>,
-    pub evaluation_runtime: Option<Option<&'static str>>,
-    pub bucketing_identifier: Option<Option<&'static str>>,
-    pub last_called_at: Option<Option<DateTime<Utc>>>,
     /// Whether to create a usage dashboard together with the flag.
     pub should_create_usage_dashboard: bool,
 }
 
-const CREATION_CONTEXTS: [&str; 6] =
-    ["feature_flags", "experiments", "surveys", "early_access_features", "web_experiments", "product_tours"];
-const RUNTIMES: [&str; 3] = ["server", "client", "all"];
+impl Default for FlagInput {
+    fn default() -> Self {
+        Self {
+            values: Flag::with_defaults(),
+            sent: BTreeSet::new(),
+            version: None,
+            should_create_usage_dashboard: false,
+        }
+    }
+}
+
 /// The identifier for bucketing by device.
 pub const DEVICE_ID: &str = "device_id";
-const BUCKETING_IDENTIFIERS: [&str; 2] = ["distinct_id", DEVICE_ID];
-const NAME: TextRule = TextRule { max_chars: limits::NAME_CHARS, blank: true, trim: false };
 const KEY: TextRule = TextRule { max_chars: limits::KEY_CHARS, blank: false, trim: true };
 
 impl FlagInput {
@@ -92,53 +81,40 @@ impl FlagInput {
         kind: WriteKind,
         context: &ValidationContext<'_>,
     ) -> Result<Self, FieldError> {
-        check_spelling(body, &known_fields::WRITABLE_FIELDS, &known_fields::IGNORED_FIELDS)?;
-        let field = |name| Field::of(body, name);
-        // The order of evaluation is the order in which errors are reported.
-        let name = field("name").sent(|name, value| fields::string(name, value, NAME))?;
-        let key = parse_key(field("key"), kind, context)?;
-        let input = Self {
-            name,
-            filters: parse_filters(body, key.as_deref(), kind, context)?,
-            key,
-            deleted: field("deleted").sent(boolean)?,
-            active: field("active").sent(boolean)?,
-            created_at: field("created_at").sent(datetime)?,
-            version: field("version").sent(|name, value| fields::integer(name, value, None))?,
-            ensure_experience_continuity: field("ensure_experience_continuity").nullable(boolean)?,
-            rollback_conditions: parse_rollback_conditions(body.get("rollback_conditions"))?,
-            performed_rollback: field("performed_rollback").nullable(boolean)?,
-            tags: field("tags").sent(|name, value| fields::tags(name, value, "A feature flag"))?,
-            analytics_dashboards: field("analytics_dashboards")
-                .sent(|name, value| parse_dashboards(name, value, context.dashboards))?,
-            has_enriched_analytics: field("has_enriched_analytics").nullable(boolean)?,
-            creation_context: field("creation_context")
-                .nullable(|name, value| choice(name, value, &CREATION_CONTEXTS))?,
-            is_remote_configuration: field("is_remote_configuration").nullable(boolean)?,
-            has_encrypted_payloads: field("has_encrypted_payloads").nullable(boolean)?,
-            evaluation_runtime: field("evaluation_runtime")
-                .nullable(|name, value| choice(name, value, &RUNTIMES))?,
-            bucketing_identifier: field("bucketing_identifier")
-                .nullable(|name, value| choice(name, value, &BUCKETING_IDENTIFIERS))?,
-            last_called_at: field("last_called_at").nullable(datetime)?,
-            should_create_usage_dashboard: field("_should_create_usage_dashboard")
-                .sent(boolean)?
-                .unwrap_or(false),
-        };
+        check_spelling(body, known_fields::writable(), known_fields::ignored())?;
+        let mut input = Self::default();
+        for field in &FLAG_FIELDS {
+            let Some(parse) = field.write.parse() else { continue };
+            let sent = SentField { field: Field::of(body, field.name), body, kind, context };
+            if parse(&sent, &mut input)? {
+                input.sent.insert(field.name);
+            }
+        }
         input.check_encryption(context.stored)?;
         input.check_bucketing(context.stored)?;
-        if let (WriteKind::Create, Some(filters)) = (kind, &input.filters) {
-            properties::check_patterns(filters)?;
+        if kind == WriteKind::Create && input.is_sent("filters") {
+            properties::check_patterns(&input.values.filters)?;
         }
         Ok(input)
     }
 
+    /// Whether the field `name` was sent.
+    pub fn is_sent(&self, name: &str) -> bool {
+        self.sent.contains(name)
+    }
+
+    /// The flag that has the value of the field `name` after the write.
+    fn source<'a>(&'a self, name: &str, stored: Option<&'a Flag>) -> &'a Flag {
+        stored.filter(|_| !self.is_sent(name)).unwrap_or(&self.values)
+    }
+
     /// Encrypted payloads require a remote configuration.
     fn check_encryption(&self, stored: Option<&Flag>) -> Result<(), FieldError> {
-        let touched = self.has_encrypted_payloads.is_some() || self.is_remote_configuration.is_some();
-        let encrypted = value_after(self.has_encrypted_payloads, stored, |flag| flag.has_encrypted_payloads);
-        let remote = value_after(self.is_remote_configuration, stored, |flag| flag.is_remote_configuration);
-        if touched && encrypted && !remote {
+        let (encrypted, remote) = ("has_encrypted_payloads", "is_remote_configuration");
+        let is_touched = self.is_sent(encrypted) || self.is_sent(remote);
+        let is_encrypted = self.source(encrypted, stored).is_encrypted();
+        let is_remote = self.source(remote, stored).is_remote_configuration == Some(true);
+        if is_touched && is_encrypted && !is_remote {
             let detail = "Encrypted payloads require the flag to be a remote configuration.";
             return Err(FieldError::general(detail));
         }
@@ -147,17 +123,12 @@ impl FlagInput {
 
     /// Bucketing by device and experience continuity exclude each other; a flag that already has both keeps them.
     fn check_bucketing(&self, stored: Option<&Flag>) -> Result<(), FieldError> {
-        let had_both = stored.is_some_and(|flag| {
-            flag.bucketing_identifier.as_deref() == Some(DEVICE_ID)
-                && flag.ensure_experience_continuity == Some(true)
-        });
-        let by_device = match self.bucketing_identifier {
-            Some(sent) => sent == Some(DEVICE_ID),
-            None => stored.is_some_and(|flag| flag.bucketing_identifier.as_deref() == Some(DEVICE_ID)),
-        };
-        let continuous =
-            value_after(self.ensure_experience_continuity, stored, |flag| flag.ensure_experience_continuity);
-        if by_device && continuous && !had_both {
+        let by_device = |flag: &Flag| flag.bucketing_identifier.as_deref() == Some(DEVICE_ID);
+        let is_continuous = |flag: &Flag| flag.ensure_experience_continuity == Some(true);
+        let had_both = stored.is_some_and(|flag| by_device(flag) && is_continuous(flag));
+        let has_both = by_device(self.source("bucketing_identifier", stored))
+            && is_continuous(self.source("ensure_experience_continuity", stored));
+        if has_both && !had_both {
             let detail = "Cannot enable 'persist across authentication steps' when using device ID bucketing. \
                           These features are incompatible.";
             return Err(FieldError::general(detail));
@@ -166,13 +137,46 @@ impl FlagInput {
     }
 }
 
-/// The value of a boolean field after the write; null counts as false.
-fn value_after(
-    sent: Option<Option<bool>>,
-    stored: Option<&Flag>,
-    field: impl FnOnce(&Flag) -> Option<bool>,
-) -> bool {
-    sent.unwrap_or_else(|| stored.and_then(field)).unwrap_or(false)
+/// A field of a body, with everything that its validation may read.
+#[derive(Debug, Clone, Copy)]
+pub struct SentField<'a> {
+    field: Field<'a>,
+    body: &'a Object,
+    kind: WriteKind,
+    context: &'a ValidationContext<'a>,
+}
+
+impl SentField<'_> {
+    /// Parses an optional field that must not be null into `target`. False if it was not sent.
+    pub fn not_null<T>(
+        &self,
+        parse: impl FnOnce(&str, &Value) -> Result<T, FieldError>,
+        target: &mut T,
+    ) -> Result<bool, FieldError> {
+        Ok(set_if_sent(target, self.field.sent(parse)?))
+    }
+
+    /// Parses an optional field that may be null into `target`. False if it was not sent.
+    pub fn nullable<T>(
+        &self,
+        parse: impl FnOnce(&str, &Value) -> Result<T, FieldError>,
+        target: &mut Option<T>,
+    ) -> Result<bool, FieldError> {
+        Ok(set_if_sent(target, self.field.nullable(parse)?))
+    }
+}
+
+fn set_if_sent<T>(target: &mut T, sent: Option<T>) -> bool {
+    let is_sent = sent.is_some();
+    if let Some(sent) = sent {
+        *target = sent;
+    }
+    is_sent
+}
+
+/// A parser of one of `choices`.
+pub fn one_of(choices: &'static [&'static str]) -> impl FnOnce(&str, &Value) -> Result<String, FieldError> {
+    |name, value| choice(name, value, choices).map(str::to_owned)
 }
 
 /// Whether a flag can have this key: a valid key of a body, or the key that a deleted flag got. Other keys need no
@@ -194,11 +198,9 @@ fn has_key_characters(key: &str) -> bool {
     key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-fn parse_key(
-    field: Field<'_>,
-    kind: WriteKind,
-    context: &ValidationContext<'_>,
-) -> Result<Option<String>, FieldError> {
+/// Validates the key, which a create and a replacement require.
+pub fn parse_key(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, FieldError> {
+    let context = sent.context;
     let rules = |name: &str, value: &Value| {
         let key = fields::string(name, value, KEY)?;
         if let Some(holder) = context.key_holder {
@@ -211,65 +213,76 @@ fn parse_key(
         }
         Ok(key)
     };
-    match kind {
-        WriteKind::Update => field.sent(rules),
-        WriteKind::Create | WriteKind::Replace => field.required(rules).map(Some),
-    }
+    let key = match sent.kind {
+        WriteKind::Update => sent.field.sent(rules)?,
+        WriteKind::Create | WriteKind::Replace => Some(sent.field.required(rules)?),
+    };
+    Ok(set_if_sent(&mut input.values.key, key))
 }
 
-fn parse_filters(
-    body: &Object,
-    key: Option<&str>,
-    kind: WriteKind,
-    context: &ValidationContext<'_>,
-) -> Result<Option<Object>, FieldError> {
-    let sent_encrypted = Field::of(body, "has_encrypted_payloads").nullable(boolean).ok().flatten();
-    let encrypted = value_after(sent_encrypted, context.stored, |flag| flag.has_encrypted_payloads);
+/// Validates the filters. The key was parsed before.
+pub fn parse_filters(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, FieldError> {
+    let context = sent.context;
+    let sent_encrypted = Field::of(sent.body, "has_encrypted_payloads").nullable(boolean).ok().flatten();
+    let is_encrypted = match sent_encrypted {
+        Some(sent) => sent == Some(true),
+        None => context.stored.is_some_and(Flag::is_encrypted),
+    };
+    let key = Some(&input.values.key).filter(|key| !key.is_empty()).or(context.stored.map(|flag| &flag.key));
     let filters_context = filters::Context {
-        write: kind,
+        write: sent.kind,
         own: FlagIdentity {
             id: context.stored.map(|flag| flag.id),
-            key: key.or(context.stored.map(|flag| flag.key.as_str())).unwrap_or_default(),
+            key: key.map(String::as_str).unwrap_or_default(),
         },
         references: context.references,
         linked_to_early_access: context.linked_to_early_access,
-        masked: context.stored.filter(|_| encrypted).map(|flag| &flag.filters),
+        masked: context.stored.filter(|_| is_encrypted).map(|flag| &flag.filters),
     };
-    filters::parse(body.get("filters"), &filters_context)
+    let filters = filters::parse(sent.body.get("filters"), &filters_context)?;
+    Ok(set_if_sent(&mut input.values.filters, filters))
 }
 
 /// Any JSON within the limits; null clears the field.
-fn parse_rollback_conditions(value: Option<&Value>) -> Result<Option<Value>, FieldError> {
-    let Some(value) = value else { return Ok(None) };
-    let (name, most) = ("rollback_conditions", limits::ROLLBACK_BYTES);
-    if json::depth(value) > limits::NESTING {
-        let detail = format!("{name} must not be nested deeper than {} levels", limits::NESTING);
-        return Err(FieldError::invalid(name, detail));
-    }
-    if json::text_bytes(value) > most {
-        let detail = format!("{name} must not be larger than {} KiB as JSON", most / 1024);
-        return Err(FieldError::invalid(name, detail));
-    }
-    Ok(Some(value.clone()))
+pub fn parse_rollback_conditions(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, FieldError> {
+    let most = limits::ROLLBACK_BYTES;
+    let rules = |name: &str, value: &Value| {
+        if json::depth(value) > limits::NESTING {
+            let detail = format!("{name} must not be nested deeper than {} levels", limits::NESTING);
+            return Err(FieldError::invalid(name, detail));
+        }
+        if json::text_bytes(value) > most {
+            let detail = format!("{name} must not be larger than {} KiB as JSON", most / 1024);
+            return Err(FieldError::invalid(name, detail));
+        }
+        Ok(value.clone())
+    };
+    let conditions = sent.field.nullable(rules)?.map(Option::unwrap_or_default);
+    Ok(set_if_sent(&mut input.values.rollback_conditions, conditions))
 }
 
-fn parse_dashboards(name: &str, value: &Value, existing: &BTreeSet<i64>) -> Result<Vec<i64>, FieldError> {
-    let sent = fields::list(name, value)?;
-    if sent.len() > limits::DASHBOARDS {
-        let detail = format!("A feature flag must not have more than {} dashboards.", limits::DASHBOARDS);
-        return Err(FieldError::invalid(name, detail));
-    }
-    let mut ids = Vec::with_capacity(sent.len());
-    for value in sent {
-        let id = fields::integer_key(name, value)?;
-        if !existing.contains(&id) {
-            return Err(fields::does_not_exist(name, id));
+/// The ids of existing dashboards, to add to those of the flag.
+pub fn parse_dashboards(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, FieldError> {
+    let existing = sent.context.dashboards;
+    let rules = |name: &str, value: &Value| {
+        let sent = fields::list(name, value)?;
+        if sent.len() > limits::DASHBOARDS {
+            let detail = format!("A feature flag must not have more than {} dashboards.", limits::DASHBOARDS);
+            return Err(FieldError::invalid(name, detail));
         }
-        if !ids.contains(&id) {
-            ids.push(id);
+        let mut ids = Vec::with_capacity(sent.len());
+        for value in sent {
+            let id = fields::integer_key(name, value)?;
+            if !existing.contains(&id) {
+                return Err(fields::does_not_exist(name, id));
+            }
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
         }
-    }
-    Ok(ids)
+        Ok(ids)
+    };
+    sent.not_null(rules, &mut input.values.analytics_dashboards)
 }
 
 /// The key belongs to another live flag of the project.

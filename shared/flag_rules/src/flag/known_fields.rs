@@ -1,51 +1,15 @@
 //! The names of fields in the body of a flag, for the spelling check.
 
-/// Fields that a create or update writes.
-pub const WRITABLE_FIELDS: [&str; 20] = [
-    "name",
-    "key",
-    "filters",
-    "deleted",
-    "active",
-    "created_at",
-    "version",
-    "ensure_experience_continuity",
-    "rollback_conditions",
-    "performed_rollback",
-    "tags",
-    "analytics_dashboards",
-    "has_enriched_analytics",
-    "creation_context",
-    "is_remote_configuration",
-    "has_encrypted_payloads",
-    "evaluation_runtime",
-    "bucketing_identifier",
-    "last_called_at",
-    "_should_create_usage_dashboard",
-];
+use std::sync::LazyLock;
 
-/// Other fields of the API, in flags or elsewhere, that a write accepts and ignores.
-pub const IGNORED_FIELDS: [&str; 37] = [
-    "id",
+use super::field_table::FLAG_FIELDS;
+
+/// Fields of other parts of the API, and of other releases of it, that a write of a flag accepts and ignores.
+const OTHER_FIELDS: [&str; 20] = [
     "uuid",
-    "created_by",
-    "updated_at",
-    "last_modified_by",
-    "is_simple_flag",
-    "rollout_percentage",
-    "experiment_set",
     "experiment_set_metadata",
-    "surveys",
-    "features",
-    "can_edit",
-    "evaluation_tags",
-    "evaluation_contexts",
     "evaluation_environments",
-    "usage_dashboard",
-    "user_access_level",
-    "status",
     "_create_in_folder",
-    "original_flag",
     "is_used_in_replay_settings",
     "has_experiment",
     "early_access_feature",
@@ -57,10 +21,26 @@ pub const IGNORED_FIELDS: [&str; 37] = [
     "payloads",
     "properties",
     "team",
-    "team_id",
     "project",
     "project_id",
     "organization",
     "token",
     "personal_api_key",
 ];
+
+/// Fields that a create or update validates.
+pub fn writable() -> &'static [&'static str] {
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        FLAG_FIELDS.iter().filter(|field| field.write.parse().is_some()).map(|field| field.name).collect()
+    });
+    &NAMES
+}
+
+/// Fields that a write accepts and ignores.
+pub fn ignored() -> &'static [&'static str] {
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let read_only = FLAG_FIELDS.iter().filter(|field| field.write.parse().is_none());
+        read_only.map(|field| field.name).chain(OTHER_FIELDS).collect()
+    });
+    &NAMES
+}

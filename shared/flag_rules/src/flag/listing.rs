@@ -11,8 +11,12 @@ use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::FlagRow;
+use super::field_table::{CompareRows, sortable_fields};
 use crate::calls::CallTimes;
 use crate::limits;
+
+/// Newest first.
+const DEFAULT_ORDER: &str = "-created_at";
 
 /// The filter by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,19 +36,6 @@ enum Kind {
     RemoteConfig,
 }
 
-/// The sort field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SortField {
-    Id,
-    Key,
-    Name,
-    CreatedAt,
-    UpdatedAt,
-    Active,
-    Version,
-    LastCalledAt,
-}
-
 /// The parsed query of a flag list.
 #[derive(Debug, Clone)]
 pub struct FlagQuery {
@@ -58,7 +49,7 @@ pub struct FlagQuery {
     tags: BTreeSet<String>,
     excluded_tags: BTreeSet<String>,
     excluded_keys: BTreeSet<String>,
-    order: SortField,
+    order: CompareRows,
     descending: bool,
 }
 
@@ -112,20 +103,7 @@ impl FlagQuery {
 
     /// The order of two flags in the list.
     pub fn compare(&self, left: &FlagRow, right: &FlagRow, calls: &CallTimes) -> Ordering {
-        let order = match self.order {
-            SortField::Id => Ordering::Equal,
-            SortField::Key => left.key.cmp(&right.key),
-            SortField::Name => left.name.cmp(&right.name),
-            SortField::CreatedAt => left.created_at.cmp(&right.created_at),
-            SortField::UpdatedAt => left.updated_at.cmp(&right.updated_at),
-            SortField::Active => left.active.cmp(&right.active),
-            SortField::Version => left.version.cmp(&right.version),
-            // A flag that was never called sorts last, as nulls do in the original product's database.
-            SortField::LastCalledAt => {
-                let [left, right] = [left, right].map(|row| row.latest_call(calls));
-                (left.is_none(), left).cmp(&(right.is_none(), right))
-            }
-        };
+        let order = (self.order)(left, right, calls);
         let order = order.then(left.id.cmp(&right.id));
         if self.descending { order.reverse() } else { order }
     }
@@ -188,24 +166,16 @@ fn parse_texts(value: &str) -> BTreeSet<String> {
     list.into_iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-fn parse_order(value: &str) -> Result<(SortField, bool), FieldError> {
+fn parse_order(value: &str) -> Result<(CompareRows, bool), FieldError> {
+    let value = if value.is_empty() { DEFAULT_ORDER } else { value };
     let (name, descending) = match value.strip_prefix('-') {
         Some(name) => (name, true),
         None => (value, false),
     };
-    let field = match name {
-        "" if !descending => return Ok((SortField::CreatedAt, true)),
-        "id" => SortField::Id,
-        "key" => SortField::Key,
-        "name" => SortField::Name,
-        "created_at" => SortField::CreatedAt,
-        "updated_at" => SortField::UpdatedAt,
-        "active" => SortField::Active,
-        "version" => SortField::Version,
-        "last_called_at" => SortField::LastCalledAt,
-        _ => return Err(fields::invalid_choice("order", value)),
-    };
-    Ok((field, descending))
+    match sortable_fields().find(|(field, _)| *field == name) {
+        Some((_, compare)) => Ok((compare, descending)),
+        None => Err(fields::invalid_choice("order", value)),
+    }
 }
 
 #[cfg(test)]

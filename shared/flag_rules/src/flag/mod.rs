@@ -7,6 +7,7 @@ pub mod changes;
 pub mod conflict;
 pub mod display;
 pub mod edit_permission;
+pub mod field_table;
 pub mod input;
 mod known_fields;
 pub mod listing;

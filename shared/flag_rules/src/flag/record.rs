@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::FlagInput;
+use super::field_table::{FLAG_FIELDS, FieldWrite};
 use crate::conditions::filters;
 
 /// A snapshot of a user at the time of the write.
@@ -32,7 +33,7 @@ pub struct UserRef {
     pub role_at_organization: Option<String>,
 }
 
-/// A flag as stored.
+/// A flag as stored. What the API does with a field is in [`FLAG_FIELDS`], which must have a row for each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flag {
     /// Unique in the installation, never reused.
@@ -113,20 +114,36 @@ impl Flag {
         now: DateTime<Utc>,
         user: &UserRef,
     ) -> Result<Self, FieldError> {
-        let key = input.key.clone().ok_or_else(|| FieldError::required("key"))?;
+        if !input.is_sent("key") {
+            return Err(FieldError::required("key"));
+        }
         let now = timestamp::truncate(now);
         let mut flag = Self {
             id,
-            key,
+            created_by: Some(user.clone()),
+            created_at: now,
+            updated_at: now,
+            last_modified_by: Some(user.clone()),
+            ..Self::with_defaults()
+        };
+        flag.apply_input(input);
+        Ok(flag)
+    }
+
+    /// A flag with the defaults of a new one, without id, key, user and time.
+    pub(super) fn with_defaults() -> Self {
+        Self {
+            id: 0,
+            key: String::new(),
             name: String::new(),
             filters: Object::new(),
             deleted: false,
             active: true,
-            created_by: Some(user.clone()),
-            created_at: now,
-            updated_at: now,
+            created_by: None,
+            created_at: DateTime::UNIX_EPOCH,
+            updated_at: DateTime::UNIX_EPOCH,
             version: 1,
-            last_modified_by: Some(user.clone()),
+            last_modified_by: None,
             ensure_experience_continuity: Some(false),
             rollback_conditions: Value::Null,
             performed_rollback: None,
@@ -140,9 +157,7 @@ impl Flag {
             evaluation_runtime: Some("all".to_owned()),
             bucketing_identifier: Some("distinct_id".to_owned()),
             last_called_at: None,
-        };
-        flag.apply_input(input);
-        Ok(flag)
+        }
     }
 
     /// Returns the flag after an update by `user`; the version is raised even when no field was sent.
@@ -159,30 +174,22 @@ impl Flag {
     }
 
     fn apply_input(&mut self, input: &FlagInput) {
-        set_if_sent(&mut self.name, &input.name);
-        set_if_sent(&mut self.key, &input.key);
-        set_if_sent(&mut self.filters, &input.filters);
-        set_if_sent(&mut self.deleted, &input.deleted);
-        set_if_sent(&mut self.active, &input.active);
-        set_if_sent(&mut self.created_at, &input.created_at);
-        set_if_sent(&mut self.ensure_experience_continuity, &input.ensure_experience_continuity);
-        set_if_sent(&mut self.rollback_conditions, &input.rollback_conditions);
-        set_if_sent(&mut self.performed_rollback, &input.performed_rollback);
-        set_if_sent(&mut self.tags, &input.tags);
-        for id in input.analytics_dashboards.iter().flatten() {
+        for field in FLAG_FIELDS.iter().filter(|field| input.is_sent(field.name)) {
+            if let FieldWrite::Stored { apply, .. } = field.write {
+                apply(self, &input.values);
+            }
+        }
+        if input.is_sent("active") && input.values.active {
+            self.performed_rollback = Some(false);
+        }
+    }
+
+    /// Links the dashboards of `values` that are not linked yet.
+    pub(super) fn add_dashboards(&mut self, values: &Flag) {
+        for id in &values.analytics_dashboards {
             if !self.analytics_dashboards.contains(id) {
                 self.analytics_dashboards.push(*id);
             }
-        }
-        set_if_sent(&mut self.has_enriched_analytics, &input.has_enriched_analytics);
-        set_choice(&mut self.creation_context, input.creation_context);
-        set_if_sent(&mut self.is_remote_configuration, &input.is_remote_configuration);
-        set_if_sent(&mut self.has_encrypted_payloads, &input.has_encrypted_payloads);
-        set_choice(&mut self.evaluation_runtime, input.evaluation_runtime);
-        set_choice(&mut self.bucketing_identifier, input.bucketing_identifier);
-        set_if_sent(&mut self.last_called_at, &input.last_called_at);
-        if input.active == Some(true) {
-            self.performed_rollback = Some(false);
         }
     }
 
@@ -204,18 +211,6 @@ impl Flag {
                 property.insert("key".to_owned(), renamed.clone());
             }
         });
-    }
-}
-
-fn set_if_sent<T: Clone>(field: &mut T, sent: &Option<T>) {
-    if let Some(sent) = sent {
-        field.clone_from(sent);
-    }
-}
-
-fn set_choice(field: &mut Option<String>, sent: Option<Option<&'static str>>) {
-    if let Some(sent) = sent {
-        *field = sent.map(str::to_owned);
     }
 }
 

@@ -3,6 +3,8 @@
 //! Must stay true: a row is a function of its flag and is written together with it; it contains everything that a list
 //! filters, orders or searches by.
 
+use std::cmp::Ordering;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +138,13 @@ impl FlagRow {
     pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
         let (deleted, recorded) = (self.deleted, self.last_called_at);
         calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
+    }
+
+    /// The order by the latest call. A flag that was never called sorts last, as nulls do in the original product's
+    /// database.
+    pub fn compare_latest_calls(&self, other: &Self, calls: &CallTimes) -> Ordering {
+        let [left, right] = [self, other].map(|row| row.latest_call(calls));
+        (left.is_none(), left).cmp(&(right.is_none(), right))
     }
 
     /// The status of the flag at an instant, given the known calls.

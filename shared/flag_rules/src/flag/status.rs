@@ -26,8 +26,12 @@ pub enum Status {
 }
 
 impl Status {
+    /// All values of the field `status` in records.
+    pub const RECORD_VALUES: [&str; 3] =
+        [Self::Active.record_value(), Self::Stale.record_value(), Self::Deleted.record_value()];
+
     /// The value of the field `status` in records.
-    pub fn record_value(self) -> &'static str {
+    pub const fn record_value(self) -> &'static str {
         match self {
             Self::Active => "ACTIVE",
             Self::Stale => "STALE",

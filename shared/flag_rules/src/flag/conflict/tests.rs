@@ -1,5 +1,7 @@
 //! When two edits overlap and when not.
 
+use serde_json::json;
+
 use super::*;
 use crate::testing::{created, object, parse_input, updated};
 

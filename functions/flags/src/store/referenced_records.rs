@@ -15,11 +15,12 @@ use pennon_flag_rules::relations::cohort::Cohort;
 use pennon_flag_rules::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;
 
-use crate::Flags;
-use crate::store::{
-    FeedGrowth, FlagPreconditions, FlagRows, ProjectVersion, cached_rows, cohort_feed_bytes, decode_row,
-    load_verified_rows, record_id,
+use super::feed_size::cohort_feed_bytes;
+use super::{
+    FeedGrowth, FlagPreconditions, FlagRows, ProjectVersion, cached_rows, decode_row, load_verified_rows,
+    record_id,
 };
+use crate::Flags;
 
 /// Most flags, and most cohorts, that a write checks one by one. A transaction holds at most 100 writes.
 const MAX_CHECKED_RECORDS: usize = 30;
@@ -123,8 +124,9 @@ impl ResolvedReferences {
         self.references.flags.clear();
     }
 
-    /// The preconditions under which a validation based on these records still holds when the flag `own` is written.
-    pub fn preconditions(&self, project: ProjectId, own: i64) -> FlagPreconditions {
+    /// The preconditions under which the validation of `after` still holds when it is written, and the growth of the feed
+    /// by it.
+    pub fn preconditions(&self, project: ProjectId, after: &Flag) -> FlagPreconditions {
         let version = Precondition { rows: self.rows_checksum, ..Precondition::default() };
         let cohort = |(id, version): (&i64, &u64)| {
             let key = keys::record(project, Kind::Cohort, record_id(*id));
@@ -132,19 +134,25 @@ impl ResolvedReferences {
         };
         // Beyond this limit, which hardly any flag reaches, a cohort may be deleted concurrently with the write.
         let cohorts = self.cohort_versions.iter().take(MAX_CHECKED_RECORDS).map(cohort);
-        if self.rows_checksum.is_some() {
-            return FlagPreconditions { version, checks: cohorts.collect(), ..FlagPreconditions::default() };
-        }
-        let other_flags = self.flag_versions.iter().filter(|(id, _)| **id > 0 && **id != own);
-        let guard = |version: Option<u64>| version.map_or(WriteCondition::Absent, WriteCondition::Version);
-        let flags =
-            other_flags.map(|(id, seen)| Write::Check(keys::flag_row(project, record_id(*id)), guard(*seen)));
-        FlagPreconditions { version, checks: flags.chain(cohorts).collect(), ..FlagPreconditions::default() }
+        let checks = match self.rows_checksum {
+            Some(_) => cohorts.collect(),
+            None => self.flag_checks(project, after.id).chain(cohorts).collect(),
+        };
+        FlagPreconditions { version, checks, feed_growth: self.feed_growth(after) }
+    }
+
+    /// The checks that the referenced flags, except for `own`, are unchanged.
+    fn flag_checks(&self, project: ProjectId, own: i64) -> impl Iterator<Item = Write> {
+        let other_flags = self.flag_versions.iter().filter(move |(id, _)| **id > 0 && **id != own);
+        other_flags.map(move |(id, version)| {
+            let condition = version.map_or(WriteCondition::Absent, WriteCondition::Version);
+            Write::Check(keys::flag_row(project, record_id(*id)), condition)
+        })
     }
 
     /// Upper bound of the growth of the feed beyond the length of `flag`: its cohorts, and the keys in its dependency
     /// chain.
-    pub fn feed_growth(&self, flag: &Flag) -> FeedGrowth {
+    fn feed_growth(&self, flag: &Flag) -> FeedGrowth {
         let unknown = flag.cohort_ids().into_iter().filter(|id| !self.references.cohorts.contains_key(id));
         let chain = self.references.flags.values().flatten().map(|flag| flag.key.len() + 3).sum::<usize>();
         FeedGrowth::Estimated {
