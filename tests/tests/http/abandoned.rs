@@ -159,7 +159,7 @@ fn slow_properties(count: usize) -> Vec<Value> {
     (0..count).map(property).collect()
 }
 
-/// Makes a flag that is on for nobody, after every pattern was searched for; gives its number.
+/// Creates a flag that is on for no person, after every pattern was searched; returns its id.
 async fn slow_flag(app: &TestApp, key: &str) -> u64 {
     let groups: Vec<Value> =
         slow_properties(50).into_iter().map(|property| json!({"properties": [property]})).collect();

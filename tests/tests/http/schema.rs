@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pennon_tests::TestApp;
 
-/// Routes by method and path, slashless. Names of parameters tell nothing apart.
+/// Routes by method and path, without slash. Names of parameters are ignored.
 fn spelt(method: &str, path: &str) -> String {
     let path = path.strip_suffix('/').unwrap_or(path);
     let parts: Vec<&str> =
