@@ -20,7 +20,12 @@ pub(super) fn routes(options: &Routes) -> Result<(), String> {
 }
 
 pub(super) fn openapi(options: &Openapi) -> Result<(), String> {
-    let text = if options.yaml { pennon_reference::yaml().to_owned() } else { pennon_reference::json() };
+    let document = pennon_openapi::document(env!("CARGO_PKG_VERSION"));
+    let text = if options.yaml {
+        serde_saphyr::to_string(&document).map_err(|e| e.to_string())?
+    } else {
+        format!("{document:#}")
+    };
     print_line!("{}", text.trim_end())
 }
 

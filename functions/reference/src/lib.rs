@@ -14,8 +14,6 @@ use axum::Router;
 use axum::http::Method;
 use pennon_core::http::Routes;
 
-pub use document::{json, yaml};
-
 /// The route table.
 pub fn routes() -> Routes<()> {
     Routes::open()
