@@ -6,10 +6,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
 use http_body_util::BodyExt;
+use pennon::api::{Services, api};
 use pennon::embedded::Embedded;
-use pennon::serve::{Services, api};
 use pennon::workspace::{ApplyOptions, Workspace, apply};
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::payload_keys::PayloadKeys;
@@ -265,7 +265,7 @@ impl TestApp {
     }
 
     /// Does what waits, as a worker that starts.
-    pub async fn work(&self) -> Vec<Outcome> {
+    pub async fn work(&self) -> Vec<JobOutcome> {
         let mut outcomes = Vec::new();
         for job in self.jobs().await {
             outcomes.push(as_worker(self.services.calculator.run_job(job, JobLimits::default())).await);

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use clap_mangen::Man as ManPage;
+use pennon::api::function_routes;
 use pennon::args::{Completions, Cost, Env, Man, Openapi, Routes, definition};
 use pennon::environment::{shell_lines, variables};
 use pennon::output::{print, print_json};
 use pennon::print_line;
-use pennon::serve::groups;
 use serde_json::{Map, Value};
 
 pub(super) fn routes(options: &Routes) -> Result<(), String> {
     if options.output.json {
-        return print_json(&groups());
+        return print_json(&function_routes());
     }
-    groups()
+    function_routes()
         .iter()
         .try_for_each(|route| print_line!("{:<12} {:<7} {}", route.group, route.method, route.path))
 }

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use object_store::ObjectStore;
-use pennon::serve::{Group, groups};
+use pennon::api::{FunctionRoute, function_routes};
 use pennon_core::function_name::{function_name, with_function_name};
 use pennon_core::store::Store;
 use pennon_eventstore::EventStore;
@@ -28,7 +28,7 @@ use crate::Meter;
 const SETTING: &str = "PENNON_CALLS_FILE";
 
 static NOTES: LazyLock<Option<Notes>> = LazyLock::new(Notes::open);
-static ROUTES: LazyLock<Vec<Group>> = LazyLock::new(groups);
+static ROUTES: LazyLock<Vec<FunctionRoute>> = LazyLock::new(function_routes);
 
 /// Does work of the worker.
 pub async fn as_worker<F: Future>(work: F) -> F::Output {

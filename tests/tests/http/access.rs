@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// handlers as those beside them.
 fn guarded_routes() -> Vec<(String, String)> {
     let open = ["capture", "local", "reference"];
-    pennon::serve::groups()
+    pennon::api::function_routes()
         .into_iter()
         .filter(|route| {
             !open.contains(&route.group) && !is_open(&route.path) && !route.path.ends_with(".csv")

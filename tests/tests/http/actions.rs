@@ -241,7 +241,7 @@ async fn applied(app: &TestApp, actions: Value, prune: bool) -> Vec<String> {
     let records = &app.services.app.store.records;
     // Pruning removes what a file does not name, so the rest is declared again from the existing records.
     let mut whole = file(actions);
-    let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+    let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
     whole = Workspace { actions: whole.actions, ..state };
     let now = pennon_tests::NOW.parse().unwrap();
     apply(records, &whole, options, now).await.unwrap().plan

@@ -1,6 +1,6 @@
 //! Calculations in the background, as those who wait for them see them.
 
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
@@ -83,7 +83,7 @@ async fn a_background_calculation_reports_its_state() {
     assert_eq!(page["results"][0]["query_status"], waiting);
     assert_eq!(status(&app, key).await, (202, waiting));
 
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.jobs().await, []);
     let done = app.get(&path).await.expect(200);
     assert_eq!((&done["query_status"], &done["is_cached"]), (&Value::Null, &json!(true)));
@@ -170,7 +170,7 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     let nothing = get("force_async").await;
     assert_eq!((&nothing["result"], &nothing["last_refresh"]), (&Value::Null, &Value::Null));
     assert_eq!(nothing["query_status"], stale["query_status"], "nobody has begun, so it will see all events");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let fresh = get("force_cache").await;
     assert_eq!((&fresh["result"][0]["count"], &fresh["last_refresh"]), (&json!(3.0), &json!(later)));
     // A request that accepts a cached result is not calculated if another request did so meanwhile.
@@ -178,10 +178,10 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     app.get(&format!("{other}?refresh=async")).await.expect(200);
     app.get(&format!("{other}?refresh=blocking")).await.expect(200);
     view(&app, "dot").await;
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 3.0);
     app.get(&format!("{other}?refresh=force_async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 4.0);
 }
 
@@ -196,7 +196,7 @@ async fn a_failure_is_reported_for_ten_minutes_or_until_there_is_a_result() {
     let app = viewed().await;
     let path = saved(&app, refused()).await;
     let requested = app.get(&format!("{path}?refresh=async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let failed = app.get(&path).await.expect(200);
     let reported = &failed["query_status"];
     assert_eq!((&reported["complete"], &reported["error"]), (&json!(true), &json!(true)));

@@ -1,7 +1,7 @@
 //! Every refresh mode in every state, and the responses.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_tests::{NOW, TestApp};
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ async fn random_requests_in_random_order_have_consistent_responses() {
         let which = usize::try_from(random.below(3)).unwrap();
         match random.below(10) {
             0 => view(&app, "more").await,
-            1 | 2 => assert!(!app.work().await.contains(&Outcome::Again)),
+            1 | 2 => assert!(!app.work().await.contains(&JobOutcome::Retry)),
             3 => {
                 let cancel = json!({"client_query_id": format!("mine{which}")});
                 assert_eq!(app.post(&format!("{INSIGHTS}cancel/"), cancel).await.status, 200);

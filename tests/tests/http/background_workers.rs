@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pennon::serve::{Services, api};
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome};
+use pennon::api::{Services, api};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome};
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
@@ -46,7 +46,11 @@ async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
 }
 
 /// The job that waits, called `id`, begun by a worker that cannot go on before its turn is given back.
-async fn under_way(app: &TestApp, id: &str, limits: JobLimits) -> (JobKey, impl Sized, JoinHandle<Outcome>) {
+async fn under_way(
+    app: &TestApp,
+    id: &str,
+    limits: JobLimits,
+) -> (JobKey, impl Sized, JoinHandle<JobOutcome>) {
     let (job, worker) = (app.jobs().await[0], narrow(app));
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn(async move { as_worker(worker.run_job(job, limits)).await });
@@ -70,7 +74,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let keys: Vec<&String> = reported["query_progress"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["bytes_read", "rows_read", "estimated_rows_total", "time_elapsed", "active_cpu_time"]);
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
-    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
     drop(turn);
     assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (404, 0));
     assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["result"], Value::Null);
@@ -85,7 +89,7 @@ async fn a_worker_that_dies_is_taken_over() {
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
-    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, JobOutcome::Done);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     assert_eq!(status(&app, &id).await.0, 200);
 }
@@ -112,7 +116,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         dying.abort();
         assert!(dying.await.is_err());
     }
-    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, JobOutcome::Done);
     let (code, reported) = status(&app, &id).await;
     assert_eq!((code, &reported["error"], app.jobs().await.len()), (400, &json!(true), 0));
 }
@@ -139,7 +143,7 @@ async fn a_job_that_is_delivered_twice_has_one_effect() {
     outcomes.sort();
     let done = outcomes.iter().filter(|outcome| *outcome == "Done").count();
     assert_eq!(done, 1, "{outcomes:?}");
-    assert_eq!(one.run_job(job, JobLimits::default()).await, Outcome::Dropped);
+    assert_eq!(one.run_job(job, JobLimits::default()).await, JobOutcome::Dropped);
     assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (200, 0));
 }
 
@@ -163,13 +167,13 @@ async fn forcing_a_running_calculation_lets_it_end_and_queues_one_more() {
         assert_eq!((code, &reported["pickup_time"], &reported["id"]), (202, &Value::Null, &json!(waiting)));
     }
     drop(turn);
-    assert_eq!(running.await.unwrap(), Outcome::Done);
+    assert_eq!(running.await.unwrap(), JobOutcome::Done);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
     assert_eq!(status(&app, &next).await.0, 202);
     assert!(app.get(&path).await.expect(200)["last_refresh"].is_string(), "the first one's result is there");
-    assert_eq!(as_worker(app.services.calculator.run_job(job, CALM)).await, Outcome::Dropped);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, CALM)).await, JobOutcome::Dropped);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     for waiting in [next.as_str(), "mine"] {
         let (code, reported) = status(&app, waiting).await;
         assert_eq!((code, &reported["complete"]), (200, &json!(true)), "{reported}");
@@ -186,11 +190,11 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let (job, turn, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
-    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
     drop(turn);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(status(&app, &next).await.0, 200);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     // Who cancels what waits ends nothing else.
@@ -199,7 +203,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
     drop(turn);
-    assert_eq!((running.await.unwrap(), app.jobs().await), (Outcome::Done, vec![]));
+    assert_eq!((running.await.unwrap(), app.jobs().await), (JobOutcome::Done, vec![]));
     assert_eq!((status(&app, &id).await.0, status(&app, &next).await.0), (200, 404));
 }
 
@@ -210,9 +214,9 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let job = app.jobs().await[0];
     let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
     let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
-    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
+    assert_eq!((run(no_time).await, run(no_time).await), (JobOutcome::Retry, JobOutcome::Retry));
     assert_eq!(status(&app, &id).await.0, 202);
-    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Done, Outcome::Dropped));
+    assert_eq!((run(no_time).await, run(no_time).await), (JobOutcome::Done, JobOutcome::Dropped));
     let (code, reported) = status(&app, &id).await;
     assert_eq!(code, 400);
     assert!(reported["error_message"].as_str().unwrap().contains("takes too long"), "{reported}");
@@ -223,7 +227,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!(
         (run(no_time).await, run(no_time).await, run(HASTY).await),
-        (Outcome::Again, Outcome::Again, Outcome::Done)
+        (JobOutcome::Retry, JobOutcome::Retry, JobOutcome::Done)
     );
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 2.0);
 }
@@ -255,7 +259,7 @@ async fn a_calculation_beyond_the_deadline_continues_in_the_background() {
         assert_eq!(answer["query_status"]["complete"], false, "{refresh}");
         assert_eq!(app.jobs().await.len(), 1, "{refresh}");
     }
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let shown = send(&hasty, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
     assert_eq!((&shown["result"][0]["count"], &shown["is_cached"]), (&json!(2.0), &json!(true)));
     let node = send(&hasty, "POST", QUERY, json!({"query": views("-2d")})).await.expect(200);
@@ -286,14 +290,14 @@ async fn a_request_that_must_come_again_finds_its_result() {
         // Another process does not start a running job.
         let other = app.post(&path, body(true)).await;
         assert_eq!(other.status, 503, "{name}");
-        assert_eq!(app.work().await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [JobOutcome::Done], "{name}");
         let found = send(&hasty, "POST", &path, body(true)).await.expect(200);
         assert_eq!(found["is_cached"], true, "{name}");
         // The promise is kept; who forces it now wants it new.
         assert_eq!(send(&hasty, "POST", &path, body(true)).await.status, 503, "{name}");
         // A fresh result is shown all the while to those who do not.
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true, "{name}");
-        assert_eq!(app.work().await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [JobOutcome::Done], "{name}");
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true);
     }
 }
@@ -317,7 +321,7 @@ async fn a_repeated_request_gets_the_reason_of_a_failure() {
     let mut forced = body.clone();
     forced["refresh"] = json!(true);
     assert_eq!(send(&hasty, "POST", &path, forced).await.status, 503);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(send(&hasty, "POST", &path, body).await.expect(200)["is_cached"], true);
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use pennon::serve::{Services, api};
-use pennon_calculation::jobs::Outcome;
+use pennon::api::{Services, api};
+use pennon_calculation::jobs::JobOutcome;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
@@ -284,7 +284,7 @@ async fn a_calculation_beyond_the_deadline_is_a_503_and_done_when_it_is_repeated
     let response = api(&hasty).oneshot(request).await.unwrap();
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "5");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let answer = app.post(FUNNEL, body).await.expect(200);
     assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(true), &json!(2)));
 }

@@ -213,7 +213,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     let app = TestApp::with(json!({"cohorts": declared("file", &["a", "b"])})).await;
     let applied = async |cohorts: Value| {
         let records = &app.services.app.store.records;
-        let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+        let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
         let file = Workspace::parse(&json!({"cohorts": cohorts}).to_string()).unwrap();
         let whole = Workspace { cohorts: file.cohorts, ..state };
         apply(

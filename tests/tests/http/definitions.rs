@@ -371,12 +371,12 @@ async fn two_processes_share_what_one_of_them_made() {
 /// The API of another process over the same tables.
 fn pennon_flags_of(app: &TestApp) -> axum::Router {
     let core = pennon_core::app::App::new(app.services.app.store.clone(), app.services.app.clock);
-    let services = pennon::serve::Services {
+    let services = pennon::api::Services {
         flags: pennon_flags::Flags::new(core.clone(), app.services.events.clone()),
         app: core,
         ..app.services.clone()
     };
-    pennon::serve::api(&services)
+    pennon::api::api(&services)
 }
 
 async fn send(router: &axum::Router, path: &str) -> Value {

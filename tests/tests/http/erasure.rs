@@ -1,7 +1,7 @@
 //! The erasure of a person, from the capture of the first event to later queries: no response has anything of the person,
 //! all other numbers are unchanged, and the distinct ids belong to a new person.
 
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_eventstore::{ErasureTarget, GRACE_MICROS};
 use pennon_tests::{NOW, TestApp, as_worker};
 use serde_json::{Value, json};
@@ -90,14 +90,14 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
     app.get(&by_id).await.expect(200);
 
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let expected = Wanted { project: 1, doomed: ErasureTarget::Person("tablet".to_owned()) };
-    let would = expected.count(events).await.unwrap();
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Person("tablet".to_owned()) };
+    let would = request.count(events).await.unwrap();
     assert_eq!(
-        expected.says(&would),
+        request.describe(&would),
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
     assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
-    let erased = expected.erase(store, events, &|| now() + 1).await.unwrap();
+    let erased = request.erase(store, events, &|| now() + 1).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.cohorts), (4, 1, 1));
 
     let other = app.another_process();
@@ -119,7 +119,10 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
         as_worker(events.compact(1, later)).await.unwrap();
         as_worker(events.sweep(1, later)).await.unwrap();
     }
-    assert_eq!(expected.says(&expected.count(events).await.unwrap()), "project 1 knows nobody by \"tablet\"");
+    assert_eq!(
+        request.describe(&request.count(events).await.unwrap()),
+        "project 1 knows nobody by \"tablet\""
+    );
 
     // The device continues as a new person, without anything of Ada.
     send(
@@ -144,8 +147,8 @@ async fn a_project_that_is_erased_answers_as_one_without_events() {
     let app = shop().await;
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let expected = Wanted { project: 1, doomed: ErasureTarget::Project };
-    assert_eq!(expected.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Project };
+    assert_eq!(request.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
     for app in [&app, &app.another_process()] {
         assert_eq!(numbers(app).await, json!([0, 0, 0.0, 0, 0.0, 0.0]));
         assert_eq!(in_beta(app, &["ada", "bob"]).await, [false, false]);

@@ -1,7 +1,7 @@
 //! Cached results: which calculation may replace one, and until when it is used.
 
 use pennon::args::{Data, Engine, Query, Target};
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::{Query as Rows, WriteCondition, keys};
 use pennon_eventstore::{ErasureTarget, Event};
@@ -117,7 +117,7 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
     let store = &app.services.app.store;
     let kept = store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
     assert_eq!(kept.len(), 1);
-    let ann = Wanted { project: 1, doomed: ErasureTarget::Person("ann".to_owned()) };
+    let ann = DeleteRequest { project: 1, target: ErasureTarget::Person("ann".to_owned()) };
     ann.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap(), []);
     for item in kept {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use chrono::{DateTime, Duration, Utc};
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_core::clock::Clock;
 use pennon_core::store::{Query as Rows, keys};
 use pennon_eventstore::{ErasureTarget, Event};
@@ -147,7 +147,7 @@ async fn erasing_removes_the_objects_of_the_project() {
     app.post(TREND, question()).await.expect(200);
     assert_eq!(objects(&app).len(), 1);
     let store = &app.services.app.store;
-    let request = Wanted { project: 1, doomed: ErasureTarget::Person("p7".to_owned()) };
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Person("p7".to_owned()) };
     request.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(objects(&app), Vec::<PathBuf>::new());
     let after = app.post(TREND, question()).await.expect(200);

@@ -117,9 +117,9 @@ async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Va
     let core = pennon_core::app::App::new(app.services.app.store.clone(), app.services.app.clock)
         .with_payload_keys(PayloadKeys::parse(keys).unwrap());
     let flags = pennon_flags::Flags::new(core.clone(), app.services.events.clone());
-    let services = pennon::serve::Services { flags, app: core, ..app.services.clone() };
+    let services = pennon::api::Services { flags, app: core, ..app.services.clone() };
     let request = TestApp::request(Keys::OWNER, method, path, body);
-    let response = pennon::serve::api(&services).oneshot(request).await.unwrap();
+    let response = pennon::api::api(&services).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let text = String::from_utf8(bytes.clone()).unwrap();

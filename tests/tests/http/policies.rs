@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_core::store::Query;
 use pennon_core::throttle::Rates;
 use pennon_eventstore::{Event, GroupRecord, PersonRecord};
@@ -87,7 +87,7 @@ fn question(cohort: &Value, action: &Value) -> Value {
 async fn in_background(app: &TestApp, query: Value) -> Value {
     let path = format!("{INSIGHTS}{}/", app.post(INSIGHTS, json!({"query": query})).await.expect(201)["id"]);
     app.get(&format!("{path}?refresh=async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     app.get(&path).await.expect(200)["result"][0]["count"].clone()
 }
 
@@ -135,7 +135,7 @@ async fn a_query_starts_in_the_background() {
     let (cohort, action) = cohort_and_action(&app).await;
     let body = json!({"query": question(&cohort, &action), "refresh": "async", "client_query_id": "mine"});
     app.post(QUERY, body).await;
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let reported = app.get(&format!("{QUERY}mine/")).await.expect(200);
     assert_eq!(reported["query_status"]["results"]["results"][0]["count"], 3.0);
 }

@@ -25,7 +25,7 @@ const BUDGET: EventListBudget = EventListBudget { events: 20_000, bytes: 64 << 2
 #[derive(Debug, Clone)]
 pub struct ListQuery {
     /// The conditions that the event store applies.
-    pub wanted: EventListFilter,
+    pub stored_filter: EventListFilter,
     /// Conditions on the properties.
     pub filter: Option<EventFilter>,
     /// Most events of the page.
@@ -98,8 +98,8 @@ impl Calculator {
                 let is_full = events.len() >= query.limit || bytes >= PAGE_BYTES;
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let wanted = query.wanted.clone();
-            let walked = self.events.list_newest_events(project.id, wanted, BUDGET, take).await;
+            let filter = query.stored_filter.clone();
+            let walked = self.events.list_newest_events(project.id, filter, BUDGET, take).await;
             let walked = walked.map_err(event_store_error)?;
             if let Some(error) = filter_error {
                 return Err(engine_error(error));

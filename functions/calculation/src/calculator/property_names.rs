@@ -120,11 +120,11 @@ impl Calculator {
             let _permit = self.turn().await?;
             let mut seen = BTreeSet::new();
             for name in names {
-                let wanted =
+                let filter =
                     EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
                 let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
                 let mut searched = 0;
-                let walked = self.events.list_newest_events(project.id, wanted, budget, |listed| {
+                let walked = self.events.list_newest_events(project.id, filter, budget, |listed| {
                     seen.extend(listed.event.properties.into_iter().map(|(name, _)| name));
                     searched += 1;
                     if searched < SEARCHED_EVENTS_MAX {
