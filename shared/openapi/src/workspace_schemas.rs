@@ -122,7 +122,7 @@ fn dashboard_sent(tiles: Value) -> Value {
         any_object(),
         "Filters that apply to its insights, such as `date_from` and `properties`.",
     );
-    let levels = "21: everybody in the project edits it; 37: who made it, and administrators.";
+    let levels = "21: all members of the project can edit it; 37: its creator and administrators only.";
     let removal = "With `deleted: true`: whether insights that are on no other dashboard are deleted too.";
     input(
         &[],
