@@ -12,7 +12,7 @@ const ACTIONS: RecordKind = RecordKind {
     read: "action:read",
     write: "action:write",
 };
-const JUDGED: &str = "Steps that cannot be calculated are rejected, such as those with invalid patterns or \
+const VALIDATION: &str = "Steps that cannot be calculated are rejected, such as those with invalid patterns or \
     unknown cohorts; so is the name of another action.";
 
 /// The operations.
@@ -32,7 +32,7 @@ pub fn operations() -> Vec<Operation> {
             .with_description("Records that are not deleted, newest first."),
         ACTIONS
             .create_operation("createAction", "Create an action", sent)
-            .with_description(JUDGED)
+            .with_description(VALIDATION)
             .link("get", "getAction", &THIS)
             .link("update", "updateAction", &THIS)
             .link("replace", "replaceAction", &THIS)

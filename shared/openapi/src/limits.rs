@@ -1,7 +1,7 @@
 //! Limits and names of the validators, in the form that the schemas use.
 //!
-//! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Patterns and texts that contain a limit are
-//! compared with the constant by the tests below.
+//! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Patterns and texts that contain
+//! a limit are compared with the constant by the tests below.
 
 use pennon_analytics::session_fields;
 use pennon_filters::dates::Interval;
@@ -25,12 +25,12 @@ pub(crate) fn intervals() -> [&'static str; 5] {
     Interval::ALL.map(Interval::name)
 }
 
-/// The session fields that are not numbers of the kind of the duration.
+/// The session fields other than the duration, to which all operators apply.
 pub(crate) fn session_fields_without_duration() -> Vec<&'static str> {
     session_fields().map(|(name, _)| name).filter(|name| *name != SESSION_DURATION).collect()
 }
 
-/// The session field whose values are numbers of seconds.
+/// The session field to which only operators of numbers apply.
 pub(crate) const SESSION_DURATION: &str = "$session_duration";
 
 /// The largest index of a group type.

@@ -1,4 +1,4 @@
-//! Query nodes: trends and funnels as newer clients ask them, bare or wrapped.
+//! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
 use pennon_analytics::query::{FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};

@@ -36,7 +36,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A level of who may do something: 21 everybody, or look; 37 collaborators, or edit.
+/// An access level: 21 is all members, or viewing; 37 is collaborators, or editing.
 fn level() -> Value {
     json!({"type": "integer", "enum": [21, 37]})
 }
