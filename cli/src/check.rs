@@ -135,10 +135,10 @@ fn push_checked(project: u64, checked: &EventCheckReport, lines: &mut Vec<String
         });
     }
     for id in &checked.restored {
-        lines.push(format!("project {project}: {id} was damaged and is whole again; `--lift` says so"));
+        lines.push(format!("project {project}: {id} was damaged and is intact again; `pennon check --lift` ends its quarantine"));
     }
     for id in &checked.lifted {
-        lines.push(format!("project {project}: {id} is whole again"));
+        lines.push(format!("project {project}: {id} is intact again"));
     }
 }
 
@@ -147,7 +147,7 @@ fn push_orphans(project: u64, orphans: &[Orphan], lines: &mut Vec<String>) {
     for Orphan { object, bytes, removed_after } in orphans {
         let day = removed_after.date_naive();
         lines.push(format!(
-            "project {project}: {object}, {bytes} bytes, is in no list of segments and goes on {day}"
+            "project {project}: {object}, {bytes} bytes, is in no list of segments and will be deleted on {day}"
         ));
     }
 }

@@ -225,7 +225,7 @@ impl DataDirectory {
 
     fn no_announcement_message(&self) -> String {
         format!(
-            "{} is in use by another process that does not say where it serves; wait until it has started or ended, \
+            "{} is in use by another process that has not announced its address; wait until it has started or ended, \
              and try again",
             self.path.display()
         )

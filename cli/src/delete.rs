@@ -13,44 +13,44 @@ use serde_json::{Value, json};
 
 use crate::args::Delete;
 
-/// The data that a command line asks to erase.
+/// The data that a command line requests to erase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DeleteRequest {
     /// The project.
     pub project: ProjectId,
     /// The data of the project to erase.
-    pub doomed: ErasureTarget,
+    pub target: ErasureTarget,
 }
 
-impl Wanted {
+impl DeleteRequest {
     /// The request of the command line `options`.
-    pub async fn from_options(events: &EventStore, options: &Delete) -> Result<Wanted, String> {
+    pub async fn from_options(events: &EventStore, options: &Delete) -> Result<DeleteRequest, String> {
         let projects = events.projects().await.map_err(|e| e.to_string())?;
         let project = match (options.project, &projects[..]) {
             (Some(id), known) if known.contains(&id) => id,
             (Some(id), _) => return Err(format!("project {id} has no events")),
             (None, [one]) => *one,
             (None, []) => return Err("no project has events".to_owned()),
-            (None, several) => return Err(format!("say which by --project: {several:?} have events")),
+            (None, several) => return Err(format!("choose one with --project: {several:?} have events")),
         };
-        let doomed = match (&options.person, &options.before) {
+        let target = match (&options.person, &options.before) {
             (Some(person), _) => ErasureTarget::Person(person.clone()),
             (None, Some(date)) => ErasureTarget::Before(parse_time(date)?),
             (None, None) => ErasureTarget::Project,
         };
-        Ok(Wanted { project, doomed })
+        Ok(DeleteRequest { project, target })
     }
 
     /// Counts the data that would be erased.
     pub async fn count(&self, events: &EventStore) -> Result<ErasureReport, String> {
-        events.preview_erasure(self.project, &self.doomed).await.map_err(|e| e.to_string())
+        events.preview_erasure(self.project, &self.target).await.map_err(|e| e.to_string())
     }
 
     /// The counts as a line of text.
-    pub fn says(&self, counts: &ErasureReport) -> String {
+    pub fn describe(&self, counts: &ErasureReport) -> String {
         let ErasureReport { events, persons, segments, cohorts, uncounted } = counts;
         let project = self.project;
-        match &self.doomed {
+        match &self.target {
             ErasureTarget::Person(person) if *persons == 0 => {
                 format!("project {project} knows nobody by {person:?}")
             }
@@ -80,7 +80,7 @@ impl Wanted {
 
     /// The counts as JSON.
     pub fn to_json(&self, counts: &ErasureReport) -> Value {
-        let (person, before) = match &self.doomed {
+        let (person, before) = match &self.target {
             ErasureTarget::Person(person) => (Some(person.as_str()), None),
             ErasureTarget::Before(micros) => (None, DateTime::from_timestamp_micros(*micros)),
             ErasureTarget::Project => (None, None),
@@ -99,7 +99,7 @@ impl Wanted {
         events: &EventStore,
         now: &(dyn Fn() -> i64 + Sync),
     ) -> Result<ErasureReport, String> {
-        let erased = events.erase(self.project, &self.doomed, now).await.map_err(|e| e.to_string())?;
+        let erased = events.erase(self.project, &self.target, now).await.map_err(|e| e.to_string())?;
         // Cached results may contain erased data. A running calculation may store its result after they are listed below, so
         // first increment the erasure number, by which readers reject such results.
         let failed = |e: pennon_core::store::StoreError| {
@@ -129,7 +129,7 @@ fn parse_time(text: &str) -> Result<i64, String> {
 }
 
 /// Asks for confirmation on the terminal.
-pub fn is_confirmed(request: &Wanted) -> Result<bool, String> {
+pub fn is_confirmed(request: &DeleteRequest) -> Result<bool, String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err("this cannot be undone: look at it with --dry-run, then add --yes".to_owned());

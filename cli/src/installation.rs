@@ -13,9 +13,9 @@ use pennon_core::store::{ConnectError, Key, Store, keys};
 use pennon_eventstore::{EventStore, EventStoreError};
 use tempfile::TempDir;
 
+use crate::api::Services;
 use crate::args::Target;
 use crate::data::{DataDirectory, OpenStore, holds_installation, open_events};
-use crate::serve::Services;
 
 /// Timeout of the check that a deployment's events belong to its tables.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -114,7 +114,7 @@ pub async fn connect_cloud() -> Result<(Store, String), String> {
     let config = Config::from_env();
     let events_url = config.events_url.ok_or(
         "--cloud needs PENNON_EVENTS_URL, and the names of the tables in PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE; \
-         the outputs of the stack say what they are",
+         the outputs of the stack have their values",
     )?;
     let probe = Key::new(keys::INSTALLATION, "CONNECT");
     let store = Store::connect(&config.store, &probe).await.map_err(one_line_message)?;

@@ -8,7 +8,7 @@ use pennon_core::store::Table;
 use serde::Serialize;
 
 use crate::args::CreateKey;
-use crate::workspace::{self, ApplyOptions, KeySpec, NewKey, State, Workspace};
+use crate::workspace::{self, ApplyOptions, Declarations, KeySpec, NewKey, Workspace};
 
 /// Creates a key.
 pub async fn create(records: &Table, options: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
@@ -107,16 +107,16 @@ pub async fn revoke(records: &Table, secret_mask_or_label: &str) -> Result<Strin
     }
 }
 
-async fn load(records: &Table) -> Result<State, String> {
-    State::load(records).await.map_err(|e| e.to_string())
+async fn load(records: &Table) -> Result<Declarations, String> {
+    Declarations::load(records).await.map_err(|e| e.to_string())
 }
 
-fn only_user(state: &State) -> Result<String, String> {
+fn only_user(state: &Declarations) -> Result<String, String> {
     let mut users = state.users.values();
     match (users.next(), users.next()) {
         (Some(only), None) => Ok(only.spec.email.clone()),
         (None, _) => Err("there is no user yet; declare one with `pennon apply`".to_owned()),
-        _ => Err("there are several users; say whose key it is with --user EMAIL".to_owned()),
+        _ => Err("there are several users; choose the key's owner with --user EMAIL".to_owned()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod allocator;
+pub mod api;
 pub mod args;
 pub mod backup;
 pub mod check;

@@ -54,11 +54,11 @@ mod unix {
     }
 
     /// Sets the mode of `path`, unless it has that mode or no longer exists.
-    pub fn set_mode(path: &Path, wanted: u32) -> Result<(), ModeError> {
-        if mode(path)?.is_none_or(|mode| mode == wanted) {
+    pub fn set_mode(path: &Path, required: u32) -> Result<(), ModeError> {
+        if mode(path)?.is_none_or(|mode| mode == required) {
             return Ok(());
         }
-        std::fs::set_permissions(path, Permissions::from_mode(wanted))
+        std::fs::set_permissions(path, Permissions::from_mode(required))
             .or_else(|e| ignore_not_found(path, e).map(|_| ()))
     }
 

@@ -6,10 +6,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
 use http_body_util::BodyExt;
+use pennon::api::{Services, api};
 use pennon::embedded::Embedded;
-use pennon::serve::{Services, api};
 use pennon::workspace::{ApplyOptions, Workspace, apply};
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::payload_keys::PayloadKeys;
@@ -94,7 +94,7 @@ pub struct TestApp {
     pub services: Services,
     /// Counts the calls to DynamoDB.
     pub round_trips: RoundTrips,
-    /// Counts what is paid for; off but for [`TestApp::metered`].
+    /// Counts billed units; off except for [`TestApp::metered`].
     pub meter: Meter,
     router: Router,
     embedded: Embedded,
@@ -102,11 +102,11 @@ pub struct TestApp {
     events: Arc<tempfile::TempDir>,
 }
 
-/// The most that a function may answer a gateway with, and what is left for headers.
+/// The maximum response of a function behind a gateway, without the part for headers.
 const GATEWAY_BYTES_MAX: usize = 6_000_000;
 
 /// Checks that a gateway would let the body through: as text in JSON, or in base64 where it is packed.
-fn goes_through(path: &str, headers: &header::HeaderMap, body: &[u8]) {
+fn passes(path: &str, headers: &header::HeaderMap, body: &[u8]) {
     if body.len() < GATEWAY_BYTES_MAX / 6 {
         return;
     }
@@ -139,12 +139,12 @@ impl TestApp {
         TestApp::build(workspace, Clock::Running, None).await
     }
 
-    /// The standard workspace, over a store that fails as `faults` say.
+    /// The standard workspace, over a store that fails according to `faults`.
     pub async fn failing(faults: &Faults) -> TestApp {
         TestApp::failing_with(faults, json!({})).await
     }
 
-    /// The standard workspace and `more`, over a store that fails as `faults` say.
+    /// The standard workspace and `more`, over a store that fails according to `faults`.
     pub async fn failing_with(faults: &Faults, more: Value) -> TestApp {
         TestApp::build(&standard_and(more), TestApp::frozen(), Some(faults)).await
     }
@@ -244,7 +244,7 @@ impl TestApp {
         format!("file://{}", self.events.path().display())
     }
 
-    /// The same installation, which limits how often a key may ask.
+    /// The same installation, with rate limits per key.
     pub fn limited(self, rates: Rates) -> TestApp {
         let url = self.events_url();
         let app = self.services.app.clone().with_rate_limits(Some(rates));
@@ -265,7 +265,7 @@ impl TestApp {
     }
 
     /// Does what waits, as a worker that starts.
-    pub async fn work(&self) -> Vec<Outcome> {
+    pub async fn work(&self) -> Vec<JobOutcome> {
         let mut outcomes = Vec::new();
         for job in self.jobs().await {
             outcomes.push(as_worker(self.services.calculator.run_job(job, JobLimits::default())).await);
@@ -273,7 +273,7 @@ impl TestApp {
         outcomes
     }
 
-    /// Sends a request. Its answer has to be as the OpenAPI document says.
+    /// Sends a request. Its response must match the OpenAPI document.
     pub async fn send(&self, request: Request<Body>) -> Answer {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let answered = async {
@@ -284,7 +284,7 @@ impl TestApp {
         let (parts, bytes) = answering(&path, answered).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
-        goes_through(&path, &parts.headers, &bytes);
+        passes(&path, &parts.headers, &bytes);
         schema::check(&method, &path, parts.status, &parts.headers, &bytes);
         Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }

@@ -1,6 +1,6 @@
 //! A store that fails now and then, as a real one does: between the SDK and the embedded database.
 //!
-//! Must stay true: what is injected is what DynamoDB does. A transaction that was written is never answered as cancelled
+//! Must stay true: injected faults behave like DynamoDB's. A transaction that was written is never answered as cancelled
 //! afterwards; one whose answer is lost is written whole.
 
 use std::collections::{BTreeMap, HashSet};
@@ -23,7 +23,7 @@ use crate::random::Random;
 pub enum Fault {
     /// A transaction is cancelled because of another one; nothing is written.
     Conflict,
-    /// The store asks to slow down; nothing is written.
+    /// The store throttles; nothing is written.
     Throttled,
     /// The request does not arrive.
     RequestLost,

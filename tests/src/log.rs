@@ -1,7 +1,7 @@
 //! The log of a test program, read while it is written.
 //!
 //! Must stay true: no line of any test holds a secret; one that does ends the whole program at once, whatever its test
-//! would have said.
+//! would have logged.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -54,8 +54,8 @@ pub fn lines_of(id: &str) -> Vec<Value> {
 /// Whether a line may be written.
 fn is_clean(line: &[u8]) -> bool {
     let text = String::from_utf8_lossy(line);
-    let told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    !SECRET.is_match(line) && !told.iter().any(|secret| text.contains(secret.as_str()))
+    let reported = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    !SECRET.is_match(line) && !reported.iter().any(|secret| text.contains(secret.as_str()))
 }
 
 struct Reader;
@@ -74,12 +74,12 @@ impl Write for Reader {
             eprintln!("a secret is in the log: {}", String::from_utf8_lossy(line));
             std::process::abort();
         }
-        if let Ok(told) = serde_json::from_slice::<Value>(line)
-            && let Some(id) = told["request_id"].as_str().or(told["span"]["request_id"].as_str())
+        if let Ok(reported) = serde_json::from_slice::<Value>(line)
+            && let Some(id) = reported["request_id"].as_str().or(reported["span"]["request_id"].as_str())
             && id.starts_with(KEPT)
         {
             let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.entry(id.to_owned()).or_default().push(told.clone());
+            lines.entry(id.to_owned()).or_default().push(reported.clone());
         }
         Ok(line.len())
     }

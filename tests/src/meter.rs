@@ -1,4 +1,4 @@
-//! Counts what is paid for: units of DynamoDB, as the database itself tells them, and calls of the object store.
+//! Counts billed units: DynamoDB's units, as the database reports them, and calls of the object store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +39,7 @@ impl Meter {
         self.lock().is_some()
     }
 
-    /// What was spent since it was asked last.
+    /// The units since the last call.
     pub fn take(&self) -> Spent {
         self.lock().replace(Spent::default()).unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl Meter {
     }
 }
 
-/// A connector that has the database tell what each call consumes, if its meter is on.
+/// A connector that makes the database report the consumption of each call, if its meter is on.
 #[derive(Debug, Clone)]
 pub(crate) struct Metered<C>(pub C, pub Meter);
 

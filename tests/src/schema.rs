@@ -1,7 +1,7 @@
 //! Every answer of the black-box tests, compared with the OpenAPI document.
 //!
 //! Must stay true: an answer of a route that the document describes has a status and a type that its operation lists, and
-//! a body that the schema of both lets through. Whoever changes an answer changes the document with it.
+//! a body that the schema of both accepts. A changed response requires a changed document.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| Document::new(pennon_openapi::document("0")));
 
-/// Longest text of what is wrong.
+/// Maximum length of a problem's text.
 const TOLD_CHARACTERS: usize = 600;
 
-/// Fails the test whose answer is not as the document says.
+/// Fails the test if a response does not match the document.
 pub(crate) fn check(method: &str, path: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) {
     // What a method that a path does not have is answered with is no operation's.
     if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -54,7 +54,7 @@ impl Document {
         Document { whole, operations, validators: Mutex::default() }
     }
 
-    /// What is wrong with an answer. Requests that are no operation's are passed over.
+    /// The problem of a response. Requests without an operation are ignored.
     fn check(
         &self,
         method: &str,
@@ -96,7 +96,7 @@ impl Document {
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 
-    /// What is wrong with a body that has the common shape of errors.
+    /// The problem of a body with the common format of errors.
     fn error(&self, key: (usize, u16), headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
         let value: Value =
             serde_json::from_slice(&unpacked(headers, body)?).map_err(|e| format!("no JSON: {e}"))?;
@@ -118,7 +118,7 @@ impl Document {
             spellings.iter().flatten().filter_map(|path| placeholders(&described.path, path)).min()
         };
         let mut found = self.operations.iter().enumerate().filter_map(|(index, it)| Some((fits(it)?, index)));
-        // What a path's other methods are asked is no operation of a wider path either.
+        // Another method of a path is not an operation of a more general path either.
         let best = found.clone().map(|(rank, _)| rank).min()?;
         found
             .find(|(rank, index)| *rank == best && self.operations[*index].method == method)
@@ -141,15 +141,15 @@ impl Document {
 /// Which parts of `path` stand for a parameter of `pattern`; none where they do not fit.
 fn placeholders(pattern: &str, path: &str) -> Option<Vec<bool>> {
     let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
-    let (wanted, parts) = (pattern.split('/'), path.split('/'));
-    if wanted.clone().count() != parts.clone().count() {
+    let (expected, parts) = (pattern.split('/'), path.split('/'));
+    if expected.clone().count() != parts.clone().count() {
         return None;
     }
-    wanted
+    expected
         .zip(parts)
-        .map(|(wanted, part)| match wanted.starts_with('{') {
+        .map(|(expected, part)| match expected.starts_with('{') {
             true => (!part.is_empty()).then_some(true),
-            false => (wanted == part).then_some(false),
+            false => (expected == part).then_some(false),
         })
         .collect()
 }
@@ -193,7 +193,7 @@ mod tests {
         }))
     }
 
-    fn judged(path: &str, status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Result<(), String> {
+    fn checked(path: &str, status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> Result<(), String> {
         let headers = headers.iter().map(|(name, value)| {
             (header::HeaderName::from_static(name), value.parse().expect("a header's value"))
         });
@@ -204,20 +204,20 @@ mod tests {
     const GOOD: &[u8] = br#"{"id": 7, "at": "2026-01-05T10:00:00Z"}"#;
 
     #[test]
-    fn an_answer_as_described_goes_through_in_every_spelling() {
+    fn a_response_that_matches_is_valid_in_every_spelling_of_the_path() {
         for path in
             ["/api/projects/1/things/7/", "/api/environments/1/things/7", "/api/projects/1/things/7.json"]
         {
-            assert_eq!(judged(path, 200, &JSON, GOOD), Ok(()), "{path}");
-            assert!(judged(path, 200, &JSON, b"{}").is_err(), "{path}");
+            assert_eq!(checked(path, 200, &JSON, GOOD), Ok(()), "{path}");
+            assert!(checked(path, 200, &JSON, b"{}").is_err(), "{path}");
         }
-        assert_eq!(judged("/api/projects/1/things/7/", 204, &[], b""), Ok(()));
+        assert_eq!(checked("/api/projects/1/things/7/", 204, &[], b""), Ok(()));
     }
 
     #[test]
-    fn what_is_wrong_with_a_body_is_told() {
+    fn an_invalid_body_is_reported_with_its_problem() {
         let wrong =
-            |body: &str| judged("/api/projects/1/things/7/", 200, &JSON, body.as_bytes()).unwrap_err();
+            |body: &str| checked("/api/projects/1/things/7/", 200, &JSON, body.as_bytes()).unwrap_err();
         let kind = wrong(r#"{"id": "7", "at": "2026-01-05T10:00:00Z"}"#);
         assert!(kind.contains("\"/id\""), "{kind}");
         let missing = wrong(r#"{"id": 7}"#);
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn statuses_and_types_that_are_not_listed_are_noticed() {
         let path = "/api/projects/1/things/7/";
-        assert_eq!(judged(path, 418, &JSON, GOOD), Err("this status is not listed".to_owned()));
-        let html = judged(path, 200, &[("content-type", "text/html")], b"<p>").unwrap_err();
+        assert_eq!(checked(path, 418, &JSON, GOOD), Err("this status is not listed".to_owned()));
+        let html = checked(path, 200, &[("content-type", "text/html")], b"<p>").unwrap_err();
         assert!(html.contains("text/html"), "{html}");
-        assert!(judged(path, 200, &[], b"").is_err(), "a body is missing");
-        assert!(judged(path, 204, &JSON, GOOD).is_err(), "a body too many");
+        assert!(checked(path, 200, &[], b"").is_err(), "a body is missing");
+        assert!(checked(path, 204, &JSON, GOOD).is_err(), "a body too many");
     }
 
     #[test]
@@ -247,12 +247,12 @@ mod tests {
             encoder.finish().unwrap()
         };
         let headers = [JSON[0], ("content-encoding", "gzip")];
-        assert_eq!(judged("/api/projects/1/things/7/", 200, &headers, &packed(GOOD)), Ok(()));
-        assert!(judged("/api/projects/1/things/7/", 200, &headers, &packed(b"[]")).is_err());
+        assert_eq!(checked("/api/projects/1/things/7/", 200, &headers, &packed(GOOD)), Ok(()));
+        assert!(checked("/api/projects/1/things/7/", 200, &headers, &packed(b"[]")).is_err());
     }
 
     #[test]
-    fn a_literal_part_goes_before_a_parameter() {
+    fn a_literal_segment_takes_precedence_over_a_parameter() {
         let document = things();
         let path =
             |method, path| document.operation(method, path).map(|it| document.operations[it].path.as_str());

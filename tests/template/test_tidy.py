@@ -5,6 +5,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import imports  # noqa: E402
 import tidy  # noqa: E402
 
 DOC = "//! A module.\n"
@@ -67,6 +68,81 @@ class Rules(unittest.TestCase):
     def test_crates_take_the_workspace_lints(self):
         self.assertEqual(len(found("a/Cargo.toml", '[package]\nname = "a"\n')), 1)
         self.assertEqual(found("a/Cargo.toml", '[package]\nname = "a"\n[lints]\nworkspace = true\n'), [])
+
+
+    def test_retired_names(self):
+        retired_type, retired_word = "To" + "ld", "is_wan" + "ted"
+        self.assertIn("retired", found("cli/src/a.rs", DOC + f"struct {retired_type};\n")[0])
+        self.assertIn("retired word", found("cli/src/a.rs", DOC + f"fn {retired_word}() {{}}\n")[0])
+        for good in (f"// {retired_type} {retired_word}", f'let a = "{retired_word}";', "let essay = task;", "struct Outsold;"):
+            self.assertEqual(found("cli/src/a.rs", DOC + good + "\n"), [], good)
+        self.assertEqual(found("cli/src/tests.rs", f"struct {retired_type};\n"), [])
+        in_tests = f"#[cfg(test)]\nmod tests {{\n    struct {retired_type};\n}}\n"
+        self.assertEqual(found("cli/src/a.rs", DOC + in_tests), [])
+
+
+class Imports(unittest.TestCase):
+    """The graph of a crate's modules, from its files below `src`."""
+
+    def edges(self, files):
+        return set(imports.Crate({"lib.rs": "", **files}).edges())
+
+    def circles(self, files):
+        return imports.circles(imports.Crate({"lib.rs": "", **files}).edges())
+
+    def test_use_trees_and_paths(self):
+        text = "use crate::b::{self, inner::{C as D, *}};\npub(crate) use crate::c::x;\nfn a() { crate::d::run(crate::e::X) }\n"
+        edges = self.edges({"a.rs": text, **{f"{name}.rs": "" for name in "bcde"}})
+        self.assertEqual(edges, {("a", "b"), ("a", "c"), ("a", "d"), ("a", "e")})
+
+    def test_super_and_self_lead_to_modules(self):
+        files = {"a/mod.rs": "mod x;", "a/x.rs": "use super::y;\nuse super::super::b::B;\nuse self::z::Z;\n", "b.rs": ""}
+        self.assertEqual(self.edges(files), {("a", "b")})
+
+    def test_a_folder_and_its_file_are_one_module(self):
+        files = {"a.rs": "mod x;\nuse crate::a::x::X;\n", "a/x.rs": "use crate::a::A;\n"}
+        self.assertEqual(self.edges(files), set())
+
+    def test_the_root_is_exempt_and_its_exports_are_followed(self):
+        files = {"lib.rs": "pub use b::B;\npub struct State;\n", "a.rs": "use crate::{B, State};\n", "b.rs": ""}
+        self.assertEqual(self.edges(files), {("a", "b")})
+
+    def test_tests_comments_and_texts_are_exempt(self):
+        text = (
+            '// use crate::b::B;\n#[cfg(test)]\nuse crate::c::C;\nfn a() -> &\'static str { "crate::b::B" }\n'
+            "#[cfg(test)]\nmod tests {\n    use crate::b::B;\n    fn x() {\n    }\n}\n#[cfg(test)]\nmod samples;\n"
+        )
+        files = {"a/mod.rs": text, "a/samples.rs": "use crate::b::B;\n", "b.rs": "", "c.rs": ""}
+        self.assertEqual(self.edges(files), set())
+        self.assertEqual(self.edges({**files, "a/mod.rs": text + "use crate::b::B;\n"}), {("a", "b")})
+
+    def test_circles(self):
+        files = {"a.rs": "use crate::b::B;\n", "b.rs": "use crate::c::C;\n", "c.rs": "use crate::a::A;\nuse crate::d::D;\n", "d.rs": ""}
+        self.assertEqual(self.circles(files), [("a", "b", "c")])
+        both = {**files, "b.rs": "use crate::{a::A, c::C};\n"}
+        self.assertEqual(self.circles(both), [("a", "b"), ("a", "b", "c")])
+        self.assertEqual(self.circles({**files, "c.rs": "use crate::d::D;\n"}), [])
+
+    def test_report_names_the_shortest_imports(self):
+        files = {"a.rs": "use crate::b::LongName;\nuse crate::b::B;\n", "b.rs": "use crate::a::A;\n"}
+        lines = list(imports.report("shared/x", imports.Crate({"lib.rs": "", **files}).edges()))
+        self.assertEqual(len(lines), 1)
+        self.assertIn("shared/x: modules import in a circle, a -> b -> a", lines[0])
+        self.assertIn("src/a.rs:2 crate::b::B; src/b.rs:1 crate::a::A", lines[0])
+
+    def test_pending_crates_cannot_get_worse(self):
+        files = {
+            "x/Cargo.toml": "", "x/src/lib.rs": "mod a;", "x/src/a.rs": "use crate::b::B;\n", "x/src/b.rs": "use crate::a::A;\n",
+            "x/src/b/tests.rs": "use crate::c::C;\n",
+        }
+        found_with = lambda pending: list(tidy.circles(files, pending))  # noqa: E731
+        self.assertEqual(len(found_with({})), 1)
+        self.assertEqual(found_with({"x": 1}), [])
+        self.assertEqual(found_with({"x": 2}), [])
+
+    def test_modules_under_cfg_test_are_tests(self):
+        files = {"x/Cargo.toml": "", "x/src/a/mod.rs": "#[cfg(test)]\nmod samples;\n", "x/src/a/samples.rs": "", "x/src/b.rs": ""}
+        self.assertEqual(list(tidy.declared_tests(files)), ["x/src/a/samples.rs"])
 
 
 class Profiles(unittest.TestCase):

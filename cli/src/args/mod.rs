@@ -1,5 +1,7 @@
 //! The command line. Every option has an environment variable too ([`environment`]).
 
+mod amount;
+mod connections;
 mod copies;
 mod environment;
 mod events;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub use amount::Amount;
+pub use connections::ConnectionLimits;
 pub use copies::{Adopt, Backup, Restore};
 pub use events::{Check, Compact, Delete, Engine, Export, ExportForm, Import, Query};
 pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};

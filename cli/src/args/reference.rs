@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Output;
-use crate::cost::Amount;
+use super::{Amount, Output};
 
 /// `pennon routes`
 #[derive(Debug, Args)]

@@ -8,8 +8,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use pennon_core::throttle::Rates;
 
-use super::{Data, Output};
-use crate::serve::ConnectionLimits;
+use super::{ConnectionLimits, Data, Output};
 
 /// `pennon serve`
 #[derive(Debug, Clone, Args)]

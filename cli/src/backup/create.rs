@@ -116,7 +116,7 @@ async fn copy_snapshot(
         }
     }
     Err(format!(
-        "the tables name {missing_object}, which is not there; `pennon check` says what is damaged, and what can be done"
+        "the tables name {missing_object}, which does not exist; `pennon check` lists the damage and how to repair it"
     ))
 }
 

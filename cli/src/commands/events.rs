@@ -43,7 +43,7 @@ pub(super) async fn import(options: &Import) -> Result<(), String> {
         true => open_for_reading(&options.target).await?,
         false => open(&options.target).await?,
     };
-    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let state = workspace::Declarations::load(&opened.store.records).await.map_err(|e| e.to_string())?;
     let events = match options.dry_run {
         true => opened.events.clone(),
         false => opened.claim_events().await?,
@@ -92,7 +92,7 @@ fn print_import(options: &Import, done: &Summary, undeclared: &[u64]) -> Result<
 pub(super) async fn export(options: &Export) -> Result<(), String> {
     let opened = open_for_reading(&options.target).await?;
     let services = opened.services()?;
-    let state = workspace::State::load(&opened.store.records).await.map_err(|e| e.to_string())?;
+    let state = workspace::Declarations::load(&opened.store.records).await.map_err(|e| e.to_string())?;
     let bar = progress_bar();
     let context =
         ExportContext { state: &state, services: &services, report: export_progress(&bar), now: Utc::now() };
@@ -179,8 +179,8 @@ pub(super) async fn compact(options: &Compact) -> Result<(), String> {
     match failed_merges {
         0 => Ok(()),
         n => Err(format!(
-            "{n} merges of segments failed, because something in them cannot be read; everything else was done. \
-             `pennon check` lists what is damaged"
+            "{n} merges of segments failed, because data in them cannot be read; all other work was done. \
+             `pennon check` lists the damaged objects"
         )),
     }
 }
@@ -203,14 +203,14 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
         true => opened.events.clone(),
         false => opened.claim_events().await?,
     };
-    let request = delete::Wanted::from_options(&events, options).await?;
+    let request = delete::DeleteRequest::from_options(&events, options).await?;
     let counts = request.count(&events).await?;
     let json = options.output.json;
     // With --json the plan goes to stderr, where the user reads it before confirming; stdout has one document.
     match (json, options.dry_run) {
         (true, true) => return print_json(&json!({"dry_run": true, "found": request.to_json(&counts)})),
-        (true, false) => eprintln!("{}", request.says(&counts)),
-        (false, _) => print_line!("{}", request.says(&counts))?,
+        (true, false) => eprintln!("{}", request.describe(&counts)),
+        (false, _) => print_line!("{}", request.describe(&counts))?,
     }
     if options.dry_run {
         return Ok(());

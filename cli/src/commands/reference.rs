@@ -3,24 +3,29 @@
 use std::path::Path;
 
 use clap_mangen::Man as ManPage;
+use pennon::api::function_routes;
 use pennon::args::{Completions, Cost, Env, Man, Openapi, Routes, definition};
 use pennon::environment::{shell_lines, variables};
 use pennon::output::{print, print_json};
 use pennon::print_line;
-use pennon::serve::groups;
 use serde_json::{Map, Value};
 
 pub(super) fn routes(options: &Routes) -> Result<(), String> {
     if options.output.json {
-        return print_json(&groups());
+        return print_json(&function_routes());
     }
-    groups()
+    function_routes()
         .iter()
         .try_for_each(|route| print_line!("{:<12} {:<7} {}", route.group, route.method, route.path))
 }
 
 pub(super) fn openapi(options: &Openapi) -> Result<(), String> {
-    let text = if options.yaml { pennon_reference::yaml().to_owned() } else { pennon_reference::json() };
+    let document = pennon_openapi::document(env!("CARGO_PKG_VERSION"));
+    let text = if options.yaml {
+        serde_saphyr::to_string(&document).map_err(|e| e.to_string())?
+    } else {
+        format!("{document:#}")
+    };
     print_line!("{}", text.trim_end())
 }
 

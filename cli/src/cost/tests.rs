@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::estimate::BillLine;
 use super::*;
-use crate::args::{Arguments, Command};
+use crate::args::{Amount, Arguments, Command};
 
 /// The documentation page.
 const PAGE: &str = include_str!("../../../docs/cost.md");

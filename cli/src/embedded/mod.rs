@@ -34,7 +34,7 @@ use pennon_core::config::StoreConfig;
 use pennon_core::store::local_backend::LocalBackend;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
-use pennon_core::store::{Meter, Store, StoreError, schema};
+use pennon_core::store::{CapacityMeter, Store, StoreError, schema};
 use writer::WriteLock;
 
 pub use connector::Connector;
@@ -168,7 +168,7 @@ impl Embedded {
     }
 
     fn client_through(connector: impl HttpClient + 'static, round_trips: Option<RoundTrips>) -> Client {
-        let mut config = local_config().http_client(connector).interceptor(Meter);
+        let mut config = local_config().http_client(connector).interceptor(CapacityMeter);
         if let Some(counter) = round_trips {
             config = config.interceptor(counter);
         }
@@ -217,7 +217,7 @@ pub fn remote_store(endpoint: &str, access_key_id: &str) -> Store {
     Store::new(&remote_client(endpoint, access_key_id, REMOTE_READ_TIMEOUT), &StoreConfig::local())
 }
 
-/// Checks that a database with the product's tables answers at `endpoint` within 5 seconds; the error says why not.
+/// Checks that a database with the product's tables answers at `endpoint` within 5 seconds; the error has the reason.
 pub async fn check_endpoint(endpoint: &str, access_key_id: &str) -> Result<(), String> {
     // Longer than the timeout of the whole call, which ends first.
     let client = remote_client(endpoint, access_key_id, 2 * PROBE_TIMEOUT);

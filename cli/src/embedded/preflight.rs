@@ -26,7 +26,7 @@ pub enum Thoroughness {
 }
 
 /// Checks that the database in `directory` has all acknowledged writes and is not damaged, and that it exists if there are
-/// files in `events`. The error says what is wrong and what to do.
+/// files in `events`. The error names the problem and the next step.
 pub fn check_database(directory: &Path, events: &Path, thoroughness: Thoroughness) -> Result<(), String> {
     let file = directory.join(FILE);
     let refused = |problem: String| Err(damage_message(&file, &problem));

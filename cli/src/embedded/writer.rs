@@ -349,8 +349,8 @@ fn is_met(condition: Condition, item: Option<&Attributes>) -> Option<bool> {
     Some(match condition {
         Condition::Absent => item.is_none(),
         Condition::Present => item.is_some(),
-        Condition::Is(name, wanted) => value(name)? == Some(wanted),
-        Condition::IsOrUnset(name, wanted) => value(name)?.is_none_or(|value| value == wanted),
+        Condition::Is(name, expected) => value(name)? == Some(expected),
+        Condition::IsOrUnset(name, expected) => value(name)?.is_none_or(|value| value == expected),
         Condition::AtMostOrUnset(name, most) => value(name)?.is_none_or(|value| value <= most),
     })
 }

@@ -25,9 +25,9 @@ use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{EventStore, EventStoreError, GroupType, PersonDetails};
 use serde::Serialize;
 
+use crate::api::Services;
 use crate::args::{Export, ExportForm};
-use crate::serve::Services;
-use crate::workspace::State;
+use crate::workspace::Declarations;
 use events::ProjectExport;
 use output_directory::OutputDirectory;
 
@@ -48,7 +48,7 @@ pub type ReportProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 /// The input of an export.
 pub struct ExportContext<'a> {
     /// The declarations of the installation.
-    pub state: &'a State,
+    pub state: &'a Declarations,
     /// Access to its records and events.
     pub services: &'a Services,
     /// The progress callback.
@@ -92,7 +92,7 @@ pub struct ExportSummary {
     pub directory: PathBuf,
     /// The records of the workspace file besides organizations, users, projects, keys and roles.
     pub records: RecordCounts,
-    /// What is not in the workspace file and why, a sentence each.
+    /// The omissions of the workspace file with their reasons, a sentence each.
     pub notes: Vec<String>,
     /// The counts by project.
     pub projects: BTreeMap<ProjectId, Counts>,

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::{ExportContext, RecordCounts, files};
 use crate::args::Export;
 use crate::workspace::{
-    ActionSpec, CohortSpec, DashboardSpec, State, Workspace, flag_to_spec, insight_to_spec,
+    ActionSpec, CohortSpec, DashboardSpec, Declarations, Workspace, flag_to_spec, insight_to_spec,
 };
 
 /// Most members of a static cohort that the file lists; longer lists are written as CSV files.
@@ -61,7 +61,7 @@ pub(super) async fn write(
 }
 
 /// The declarations of the installation, and of its projects or only that of `--project`.
-fn base_workspace(state: &State, project: Option<ProjectId>) -> Workspace {
+fn base_workspace(state: &Declarations, project: Option<ProjectId>) -> Workspace {
     let mut file = state.workspace();
     file.projects.retain(|it| project.is_none_or(|project| it.id == project));
     let kept: BTreeSet<ProjectId> = file.projects.iter().map(|project| project.id).collect();

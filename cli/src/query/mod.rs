@@ -1,7 +1,7 @@
 //! `pennon query`: calculates a saved insight or a query from a file, or prints it as SQL.
 //!
 //! Must stay true: the numbers come from the same calculator as those of the API; results with `--now` are not stored, so that
-//! the API never returns them; errors say what to do instead.
+//! the API never returns them; their errors name the alternative.
 
 mod sql;
 mod table;
@@ -12,7 +12,7 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 use pennon_analytics::{ParsedQuery, Query as Node};
 use pennon_calculation::calculator::{
-    Asked, CalculationMetrics, DefinitionLookup, Purpose, QueryOrigin, Question,
+    CacheScope, CalculationMetrics, DefinitionLookup, KeyedQuery, QueryOrigin, QueryRequest,
 };
 use pennon_calculation::{Calculator, QueryResult, RefreshMode};
 use pennon_core::app::App;
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::args::{Engine, Query};
-use crate::workspace::State;
+use crate::workspace::Declarations;
 
 pub use sql::parse_file_location;
 
@@ -37,7 +37,7 @@ const QUERY_BYTES_MAX: u64 = 1 << 20;
 /// The query of a command line, with its project.
 struct ResolvedQuery {
     project: Project,
-    asked: Asked,
+    keyed: KeyedQuery,
 }
 
 /// Runs the query of `options` over the tables of `store` and the `events` at `events_url`. Returns the text to print. With
@@ -65,7 +65,7 @@ pub async fn run(
     let calculator =
         if options.now.is_some() || !stores_results { calculator.without_cache_writes() } else { calculator };
     let (calculator, measured) = calculator.measured();
-    let read = calculator.read(&resolved.project, &[&resolved.asked]).await.map_err(|e| error_text(&e))?;
+    let read = calculator.read(&resolved.project, &[&resolved.keyed]).await.map_err(|e| error_text(&e))?;
     if options.engine == Engine::Clickhouse {
         let location = parse_file_location(options.files.as_deref(), events_url)?;
         return sql::to_sql(&resolved, &calculator, &events, &read.known, location, now).await;
@@ -82,20 +82,20 @@ async fn calculate(
 ) -> Result<String, String> {
     let started_at = Instant::now();
     let deadline = calculator.deadline();
-    let question = Question {
+    let question = QueryRequest {
         project: &resolved.project,
-        asked: &resolved.asked,
+        keyed: &resolved.keyed,
         stored: None,
         tracked: None,
         known,
         now,
         deadline,
-        by: QueryOrigin::default(),
+        origin: QueryOrigin::default(),
     };
     let answered =
-        calculator.answer(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
+        calculator.respond(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
     let calculated = answered.calculated.ok_or("the calculation gave no result")?;
-    let rows = || table::build_rows(&resolved.asked.query, &calculated.result);
+    let rows = || table::build_rows(&resolved.keyed.query, &calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
     let mut text = if options.csv {
         table::to_csv(&rows())?
@@ -162,9 +162,9 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
     };
     match parsed {
         ParsedQuery::Query(query) => {
-            Ok(ResolvedQuery { project, asked: Asked::new(query, Purpose::Saved, None) })
+            Ok(ResolvedQuery { project, keyed: KeyedQuery::new(query, CacheScope::Saved, None) })
         }
-        ParsedQuery::Empty => Err(format!("{name} asks for nothing: it names no events and no actions")),
+        ParsedQuery::Empty => Err(format!("{name} has no series: it names no events and no actions")),
         ParsedQuery::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
     }
 }
@@ -174,7 +174,7 @@ async fn resolve_project(option: Option<u64>, store: &Store) -> Result<u64, Stri
     if let Some(id) = option {
         return Ok(id);
     }
-    let state = State::load(&store.records).await.map_err(|e| e.to_string())?;
+    let state = Declarations::load(&store.records).await.map_err(|e| e.to_string())?;
     let ids: Vec<u64> = state.projects.values().map(|project| project.spec.id).collect();
     match ids.as_slice() {
         [only] => Ok(*only),

@@ -19,19 +19,19 @@ pub(super) async fn to_sql(
     place: Place,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
-    let (project, query) = (&resolved.project, &resolved.asked.query);
+    let (project, query) = (&resolved.project, &resolved.keyed.query);
     let live = events.live_files(project.id).await.map_err(|e| e.to_string())?;
     if live.waiting > 0 {
         return Err(format!(
-            "{} events of project {} lie in no file yet; run `pennon compact` (or wait until the server or the worker \
+            "{} events of project {} are in no file yet; run `pennon compact` (or wait until the server or the worker \
              has done it), and print the SQL then",
             live.waiting, project.id
         ));
     }
     if live.merged.len() > MAX_PERSON_MERGES {
         return Err(format!(
-            "{} persons in the files are somebody else by now, and a statement names {MAX_PERSON_MERGES} at most; \
-             `pennon compact` writes the files under the persons of now",
+            "{} persons in the files were merged into others since, and a statement can list at most \
+             {MAX_PERSON_MERGES}; `pennon compact` rewrites the files with the merged persons",
             live.merged.len()
         ));
     }

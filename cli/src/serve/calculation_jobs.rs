@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pennon_calculation::Calculator;
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::store::{Key, StoreError, Table};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{Id, JoinSet};
@@ -78,7 +78,7 @@ impl JobRunner for CalculationRunner {
     async fn run(&self, job: JobKey) -> bool {
         // No other process runs jobs of this installation, so an existing lease is that of an ended process.
         let limits = JobLimits { lease: Duration::ZERO, ..JobLimits::default() };
-        self.calculator.run_job(job, limits).await != Outcome::Again
+        self.calculator.run_job(job, limits).await != JobOutcome::Retry
     }
 }
 

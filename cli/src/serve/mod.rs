@@ -5,8 +5,6 @@ mod banner;
 mod calculation_jobs;
 mod connections;
 mod demo;
-mod health;
-mod router;
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,16 +18,14 @@ use pennon_core::traces::{self, SendTiming};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::api::{Health, Services, api};
 use crate::args::Serve;
 use crate::backup;
 use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::preflight::Thoroughness;
-use crate::workspace::{self, ApplyOptions, State, Workspace};
+use crate::workspace::{self, ApplyOptions, Declarations, Workspace};
 
 use connections::ConnectionRegistry;
-
-pub use connections::ConnectionLimits;
-pub use router::{Group, Services, api, groups};
 
 /// Length of the DynamoDB port's access key id in letters and digits: 238 random bits.
 const ACCESS_KEY_LENGTH: usize = 40;
@@ -57,7 +53,7 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let mut services = Services::open(app, &directory.events_url())?;
     let installation = services.events.claim_installation().await.map_err(|e| e.to_string())?;
     embedded.count_writes(directory.path())?;
-    services.health = health::Health::new(&directory, &embedded, installation)?;
+    services.health = Health::new(&directory, &embedded, installation)?;
     let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {
@@ -74,7 +70,8 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     };
 
     let (stopping, stopped) = watch::channel(false);
-    let registry = ConnectionRegistry::new(options.connections, options.connections.connections());
+    let registry =
+        ConnectionRegistry::new(options.connections, connections::max_connections(&options.connections));
     let port = embedded.port(&info.access_key_id);
     let tables = tokio::spawn(connections::serve(table_listener, port, registry.clone(), stopped.clone()));
     let server = tokio::spawn(connections::serve(listener, api(&services), registry, stopped.clone()));
@@ -118,8 +115,8 @@ async fn prepare(options: &Serve, services: &Services) -> Result<InitialState, S
         return Ok(InitialState::Existing);
     }
     if options.no_demo {
-        let state = State::load(&store.records).await.map_err(|e| e.to_string())?;
-        return Ok(if state.is_empty() { InitialState::Empty } else { InitialState::Existing });
+        let declarations = Declarations::load(&store.records).await.map_err(|e| e.to_string())?;
+        return Ok(if declarations.is_empty() { InitialState::Empty } else { InitialState::Existing });
     }
     let needs_demo = demo::needs_load(&store.records).await.map_err(|e| e.to_string())?;
     if needs_demo {

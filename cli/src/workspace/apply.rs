@@ -15,9 +15,9 @@ use pennon_insights::{CohortRecord, declaration, declaration_writes, require_fee
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::declarations::{Declarations, NewKey};
 use super::file::Workspace;
 use super::rows::derive_rows;
-use super::state::{NewKey, State};
 use super::validate::validate;
 
 /// Most bytes of text in a transaction: DynamoDB's limit is 4 MB, keys and names included.
@@ -82,7 +82,7 @@ async fn apply_once(
     options: ApplyOptions,
     now: DateTime<Utc>,
 ) -> Result<ApplyResult, ApplyError> {
-    let before = State::load(records).await?;
+    let before = Declarations::load(records).await?;
     let (after, new_keys) = before.apply_file(file, options.prune, now);
     validate(file, &after.workspace()).map_err(ApplyError::Invalid)?;
     let plan = plan_lines(&before.declaration_rows()?, &after.declaration_rows()?);
@@ -103,7 +103,7 @@ async fn apply_once(
 /// Rejects cohorts whose new rules would make the flag definitions of their project too large.
 async fn require_feed_room(
     records: &Table,
-    state: &State,
+    state: &Declarations,
     before: &BTreeMap<Key, Value>,
     after: &BTreeMap<Key, Value>,
 ) -> Result<(), ApplyError> {
@@ -148,7 +148,7 @@ async fn merge_http_edits(
 }
 
 /// Raises the id counters above all declared ids, so that the service does not assign these.
-async fn raise_counters(records: &Table, state: &State) -> Result<(), StoreError> {
+async fn raise_counters(records: &Table, state: &Declarations) -> Result<(), StoreError> {
     let max_id = |ids: &mut dyn Iterator<Item = u64>| ids.max().and_then(|id| i64::try_from(id).ok());
     let highest = [
         (Counter::User, max_id(&mut state.users.values().map(|it| it.spec.id))),

@@ -278,8 +278,8 @@ pub struct DashboardSpec {
     /// Filters that its insights take over.
     #[serde(default)]
     pub filters: Option<Value>,
-    /// 21: everybody can edit; 37: only collaborators.
-    #[serde(default = "everybody")]
+    /// 21: all members can edit; 37: only collaborators.
+    #[serde(default = "edit_level_number")]
     pub restriction_level: u8,
     /// Mail address of its creator.
     #[serde(default)]
@@ -342,7 +342,7 @@ fn member() -> Level {
     Level::Member
 }
 
-fn everybody() -> u8 {
+fn edit_level_number() -> u8 {
     21
 }
 

@@ -11,10 +11,10 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::auth::{KeyRecord, Membership, hash_bytes, hash_key};
+use pennon_core::auth::{KeyRecord, hash_bytes, hash_key};
 use pennon_core::http::{RestoredRecord, RestoredTile};
 use pennon_core::ids;
-use pennon_core::model::{Level, User, UserRecord};
+use pennon_core::model::{Level, Membership, User, UserRecord};
 use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{Item, Key, Query, StoreError, Table, WriteCondition};
 use pennon_insights::counter_value_of_id;
@@ -24,10 +24,10 @@ use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::apply::{ApplyError, ApplyOptions, ApplyResult, apply};
+use super::declarations::Declarations;
 use super::file::Workspace;
 use super::flag_insight_specs::remove_masked_payloads;
-use super::state::State;
-use crate::serve::{Services, api};
+use crate::api::{Services, api};
 
 /// Limit of a response's size, far above those of the requests here.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
@@ -264,7 +264,7 @@ impl Changes {
 struct ApiClient {
     router: Router,
     records: Table,
-    state: State,
+    state: Declarations,
     now: DateTime<Utc>,
     /// The secrets of temporary API keys, by user.
     secrets: HashMap<u64, String>,
@@ -278,7 +278,7 @@ impl ApiClient {
         // Without rate limits.
         let services = Services::over(services.app.clone().with_rate_limits(None), services.events.clone());
         let records = services.app.store.records.clone();
-        let state = State::load(&records).await?;
+        let state = Declarations::load(&records).await?;
         Ok(ApiClient { router: api(&services), records, state, now, secrets: HashMap::new() })
     }
 
@@ -347,7 +347,7 @@ impl ApiClient {
     ) -> Result<Result<Vec<String>, RejectionReason>, ApplyError> {
         let DeclaredRecord { kind, project, id, .. } = record;
         let Some(user) = self.author_id(*project, record.creator.as_deref()) else {
-            return Ok(Err("nobody is there in whose name it could be written; declare a user".to_owned()));
+            return Ok(Err("there is no user as whom it can be written; declare a user".to_owned()));
         };
         let exists = self.records.get(&keys::record(*project, *kind, *id)).await?.is_some();
         let mut fields = record.fields.clone();

@@ -2,22 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use pennon_core::auth::{KeyRecord, Membership, RoleMembership};
-use pennon_core::model::{AccessLevel, Organization, Project, Role, RoleMember, TokenRow, User, UserRecord};
+use pennon_core::auth::KeyRecord;
+use pennon_core::model::{
+    AccessLevel, Membership, Organization, Project, Role, RoleMember, RoleMembership, TokenRow, User,
+    UserRecord,
+};
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, Kind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::declarations::{Declarations, Declared};
 use super::file::UserSpec;
-use super::state::{Declared, State};
 
 /// Namespace of uuids that are derived from other ids.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7a0c_61f2_52b4_4b0e_9d0b_3f3b_1c5e_a901);
 
 /// All rows of `state` except the declarations themselves.
-pub fn derive_rows(state: &State) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
+pub fn derive_rows(state: &Declarations) -> Result<BTreeMap<Key, Value>, serde_json::Error> {
     let mut rows = Rows::default();
     for org in state.organizations.values() {
         let record = Organization {
@@ -70,7 +73,7 @@ impl Rows {
     }
 }
 
-fn add_projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_projects(state: &Declarations, rows: &mut Rows) -> Result<(), serde_json::Error> {
     for project in state.projects.values() {
         let spec = &project.spec;
         let organization = state.organizations.get(&spec.organization.to_string());
@@ -98,7 +101,7 @@ fn add_projects(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error>
     Ok(())
 }
 
-fn add_api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_api_keys(state: &Declarations, rows: &mut Rows) -> Result<(), serde_json::Error> {
     for (hash, key) in &state.keys {
         let Some(owner) = find_user(state, &key.spec.user) else { continue };
         let has_role = state.roles.values().filter(|role| role.spec.members.contains(&key.spec.user));
@@ -126,7 +129,7 @@ fn add_api_keys(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error>
     Ok(())
 }
 
-fn add_project_records(state: &State, rows: &mut Rows) -> Result<(), serde_json::Error> {
+fn add_project_records(state: &Declarations, rows: &mut Rows) -> Result<(), serde_json::Error> {
     let creator = |email: &Option<String>| {
         let user = email.as_deref().and_then(|email| find_user(state, email));
         user.map(|user| json!(user_snapshot(&user.spec)))
@@ -194,7 +197,7 @@ fn add_optional_fields(
     }
 }
 
-fn find_user<'a>(state: &'a State, email: &str) -> Option<&'a Declared<UserSpec>> {
+fn find_user<'a>(state: &'a Declarations, email: &str) -> Option<&'a Declared<UserSpec>> {
     state.users.values().find(|user| user.spec.email == email)
 }
 

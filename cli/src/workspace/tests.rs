@@ -5,7 +5,7 @@ use pennon_core::auth::{KeyRecord, hash_key};
 use pennon_core::model::{AccessLevel, Level, Project};
 use pennon_core::store::{Table, keys};
 
-use super::{ApplyError, ApplyOptions, ApplyResult, State, Workspace, apply};
+use super::{ApplyError, ApplyOptions, ApplyResult, Declarations, Workspace, apply};
 use crate::embedded::Embedded;
 
 const FILE: &str = r#"
@@ -82,7 +82,7 @@ async fn a_key_without_a_value_is_made_once_and_its_secret_is_stored_nowhere() {
     let made = run(&table, &file, ApplyOptions::default()).await.unwrap().new_keys;
     assert_eq!(made.len(), 1);
     assert!(key(&table, &made[0].secret).await.is_some());
-    let stored = State::load(&table).await.unwrap().declaration_rows().unwrap();
+    let stored = Declarations::load(&table).await.unwrap().declaration_rows().unwrap();
     assert!(!format!("{stored:?}").contains(&made[0].secret));
     assert!(run(&table, &file, ApplyOptions::default()).await.unwrap().new_keys.is_empty());
 }
@@ -115,7 +115,7 @@ async fn errors_name_the_place_in_the_file() {
         let table = table().await;
         let error = run(&table, &FILE.replace(old, new), ApplyOptions::default()).await.err().unwrap();
         assert!(error.to_string().starts_with(message), "{error}");
-        assert!(State::load(&table).await.unwrap().is_empty());
+        assert!(Declarations::load(&table).await.unwrap().is_empty());
     }
     assert!(Workspace::parse("organisations: []").unwrap_err().contains("organisations"));
 }

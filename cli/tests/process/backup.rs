@@ -47,8 +47,9 @@ fn write_until(stop: &AtomicBool, server: &Server, client: usize, done: &Acknowl
                 "timestamp": format!("2024-01-09T10:{minute:02}:00Z")})
         };
         let batch: Vec<_> = (0..BATCH).map(event).collect();
-        let (status, said) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": batch}));
-        assert_eq!(status, 200, "{said}");
+        let (status, output_text) =
+            server.post("/batch/", &json!({"api_key": "phc_process", "batch": batch}));
+        assert_eq!(status, 200, "{output_text}");
         done.batches.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -183,7 +184,7 @@ fn a_backup_beside_a_server_that_is_written_to_is_of_one_moment() {
         let server = Server::start(&data, &[]);
         let now = found(&server);
         assert_one_moment(&now, before);
-        // It goes on from there.
+        // It continues from there.
         let (status, flag) = server.post(FLAGS, &json!({"key": "c0-new"}));
         assert_eq!(status, 201, "{flag}");
         assert_eq!(server.stop(), 0);
@@ -256,8 +257,8 @@ fn a_damaged_backup_is_refused_whatever_of_it_is_damaged() {
             }
             copy_directory(&whole, &spoilt);
             spoil(&spoilt.join(name));
-            let said = refused(&spoilt, &new);
-            assert!(said.contains(name.to_str().unwrap()), "{said}");
+            let output_text = refused(&spoilt, &new);
+            assert!(output_text.contains(name.to_str().unwrap()), "{output_text}");
             std::fs::remove_dir_all(&spoilt).unwrap();
         }
     }
@@ -277,8 +278,8 @@ fn a_damaged_backup_is_refused_whatever_of_it_is_damaged() {
     // A newer release's.
     let contents = std::fs::read_to_string(whole.join("backup.json")).unwrap();
     std::fs::write(whole.join("backup.json"), contents.replace("\"format\": 1", "\"format\": 2")).unwrap();
-    let said = refused(&whole, &new);
-    assert!(said.contains("format 2") && said.contains("newer release"), "{said}");
+    let output_text = refused(&whole, &new);
+    assert!(output_text.contains("format 2") && output_text.contains("newer release"), "{output_text}");
 }
 
 /// Files that were put into the directory of a backup and that it does not list.
@@ -314,8 +315,8 @@ fn a_restore_leaves_out_what_a_backup_does_not_list() {
 fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
     let (directory, data) = filled();
     let place = directory.path().join("backup");
-    let said = backed_up(&data, &place, &["--link"]);
-    assert!(said.contains("payload.key") && !place.join("payload.key").exists(), "{said}");
+    let output_text = backed_up(&data, &place, &["--link"]);
+    assert!(output_text.contains("payload.key") && !place.join("payload.key").exists(), "{output_text}");
     let again = backup(&data, &place, &[]);
     assert!(
         !again.status.success() && text(&again.stderr).contains("is there already"),
@@ -338,8 +339,8 @@ fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
     assert_eq!(server.stop(), 0);
     let new = directory.path().join("new");
     std::fs::create_dir(&new).unwrap();
-    let told = restored(&place, &new);
-    assert!(told.contains("PENNON_PAYLOAD_KEY"), "{told}");
+    let reported = restored(&place, &new);
+    assert!(reported.contains("PENNON_PAYLOAD_KEY"), "{reported}");
     let server = Server::start(&new, &[]);
     assert_eq!((server.purchases(), &server.get(FLAGS)["results"][0]["key"]), (json!(2.0), &json!("kept")));
     assert_eq!(server.stop(), 0);
@@ -348,13 +349,14 @@ fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
     std::fs::remove_file(&lost).unwrap();
     let none = directory.path().join("none");
     let output = backup(&data, &none, &[]);
-    let said = text(&output.stderr);
+    let output_text = text(&output.stderr);
     assert!(
-        said.contains(lost.file_name().unwrap().to_str().unwrap()) && said.contains("pennon check"),
-        "{said}"
+        output_text.contains(lost.file_name().unwrap().to_str().unwrap())
+            && output_text.contains("pennon check"),
+        "{output_text}"
     );
     assert!(!output.status.success() && !none.exists() && unfinished(directory.path()).is_empty());
-    // Neither is a backup of what is damaged.
+    // A backup of damaged data fails too.
     std::fs::write(&lost, "no segment").unwrap();
     let output = backup(&data, &none, &[]);
     assert!(!output.status.success() && text(&output.stderr).contains("damaged"), "{}", text(&output.stderr));
@@ -403,7 +405,7 @@ fn a_backup_that_was_killed_is_none_and_the_next_one_clears_up() {
 }
 
 #[test]
-fn secret_payloads_are_read_with_the_key_that_the_backup_has_or_somebody_keeps() {
+fn secret_payloads_are_read_with_the_key_of_the_backup_or_of_the_environment() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let filters = json!({"groups": [{"properties": []}], "payloads": {"true": "\"hidden\""}});
@@ -424,8 +426,8 @@ fn secret_payloads_are_read_with_the_key_that_the_backup_has_or_somebody_keeps()
 
     restored(&place("with.tar"), &place("a"));
     assert_eq!(std::fs::read(place("a").join("payload.key")).unwrap(), key);
-    let told = restored(&place("without"), &place("b"));
-    assert!(told.contains("payload.key"), "{told}");
+    let reported = restored(&place("without"), &place("b"));
+    assert!(reported.contains("payload.key"), "{reported}");
     std::fs::write(place("b").join("payload.key"), &key).unwrap();
     for data in ["a", "b"] {
         let server = Server::start(&place(data), &[]);

@@ -79,7 +79,7 @@ fn an_endpoint_that_is_not_reached_is_named_with_the_setting_that_chose_it() {
 }
 
 #[test]
-fn refused_credentials_and_a_bucket_that_is_not_reached_are_told_apart() {
+fn rejected_credentials_and_an_unreachable_bucket_have_different_errors() {
     let (directory, server) = served();
     let info = std::fs::read(directory.path().join("data/server.json")).unwrap();
     let info: Value = serde_json::from_slice(&info).unwrap();

@@ -244,9 +244,9 @@ fn at_the_limit_one_idle_connection_makes_room() {
 fn a_thousand_idle_connections_with_few_descriptors_leave_others_served() {
     const IDLE: usize = 1100;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = 4096.min(maximum.unwrap_or(4096));
-    if current.is_some_and(|current| current < wanted) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).unwrap();
+    let expected = 4096.min(maximum.unwrap_or(4096));
+    if current.is_some_and(|current| current < expected) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(expected), maximum }).unwrap();
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("workspace.json");

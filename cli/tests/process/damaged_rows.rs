@@ -70,12 +70,12 @@ fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_droppe
     let item: Value = serde_json::from_str(&rows[0].text).unwrap();
     let id = item["sk"]["S"].as_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
 
-    let ask = || {
+    let send_request = || {
         let body =
             json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-01-31"});
         server.post("/api/projects/1/insights/trend/?refresh=true", &body)
     };
-    let (status, refused) = ask();
+    let (status, refused) = send_request();
     assert_eq!((status, &refused["code"]), (503, &json!("damaged_data")), "{refused}");
     let detail = refused["detail"].as_str().unwrap();
     assert!(detail.contains(&format!("`pennon check --project 1 --drop {id}`")), "{detail}");
@@ -88,7 +88,7 @@ fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_droppe
     assert!(
         !pennon(&["backup", "--out", &directory.path().join("b").to_string_lossy()], &data).status.success()
     );
-    assert_eq!(ask().0, 503);
+    assert_eq!(send_request().0, 503);
 
     write(&connection, &rows[0], &rows[0].text);
     assert_eq!(server.purchases(), json!(2.0));
@@ -124,8 +124,8 @@ fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_answer() {
     let connection = opened(&data);
     let store = runtime.block_on(pennon::embedded::Embedded::open(&data)).unwrap().store(None);
     // Each time a process that remembers nothing.
-    let ask = || runtime.block_on(counted(&store, &data));
-    let before = ask().unwrap();
+    let send_request = || runtime.block_on(counted(&store, &data));
+    let before = send_request().unwrap();
     assert_eq!(before.len(), 12, "{before:?}");
     let [blocks, records] = tables();
     let mut noise = 0x9E37_79B9_7F4A_7C15_u64;
@@ -143,16 +143,16 @@ fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_answer() {
             let bit = (noise >> 11) as usize % (row.text.len() * 8);
             let mut flipped = row.text.clone().into_bytes();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // SQLite refuses what is no text by itself.
+            // SQLite itself rejects bytes that are not a text.
             let Ok(flipped) = String::from_utf8(flipped) else { continue };
             write(&connection, row, &flipped);
-            match ask() {
+            match send_request() {
                 Ok(after) => assert_eq!(after, before, "{pk}: {flipped}\nfor {}", row.text),
                 Err(_) => refused += 1,
             }
             write(&connection, row, &row.text);
         }
-        assert_eq!(ask().unwrap(), before, "{pk}");
+        assert_eq!(send_request().unwrap(), before, "{pk}");
         assert!(refused > 10, "{pk}: {refused} of 300");
     }
 }

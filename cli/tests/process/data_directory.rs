@@ -28,7 +28,7 @@ fn problem(server: &Server) -> String {
 }
 
 #[test]
-fn a_write_into_a_removed_database_is_refused_and_health_says_what_to_do() {
+fn a_write_into_a_removed_database_is_rejected_and_health_names_the_next_step() {
     for name in ["dynamodb.sqlite", "dynamodb.sqlite-wal"] {
         let (directory, server) = served();
         assert_eq!(server.post(FLAGS, &json!({"key": "before"})).0, 201);
@@ -288,11 +288,13 @@ fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
         let begun = Instant::now();
         let refused = bounded(&["keys", "list"], &data);
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(1), "{said}");
+        let output_text = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{output_text}");
         assert!(
-            said.contains("does not answer at") && said.contains(why) && said.contains("4000000"),
-            "{said}"
+            output_text.contains("does not answer at")
+                && output_text.contains(why)
+                && output_text.contains("4000000"),
+            "{output_text}"
         );
     }
 }

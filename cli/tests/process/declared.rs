@@ -26,7 +26,7 @@ fn trend(event: &str) -> Value {
         "series": [{"kind": "EventsNode", "event": event, "name": event}]}})
 }
 
-/// A workspace with a role and a cohort of a file, and what somebody made over HTTP.
+/// A workspace with a role and a cohort of a file, and records that were created over HTTP.
 fn filled(directory: &Path) -> Server {
     let mut declared: Value = serde_json::from_str(WORKSPACE).unwrap();
     let organization = declared["organizations"][0]["id"].clone();
@@ -91,7 +91,7 @@ fn flags(server: &Server, dashboard: &Value) {
     made(server, "feature_flags", &json!({"key": "used", "_should_create_usage_dashboard": true}));
 }
 
-/// What an installation shows, but for what tells of the writes themselves.
+/// All records of an installation, without the metadata of the writes.
 fn shown(server: &Server) -> Vec<(String, Value)> {
     let mut shown = Vec::new();
     for list in ["feature_flags", "insights", "dashboards", "cohorts", "actions"] {
@@ -152,8 +152,8 @@ fn an_exported_workspace_makes_the_same_installation_elsewhere() {
     assert!(before.len() > 12, "{before:?}");
     let data = directory.path().join("data");
     let out = directory.path().join("out");
-    let said = done(&["export", "--with-secrets", "--out", &out.to_string_lossy()], &data);
-    assert!(said.contains("4 flags, 3 insights, 2 dashboards, 2 cohorts, 1 actions"), "{said}");
+    let output_text = done(&["export", "--with-secrets", "--out", &out.to_string_lossy()], &data);
+    assert!(output_text.contains("4 flags, 3 insights, 2 dashboards, 2 cohorts, 1 actions"), "{output_text}");
     assert_eq!(server.stop(), 0);
     let file = out.join("workspace.json").to_string_lossy().into_owned();
     let written = std::fs::read_to_string(&file).unwrap();
@@ -162,8 +162,8 @@ fn an_exported_workspace_makes_the_same_installation_elsewhere() {
     let elsewhere = directory.path().join("elsewhere");
     let dry = done(&["apply", &file, "--dry-run"], &elsewhere);
     assert!(dry.contains("+ flag 1/1 \"first\"") && dry.contains("to change; run again"), "{dry}");
-    let said = done(&["apply", &file], &elsewhere);
-    assert!(!said.contains("new key"), "the key is the one it was: {said}");
+    let output_text = done(&["apply", &file], &elsewhere);
+    assert!(!output_text.contains("new key"), "the key is the one it was: {output_text}");
     assert_eq!(done(&["apply", &file], &elsewhere).trim(), "nothing to change");
     let server = Server::start(&elsewhere, &[]);
     let after = shown(&server);
@@ -201,14 +201,14 @@ fn a_file_changes_and_removes_flags_and_insights_as_it_does_other_things() {
     );
     assert_eq!(server.get(&format!("{P}/insights/?short_id=abcd1234"))["results"][0]["id"], 40);
 
-    // An edit over HTTP stays while the file says the same.
+    // An edit over HTTP stays while the declaration is unchanged.
     changed(&server, "feature_flags/30", &json!({"name": "edited", "tags": ["kept"]}));
     assert_eq!(done(&["apply", &file], &data).trim(), "nothing to change");
     assert_eq!(flag(30)["name"], "edited");
     declared["flags"][0]["name"] = json!("A again");
     write(&declared);
-    let said = done(&["apply", &file], &data);
-    assert_eq!(said.trim(), "~ flag 1/30 \"a\"\n1 changed");
+    let output_text = done(&["apply", &file], &data);
+    assert_eq!(output_text.trim(), "~ flag 1/30 \"a\"\n1 changed");
     assert_eq!((flag(30)["name"].clone(), flag(30)["tags"].clone()), (json!("A again"), json!(["kept"])));
 
     // Nothing is removed without --prune.
@@ -249,12 +249,12 @@ fn a_file_changes_and_removes_flags_and_insights_as_it_does_other_things() {
 }
 
 #[test]
-fn secret_payloads_leave_only_when_they_are_asked_for() {
+fn secret_payloads_are_exported_only_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
     let (data, out) = (directory.path().join("data"), directory.path().join("out"));
-    let said = done(&["export", "--out", &out.to_string_lossy()], &data);
-    assert!(said.contains("\"settings\": its secret payloads are left out"), "{said}");
+    let output_text = done(&["export", "--out", &out.to_string_lossy()], &data);
+    assert!(output_text.contains("\"settings\": its secret payloads are left out"), "{output_text}");
     let file = out.join("workspace.json").to_string_lossy().into_owned();
     assert!(!std::fs::read_to_string(&file).unwrap().contains("hidden"));
     // Where they are, they stay.
@@ -268,8 +268,8 @@ fn secret_payloads_leave_only_when_they_are_asked_for() {
     assert_eq!(server.stop(), 0);
 
     let elsewhere = directory.path().join("elsewhere");
-    let said = done(&["apply", &file], &elsewhere);
-    assert!(said.contains("its secret payloads are not in the file"), "{said}");
+    let output_text = done(&["apply", &file], &elsewhere);
+    assert!(output_text.contains("its secret payloads are not in the file"), "{output_text}");
     let server = Server::start(&elsewhere, &[]);
     assert_eq!(settings(&server.get(&format!("{P}/feature_flags/?limit=100"))), json!({}));
     assert_eq!(server.stop(), 0);

@@ -11,7 +11,7 @@ const UNMOVED: &str = "2024-06-30T12:00:00Z";
 
 /// The key that a first start printed.
 fn key(server: &Server) -> String {
-    server.said.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key").to_owned()
+    server.output_text.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key").to_owned()
 }
 
 fn send(server: &Server, key: &str, method: &str, path: &str, body: &Value) -> Value {
@@ -32,8 +32,8 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
     let flags = send(&server, &key, "GET", "feature_flags/", &Value::Null);
     assert_eq!(flags["count"], 3);
     let commands: Vec<&str> =
-        server.said.lines().map(str::trim_start).filter(|line| line.starts_with("curl ")).collect();
-    assert_eq!(commands.len(), 3, "{}", server.said);
+        server.output_text.lines().map(str::trim_start).filter(|line| line.starts_with("curl ")).collect();
+    assert_eq!(commands.len(), 3, "{}", server.output_text);
     for command in &commands {
         let done = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
         let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -45,7 +45,7 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
     assert_eq!(first["result"][0]["count"], 598, "everyone who viewed a product");
     assert_eq!(server.stop(), 0);
     let again = Server::start(directory.path(), &[]);
-    assert!(!again.said.contains("phx_"));
+    assert!(!again.output_text.contains("phx_"));
     assert_eq!(first["result"], send(&again, &key, "POST", "insights/funnel/", &funnel)["result"]);
     assert_eq!(again.stop(), 0);
 }
@@ -85,8 +85,8 @@ fn compare(name: &str, expected: &Value, result: &Value) {
     }
     let series = expected["series"].as_array().unwrap();
     assert_eq!(rows.len(), series.len(), "{name}");
-    for (row, wanted) in rows.iter().zip(series) {
-        assert_eq!((&row["days"], &row["data"]), (&expected["days"], &wanted["data"]), "{name}");
+    for (row, required) in rows.iter().zip(series) {
+        assert_eq!((&row["days"], &row["data"]), (&expected["days"], &required["data"]), "{name}");
     }
 }
 
@@ -178,12 +178,16 @@ fn every_insight_of_both_dashboards_shows_numbers() {
 fn without_a_demo_an_installation_stays_empty() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--no-demo"]);
-    assert!(!server.said.contains("phx_") && server.said.contains("pennon init"), "{}", server.said);
+    assert!(
+        !server.output_text.contains("phx_") && server.output_text.contains("pennon init"),
+        "{}",
+        server.output_text
+    );
     assert_eq!(server.stop(), 0);
     let refused = super::pennon(&["keys", "create", "--label", "x"], directory.path());
     assert!(text(&refused.stderr).contains("declare one with `pennon apply`"), "{}", text(&refused.stderr));
     // The next start may still load it.
     let server = Server::start(directory.path(), &[]);
-    assert!(server.said.contains("phx_"), "{}", server.said);
+    assert!(server.output_text.contains("phx_"), "{}", server.output_text);
     assert_eq!(server.stop(), 0);
 }

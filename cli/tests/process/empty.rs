@@ -16,7 +16,7 @@ fn entries(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn commands_that_need_an_installation_say_so_and_create_nothing() {
+fn commands_that_need_an_installation_fail_without_one_and_create_nothing() {
     let commands: [&[&str]; 16] = [
         &["check"],
         &["check", "--lift"],

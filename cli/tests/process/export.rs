@@ -31,7 +31,7 @@ fn history() -> String {
                     "step": step, "$groups": {"company": format!("c{}", visit % 6)}}}));
         }
     }
-    // What an imported event would set on its person changes nobody.
+    // Person changes of imported events have no effect.
     lines.push(json!({"event": "view", "distinct_id": "p1", "timestamp": "2024-01-05T00:00:00Z",
         "properties": {"$set": {"ghost": true, "plan": "none"}}}));
     for n in 0..40_u64 {
@@ -75,7 +75,7 @@ fn filled(directory: &Path) -> Server {
         &[
             captured("view", "device", 3, json!({"browser": "Opera", "$set": {"plan": "early", "gone": 1}})),
             captured("$identify", "p3", 4, json!({"$anon_distinct_id": "device", "$set": {"plan": "new"}})),
-            // Refused: the device is somebody's who is identified.
+            // Rejected: the device belongs to an identified person.
             captured("$identify", "p4", 5, json!({"$anon_distinct_id": "device"})),
             captured(
                 "$groupidentify",
@@ -94,7 +94,7 @@ fn filled(directory: &Path) -> Server {
             captured("$create_alias", "p6", 7, json!({"alias": "p6-at-work"})),
             captured("view", "p6-at-work", 8, json!({"browser": "Opera", "$set_once": {"first": "work"}})),
             captured("view", "alone", 9, json!({"browser": "Opera"})),
-            // Refused, as the device is somebody's; who it names is identified from then on, and so is not merged by
+            // Rejected, because the device belongs to a person; the named person is identified from then on, and is not merged by
             // what arrives later and happened before.
             captured("$identify", "p11", 12, json!({"$anon_distinct_id": "device"})),
             captured("$create_alias", "p12", 11, json!({"alias": "p11"})),
@@ -115,7 +115,7 @@ fn answers(server: &Server) -> Vec<(&'static str, Value)> {
         body
     };
     let series = |math: &str| json!([{"id": "view", "math": math}, {"id": "buy", "math": math}]);
-    let asked = [
+    let requested = [
         ("a funnel by browser", "funnel", json!({"events": steps, "breakdown": "browser"})),
         (
             "a trend by plan",
@@ -133,28 +133,28 @@ fn answers(server: &Server) -> Vec<(&'static str, Value)> {
         ),
         ("steps of companies", "funnel", json!({"events": steps, "aggregation_group_type_index": 0})),
     ];
-    let ask = |(name, kind, body): (&'static str, &str, Value)| {
+    let send_request = |(name, kind, body): (&'static str, &str, Value)| {
         let path = format!("/api/projects/1/insights/{kind}/?refresh=true");
         let (status, answer) = server.post(&path, &dates(body));
         assert_eq!(status, 200, "{name}: {answer}");
         (name, answer["result"].clone())
     };
-    asked.into_iter().map(ask).collect()
+    requested.into_iter().map(send_request).collect()
 }
 
-/// Everybody, by id: distinct ids, and properties; when they were first seen beside them.
+/// All persons by id: distinct ids, properties, and the time when they were first seen.
 fn persons(server: &Server) -> (Vec<Value>, Vec<Value>) {
     let page = server.get("/api/projects/1/persons/?limit=100");
     assert_eq!(page["next"], Value::Null);
     let mut found = page["results"].as_array().unwrap().clone();
     found.sort_by_key(|person| person["id"].to_string());
     let seen = found.iter().map(|person| person["created_at"].clone()).collect();
-    let told = found.iter().map(|person| {
+    let reported = found.iter().map(|person| {
         let mut ids: Vec<Value> = person["distinct_ids"].as_array().unwrap().clone();
         ids.sort_by_key(Value::to_string);
         json!([person["uuid"], ids, person["properties"]])
     });
-    (told.collect(), seen)
+    (reported.collect(), seen)
 }
 
 /// The exported files of a name, by number.
@@ -172,14 +172,17 @@ fn lines(path: &Path) -> Vec<Value> {
 fn an_export_gives_the_same_answers_where_it_is_imported() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
-    let (before, everybody) = (answers(&server), persons(&server));
+    let (before, all_persons) = (answers(&server), persons(&server));
     // Independently of the export: what was sent.
-    assert_eq!(everybody.0.len(), 40 + 2, "two devices and an address became somebody else's");
+    assert_eq!(all_persons.0.len(), 40 + 2, "two devices and an address became somebody else's");
     let events = history().lines().filter(|line| line.contains("\"event\"")).count() + 12;
 
     let out = directory.path().join("out");
-    let said = done(&["export", "--out", &out.to_string_lossy()], &directory.path().join("data"));
-    assert!(said.contains(&format!("project 1: {events} events, 42 persons, 6 groups")), "{said}");
+    let output_text = done(&["export", "--out", &out.to_string_lossy()], &directory.path().join("data"));
+    assert!(
+        output_text.contains(&format!("project 1: {events} events, 42 persons, 6 groups")),
+        "{output_text}"
+    );
     let again = pennon(&["export", "--out", &out.to_string_lossy()], &directory.path().join("data"));
     assert!(!again.status.success() && text(&again.stderr).contains("is there already"));
     assert!(!std::fs::read_to_string(out.join("workspace.json")).unwrap().contains(KEY));
@@ -192,43 +195,48 @@ fn an_export_gives_the_same_answers_where_it_is_imported() {
     done(&["apply", &out.join("workspace.json").to_string_lossy()], &data);
     for (turn, is_again) in [false, true].into_iter().enumerate() {
         for file in ["groups", "persons", "events"].iter().flat_map(|name| exported(&out, name)) {
-            let said = done(&["import", &file.to_string_lossy()], &data);
-            assert!(!is_again || said.contains(" 0 events") || !said.contains(" 0 of them"), "{said}");
+            let output_text = done(&["import", &file.to_string_lossy()], &data);
+            assert!(
+                !is_again || output_text.contains(" 0 events") || !output_text.contains(" 0 of them"),
+                "{output_text}"
+            );
         }
         let server = Server::start(&data, &[]);
         for ((name, was), (_, is)) in before.iter().zip(answers(&server)) {
             assert_eq!(*was, is, "{name}, import {turn}");
         }
-        assert_eq!(everybody, persons(&server), "import {turn}");
+        assert_eq!(all_persons, persons(&server), "import {turn}");
         assert_eq!(server.stop(), 0);
     }
 }
 
 #[test]
-fn an_export_that_fails_leaves_nothing_and_says_why() {
+fn a_failed_export_leaves_nothing_and_prints_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let export = |data: &Path, name: &str, more: &[&str]| {
         let out = directory.path().join(name);
-        let said = pennon(&[&["export", "--out", &out.to_string_lossy()], more].concat(), data);
-        (out, said)
+        let output_text = pennon(&[&["export", "--out", &out.to_string_lossy()], more].concat(), data);
+        (out, output_text)
     };
-    // Of an installation without anything there is a file that says so.
+    // The export of an empty installation is a file without records.
     let empty = directory.path().join("empty");
-    let (out, said) = export(&empty, "nothing", &[]);
-    assert!(!said.status.success() && text(&said.stderr).contains("holds no Pennon installation"));
+    let (out, output_text) = export(&empty, "nothing", &[]);
+    assert!(
+        !output_text.status.success() && text(&output_text.stderr).contains("holds no Pennon installation")
+    );
     assert!(!out.exists() && !empty.exists());
     assert_eq!(Server::start(&empty, &["--no-demo"]).stop(), 0);
-    let (out, said) = export(&empty, "nothing", &[]);
-    assert!(said.status.success(), "{}", text(&said.stderr));
+    let (out, output_text) = export(&empty, "nothing", &[]);
+    assert!(output_text.status.success(), "{}", text(&output_text.stderr));
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
 
     assert_eq!(filled(directory.path()).stop(), 0);
-    let (out, said) = export(&data, "other", &["--project", "2"]);
-    assert!(!said.status.success() && text(&said.stderr).contains("there is no project 2"));
+    let (out, output_text) = export(&data, "other", &["--project", "2"]);
+    assert!(!output_text.status.success() && text(&output_text.stderr).contains("there is no project 2"));
     assert!(!out.exists());
-    let (out, said) = export(&data, "only", &["--project", "1"]);
-    assert!(said.status.success() && out.join("project-1").exists(), "{}", text(&said.stderr));
+    let (out, output_text) = export(&data, "only", &["--project", "1"]);
+    assert!(output_text.status.success() && out.join("project-1").exists(), "{}", text(&output_text.stderr));
 
     // The newest one: those before it have been merged into it.
     let lost = super::segments(&data).pop().unwrap();
@@ -236,10 +244,10 @@ fn an_export_that_fails_leaves_nothing_and_says_why() {
     damaged.iter_mut().step_by(100).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&lost, &damaged).unwrap();
     let before = std::fs::read_dir(directory.path()).unwrap().count();
-    let (out, said) = export(&data, "damaged", &[]);
-    let why = text(&said.stderr);
+    let (out, output_text) = export(&data, "damaged", &[]);
+    let why = text(&output_text.stderr);
     assert!(
-        !said.status.success() && why.contains("is damaged") && why.contains("nothing was exported"),
+        !output_text.status.success() && why.contains("is damaged") && why.contains("nothing was exported"),
         "{why}"
     );
     assert!(!out.exists());
@@ -264,15 +272,15 @@ fn a_long_list_of_members_leaves_as_a_table() {
     std::fs::write(&file, ids.iter().map(line).collect::<String>()).unwrap();
     done(&["import", &file.to_string_lossy(), "--project", "1"], &data);
     let out = directory.path().join("out");
-    let said = done(&["export", "--out", &out.to_string_lossy()], &data);
-    assert!(said.contains("10001 members are in project-1/cohort-1.csv"), "{said}");
+    let output_text = done(&["export", "--out", &out.to_string_lossy()], &data);
+    assert!(output_text.contains("10001 members are in project-1/cohort-1.csv"), "{output_text}");
     let table = std::fs::read_to_string(out.join("project-1/cohort-1.csv")).unwrap();
     let mut rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.remove(0), "distinct_id");
     rows.sort_unstable();
-    let mut wanted = ids.clone();
-    wanted.sort_unstable();
-    assert_eq!(rows, wanted);
+    let mut expected = ids.clone();
+    expected.sort_unstable();
+    assert_eq!(rows, expected);
     let declared: Value =
         serde_json::from_slice(&std::fs::read(out.join("workspace.json")).unwrap()).unwrap();
     assert_eq!(declared["cohorts"][1]["person_ids"].as_array().unwrap().len(), 2000);
@@ -296,7 +304,7 @@ fn a_long_list_of_members_leaves_as_a_table() {
 fn an_export_in_the_vendors_form_gives_the_same_answers_where_it_is_sent() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
-    let (before, everybody) = (answers(&server), persons(&server));
+    let (before, all_persons) = (answers(&server), persons(&server));
     assert_eq!(server.stop(), 0);
     let out = directory.path().join("out");
     let how = ["export", "--form", "posthog", "--out", &out.to_string_lossy()];
@@ -315,7 +323,7 @@ fn an_export_in_the_vendors_form_gives_the_same_answers_where_it_is_sent() {
         for ((name, was), (_, is)) in before.iter().zip(answers(&server)) {
             assert_eq!(*was, is, "{name}, sent {turn}");
         }
-        assert_eq!(everybody.0, persons(&server).0, "sent {turn}");
+        assert_eq!(all_persons.0, persons(&server).0, "sent {turn}");
     }
     assert_eq!(server.stop(), 0);
 }

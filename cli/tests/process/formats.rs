@@ -24,11 +24,11 @@ fn restored(release: &str) -> (tempfile::TempDir, PathBuf) {
     (directory, data)
 }
 
-/// When a backup was taken, as it says.
+/// The time in a backup's description.
 fn taken_at(backup: &str) -> DateTime<Utc> {
-    let said = std::fs::read(format!("{backup}/backup.json")).unwrap();
-    let said: Value = serde_json::from_slice(&said).unwrap();
-    said["taken_at"].as_str().unwrap().parse().unwrap()
+    let output_text = std::fs::read(format!("{backup}/backup.json")).unwrap();
+    let output_text: Value = serde_json::from_slice(&output_text).unwrap();
+    output_text["taken_at"].as_str().unwrap().parse().unwrap()
 }
 
 /// Rows and records of the stream go by the machine's clock when their time is over: kept results after a week, the states of
@@ -51,14 +51,14 @@ fn started(data: &Path) -> Server {
     Server::start(data, &["--now", NOW])
 }
 
-fn ask(server: &Server, method: &str, path: &str, body: &Value) -> Value {
+fn send_request(server: &Server, method: &str, path: &str, body: &Value) -> Value {
     let (status, answer) = server.request(method, path, KEY, body);
     assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
     answer
 }
 
 fn get(server: &Server, path: &str) -> Value {
-    ask(server, "GET", path, &Value::Null)
+    send_request(server, "GET", path, &Value::Null)
 }
 
 fn keys<'a>(page: &'a Value, field: &str) -> Vec<&'a str> {
@@ -76,7 +76,8 @@ fn trend(more: &Value) -> Value {
 }
 
 fn counted(server: &Server, more: &Value) -> Value {
-    ask(server, "POST", "/api/projects/1/insights/trend/", &trend(more))["result"][0]["count"].clone()
+    send_request(server, "POST", "/api/projects/1/insights/trend/", &trend(more))["result"][0]["count"]
+        .clone()
 }
 
 fn funnel() -> Value {
@@ -89,7 +90,7 @@ fn steps(result: &Value) -> Vec<u64> {
     result.as_array().unwrap().iter().map(|step| step["count"].as_u64().unwrap()).collect()
 }
 
-/// Everybody visits once: u1 to u6, ann, cy (as device-1), dee (as device-2). gone-1 was erased, bob did nothing.
+/// All persons visit once: u1 to u6, ann, cy (as device-1), dee (as device-2). gone-1 was erased, bob did nothing.
 const VISITS: u64 = 9;
 /// All but u6.
 const SIGN_UPS: u64 = 8;
@@ -97,12 +98,12 @@ const SIGN_UPS: u64 = 8;
 const PAYERS: u64 = 3;
 
 fn events_are_counted(server: &Server) {
-    let counts = ask(server, "POST", "/api/projects/1/insights/funnel/", &funnel());
+    let counts = send_request(server, "POST", "/api/projects/1/insights/funnel/", &funnel());
     assert_eq!(steps(&counts["result"]), [VISITS, SIGN_UPS, PAYERS]);
     assert_eq!(counted(server, &json!({})), json!(9.0));
     let sum = json!({"events": [{"id": "pay", "math": "sum", "math_property": "price"}]});
     assert_eq!(counted(server, &sum), json!(42.5));
-    let days = ask(server, "POST", "/api/projects/1/insights/trend/", &trend(&json!({})));
+    let days = send_request(server, "POST", "/api/projects/1/insights/trend/", &trend(&json!({})));
     let mut expected = vec![json!(1); 10];
     expected[8] = json!(0);
     assert_eq!(
@@ -190,13 +191,13 @@ fn insights_are_there(server: &Server) {
     assert_eq!((status, &opened["results"][0]["name"]), (200, &json!("funnel")), "{opened}");
     assert_eq!(get(server, "/api/projects/1/cohorts/")["count"], 2);
     assert_eq!(get(server, "/api/projects/1/actions/")["results"][0]["name"], "Paid");
-    // What a server before was asked for a moment before it was killed.
+    // The job of an earlier server that was killed right after the request.
     let count = loop {
-        let (status, told) = server.request("GET", "/api/projects/1/query/left/", KEY, &Value::Null);
+        let (status, reported) = server.request("GET", "/api/projects/1/query/left/", KEY, &Value::Null);
         match status {
             202 => {}
-            200 => break told["query_status"]["results"]["results"][0]["count"].clone(),
-            other => panic!("{other}: {told}"),
+            200 => break reported["query_status"]["results"]["results"][0]["count"].clone(),
+            other => panic!("{other}: {reported}"),
         }
     };
     assert_eq!(count, json!(9.0));
@@ -228,10 +229,11 @@ fn what_every_release_stored_is_read_written_on_and_backed_up_again() {
             .find(|flag| flag["key"] == "plain")
             .unwrap()
             .clone();
-        let changed = ask(&server, "PATCH", &format!("{FLAGS}{}/", flag["id"]), &json!({"name": "again"}));
+        let changed =
+            send_request(&server, "PATCH", &format!("{FLAGS}{}/", flag["id"]), &json!({"name": "again"}));
         assert_eq!(changed["version"], 3);
         let event = json!({"event": "visit", "distinct_id": "new", "timestamp": "2024-01-11T10:00:00Z"});
-        ask(&server, "POST", "/batch/", &json!({"api_key": "phc_formats", "batch": [event]}));
+        send_request(&server, "POST", "/batch/", &json!({"api_key": "phc_formats", "batch": [event]}));
         assert_eq!(counted(&server, &json!({})), json!(10.0));
         let again = directory.path().join("again.tar");
         done(&["backup", "--out", &again.to_string_lossy()], &data);
@@ -293,8 +295,11 @@ fn what_a_newer_release_stored_is_refused_and_not_half_read() {
                 "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-31"}});
             std::fs::write(&file, node.to_string()).unwrap();
             let refused = pennon(&["query", &file.to_string_lossy(), "--project", "1"], &data);
-            let said = text(&refused.stderr);
-            assert!(!refused.status.success() && said.contains("newer release"), "{at:?}: {said}");
+            let output_text = text(&refused.stderr);
+            assert!(
+                !refused.status.success() && output_text.contains("newer release"),
+                "{at:?}: {output_text}"
+            );
         }
     }
 }

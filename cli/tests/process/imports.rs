@@ -1,4 +1,4 @@
-//! Files of every format and vendor, imported by the binary and asked over HTTP; what an import says, and what it refuses.
+//! Files of every format and vendor, imported by the binary and queried over HTTP; the output of an import, and its errors.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn each_vendors_export_gives_events_persons_and_merges() {
 }
 
 #[test]
-fn posthogs_persons_model_tells_who_is_who() {
+fn posthogs_persons_model_maps_distinct_ids_to_persons() {
     let (directory, server) = served(1);
     let data = directory.path().join("data");
     let summary = import(&data, &golden("posthog_persons.jsonl"), 1, &[]);
@@ -134,7 +134,7 @@ fn posthogs_persons_model_tells_who_is_who() {
     let (ids, properties) = person(&server, 1, "device-ann");
     assert_eq!(ids, ["ann", "ann@shop.example", "device-ann"]);
     assert_eq!(properties["plan"], "pro");
-    // What a later file says of one property leaves the others.
+    // One property of a later file leaves the others unchanged.
     let later = directory.path().join("later.jsonl");
     let call = json!({"type": "identify", "userId": "ann", "messageId": "m1", "timestamp": "2024-02-01T00:00:00Z",
         "traits": {"plan": "large"}});
@@ -220,7 +220,7 @@ fn a_dry_run_shows_the_mapping_and_three_samples_and_makes_nothing() {
     std::fs::write(&file, CSV).unwrap();
     let file = file.to_string_lossy();
     let arguments = [&["import", &*file, "--project", "1", "--dry-run"], &RULES[..]].concat();
-    let said = done(&arguments, &data);
+    let output_text = done(&arguments, &data);
     for part in [
         "CSV (semicolons), fields of pennon; timestamp: epoch milliseconds; fields:\n",
         "  user        ->  distinct_id\n",
@@ -229,21 +229,24 @@ fn a_dry_run_shows_the_mapping_and_three_samples_and_makes_nothing() {
         "3 lines: 3 events; 0 persons, 0 groups\n",
         "nothing was stored",
     ] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(output_text.contains(part), "{part} in {output_text}");
     }
-    assert_eq!(said.matches("sample {").count(), 3, "{said}");
+    assert_eq!(output_text.matches("sample {").count(), 3, "{output_text}");
     assert!(!data.exists(), "a dry run makes no installation");
     let amplitude = golden("amplitude.json");
-    let said = done(&["import", &amplitude.to_string_lossy(), "--project", "1", "--dry-run"], &data);
-    assert!(said.contains("fields of amplitude (recognised by event_type, amplitude_id"), "{said}");
-    assert!(said.contains("{\"merge\":\"device-ann\",\"into\":\"ann-user\"}"), "{said}");
+    let output_text = done(&["import", &amplitude.to_string_lossy(), "--project", "1", "--dry-run"], &data);
     assert!(
-        said.contains("not kept of 1: groups of types that the project's group_types do not list"),
-        "{said}"
+        output_text.contains("fields of amplitude (recognised by event_type, amplitude_id"),
+        "{output_text}"
+    );
+    assert!(output_text.contains("{\"merge\":\"device-ann\",\"into\":\"ann-user\"}"), "{output_text}");
+    assert!(
+        output_text.contains("not kept of 1: groups of types that the project's group_types do not list"),
+        "{output_text}"
     );
 }
 
-/// What the binary says of a file that it refuses.
+/// The error of the binary for an invalid file.
 fn refused(content: &[u8], more: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
@@ -252,9 +255,13 @@ fn refused(content: &[u8], more: &[&str]) -> String {
     let arguments = [&["import", &*file, "--project", "1"], more].concat();
     let output = pennon(&arguments, &directory.path().join("data"));
     assert!(!output.status.success(), "{}", text(&output.stdout));
-    let said = text(&output.stderr);
-    assert_eq!(said.lines().count(), 1, "no progress where standard error is no terminal: {said}");
-    said
+    let output_text = text(&output.stderr);
+    assert_eq!(
+        output_text.lines().count(),
+        1,
+        "no progress where standard error is no terminal: {output_text}"
+    );
+    output_text
 }
 
 #[test]
@@ -264,12 +271,12 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
             "{{\"event\": \"a\", \"distinct_id\": \"u\", \"timestamp\": \"2024-01-01T00:00:00Z\"{extra}}}\n"
         )
     };
-    let said = refused(line(", \"price\": 3").as_bytes(), &[]);
+    let output_text = refused(line(", \"price\": 3").as_bytes(), &[]);
     assert!(
-        said.trim_end().ends_with(
+        output_text.trim_end().ends_with(
             "line 1: `price` is no field of an event; put it into `properties`, or pass --extra properties"
         ),
-        "{said}"
+        "{output_text}"
     );
     let second = format!("{}{}", line(""), line("").replace("\"2024-01-01T00:00:00Z\"", "1704272400"));
     for (content, more, want) in [
@@ -324,17 +331,17 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
         ),
         ("SQLite format 3\0".to_owned(), &[][..], "looks like an SQLite database; export its table as CSV"),
     ] {
-        let said = refused(content.as_bytes(), more);
-        assert!(said.contains(want), "{want} in {said}");
+        let output_text = refused(content.as_bytes(), more);
+        assert!(output_text.contains(want), "{want} in {output_text}");
     }
-    let said = refused(b"{}", &["--map", "a=event", "--from", "segment"]);
-    assert!(said.contains("leave one out"), "{said}");
+    let output_text = refused(b"{}", &["--map", "a=event", "--from", "segment"]);
+    assert!(output_text.contains("leave one out"), "{output_text}");
     let mut tar = vec![0_u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&tar).unwrap();
-    let said = refused(&gzip.finish().unwrap(), &[]);
-    assert!(said.contains("looks like a tar archive inside gzip; unpack it"), "{said}");
+    let output_text = refused(&gzip.finish().unwrap(), &[]);
+    assert!(output_text.contains("looks like a tar archive inside gzip; unpack it"), "{output_text}");
     let utf16: Vec<u8> = line("").encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert!(refused(&utf16, &[]).contains("looks like UTF-16 text; save it as UTF-8"));
 }

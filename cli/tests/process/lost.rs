@@ -1,4 +1,4 @@
-//! A data directory of which something is missing, damaged or older than the rest: no start and no command goes on with
+//! A data directory of which something is missing, damaged or older than the rest: no start and no command continues with
 //! it, nothing is removed, and what belongs there works again when it is put back.
 
 use std::collections::BTreeSet;
@@ -93,17 +93,20 @@ impl Installation {
     fn is_refused(&self, words: &[&str]) {
         let events = self.events();
         for _ in 0..2 {
-            let said = refused_start(&self.data);
+            let output_text = refused_start(&self.data);
             for word in
                 words.iter().chain(&["pennon restore", "--data", "pennon adopt", "Nothing was changed"])
             {
-                assert!(said.contains(word), "{word:?}: {said}");
+                assert!(output_text.contains(word), "{word:?}: {output_text}");
             }
         }
         for command in [&["check"][..], &["compact"], &["keys", "list"]] {
             let refused = pennon(command, &self.data);
-            let said = text(&refused.stderr);
-            assert!(!refused.status.success() && said.contains(words[0]), "{command:?}: {said}");
+            let output_text = text(&refused.stderr);
+            assert!(
+                !refused.status.success() && output_text.contains(words[0]),
+                "{command:?}: {output_text}"
+            );
         }
         assert_eq!(self.events(), events);
     }
@@ -111,7 +114,7 @@ impl Installation {
     /// It starts, and counts so many purchases.
     fn counts(&self, purchases: f64) {
         let server = Server::start(&self.data, &[]);
-        assert!(!server.said.contains("First start"), "{}", server.said);
+        assert!(!server.output_text.contains("First start"), "{}", server.output_text);
         assert_eq!(server.purchases(), purchases);
         assert_eq!(server.stop(), 0);
     }
@@ -126,7 +129,7 @@ fn capture(server: &Server, uuid: &str, day: u32) {
     assert_eq!(server.post("/batch/", &body).0, 200);
 }
 
-/// What a start says that is refused; one that serves fails the test.
+/// The error of a start; one that serves fails the test.
 pub(super) fn refused_start(data: &Path) -> String {
     let mut serve = Command::new(BINARY)
         .args(["serve", "--port", "0", "--data"])
@@ -136,8 +139,8 @@ pub(super) fn refused_start(data: &Path) -> String {
         .spawn()
         .unwrap();
     let watched = watch(serve.id());
-    let said = BufReader::new(serve.stdout.take().unwrap()).lines().next();
-    if let Some(line) = said {
+    let output_text = BufReader::new(serve.stdout.take().unwrap()).lines().next();
+    if let Some(line) = output_text {
         serve.kill().unwrap();
         serve.wait().unwrap();
         panic!("it started: {}", line.unwrap());
@@ -192,12 +195,15 @@ fn a_database_with_damaged_pages_does_not_start() {
     let place = Installation::new();
     let (copy, size) = (place.copy(DATABASE), std::fs::metadata(place.file(DATABASE)).unwrap().len());
     let bytes = std::fs::read(&copy).unwrap();
-    // The first byte of a page of a table or of an index says what it is; what other pages hold is not looked at.
+    // The first byte of a page of a table or of an index has its type; the content of other pages is not checked.
     let pages = (4096..size).step_by(4096).filter(|at| matches!(bytes[*at as usize], 2 | 5 | 10 | 13));
     for page in pages.take(12) {
         flip(&place.file(DATABASE), page, 64);
-        let said = refused_start(&place.data);
-        assert!(said.contains(DATABASE) && said.contains("pennon restore"), "page at {page}: {said}");
+        let output_text = refused_start(&place.data);
+        assert!(
+            output_text.contains(DATABASE) && output_text.contains("pennon restore"),
+            "page at {page}: {output_text}"
+        );
         place.put(&copy);
     }
     place.counts(2.0);
@@ -226,7 +232,7 @@ fn an_older_copy_of_the_database_is_refused() {
     let newer_mark = std::fs::read(place.file(MARK)).unwrap();
     place.put(&older);
     place.is_refused(&["acknowledged writes are missing", "older copy"]);
-    // Whoever puts back all but the events meets what lies beside these.
+    // A restore of everything but the events is rejected by the objects beside these.
     std::fs::copy(&mark, place.file(MARK)).unwrap();
     place.is_refused(&["the tables are older than the events", "project 1"]);
     std::fs::remove_file(place.file(MARK)).unwrap();
@@ -243,7 +249,7 @@ fn tables_and_events_of_two_installations_are_refused() {
     place.put(&other.file(DATABASE));
     std::fs::remove_file(place.file(MARK)).unwrap();
     place.is_refused(&["the tables are of installation", "the events of installation"]);
-    // An empty one of somebody who has tried it out.
+    // An empty installation of a trial.
     let empty = tempfile::tempdir().unwrap();
     let file = empty.path().join("workspace.json");
     std::fs::write(&file, "{}").unwrap();
@@ -299,7 +305,7 @@ fn a_log_that_ends_early_is_noticed_and_a_whole_one_of_a_killed_server_is_not() 
         let backup =
             pennon(&["backup", "--out", &place.directory.path().join("b").to_string_lossy()], &place.data);
         assert!(!backup.status.success() && text(&backup.stderr).contains("acknowledged writes are missing"));
-        // Without the mark the log alone says it.
+        // Without the mark only the log shows it.
         let mark = std::fs::read(place.file(MARK)).unwrap();
         std::fs::remove_file(place.file(MARK)).unwrap();
         place.is_refused(&["damaged at frame", LOG]);
@@ -313,7 +319,7 @@ fn a_log_that_ends_early_is_noticed_and_a_whole_one_of_a_killed_server_is_not() 
 }
 
 #[test]
-fn whoever_adopts_older_tables_keeps_every_file() {
+fn adopting_older_tables_keeps_every_file() {
     let place = Installation::new();
     let older = place.copy(DATABASE);
     place.import("e3", 5);
@@ -321,8 +327,8 @@ fn whoever_adopts_older_tables_keeps_every_file() {
     let newer = place.directory.path().join("newer");
     std::fs::rename(place.file(DATABASE), &newer).unwrap();
     place.put(&older);
-    let said = done(&["adopt"], &place.data);
-    assert!(said.contains("are kept in kept/"), "{said}");
+    let output_text = done(&["adopt"], &place.data);
+    assert!(output_text.contains("are kept in kept/"), "{output_text}");
     let names = |files: &BTreeSet<PathBuf>| -> BTreeSet<String> {
         files.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
     };
@@ -369,7 +375,7 @@ fn an_installation_of_an_earlier_release_gets_its_id_at_the_first_start() {
     let copy = place.copy(DATABASE);
     assert_eq!(Server::start(&place.data, &[]).stop(), 0);
     assert!(has_id(&place));
-    // Killed between the row and what lies beside the events: the next start goes on. The row loses its checksum, which
+    // Killed between the row and what lies beside the events: the next start continues. The row loses its checksum, which
     // is that of the body before.
     let connection = Connection::open(place.file(DATABASE)).unwrap();
     let table = pennon_core::config::StoreConfig::local().records_table;
@@ -393,6 +399,9 @@ fn a_file_that_nothing_names_is_listed_by_check() {
     let orphans = place.file("events/orphans/project=1/events");
     std::fs::create_dir_all(&orphans).unwrap();
     std::fs::write(orphans.join("2026-01-05.0001-ab.parquet"), "left").unwrap();
-    let said = done(&["check"], &place.data);
-    assert!(said.contains("2026-01-05.0001-ab.parquet, 4 bytes") && said.contains("2026-02-05"), "{said}");
+    let output_text = done(&["check"], &place.data);
+    assert!(
+        output_text.contains("2026-01-05.0001-ab.parquet, 4 bytes") && output_text.contains("2026-02-05"),
+        "{output_text}"
+    );
 }

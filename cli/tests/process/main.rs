@@ -48,11 +48,11 @@ const WORKSPACE: &str = r#"{
 struct Server {
     process: Child,
     address: String,
-    said: String,
+    output_text: String,
 }
 
 impl Server {
-    /// Starts on a free port and waits until it has said where it is and what to do next.
+    /// Starts on a free port and waits until it has printed its address and the next steps.
     fn start(data: &Path, more: &[&str]) -> Server {
         Server::start_in(&[], data, more)
     }
@@ -73,25 +73,25 @@ impl Server {
             .unwrap();
         let watched = watch(process.id());
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut said = String::new();
+        let mut output_text = String::new();
         let address = loop {
             let line = lines.next().expect("the server ended while starting").unwrap();
-            said.push_str(&line);
-            said.push('\n');
+            output_text.push_str(&line);
+            output_text.push('\n');
             if let Some(url) = line.strip_prefix("Pennon serves on http://") {
                 break url.to_owned();
             }
         };
         for line in lines {
             let line = line.unwrap();
-            said.push_str(&line);
-            said.push('\n');
+            output_text.push_str(&line);
+            output_text.push('\n');
             if line.starts_with("Ctrl-C") {
                 break;
             }
         }
         watched.send(()).unwrap();
-        Server { process, address, said }
+        Server { process, address, output_text }
     }
 
     fn request(&self, method: &str, path: &str, key: &str, body: &Value) -> (u16, Value) {
@@ -130,10 +130,11 @@ impl Server {
         answer["result"][0]["count"].clone()
     }
 
-    /// Asks the process to end, and returns its exit status.
+    /// Requests that the process ends, and returns its exit status.
     fn stop(mut self) -> i32 {
-        let asked = Command::new("kill").arg("-TERM").arg(self.process.id().to_string()).status().unwrap();
-        assert!(asked.success());
+        let requested =
+            Command::new("kill").arg("-TERM").arg(self.process.id().to_string()).status().unwrap();
+        assert!(requested.success());
         self.process.wait().unwrap().code().unwrap()
     }
 }
@@ -194,7 +195,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_after_a_clean_stop() {
     assert_eq!(server.purchases(), 1.0);
     let (status, _) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
     assert_eq!((status, server.purchases()), (200, json!(1.0)), "a resent event counts once");
-    assert!(!server.said.contains("phx_"), "no key is shown again");
+    assert!(!server.output_text.contains("phx_"), "no key is shown again");
     assert_eq!(server.stop(), 0);
     let server = Server::start(&data, &[]);
     assert_eq!(server.purchases(), 1.0);
@@ -307,10 +308,13 @@ fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_
         }
         let _ = Command::new("kill").arg(signal).arg(import.id().to_string()).stderr(Stdio::null()).status();
         let done = import.wait_with_output().unwrap();
-        let said = text(&done.stderr);
-        assert!(!said.contains("checking"), "no progress without a terminal: {said}");
+        let output_text = text(&done.stderr);
+        assert!(!output_text.contains("checking"), "no progress without a terminal: {output_text}");
         if signal != "-KILL" && !done.status.success() {
-            assert!(said.contains("import") && said.contains("again to add the rest"), "{said}");
+            assert!(
+                output_text.contains("import") && output_text.contains("again to add the rest"),
+                "{output_text}"
+            );
         }
         for project in [1, 2] {
             let counted = seen(&data, project);
@@ -319,15 +323,18 @@ fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_
     }
     for is_again in [false, true] {
         let done = pennon(&["import", &file.to_string_lossy()], &data);
-        let said = text(&done.stdout);
-        assert!(done.status.success() && said.contains(&format!("{EVENTS} events")), "{said}");
-        assert!(!is_again || said.contains(&format!("{EVENTS} of them were there already")), "{said}");
+        let output_text = text(&done.stdout);
+        assert!(done.status.success() && output_text.contains(&format!("{EVENTS} events")), "{output_text}");
+        assert!(
+            !is_again || output_text.contains(&format!("{EVENTS} of them were there already")),
+            "{output_text}"
+        );
         assert_eq!((seen(&data, 1), seen(&data, 2)), (EVENTS / 2, EVENTS / 2));
     }
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let ended = Command::new(BINARY).args(["routes", "--json"]).stdout(writer).output().unwrap();
@@ -355,7 +362,7 @@ fn done(arguments: &[&str], data: &Path) -> String {
 }
 
 #[test]
-fn damage_is_told_by_answers_and_by_a_check_and_is_put_right_or_given_up() {
+fn damage_is_reported_by_responses_and_by_a_check_and_is_repaired_or_dropped() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let sent = [
@@ -383,11 +390,11 @@ fn damage_is_told_by_answers_and_by_a_check_and_is_put_right_or_given_up() {
     damaged.iter_mut().step_by(100).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&lost, &damaged).unwrap();
     let server = Server::start(&data, &[]);
-    let ask = |name: &str| {
+    let send_request = |name: &str| {
         let body = json!({"events": [{"id": name}], "date_from": "2024-01-01", "date_to": "2024-01-31"});
         server.post("/api/projects/1/insights/trend/?refresh=true", &body)
     };
-    let (status, refused) = ask("purchase");
+    let (status, refused) = send_request("purchase");
     assert_eq!(
         (status, &refused["type"], &refused["code"]),
         (503, &json!("server_error"), &json!("damaged_data")),
@@ -398,23 +405,23 @@ fn damage_is_told_by_answers_and_by_a_check_and_is_put_right_or_given_up() {
         detail.contains("`pennon check`") && detail.contains(lost.file_stem().unwrap().to_str().unwrap()),
         "{detail}"
     );
-    let (status, views) = ask("view");
+    let (status, views) = send_request("view");
     assert_eq!(
         (status, &views["result"][0]["count"]),
         (200, &json!(1.0)),
         "what does not need it is answered: {views}"
     );
 
-    let told = pennon(&["check"], &data);
-    assert!(!told.status.success());
+    let reported = pennon(&["check"], &data);
+    assert!(!reported.status.success());
     let id = lost.file_stem().unwrap().to_str().unwrap();
-    let said = text(&told.stdout);
+    let output_text = text(&reported.stdout);
     for part in [
         "2 events from 2024-01-03T10:00:00+00:00 to 2024-01-04T10:00:00+00:00",
         &format!("--project 1 --drop {id}"),
         "--lift",
     ] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(output_text.contains(part), "{part} in {output_text}");
     }
     std::fs::write(&lost, &whole).unwrap();
     assert!(done(&["check", "--lift"], &data).contains("is whole again"));
@@ -447,8 +454,8 @@ fn a_person_is_erased_beside_a_running_server() {
         text(&unasked.stderr)
     );
     assert_eq!(server.purchases(), 2.0);
-    let said = done(&["delete", "--person", "d", "--yes"], &data);
-    assert!(said.contains("erased 1 events; 1 segments were written anew"), "{said}");
+    let output_text = done(&["delete", "--person", "d", "--yes"], &data);
+    assert!(output_text.contains("erased 1 events; 1 segments were written anew"), "{output_text}");
     assert_eq!(server.purchases(), 1.0);
     assert!(
         done(&["delete", "--person", "d", "--yes"], &data).starts_with("project 1 knows nobody by \"d\"")

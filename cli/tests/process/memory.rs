@@ -79,30 +79,32 @@ fn heavy_questions_at_once_stay_within_the_budget_and_memory_falls_after_them() 
     let budget = BUDGET_MB.to_string();
     let environment = [("PENNON_EVENTS_MEMORY_MB", budget.as_str())];
     let server = Server::start_in(&environment, &data, &["--workspace", &workspace.to_string_lossy()]);
-    let ask = |query: &Value| {
-        let asked = json!({"query": query, "refresh": "force_blocking"});
-        server.request("POST", "/api/projects/1/query/", KEY, &asked)
+    let send_request = |query: &Value| {
+        let requested = json!({"query": query, "refresh": "force_blocking"});
+        server.request("POST", "/api/projects/1/query/", KEY, &requested)
     };
-    let (status, light) = ask(&trend_of("seen"));
+    let (status, light) = send_request(&trend_of("seen"));
     assert_eq!((status, &light["results"][0]["count"]), (200, &json!(10_000.0)), "{light}");
     let rest = megabytes(&server, "VmRSS");
 
     let answers = std::thread::scope(|scope| {
-        let asked = heavy().into_iter().flat_map(|(name, query)| [(name, query.clone()), (name, query)]);
-        let ask = &ask;
-        let threads = asked.map(|(name, query)| (name, scope.spawn(move || ask(&query)))).collect::<Vec<_>>();
+        let requested = heavy().into_iter().flat_map(|(name, query)| [(name, query.clone()), (name, query)]);
+        let send_request = &send_request;
+        let threads = requested
+            .map(|(name, query)| (name, scope.spawn(move || send_request(&query))))
+            .collect::<Vec<_>>();
         threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap())).collect::<Vec<_>>()
     });
     let mut refused = 0;
     for (name, (status, answer)) in &answers {
-        // A question that takes too long on a busy machine goes on in the background.
+        // A query that takes too long on a busy machine continues in the background.
         let names_setting =
             answer["detail"].as_str().is_some_and(|why| why.contains("PENNON_EVENTS_MEMORY_MB"));
         assert!(*status == 200 || *status == 400 && names_setting, "{name}: {status} {answer}");
         refused += usize::from(*status == 400);
     }
     assert!(refused > 0, "no question was too large for {BUDGET_MB} MB: {answers:?}");
-    let (status, after) = ask(&trend_of("seen"));
+    let (status, after) = send_request(&trend_of("seen"));
     assert_eq!(
         (status, &after["results"]),
         (200, &light["results"]),

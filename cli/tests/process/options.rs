@@ -219,14 +219,14 @@ fn init_writes_a_workspace_that_serves_and_overwrites_nothing() {
     assert_eq!(other["file"], "other.yaml");
     assert_ne!(std::fs::read_to_string(directory.path().join("other.yaml")).unwrap(), before, "ids are new");
 
-    // What is commented out can be used too.
+    // The commented lines are valid too.
     let (declared, examples) = before.split_once("# flags:").unwrap();
     let examples =
         format!("# flags:{examples}").replace("\n# ", "\n").replace("\n#\n", "\n").replacen("# ", "", 1);
     std::fs::write(&file, format!("{declared}{examples}")).unwrap();
     let data = directory.path().join("data");
     let server = Server::start(&data, &["--workspace", &file.to_string_lossy()]);
-    let key = server.said.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key");
+    let key = server.output_text.split_whitespace().find(|word| word.starts_with("phx_")).expect("a key");
     for (what, name) in
         [("feature_flags", "The new checkout, for half of the users"), ("insights", "Purchases a day")]
     {

@@ -108,7 +108,7 @@ fn the_dynamodb_port_takes_the_credentials_of_server_json_and_no_others() {
         assert!(answer.contains("UnrecognizedClientException") && answer.contains("pennon env"), "{answer}");
     }
     assert_eq!(put(place, Some(id)).0, 200);
-    assert!(!server.said.contains(id), "what is printed may be seen by others");
+    assert!(!server.output_text.contains(id), "what is printed may be seen by others");
 
     // The environment that is printed leads any client to the tables.
     let printed = text(&pennon(&["env"], &data).stdout);

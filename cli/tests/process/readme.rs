@@ -71,7 +71,7 @@ impl Tour {
         std::os::unix::fs::symlink(BINARY, release.join("pennon")).unwrap();
         let server = Server::start(&directory.path().join("pennon-data"), &[]);
         let word = |start: &str| {
-            let words = server.said.split_whitespace();
+            let words = server.output_text.split_whitespace();
             words
                 .map(|word| word.trim_end_matches('\''))
                 .find(|word| word.starts_with(start))

@@ -1,4 +1,4 @@
-//! What a command refuses: it says in few words what is wrong and what to do.
+//! Rejected commands: a short error names the problem and the next step.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{BINARY, pennon, served, text};
 
 #[test]
-fn wrong_input_says_what_to_do() {
+fn errors_of_wrong_input_name_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     let absent = pennon(&["keys", "create", "--label", "x"], directory.path());
     assert!(
@@ -23,7 +23,7 @@ fn wrong_input_says_what_to_do() {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_said_in_a_line() {
+fn a_missing_table_is_an_error_of_one_line() {
     let (directory, server) = served();
     let info = std::fs::read(directory.path().join("data/server.json")).unwrap();
     let info: Value = serde_json::from_slice(&info).unwrap();
@@ -38,8 +38,11 @@ fn a_table_that_is_not_there_is_said_in_a_line() {
         .env("PENNON_EVENTS_URL", "file:///nowhere")
         .output()
         .unwrap();
-    let said = text(&refused.stderr);
+    let output_text = text(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(said.contains("there is no such table: PENNON_RECORDS_TABLE") && said.len() < 400, "{said}");
+    assert!(
+        output_text.contains("there is no such table: PENNON_RECORDS_TABLE") && output_text.len() < 400,
+        "{output_text}"
+    );
     assert_eq!(server.stop(), 0);
 }

@@ -1,7 +1,7 @@
 //! The actors behind the numbers of a result: the target of the links in results.
 //!
 //! Must stay true: a link holds the query of its number and the selector of the number, so the list has as many actors as
-//! the number says.
+//! the number counts.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use pennon_filters::CalcError;
 use serde_json::json as object;
 
 use crate::Calculation;
-use crate::calculator::{QueryOrigin, Question};
+use crate::calculator::{QueryOrigin, QueryRequest};
 use crate::errors::engine_error;
 use crate::handlers::keyed_query;
 use crate::persons::READ_PERSONS;
@@ -53,18 +53,18 @@ async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> Ap
     let selector = query.query.selector(&request.merged).map_err(engine_error)?;
     let deadline = state.calculator.deadline();
     let stored = state.calculator.complete_prefetch(&access.project, &query, items).await?;
-    let question = Question {
+    let query_request = QueryRequest {
         project: &access.project,
-        asked: &query,
+        keyed: &query,
         stored: None,
         tracked: None,
         known: &stored.known,
         now: call.now,
         deadline,
-        by: QueryOrigin::default(),
+        origin: QueryOrigin::default(),
     };
     let Page { limit, offset } = Page::of(call);
-    let actors = state.calculator.actors(&question, selector, limit, offset).await?;
+    let actors = state.calculator.actors(&query_request, selector, limit, offset).await?;
     let at = |offset: usize| {
         link(
             call,

@@ -1,6 +1,6 @@
 //! The events of a project as a list, the newest first.
 //!
-//! The docs of the event store's `newest` module say what a page reads. The persons of its events are read as for
+//! The docs of the event store's `newest` module describe the reads of a page. The persons of its events are read as for
 //! `persons/`. Must stay true: a client that follows `next` gets every event once; a page ends at its limit, at its maximum
 //! size, or at the read budget of a request, and only a page without `next` is the last.
 
@@ -58,7 +58,7 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
         let wrong = || invalid("cursor", "A cursor is taken as it is from the next of a page of this list.");
         parse_cursor(text).ok_or_else(wrong)
     });
-    let wanted = EventListFilter {
+    let stored_filter = EventListFilter {
         names: text(call, "event")?.map(|name| [name.to_owned()].into()),
         after: instant(call, "after")?.unwrap_or(i64::MIN),
         before: instant(call, "before")?.unwrap_or(i64::MAX),
@@ -67,7 +67,7 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
         below: below.transpose()?,
     };
     Ok(ListQuery {
-        wanted,
+        stored_filter,
         filter: properties.map(parse).transpose().map_err(engine_error)?,
         limit: integer(call, "limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT),
     })

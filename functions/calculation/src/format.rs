@@ -40,7 +40,7 @@ impl Format {
 /// A response with CSV.
 pub(crate) fn csv_response(text: Vec<u8>) -> ApiResult<Response> {
     if escaped_json_length(&text) > GATEWAY_BYTES_MAX {
-        let detail = "The answer is too large as a table. Ask for less, or for JSON.";
+        let detail = "The response is too large as a table. Request fewer rows, or JSON.";
         return Err(ApiError::invalid("invalid_input", detail, Some("format")));
     }
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(CSV))], text).into_response())
@@ -100,7 +100,7 @@ async fn convert_to_csv(answer: Response, is_read: bool) -> Response {
         if !is_read {
             return Response::from_parts(parts, Body::from(bytes));
         }
-        let detail = "The answer is too large as a table. Ask for less, or for JSON.";
+        let detail = "The response is too large as a table. Request fewer rows, or JSON.";
         return Box::pin(convert_to_csv(
             ApiError::invalid("invalid_input", detail, Some("format")).into_response(),
             is_read,

@@ -14,7 +14,7 @@ use pennon_core::http::{Call, link, sized};
 use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
-use crate::calculator::{Asked, Purpose, QueryOrigin, Question, range_days};
+use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest, range_days};
 use crate::csv;
 use crate::errors::{engine_error, timeout_error};
 use crate::format::{Format, csv_response, into_response};
@@ -116,20 +116,20 @@ async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiR
     let deadline = state.calculator.deadline();
     let query_id = request.query_id.as_deref();
     let stored = state.calculator.complete_prefetch(project, &query, items).await?;
-    let question = Question {
+    let query_request = QueryRequest {
         project,
-        asked: &query,
+        keyed: &query,
         stored: stored.stored.first().and_then(Option::as_ref),
         tracked: stored.tracked.first().and_then(Option::as_ref),
         known: &stored.known,
         now: call.now,
         deadline,
-        by: QueryOrigin { query_id, retries_on_503: true, ..QueryOrigin::default() },
+        origin: QueryOrigin { query_id, retries_on_503: true, ..QueryOrigin::default() },
     };
     // These endpoints always return a result: a stale one is calculated again.
     let refresh =
         if request.refresh.mode.is_forced() { RefreshMode::ForceBlocking } else { RefreshMode::Blocking };
-    let response = state.calculator.answer(&question, refresh).await?;
+    let response = state.calculator.respond(&query_request, refresh).await?;
     // Without a result and a failure, the calculation continues in the background, and a retry finds its result.
     let calculated =
         match (response.calculated, response.status.and_then(|status| status.into_error_message())) {
@@ -173,9 +173,9 @@ fn series_csv(call: &Call, result: &EndpointResult) -> ApiResult<Response> {
 }
 
 /// The query of a request; `None` where it has none.
-pub(crate) fn keyed_query(request: &Request) -> Option<Asked> {
+pub(crate) fn keyed_query(request: &Request) -> Option<KeyedQuery> {
     let ParsedQuery::Query(query) = &request.parsed else { return None };
-    let keyed = Asked::new(query.clone(), Purpose::Request, request.invalidation_key.as_deref());
+    let keyed = KeyedQuery::new(query.clone(), CacheScope::Request, request.invalidation_key.as_deref());
     Some(keyed.with_source(request.source.clone()))
 }
 

@@ -2,11 +2,12 @@
 //! Its [`Calculator`] is also used by the functions `insights`, `flags` and `worker` and by the command line.
 //!
 //! * [`calculator`]: runs queries, caches results. [`Calculator`] is the entry point.
-//! * [`jobs`]: background calculations.
+//! * `query_response`: the decision between cache, calculation and background, in [`Calculator::respond`].
+//! * [`query_state`], [`jobs`]: the state of background calculations; their start, lookup, cancellation and worker.
 //! * the other modules: one for each endpoint, and the parsing and formatting that they share.
 //!
 //! Must stay true: queries are calculated in one place and results are cached in one place; a result is exact, or the
-//! response is an error that says why.
+//! response is an error with the reason.
 
 mod actors;
 pub mod calculator;
@@ -22,6 +23,8 @@ mod persons;
 mod property_definitions;
 mod property_values;
 mod query_node;
+mod query_response;
+pub mod query_state;
 mod query_status;
 mod refresh;
 mod request;
@@ -30,13 +33,14 @@ mod source;
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 
 pub use crate::csv::escape_formula;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use format::{Format, with_csv};
 pub use pennon_analytics::query::RefreshMode;
+pub use query_response::QueryResponse;
 pub use refresh::RefreshParam;
 pub use request::{QUERY_ID, query_id};
 pub use source::QuerySource;

@@ -7,14 +7,15 @@ use pennon_core::config::{Config, events_memory, max_answer_wait};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
+use pennon_core::throttle::Rates;
 use pennon_eventstore::{EventStore, Settings};
 
 #[tokio::main]
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
-    let rates = config.rates()?;
-    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
+    let rates = Rates::from_config(&config)?;
+    let url = config.events_url.ok_or("PENNON_EVENTS_URL, the location of the events, is not set")?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
         .with_rate_limits(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);

@@ -10,7 +10,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
-use crate::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
+use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest};
 use crate::errors::engine_error;
 use crate::refresh::RefreshParam;
 use crate::request::query_id;
@@ -22,7 +22,7 @@ const READ_QUERIES: &str = "query:read";
 /// A parsed request.
 struct NodeRequest {
     /// Its query; else the kind that is not supported, or `None` where it is empty.
-    query: Result<Asked, Option<String>>,
+    query: Result<KeyedQuery, Option<String>>,
     refresh: RefreshMode,
     /// The client's own id of the calculation.
     query_id: Option<String>,
@@ -47,17 +47,17 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
     };
     let deadline = state.calculator.deadline();
     let stored = state.calculator.complete_prefetch(project, &query, items).await?;
-    let question = Question {
+    let query_request = QueryRequest {
         project,
-        asked: &query,
+        keyed: &query,
         stored: stored.stored.first().and_then(Option::as_ref),
         tracked: stored.tracked.first().and_then(Option::as_ref),
         known: &stored.known,
         now: call.now,
         deadline,
-        by: QueryOrigin { query_id: request.query_id.as_deref(), ..QueryOrigin::default() },
+        origin: QueryOrigin { query_id: request.query_id.as_deref(), ..QueryOrigin::default() },
     };
-    let response = state.calculator.answer(&question, request.refresh).await?;
+    let response = state.calculator.respond(&query_request, request.refresh).await?;
     sized(&call.headers, &envelope(&response, &query.key, project.id))
 }
 
@@ -70,7 +70,7 @@ fn parse_request(call: &Call) -> ApiResult<NodeRequest> {
     let query_id = query_id(call, Some(&fields))?;
     let query = match parsed {
         ParsedQuery::Query(query) => {
-            Ok(Asked::new(query, Purpose::Saved, None).with_source(QuerySource::Node(node)))
+            Ok(KeyedQuery::new(query, CacheScope::Saved, None).with_source(QuerySource::Node(node)))
         }
         ParsedQuery::OtherKind(kind) => Err(Some(kind)),
         ParsedQuery::Empty => Err(None),

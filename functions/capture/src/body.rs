@@ -10,26 +10,10 @@ use pennon_eventstore::{EncodedProperties, Meter, PropertyEncoder};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::batch_builder::BatchBuilder;
 use crate::error::CaptureError;
-use crate::event::{EventPath, RawFields};
-use crate::normalize::{BatchBuilder, EVENT_BYTES_MAX, EVENTS_MAX};
-
-/// Maximum nesting of arrays and objects in the fields that are stored.
-pub const NESTING_MAX: usize = 64;
-/// Properties that capture reads itself, addressed by their index in this list.
-pub(crate) const KNOWN_PROPERTIES: &[&str] = &[
-    "distinct_id",
-    "token",
-    "$ignore_sent_at",
-    "$set",
-    "$set_once",
-    "$unset",
-    "$session_id",
-    "$window_id",
-    "$lib",
-    "$lib_version",
-    "$process_person_profile",
-];
+use crate::event::{EventPath, KNOWN_PROPERTIES, RawFields};
+use crate::limits::{EVENT_BYTES_MAX, EVENTS_MAX, NESTING_MAX};
 
 /// Deserializes a whole body into the builder.
 pub(crate) struct BodySeed<'a, 'b>(pub &'a mut BatchBuilder<'b>);

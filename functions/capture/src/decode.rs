@@ -3,9 +3,7 @@
 use pennon_core::http::{BodyRules, SdkBody, SdkBodyError, SdkPayload};
 
 use crate::error::CaptureError;
-
-/// Maximum bytes of a body after decompression.
-pub const INFLATED_BYTES_MAX: usize = 20_000_000;
+use crate::limits::INFLATED_BYTES_MAX;
 
 const RULES: BodyRules = BodyRules {
     inflated_bytes_max: INFLATED_BYTES_MAX,

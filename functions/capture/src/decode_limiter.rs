@@ -1,7 +1,7 @@
 //! Limits how many request bodies are decoded at the same time, because a small body may expand to a large value.
 //!
 //! Must stay true: a permit is released when the work ends, not when the waiting request ends, because the blocking
-//! thread goes on after a client has disconnected.
+//! thread continues after a client has disconnected.
 
 use std::sync::Arc;
 

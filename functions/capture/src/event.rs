@@ -7,10 +7,31 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::error::CaptureError;
-use crate::normalize::{CaptureFormat, EVENT_BYTES_MAX, NAME_CHARS_MAX};
+use crate::limits::{DISTINCT_ID_CHARS_MAX, EVENT_BYTES_MAX, NAME_CHARS_MAX, NESTING_MAX};
 
-/// Longer distinct ids are truncated to this number of characters.
-pub const DISTINCT_ID_CHARS_MAX: usize = 200;
+/// Properties that capture reads itself, addressed by their index in this list.
+pub(crate) const KNOWN_PROPERTIES: &[&str] = &[
+    "distinct_id",
+    "token",
+    "$ignore_sent_at",
+    "$set",
+    "$set_once",
+    "$unset",
+    "$session_id",
+    "$window_id",
+    "$lib",
+    "$lib_version",
+    "$process_person_profile",
+];
+
+/// The two request formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureFormat {
+    /// All routes but `/i/v1/analytics/events`.
+    Batch,
+    /// `/i/v1/analytics/events`: requires `created_at` and a uuid for each event, and validates each event on its own.
+    Analytics,
+}
 
 /// The known fields of an event, or of the object around a batch, as parsed and not yet validated.
 #[derive(Debug, Default)]
@@ -81,12 +102,9 @@ impl EventPath {
                 let kilobytes = EVENT_BYTES_MAX / 1024;
                 CaptureError::too_large(format!("{event} has more than {kilobytes} KiB."))
             }
-            JsonLimitError::Depth => {
-                let depth_max = crate::body::NESTING_MAX;
-                CaptureError::invalid_body(format!(
-                    "{event} is nested deeper than {depth_max} levels of the body."
-                ))
-            }
+            JsonLimitError::Depth => CaptureError::invalid_body(format!(
+                "{event} is nested deeper than {NESTING_MAX} levels of the body."
+            )),
         })
     }
 

@@ -16,9 +16,11 @@ use pennon_eventstore::{EncodedBatch, EventStoreError, parse_timestamp};
 use serde_json::Map;
 
 use crate::Capture;
+use crate::batch_builder::{Batch, EventOutcome, RequestMetadata};
 use crate::decode::{decode, decode_data};
 use crate::error::CaptureError;
-use crate::normalize::{Batch, CaptureFormat, EventOutcome, RequestMetadata, normalize};
+use crate::event::CaptureFormat;
+use crate::normalize::normalize;
 
 /// Plausible client clocks, in milliseconds since the epoch: the years 2000 to 2100.
 const CLIENT_CLOCK_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;

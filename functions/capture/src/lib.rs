@@ -4,13 +4,15 @@
 //! event, 64 levels of nesting. Above a limit the response is 413 (nesting: 400). A request is stored completely or not at
 //! all, except by `/i/v1/analytics/events`, whose response has a result for each event.
 
+mod batch_builder;
 mod body;
-pub mod decode;
+mod decode;
 mod decode_limiter;
-pub mod error;
+mod error;
 mod event;
 mod handlers;
-pub mod normalize;
+mod limits;
+mod normalize;
 mod timestamps;
 
 #[cfg(test)]
@@ -19,7 +21,7 @@ mod tests;
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 use pennon_eventstore::EventStore;
 
 use decode_limiter::DecodeLimiter;

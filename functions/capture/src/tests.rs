@@ -10,9 +10,12 @@ use pennon_eventstore::{Event, parse_timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::decode::{INFLATED_BYTES_MAX, decode};
+use crate::batch_builder::{Batch, RequestMetadata};
+use crate::decode::decode;
 use crate::error::CaptureError;
-use crate::normalize::{Batch, CaptureFormat, EVENT_BYTES_MAX, EVENTS_MAX, RequestMetadata, normalize};
+use crate::event::CaptureFormat;
+use crate::limits::{EVENT_BYTES_MAX, EVENTS_MAX, INFLATED_BYTES_MAX};
+use crate::normalize::normalize;
 
 mod arbitrary_input;
 mod body_encodings;

@@ -86,7 +86,7 @@ fn event(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_route_stores_and_says_so() {
+async fn every_route_stores_and_confirms() {
     let place = place().await;
     let batch =
         json!({"api_key": "phc_1", "batch": [event("a")], "sent_at": "2024-01-01T00:00:00Z"}).to_string();
@@ -148,7 +148,7 @@ async fn a_refused_request_stores_nothing() {
 }
 
 #[tokio::test]
-async fn browsers_may_ask_from_anywhere() {
+async fn browsers_may_send_requests_from_any_origin() {
     let place = place().await;
     for path in ["/e/", "/i/v0/e/", "/batch/", "/capture/", "/i/v1/analytics/events"] {
         let request = Request::options(path)
@@ -170,7 +170,7 @@ async fn browsers_may_ask_from_anywhere() {
     assert_eq!(place.send(get).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// A copy counts once, whether the first lies in a block or in a segment, and whatever its name and time say.
+/// A copy counts once, whether the first lies in a block or in a segment, and whatever its name and time are.
 #[tokio::test]
 async fn a_uuid_is_one_event_across_blocks_and_segments() {
     let place = place().await;
@@ -221,7 +221,7 @@ async fn the_newer_form_answers_for_each_event() {
     assert_eq!(place.stored().await, ["a"]);
 }
 
-/// What is at hand when a batch of the newer form, or any other, is malformed in one event.
+/// Outcomes of a batch with one malformed event, in the analytics format and in the others.
 #[tokio::test]
 async fn each_wrong_field_is_named_and_nothing_is_stored() {
     let place = place().await;

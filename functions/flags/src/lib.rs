@@ -17,7 +17,7 @@ use axum::Router;
 use axum::extract::FromRef;
 use axum::http::Method;
 use pennon_core::app::App;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 use pennon_eventstore::EventStore;
 
 pub use evaluation::CompiledProjectCache;

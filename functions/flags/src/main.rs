@@ -6,6 +6,7 @@ use pennon_core::config::{Config, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
+use pennon_core::throttle::Rates;
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
 
@@ -13,7 +14,7 @@ use pennon_flags::Flags;
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
-    let rates = config.rates()?;
+    let rates = Rates::from_config(&config)?;
     let url = config.events_url.ok_or(
         "PENNON_EVENTS_URL is not set. Set it to the location of the events, such as s3://bucket/prefix.",
     )?;

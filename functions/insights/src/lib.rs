@@ -43,7 +43,7 @@ use axum::Router;
 use axum::http::Method;
 use pennon_calculation::{Calculation, Calculator, with_csv};
 use pennon_core::app::App;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 use pennon_core::store::summary_rows::SummaryRowCache;
 
 use actions::Action;

@@ -31,7 +31,7 @@ pub async fn retrieve_project(State(app): State<App>, call: Call) -> ApiResult<R
     Ok(json(responses::project(&access.project, ingested.is_some(), access.level())))
 }
 
-/// `GET /api/users/@me/`. Also for keys that are limited to projects: the response only says which user owns the key.
+/// `GET /api/users/@me/`. Also for keys that are limited to projects: the response only names the key's owner.
 pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = app.caller(&call, |caller| caller.require(READ_USER)).await?;
     let (organizations, projects) =

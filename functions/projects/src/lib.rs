@@ -7,7 +7,7 @@ mod responses;
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 
 /// The route table.
 pub fn routes() -> Routes<App> {

@@ -6,12 +6,13 @@ use pennon_core::config::Config;
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
+use pennon_core::throttle::Rates;
 
 #[tokio::main]
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
-    let rates = config.rates()?;
+    let rates = Rates::from_config(&config)?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
         .with_rate_limits(rates);
     lambda::run(edge(pennon_projects::router(&app), app.clock), app.keys).await

@@ -21,16 +21,6 @@ const OPENAPI_YAML: &str = "application/vnd.oai.openapi";
 const AS_JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 const AS_YAML: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.yaml"));
 
-/// The document as indented JSON, without a final newline.
-pub fn json() -> String {
-    format!("{:#}", pennon_openapi::document(env!("CARGO_PKG_VERSION")))
-}
-
-/// The document as YAML.
-pub fn yaml() -> &'static str {
-    AS_YAML
-}
-
 /// The representation with this media type, created on first use.
 fn representation(media: &'static str) -> &'static Representation {
     static REPRESENTATIONS: [OnceLock<Representation>; 4] = [const { OnceLock::new() }; 4];

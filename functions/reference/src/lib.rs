@@ -12,9 +12,7 @@ mod tests;
 
 use axum::Router;
 use axum::http::Method;
-use pennon_core::http::Routes;
-
-pub use document::{json, yaml};
+use pennon_core::routes::Routes;
 
 /// The route table.
 pub fn routes() -> Routes<()> {

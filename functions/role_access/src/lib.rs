@@ -12,7 +12,7 @@ use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;
 use pennon_core::error::ApiError;
-use pennon_core::http::Routes;
+use pennon_core::routes::Routes;
 use pennon_filters::body::FieldError;
 
 const LIST: &str = "/api/projects/{project_id}/feature_flags/{feature_flag_id}/role_access";

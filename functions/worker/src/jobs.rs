@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pennon_calculation::Calculator;
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome, left_over};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::store::{StoreError, Table};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -62,7 +62,7 @@ async fn run_jobs<N>(calculator: &Calculator, jobs: Vec<(N, JobKey)>, end: Insta
     let calculator = calculator.clone();
     run_concurrently(jobs, schedule, move |job, time| {
         let calculator = calculator.clone();
-        async move { calculator.run_job(job, JobLimits { time, ..limits }).await != Outcome::Again }
+        async move { calculator.run_job(job, JobLimits { time, ..limits }).await != JobOutcome::Retry }
     })
     .await
 }

@@ -25,7 +25,7 @@ const REPORT_TIME: Duration = Duration::from_secs(15);
 async fn main() -> Result<(), Error> {
     lambda::start_logging();
     let config = Config::from_env();
-    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
+    let url = config.events_url.ok_or("PENNON_EVENTS_URL, the location of the events, is not set")?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::project(0)).await, Clock::Running);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;

@@ -40,5 +40,6 @@ pub use funnel::unwrap_single_breakdown_values;
 pub use join::{DataRequirements, JoinData, Properties};
 pub use plan::{Answer, PartitionResult, Plan, ProjectContext};
 pub use query::{ParsedQuery, Query};
+pub use references::COHORT_TYPES;
 pub use repartition::ActorKind;
 pub use sessions::{SessionFieldType, session_fields};

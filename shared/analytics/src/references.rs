@@ -9,7 +9,7 @@ use crate::definitions::{Action, Cohort, DefinitionIds};
 use crate::query::parse_integer;
 
 /// Types of filters and criteria whose value is a cohort id.
-const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "precalculated-cohort", "dynamic-cohort"];
+pub const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
 
 impl Action {
     /// The ids that its steps reference.

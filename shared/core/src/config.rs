@@ -5,7 +5,6 @@ use std::time::Duration;
 use tracing_subscriber::filter::Targets;
 
 use crate::payload_keys::{self, PayloadKeys};
-use crate::throttle::Rates;
 
 /// Maximum of `PENNON_ANSWER_SECONDS`.
 const ANSWER_SECONDS_MAX: u64 = 25;
@@ -42,11 +41,6 @@ impl Config {
     /// those of the embedded DynamoDB.
     pub fn from_env() -> Config {
         Config::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-    }
-
-    /// The parsed rate limits.
-    pub fn rates(&self) -> Result<Option<Rates>, String> {
-        self.rate_limits.as_deref().map(str::parse).transpose()
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Config {
@@ -179,7 +173,7 @@ mod tests {
         let config = Config::read(|name| Some(name.to_lowercase()));
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
-        assert!(config.rates().is_err());
+        assert_eq!(config.rate_limits.as_deref(), Some("pennon_rate_limits"));
     }
 
     #[test]
@@ -236,9 +230,9 @@ mod tests {
 
     #[test]
     fn rate_limits_are_optional() {
-        let rates = |value: &str| Config::read(|_| Some(value.to_owned())).rates();
-        assert_eq!(rates("off"), Ok(None));
-        assert_eq!(rates("on"), Ok(Some(Rates::default())));
-        assert_eq!(Config::read(|_| None).rates(), Ok(None));
+        let limits = |value: &str| Config::read(|_| Some(value.to_owned())).rate_limits;
+        assert_eq!(limits("off"), None);
+        assert_eq!(limits("on").as_deref(), Some("on"));
+        assert_eq!(Config::read(|_| None).rate_limits, None);
     }
 }

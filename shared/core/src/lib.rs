@@ -3,11 +3,12 @@
 //! This crate does not depend on the calculation engine or the event store. Handlers never see AWS SDK types: a handler gets
 //! a [`Call`], authorizes the caller for a project through [`App`], and returns JSON or an [`ApiError`].
 //!
-//! * [`http`]: routes, request parsing, responses, CORS, the request log.
+//! * [`routes`]: route tables. [`http`]: request parsing, responses, CORS, the request log.
+//! * [`app`]: the state of handlers, and the authorization of a request for its project.
 //! * [`auth`]: API keys, scopes, project tokens, sharing links; caches of keys and tokens.
 //! * [`store`]: items, keys, queries and transactions of the two DynamoDB tables.
-//! * [`activity`]: the activity log. [`idempotency`]: the `Idempotency-Key` header. [`throttle`]: rate limits. [`retry`]: optimistic
-//!   concurrency.
+//! * [`activity`]: the activity log. [`write_times`]: instants that never go back. [`idempotency`]: the `Idempotency-Key` header.
+//!   [`throttle`]: rate limits. [`retry`]: optimistic concurrency.
 //! * [`request_metrics`], [`traces`], [`lambda`]: what a request consumed, OpenTelemetry spans, the Lambda runtime.
 //!
 //! [`Call`]: http::Call
@@ -31,6 +32,8 @@ pub mod model;
 pub mod payload_keys;
 pub mod request_metrics;
 pub mod retry;
+pub mod routes;
 pub mod store;
 pub mod throttle;
 pub mod traces;
+pub mod write_times;

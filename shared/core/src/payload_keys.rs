@@ -127,7 +127,7 @@ pub fn new_key() -> String {
     STANDARD.encode(crate::ids::random_bytes::<KEY_BYTES>())
 }
 
-/// What a key is called: the start of a digest, which tells nothing of it.
+/// The id of a key: the start of a digest, which does not reveal the key.
 fn name_of(key: &[u8]) -> String {
     let digest = Sha256::new().chain_update(b"pennon payload key").chain_update(key).finalize();
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
+use crate::config::Config;
 use crate::error::{ApiError, ApiResult};
 use crate::store::Table;
 use crate::store::keys;
@@ -29,6 +30,13 @@ pub struct Rates {
 impl Default for Rates {
     fn default() -> Self {
         Rates { burst: 480, sustained: 4800, definitions: 600 }
+    }
+}
+
+impl Rates {
+    /// The rate limits of the configuration, if it has any. An invalid setting is an error message.
+    pub fn from_config(config: &Config) -> Result<Option<Rates>, String> {
+        config.rate_limits.as_deref().map(str::parse).transpose()
     }
 }
 
@@ -174,6 +182,7 @@ impl Limit {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::config::StoreConfig;
 
     #[test]
     fn rates_are_parsed() {
@@ -186,6 +195,20 @@ mod tests {
         for bad in ["", "off", "burst", "burst=0", "burst=-1", "burst=x", "speed=3", "burst=1,"] {
             assert!(bad.parse::<Rates>().unwrap_err().contains("no rate limit"), "{bad}");
         }
+    }
+
+    #[test]
+    fn rate_limits_are_optional() {
+        let rates = |limits: Option<&str>| {
+            Rates::from_config(&Config {
+                store: StoreConfig::local(),
+                events_url: None,
+                rate_limits: limits.map(str::to_owned),
+            })
+        };
+        assert_eq!(rates(None), Ok(None));
+        assert_eq!(rates(Some("on")), Ok(Some(Rates::default())));
+        assert!(rates(Some("pennon_rate_limits")).is_err());
     }
 
     const TEN: Limit = Limit { name: "ten", seconds: 60, calls: 10 };

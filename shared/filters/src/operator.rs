@@ -101,9 +101,14 @@ impl Operator {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
     }
 
-    /// The names that requests may use, for error texts.
+    /// The names that requests may use.
+    pub fn all_names() -> [&'static str; NAMES.len()] {
+        NAMES.map(|(name, _)| name)
+    }
+
+    /// The same as one text, for error texts.
     pub fn names() -> String {
-        NAMES.map(|(name, _)| name).join(", ")
+        Operator::all_names().join(", ")
     }
 
     /// The name that requests use.

@@ -12,38 +12,38 @@ const ACTIONS: RecordKind = RecordKind {
     read: "action:read",
     write: "action:write",
 };
-const JUDGED: &str = "Steps that no calculation could ask about are refused, such as patterns that are none \
-    or cohorts that are not there; so is the name of another action.";
+const VALIDATION: &str = "Steps that cannot be calculated are rejected, such as those with invalid patterns or \
+    unknown cohorts; so is the name of another action.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
     let sent = ("ActionSent", "Action");
     let change = |id, method| ACTIONS.update_operation(id, method, "Change an action", sent);
-    let of_all = ("listActionActivity", "List what was done to actions");
-    let of_one = ("listActivityOfAction", "List what was done to an action");
+    let of_all = ("listActionActivity", "List the activity log of actions");
+    let of_one = ("listActivityOfAction", "List the activity log of an action");
     [
         ACTIONS
             .list_operation(
                 "listActions",
-                "List the actions that are not deleted",
-                "What the name or a tag contains, in any case.",
+                "List actions",
+                "Text contained in the name or in a tag, case-insensitive.",
                 "Action",
             )
-            .with_description("The newest first."),
+            .with_description("Records that are not deleted, newest first."),
         ACTIONS
             .create_operation("createAction", "Create an action", sent)
-            .with_description(JUDGED)
+            .with_description(VALIDATION)
             .link("get", "getAction", &THIS)
             .link("update", "updateAction", &THIS)
             .link("replace", "replaceAction", &THIS)
             .link("activity", "listActivityOfAction", &THIS),
-        ACTIONS.get_operation("getAction", "Get an action, a deleted one too", "Action"),
+        ACTIONS.get_operation("getAction", "Get an action, also a deleted one", "Action"),
         change("updateAction", "PATCH").with_description(
-            "Fields that are not sent stay; steps that are sent take the place of all. `deleted` deletes an \
-             action so that it can be restored.",
+            "Fields that are not sent are unchanged; `steps` replaces all steps. `deleted: true` deletes \
+             an action, which can be restored with `deleted: false`.",
         ),
         change("replaceAction", "PUT").with_description("As PATCH."),
-        ACTIONS.delete_not_allowed("deleteAction", "Refused: actions are deleted by a change"),
+        ACTIONS.delete_not_allowed("deleteAction", "Not allowed: actions are deleted with PATCH"),
     ]
     .into_iter()
     .chain(ACTIONS.activity_logs(of_all, of_one))

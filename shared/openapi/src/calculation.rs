@@ -13,9 +13,9 @@ const TAG: &str = "Calculation";
 const READ: Security = Security::Scope("insight:read");
 const QUERY: Security = Security::Scope("query:read");
 /// Description of rules that the schema cannot express.
-const REFUSED: &str = "The question is not acceptable: `attr` names the field where one is at fault. So are \
-    steps that are not there, actions and cohorts that are not known, expressions and formulas that cannot \
-    be read, and ranges with too many buckets; or the answer is larger than an answer can be.";
+const REFUSED: &str = "The query is invalid; `attr` names the field, if one is the cause. Examples are \
+    steps that do not exist, unknown actions and cohorts, expressions and formulas that cannot be parsed, \
+    and ranges with too many buckets. Or the response exceeds the maximum size.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -55,36 +55,34 @@ fn word() -> Value {
 fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
-    let ask = Operation::new("query", "POST", ALL, TAG, "Calculate a trend or a funnel", QUERY)
-        .with_description(
-            "Without a fresh result it is calculated; what takes too long goes on in the background, and \
-         `query_status` says so. Its result is shared with insights of the same query.",
-        );
-    let mut ask = query_nodes::by_query(ask).json_body(schema_ref("QueryRequest")).response(
+    let query = Operation::new("query", "POST", ALL, TAG, "Calculate a query", QUERY).with_description(
+        "Calculates a trend, a funnel or a correlation unless a fresh result is cached. A calculation that \
+         takes too long continues in the background, with its state in `query_status`. The result is \
+         shared with insights of the same query.",
+    );
+    let mut query = query_nodes::by_query(query).json_body(schema_ref("QueryRequest")).response(
         200,
-        "The result, or word of the calculation.",
+        "The result, or the state of the calculation.",
         any_of([schema_ref("QueryAnswer"), schema_ref("QueryNothing")]),
     );
-    set_response_description(&mut ask, 400, REFUSED);
-    let follow = Operation::new("getQuery", "GET", ONE, TAG, "Tell how a calculation goes", QUERY)
-        .with_description("`id` is the caller's own name for it, or its `cache_key`.")
-        .response(200, "It ended well.", schema_ref("FinishedQuery"))
+    set_response_description(&mut query, 400, REFUSED);
+    let follow = Operation::new("getQuery", "GET", ONE, TAG, "Get the state of a calculation", QUERY)
+        .with_description("`id` is the caller's `client_query_id`, or the `cache_key`.")
+        .response(200, "It has ended with a result.", schema_ref("FinishedQuery"))
         .response(202, "It has not ended.", schema_ref("QueryWord"))
         .response(
             400,
-            "The question was refused, which `error_message` explains, or the answer is larger than an \
-             answer can be.",
+            "The query is invalid, with the reason in `error_message`, or the response exceeds the maximum \
+             size.",
             any_of([schema_ref("QueryWord"), schema_ref("Error")]),
         )
         .response(500, "It failed.", any_of([schema_ref("QueryWord"), schema_ref("Error")]));
     vec![
-        ask,
+        query,
         follow,
         Operation::new("cancelQuery", "DELETE", ONE, TAG, "Cancel a calculation", QUERY)
-            .with_description(
-                "It stops where nobody else waits for it. What is not there is cancelled already.",
-            )
-            .empty_response(204, "Nobody waits for it under this name."),
+            .with_description("It stops unless another request waits for it. An unknown id is a success too.")
+            .empty_response(204, "No request waits for it under this id."),
     ]
 }
 
@@ -104,7 +102,7 @@ fn answering(operation: Operation, body: Option<&str>, answer: Value) -> Operati
     };
     let mut operation = operation.response(200, "The result.", answer);
     set_response_description(&mut operation, 400, REFUSED);
-    set_response_description(&mut operation, 404, "There is no such project, or no such form of an answer.");
+    set_response_description(&mut operation, 404, "There is no such project, or no such response format.");
     operation.with_csv()
 }
 
@@ -119,11 +117,11 @@ fn funnels() -> Vec<Operation> {
         ])
     };
     let get = Operation::new("getFunnel", "GET", PATH, TAG, "Calculate a funnel", READ)
-        .with_description("Without events and actions the result is empty.");
+        .with_description("Without series the result is empty.");
     let post = Operation::new("calculateFunnel", "POST", PATH, TAG, "Calculate a funnel", READ)
         .with_description(
-            "Fields may come in the query string too; the body wins, but for `properties`. In a body \
-         lists and objects may be JSON texts.",
+            "Fields are accepted in the query string too; the body takes precedence, except for \
+             `properties`. In a body lists and objects may be JSON texts.",
         );
     vec![
         answering(with_query_fields(get, funnel()), None, answer()),
@@ -133,7 +131,7 @@ fn funnels() -> Vec<Operation> {
 
 fn correlations() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/funnel/correlation/";
-    const SUMMARY: &str = "Find what distinguishes those who get through a funnel";
+    const SUMMARY: &str = "Calculate the correlation of a funnel";
     let answer = || {
         object([
             ("result", schema_ref("CorrelationResult")),
@@ -141,11 +139,13 @@ fn correlations() -> Vec<Operation> {
             ("is_cached", boolean()),
         ])
     };
-    let get = Operation::new("getCorrelation", "GET", PATH, TAG, SUMMARY, READ)
-        .with_description("Without events and actions nothing is found.");
+    let get = Operation::new("getCorrelation", "GET", PATH, TAG, SUMMARY, READ).with_description(
+        "Events and properties that are more or less frequent among persons who convert. Without series \
+         the result is empty.",
+    );
     let post = Operation::new("calculateCorrelation", "POST", PATH, TAG, SUMMARY, READ).with_description(
-        "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
-         Without events and actions nothing is found.",
+        "Fields are accepted in the query string too; in a body lists and objects may be JSON texts. \
+         Without series the result is empty.",
     );
     vec![
         answering(with_query_fields(get, correlation()), None, answer()),
@@ -166,20 +166,19 @@ fn trends() -> Vec<Operation> {
     };
     let exported = |operation: Operation| {
         operation
-            .query_param("export_insight_id", text(), "Of a table: the insight that its first line links to.")
-            .query_param("export_name", text(), "Of a table: what its file is called.")
             .query_param(
-                "offset",
+                "export_insight_id",
                 text(),
-                "How many series come before the page. All are answered whatever it says.",
+                "For CSV: the id of the insight that the first line links to.",
             )
+            .query_param("export_name", text(), "For CSV: the file name.")
+            .query_param("offset", text(), "Accepted without effect: the response has all series.")
     };
-    let get = Operation::new("getTrend", "GET", PATH, TAG, "Calculate a trend", READ).with_description(
-        "Without events and actions the result is empty. A table has a row for each series.",
-    );
+    let get = Operation::new("getTrend", "GET", PATH, TAG, "Calculate a trend", READ)
+        .with_description("Without series the result is empty. CSV has a row per series.");
     let post = Operation::new("calculateTrend", "POST", PATH, TAG, "Calculate a trend", READ).with_description(
-        "Fields may come in the query string too; the body wins, but for `properties`. In a body lists and \
-         objects may be JSON texts. A table has a row for each series.",
+        "Fields are accepted in the query string too; the body takes precedence, except for `properties`. \
+         In a body lists and objects may be JSON texts. CSV has a row per series.",
     );
     vec![
         answering(exported(with_query_fields(get, trend())), None, answer()),

@@ -6,6 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::conditions::nothing;
+use crate::limits::{
+    BREAKDOWN_COHORTS, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX, QUERY_ID_MAX, SERIES, intervals,
+    patterns,
+};
 use crate::operation::{Operation, Parameter};
 use crate::schema::{
     any, any_of, enum_of, id, input, list_max, nullable, schema_ref, text, text_max, with_description,
@@ -13,8 +17,6 @@ use crate::schema::{
 
 /// Surrounding blanks are ignored, and a blank text counts as missing.
 const BLANK: &str = r"[ \t\r\n]*";
-/// Maximum bytes of a name.
-pub(crate) const NAME_MAX: usize = 4_096;
 
 /// One field of a request.
 pub(crate) struct Field {
@@ -118,22 +120,23 @@ pub(crate) fn whole((least, most): (i64, i64), pattern: &str) -> Value {
 
 /// A group type index.
 pub(crate) fn group_type() -> Value {
-    whole((0, 4), "0*[0-4]")
+    whole((0, GROUP_TYPE_MAX), patterns::GROUP_TYPE)
 }
 
 /// Any whole number.
 pub(crate) const ANY: (i64, i64) = (i64::MIN, i64::MAX);
 pub(crate) const ANY_TEXT: &str = "[+-]?[0-9]{1,18}";
-pub(crate) const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
+/// The bounds of the intervals of a moving average.
+pub(crate) const SMOOTHING: (i64, i64) = (1, BUCKETS as i64);
 pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
     ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
 
 /// The description of `math`.
-pub(crate) const MATH: &str = "What a trend counts: `total` (when left out and for what is not known), \
-    `dau`, `weekly_active`, `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, \
-    `hogql`; `sum`, `avg`, `min`, `max`, `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with \
-    `_count_per_actor` of events. Some other names are refused. Of steps `first_time_for_user` and \
-    `first_time_for_user_with_filters` say something.";
+pub(crate) const MATH: &str = "What a series counts: `total` (the default, also for unknown names), `dau`, \
+    `weekly_active`, `monthly_active`, `unique_group`, `unique_session`, `first_time_for_user`, `hogql`; \
+    `sum`, `avg`, `min`, `max`, `median`, `p75`, `p90`, `p95`, `p99` of `math_property`, or with \
+    `_count_per_actor` of events per actor. Names that PostHog has and Pennon does not calculate are \
+    rejected. Funnel steps use only `first_time_for_user` and `first_time_for_user_with_filters`.";
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -141,12 +144,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         (
             "TrendQuestion",
-            with_example(query_body(trend(), 26, true), json!({"events": views, "date_from": "-30d"})),
+            with_example(query_body(trend(), SERIES, true), json!({"events": views, "date_from": "-30d"})),
         ),
         (
             "TrendPeopleQuestion",
             with_example(
-                query_body(joined([trend(), trend_point()]), 26, true),
+                query_body(joined([trend(), trend_point()]), SERIES, true),
                 json!({"events": views, "entity_order": 0}),
             ),
         ),
@@ -167,8 +170,8 @@ pub(crate) fn joined<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
     lists.into_iter().flatten().collect()
 }
 
-/// A body of these fields, with at most `series` series, and at least one if `is_asked`.
-pub(crate) fn query_body(fields: Vec<Field>, series: usize, is_asked: bool) -> Value {
+/// A body of these fields, with at most `series` series, and at least one if `requires_series`.
+pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
     let mut question = input(&[], []);
     let shown: Map<String, Value> = fields
         .into_iter()
@@ -181,7 +184,7 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, is_asked: bool) -> V
             any_of([schema_ref(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
         question["properties"][name] = any_of([list_max(series, entry), nothing()]);
     }
-    if is_asked {
+    if requires_series {
         let has = |name: &str, entry: Value| {
             let list = json!({"type": "array", "contains": entry});
             json!({"required": [name], "properties": {name: list}})
@@ -221,7 +224,7 @@ pub(crate) fn series<const N: usize>(required: &[&str], own: [(&str, Value); N])
         ("math_hogql", optional_text()),
         ("math_group_type_index", group_type()),
         ("properties", schema_ref("EventConditions")),
-        ("optionalInFunnel", with_description(any(), "Whether the step may be left out.")),
+        ("optionalInFunnel", with_description(any(), "Whether the step is optional.")),
     ] {
         series["properties"][name] = schema;
     }
@@ -233,7 +236,7 @@ fn with_id(id: Value) -> Value {
         &[],
         [
             ("id", id),
-            ("order", with_description(any(), "Series are ordered by it; actions come before events.")),
+            ("order", with_description(any(), "Sort key of the series; actions come before events.")),
         ],
     )
 }
@@ -256,20 +259,21 @@ pub(crate) fn common() -> Vec<Field> {
         Field::json(
             "properties",
             schema_ref("EventConditions"),
-            "What restricts all events. In a query string it wins.",
+            "Filters of all series. The value in the query string takes precedence.",
         ),
-        Field::switch("filter_test_accounts", "Whether the project's conditions on test accounts hold too."),
+        Field::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
         Field::text(
             "date_from",
-            "An instant, a relative one such as `-7d` or `mStart`, or `all`. Otherwise `-7d`.",
+            "Start of the range: an instant, a relative date such as `-7d` or `mStart`, or `all`. Default: \
+             `-7d`.",
         ),
-        Field::text("date_to", "The same; now when it is left out."),
-        Field::switch("explicit_date", "Whether both ends are taken as they are, not rounded."),
+        Field::text("date_to", "End of the range, in the same formats. Default: now."),
+        Field::switch("explicit_date", "Whether the range is exact instead of rounded to whole intervals."),
         Field::any_case(
             "interval",
-            &INTERVALS,
+            &intervals(),
             "",
-            "The buckets of the range: minute, hour, day, week or month.",
+            "The interval of the range: minute, hour, day, week or month.",
         ),
     ]
 }
@@ -286,7 +290,7 @@ pub(crate) fn breakdown_key() -> Value {
 
 /// Several keys with their types.
 pub(crate) fn breakdown_parts() -> Value {
-    any_of([list_max(3, part()), no_breakdown()])
+    any_of([list_max(BREAKDOWNS, part()), no_breakdown()])
 }
 
 /// The breakdown fields. The others are only validated if there is a breakdown.
@@ -297,23 +301,31 @@ pub(crate) fn breakdown() -> Vec<Field> {
             // Any other value is a key too, as JSON text.
             any(),
             text(),
-            "A property's key, an expression, or numbers of cohorts and `all`. A funnel takes a list of at \
-             most ten keys.",
+            "The key of a property, an expression, or ids of cohorts and `all`. For a funnel also a list \
+             of at most ten keys.",
         ),
         Field::free(
             "breakdown_type",
-            "Whose property it is: `event` (when left out), `person`, `group`, `session`, `event_metadata`; \
+            "The type of the property: `event` (default), `person`, `group`, `session`, `event_metadata`; \
              or `cohort` or `hogql`.",
         ),
-        Field::json("breakdowns", breakdown_parts(), "Several keys, each with its type, in place of both."),
+        Field::json(
+            "breakdowns",
+            breakdown_parts(),
+            "Several properties, each with its type, instead of `breakdown` and `breakdown_type`.",
+        ),
         Field::free(
             "breakdown_limit",
-            "How many values stay, 1 to 1000; the rest is one. 10 of a funnel, else 25.",
+            "Maximum number of values, 1 to 1000; all others are combined into one. Default: 10 for a \
+             funnel, else 25.",
         ),
-        Field::free("breakdown_group_type_index", "Of groups: the index of their type, 0 to 4."),
-        Field::free("breakdown_normalize_url", "Whether `/`, `?` and `#` at the end of values do not count."),
-        Field::free("breakdown_histogram_bin_count", "Of numbers in a trend: into how many bins, 1 to 1000."),
-        Field::free("breakdown_hide_other_aggregation", "Whether the rest is left out."),
+        Field::free("breakdown_group_type_index", "For groups: the index of the group type, 0 to 4."),
+        Field::free("breakdown_normalize_url", "Whether a trailing `/`, `?` or `#` of values is ignored."),
+        Field::free(
+            "breakdown_histogram_bin_count",
+            "For numeric properties in a trend: the number of bins, 1 to 1000.",
+        ),
+        Field::free("breakdown_hide_other_aggregation", "Whether the combined other values are omitted."),
     ]
 }
 
@@ -323,16 +335,16 @@ pub(crate) fn part() -> Value {
     input(
         &["property"],
         [
-            ("property", any_of([breakdown_key(), list_max(50, breakdown_key())])),
+            ("property", any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())])),
             ("type", nullable(enum_of(&types))),
-            ("group_type_index", with_description(any(), "Of groups: the index of their type, 0 to 4.")),
+            ("group_type_index", with_description(any(), "For groups: the index of the group type, 0 to 4.")),
             (
                 "normalize_url",
-                with_description(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
+                with_description(any(), "Whether a trailing `/`, `?` or `#` of values is ignored."),
             ),
             (
                 "histogram_bin_count",
-                with_description(any(), "Of numbers in a trend: into how many bins, 1 to 1000."),
+                with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000."),
             ),
         ],
     )
@@ -347,17 +359,21 @@ pub(crate) fn trend() -> Vec<Field> {
             "display",
             display,
             json!({"type": "string", "not": {"const": "CalendarHeatmap"}}),
-            "Decides between a number for each bucket and one in all; others than known ones mean a line.",
+            "The display, which selects between a number per interval and one total; unknown displays mean \
+             a line chart.",
         ),
-        Field::switch("compare", "Whether the period before is shown too."),
-        Field::free("compare_to", "How far back it lies, such as `-1w`; right before when left out."),
-        Field::text("formula", "Arithmetic over the series, which are called a, b, c and so on.")
+        Field::switch("compare", "Whether the previous period is calculated too."),
+        Field::free(
+            "compare_to",
+            "Offset of the other period, such as `-1w`. Default: the period directly before.",
+        ),
+        Field::text("formula", "Arithmetic over the series, which are named a, b, c and so on.")
             .free_in_query(),
         Field::whole(
             "smoothing_intervals",
-            (1, 12_000),
-            "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)",
-            "Over how many buckets a number is averaged.",
+            SMOOTHING,
+            patterns::SMOOTHING,
+            "Number of intervals of the moving average.",
         ),
     ];
     joined([common(), breakdown(), own])
@@ -365,18 +381,21 @@ pub(crate) fn trend() -> Vec<Field> {
 
 /// The fields that select a data point of a trend.
 pub(crate) fn trend_point() -> Vec<Field> {
-    let index = "0*([01]?[0-9]|2[0-5])";
+    let index = patterns::SERIES_INDEX;
     let order = any_of([
         json!({"type": "null"}),
-        json!({"type": "integer", "minimum": 0, "maximum": 25}),
+        json!({"type": "integer", "minimum": 0, "maximum": SERIES - 1}),
         json!({"type": "string", "pattern": format!("^{BLANK}{index}{BLANK}$")}),
     ]);
     let query = json!({"type": "string", "pattern": format!("^{BLANK}{index}{BLANK}$")});
     vec![
-        Field::new("entity_order", order, query, "The index of the series; the first when it is left out."),
-        Field::free("entity_id", "The event or action of the series, where its index is not said."),
-        Field::free("breakdown_value", "The value of the breakdown; everybody when it is left out."),
-        Field::free("breakdown_kept", "Of the rest: a JSON list of the values that are not in it."),
+        Field::new("entity_order", order, query, "The index of the series. Default: the first."),
+        Field::free("entity_id", "The event or action of the series, if its index is not given."),
+        Field::free("breakdown_value", "The value of the breakdown. Default: all values."),
+        Field::free(
+            "breakdown_kept",
+            "For the combined other values: a JSON list of the values that are shown separately.",
+        ),
     ]
 }
 
@@ -386,12 +405,16 @@ pub(crate) fn with_request_options(operation: Operation) -> Operation {
         .query_param(
             "refresh",
             text(),
-            "`true` or `force_blocking` calculates anew; others take a fresh result.",
+            "`true` or `force_blocking` calculates again; other values accept a fresh cached result.",
         )
         .query_param(
             "client_query_id",
-            text_max(1_000),
-            "The caller's own name for the calculation: 1000 bytes at most.",
+            text_max(QUERY_ID_MAX),
+            "The caller's id of the calculation: at most 1000 bytes.",
         )
-        .query_param("cache_invalidation_key", text(), "Tells the same question apart from itself.")
+        .query_param(
+            "cache_invalidation_key",
+            text(),
+            "Part of the cache key: a new value bypasses the cached result.",
+        )
 }

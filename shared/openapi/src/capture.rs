@@ -10,10 +10,10 @@ use crate::schema::{
 };
 
 const TAG: &str = "Capture";
-const BODY: &str = "The project's token comes in the body, in the query string or as a bearer. The body is \
-    an event, a list of events, or an object with `batch`; it may be gzip, base64 (`compression=base64`), \
-    or a form whose field `data` has it, as JSON or base64. It is stored whole or not at all. Any type of \
-    body is read as JSON, unless it is such a form.";
+const BODY: &str = "The project token is in the body, in the query string or a bearer token. The body is \
+    an event, a list of events, or an object with `batch`; it may be compressed with gzip, encoded as \
+    base64 (`compression=base64`), or be a form with JSON or base64 in the field `data`. All events are \
+    stored, or none. A body of any content type is parsed as JSON, unless it is such a form.";
 /// Why events of a batch are dropped in the newer format.
 const DROPPED: [&str; 7] = [
     "missing_event_name",
@@ -29,9 +29,9 @@ const DROPPED: [&str; 7] = [
 pub fn operations() -> Vec<Operation> {
     vec![
         capture("captureBatch", "/batch/", "Capture events"),
-        capture("capture", "/capture/", "Capture events, as `/batch/`"),
-        capture("captureE", "/e/", "Capture events, as `/batch/`"),
-        capture("captureV0", "/i/v0/e/", "Capture events, as `/batch/`"),
+        capture("capture", "/capture/", "Capture events, an alias of `/batch/`"),
+        capture("captureE", "/e/", "Capture events, an alias of `/batch/`"),
+        capture("captureV0", "/i/v0/e/", "Capture events, an alias of `/batch/`"),
         analytics(),
         from_query(),
     ]
@@ -51,14 +51,14 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// A capture operation, with the project token in the query string or a header.
 fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
-        .query_param("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query_param("token", text(), "The project token, if the body has none; `api_key` is an alias.")
         .query_param("api_key", text(), "As `token`.")
-        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
-        .error(401, "There is no token, it is not known, or the events have several.");
+        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of the body.")
+        .error(401, "The token is missing or unknown, or the events have different tokens.");
     operation.parameters.push(Parameter {
         place: "header",
         name: "Content-Encoding",
-        description: "`gzip` where the body is; it is recognised without too.",
+        description: "`gzip` if the body is compressed; gzip is also detected without the header.",
         schema: enum_of(&["gzip", "x-gzip", "identity", ""]),
         required: false,
     });
@@ -69,14 +69,14 @@ fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Opera
     let mut operation = open(id, path, summary).with_description(BODY).query_param(
         "_",
         text(),
-        "The client's clock when it sends, in milliseconds since 1970.",
+        "The client's clock at the time of sending, in milliseconds since 1970.",
     );
     operation.body = vec![
         ("application/json", schema_ref("CaptureBody")),
         ("application/x-www-form-urlencoded", schema_ref("CaptureForm")),
     ];
     operation.body_required = true;
-    answers(operation).response(200, "All is stored.", object([("status", constant(json!(1)))]))
+    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
 }
 
 /// Events in the query string.
@@ -86,32 +86,31 @@ fn from_query() -> Operation {
         "GET",
         "/e/",
         TAG,
-        "Capture events of the query string, as browser libraries send them where they are told to",
+        "Capture events in the query string, an option of browser SDKs",
         Security::Open,
     )
-    .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How `data` is packed.")
-    .query_param("token", text(), "The project's token, where `data` has none; `api_key` likewise.")
+    .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of `data`.")
+    .query_param("token", text(), "The project token, if `data` has none; `api_key` is an alias.")
     .query_param("api_key", text(), "As `token`.")
-    .query_param("_", text(), "The client's clock when it sends, in milliseconds since 1970.")
-    .error(401, "There is no token, it is not known, or the events have several.");
+    .query_param("_", text(), "The client's clock at the time of sending, in milliseconds since 1970.")
+    .error(401, "The token is missing or unknown, or the events have different tokens.");
     operation.parameters.push(Parameter {
         place: "query",
         name: "data",
-        description: "What else is the body, as JSON or base64.",
+        description: "The body, as JSON or base64.",
         schema: json!({"type": "string", "minLength": 1}),
         required: true,
     });
-    answers(operation).response(200, "All is stored.", object([("status", constant(json!(1)))]))
+    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
 }
 
 /// The refusals of a body.
 fn answers(operation: Operation) -> Operation {
-    operation
-        .error(400, "The body cannot be read, or an event is not acceptable; `attr` names the field.")
-        .error(
-            413,
-            "More than 6,000,000 bytes, 20,000,000 when unpacked, 20,000 events, or 900 KiB of an event.",
-        )
+    operation.error(400, "The body cannot be parsed, or an event is invalid; `attr` names the field.").error(
+        413,
+        "The request has more than 6,000,000 bytes, 20,000,000 bytes after decompression, 20,000 events, \
+         or an event of more than 900 KiB.",
+    )
 }
 
 /// A text, a number that is one's text, or nothing.
@@ -132,23 +131,36 @@ fn optional_uuid() -> Value {
 fn event() -> Value {
     let milliseconds =
         json!({"type": ["number", "null"], "exclusiveMinimum": -1e14, "exclusiveMaximum": 1e14});
-    let changes = || with_description(any(), "Moves into the properties.");
+    let changes = || with_description(any(), "Stored as a property.");
     let mut event = input(
         &["event"],
         [
-            ("event", with_description(text(), "The name; cut at 200 characters.")),
+            ("event", with_description(text(), "The event's name, truncated to 200 characters.")),
             (
                 "distinct_id",
                 with_description(
                     any(),
-                    "Whose event: a text that is not blank, or what its JSON is; cut at 200 characters.",
+                    "The distinct id: a text that is not blank, or another value, which is stored as its \
+                     JSON text; truncated to 200 characters.",
                 ),
             ),
-            ("$distinct_id", with_description(any(), "As `distinct_id`.")),
+            ("$distinct_id", with_description(any(), "An alias of `distinct_id`.")),
             ("properties", any_object()),
             ("timestamp", nullable(text())),
-            ("offset", with_description(milliseconds, "How long before it was sent, in milliseconds.")),
-            ("uuid", with_description(optional_uuid(), "An event that came before under it counts once.")),
+            (
+                "offset",
+                with_description(
+                    milliseconds,
+                    "The time between the event and its arrival, in milliseconds.",
+                ),
+            ),
+            (
+                "uuid",
+                with_description(
+                    optional_uuid(),
+                    "The id for deduplication: events with the same uuid count once.",
+                ),
+            ),
             ("$set", changes()),
             ("$set_once", changes()),
             ("$unset", changes()),
@@ -162,7 +174,10 @@ fn event() -> Value {
 }
 
 fn sent_at() -> Value {
-    with_description(nullable(text()), "The client's clock when it sends, by which times are corrected.")
+    with_description(
+        nullable(text()),
+        "The client's clock at the time of sending, to correct timestamps for clock skew.",
+    )
 }
 
 fn body() -> Value {
@@ -204,19 +219,20 @@ fn analytics() -> Operation {
     let mut operation = open(
         "captureAnalyticsEvents",
         "/i/v1/analytics/events/",
-        "Capture events and answer for each",
+        "Capture events with a result for each",
     )
     .with_description(
-        "The project's token comes as a bearer, in the query string or in the body, which may be gzip. \
-         Every event has a uuid, by which the answer says whether it is stored or why not.",
+        "The project token is a bearer token, in the query string or in the body, which may be compressed \
+         with gzip. Every event requires a uuid, under which the response has the outcome: stored, or \
+         dropped with a reason.",
     )
-    .header_param("PostHog-Request-Timestamp", text(), "The client's clock when it sends.")
+    .header_param("PostHog-Request-Timestamp", text(), "The client's clock at the time of sending.")
     .header_param("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
     operation.body = vec![("application/json", schema_ref("AnalyticsBatch"))];
     operation.body_required = true;
     answers(operation).response(
         200,
-        "What became of each event, by its uuid.",
+        "The outcome of each event, by its uuid.",
         object([("results", results)]),
     )
 }
@@ -227,7 +243,7 @@ fn analytics_batch() -> Value {
     input(
         &["created_at", "batch"],
         [
-            ("created_at", with_description(instant(), "When the batch was made.")),
+            ("created_at", with_description(instant(), "The time at which the batch was created.")),
             ("historical_migration", any()),
             ("api_key", any()),
             ("token", any()),
@@ -240,13 +256,13 @@ fn analytics_batch() -> Value {
 /// An event of the newer form. One that lacks a name, a distinct id or a time that can be read is dropped,
 /// not refused.
 fn analytics_event() -> Value {
-    let options = "`process_person_profile`, `cookieless_mode` and `disable_skew_correction`, true or false.";
+    let options = "The booleans `process_person_profile`, `cookieless_mode` and `disable_skew_correction`.";
     input(
         &["uuid"],
         [
             ("uuid", json!({"type": "string", "format": "uuid"})),
-            ("event", with_description(any(), "The name, at most 200 characters.")),
-            ("distinct_id", with_description(any(), "Whose event, at most 200 characters.")),
+            ("event", with_description(any(), "The event's name, at most 200 characters.")),
+            ("distinct_id", with_description(any(), "The distinct id, at most 200 characters.")),
             ("timestamp", nullable(text())),
             ("properties", any()),
             ("session_id", any()),

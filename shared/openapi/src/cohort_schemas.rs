@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::conditions::OPERATORS;
+use crate::limits::operators;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
     non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
@@ -81,8 +81,8 @@ fn no() -> Value {
 
 /// The fields that every body of a cohort may have.
 fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
-    let groups = "The older form of rules: of the entries one has to hold, each of which has `properties`, \
-        or an `event_id` or `action_id` with `days`, `count` and `count_operator`.";
+    let groups = "The legacy form of rules: a person belongs if one entry matches. An entry has \
+        `properties`, or an `event_id` or `action_id` with `days`, `count` and `count_operator`.";
     let mut sent = input(
         required,
         [
@@ -123,17 +123,14 @@ fn of_members() -> Value {
         [
             ("is_static", yes()),
             ("filters", nullable(any_object())),
-            ("_create_static_person_ids", with_description(list(person()), "Members by their ids.")),
+            ("_create_static_person_ids", with_description(list(person()), "The members, by person id.")),
             ("distinct_ids", distinct_ids()),
         ],
     )
 }
 
 fn distinct_ids() -> Value {
-    with_description(
-        list(non_empty_text_max(1000)),
-        "Members by one of their distinct ids each: 1 to 1000 bytes.",
-    )
+    with_description(list(non_empty_text_max(1000)), "The members, by one distinct id each: 1 to 1000 bytes.")
 }
 
 /// Whether there are rules or members is known of the cohort, and has to stay so.
@@ -152,7 +149,7 @@ fn update() -> Value {
 fn upload(is_new: bool) -> Value {
     let file = with_description(
         json!({"type": "string", "format": "binary"}),
-        "Comma-separated values in UTF-8. Only static cohorts take them.",
+        "A CSV file in UTF-8, for static cohorts only.",
     );
     let mut form = input(
         &[],
@@ -182,8 +179,10 @@ fn rules() -> Value {
     let inner = group(any_of([schema_ref("CohortCriterion"), group(any_object())]));
     let outer = group(any_of([schema_ref("CohortCriterion"), inner]));
     let none = json!({"type": ["object", "string", "number", "boolean", "null"], "maxProperties": 0});
-    let none =
-        with_description(none, "Says nothing: `groups` are the rules, and without them nobody belongs.");
+    let none = with_description(
+        none,
+        "Accepted without effect: the rules are in `groups`; without rules the cohort is empty.",
+    );
     input(&["properties"], [("properties", any_of([outer, list(schema_ref("CohortCriterion")), none]))])
 }
 
@@ -199,7 +198,7 @@ fn criterion() -> Value {
         )
     };
     let value = json!({"type": ["string", "number", "boolean", "array", "object"]});
-    let compared = property(&["key", "value"], nullable(enum_of(&OPERATORS)), value);
+    let compared = property(&["key", "value"], nullable(enum_of(&operators())), value);
     let is_there = property(&["key", "operator"], enum_of(&["is_set", "is_not_set"]), any());
     let kinds = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
     let cohort = input(

@@ -20,12 +20,12 @@ const REMOVE: &str = "/api/projects/{project_id}/cohorts/{id}/remove_person_from
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let of_all = ("listCohortActivity", "List what was done to cohorts");
-    let of_one = ("listActivityOfCohort", "List what was done to a cohort");
-    [listed(), created(), COHORTS.get_operation("getCohort", "Get a cohort, a deleted one too", "Cohort")]
+    let of_all = ("listCohortActivity", "List the activity log of cohorts");
+    let of_one = ("listActivityOfCohort", "List the activity log of a cohort");
+    [listed(), created(), COHORTS.get_operation("getCohort", "Get a cohort, also a deleted one", "Cohort")]
         .into_iter()
         .chain(changed())
-        .chain([COHORTS.delete_not_allowed("deleteCohort", "Refused: cohorts are deleted by a change")])
+        .chain([COHORTS.delete_not_allowed("deleteCohort", "Not allowed: cohorts are deleted with PATCH")])
         .chain(COHORTS.activity_logs(of_all, of_one))
         .chain(members())
         .collect()
@@ -35,21 +35,21 @@ fn listed() -> Operation {
     COHORTS
         .list_operation(
             "listCohorts",
-            "List the cohorts that are not deleted",
-            "What the name contains, in any case.",
+            "List cohorts",
+            "Text contained in the name, case-insensitive.",
             "Cohort",
         )
-        .with_description("The newest first.")
-        .query_param("type", text(), "`static`: lists of members; `dynamic`: rules; others filter nothing.")
+        .with_description("Records that are not deleted, newest first.")
+        .query_param("type", text(), "`static` or `dynamic`; other values are ignored.")
         .query_param(
             "created_by_id",
             json!({"type": "string", "pattern": "^( *[+]?0*[0-9]{1,19} *)?$"}),
-            "The number of the user who made them.",
+            "The id of the user who created them.",
         )
         .query_param(
             "hide_behavioral_cohorts",
             text(),
-            "`true`, in any case: not those that look at events, nor those that name one that does.",
+            "`true` (case-insensitive) excludes cohorts with rules on events, and cohorts that refer to one.",
         )
 }
 
@@ -63,9 +63,9 @@ fn created() -> Operation {
     let create = COHORTS.create_operation("createCohort", "Create a cohort", ("CohortCreate", "Cohort"));
     uploaded(create, "CohortUpload")
         .with_description(
-            "With rules, or with `is_static` a list of members. Rules that no calculation could ask about \
-             are refused, such as cohorts that are not there, or nothing but negated criteria. A file names \
-             members by distinct ids in its one column, or in one called `person_id`, `distinct_id` or \
+            "A cohort has rules, or with `is_static` a list of members. Rules that cannot be calculated \
+             are rejected, such as those with unknown cohorts or only negated criteria. A CSV file has the \
+             distinct ids of members in its only column, or in one named `person_id`, `distinct_id` or \
              `email`.",
         )
         .link("get", "getCohort", &THIS)
@@ -83,9 +83,9 @@ fn changed() -> [Operation; 2] {
     };
     [
         change("updateCohort", "PATCH").with_description(
-            "Fields that are not sent stay; members that are sent are added. `is_static` cannot change. \
-             `deleted` deletes a cohort so that it can be restored, unless an active flag uses it; such a \
-             cohort does not come to look at events either.",
+            "Fields that are not sent are unchanged; members that are sent are added. `is_static` cannot \
+             be changed. `deleted: true` deletes a cohort, which can be restored, unless an active flag \
+             uses it; the rules of such a cohort cannot be changed to rules on events.",
         ),
         change("replaceCohort", "PUT").with_description("As PATCH."),
     ]
@@ -95,26 +95,19 @@ fn members() -> [Operation; 2] {
     let done = || object([("success", constant(json!(true)))]);
     [
         COHORTS
-            .write_operation(
-                "addPersonsToStaticCohort",
-                "PATCH",
-                ADD,
-                "Put persons on the list of a static cohort",
-            )
-            .with_description(
-                "Persons of whom nothing is known are passed over; where that is all of them, it is a 400.",
-            )
+            .write_operation("addPersonsToStaticCohort", "PATCH", ADD, "Add persons to a static cohort")
+            .with_description("Unknown persons are ignored; if all are unknown, the response is a 400.")
             .json_body(schema_ref("CohortPersons"))
-            .response(200, "They are on it.", done()),
+            .response(200, "The persons are members.", done()),
         COHORTS
             .write_operation(
                 "removePersonFromStaticCohort",
                 "PATCH",
                 REMOVE,
-                "Take a person off the list of a static cohort",
+                "Remove a person from a static cohort",
             )
-            .with_description("A person who is not known, or not on the list, is a 404.")
+            .with_description("The response is a 404 if the person is unknown or not a member.")
             .json_body(schema_ref("CohortPerson"))
-            .response(200, "The person is not on it any more.", done()),
+            .response(200, "The person is not a member any more.", done()),
     ]
 }

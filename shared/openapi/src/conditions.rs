@@ -1,94 +1,19 @@
 //! Property filters: as sent in queries, and as returned in responses.
 
+use pennon_analytics::COHORT_TYPES;
+use pennon_analytics::filter::NON_EVENT_TYPES;
 use serde_json::{Value, json};
 
-use crate::calculation_input::NAME_MAX;
+use crate::limits::{GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, operators, session_fields_without_duration};
 use crate::schema::{
-    any, any_of, constant, enum_of, id, input, list, nullable, object, object_with_optional, schema_ref, text,
+    any, any_of, constant, enum_of, id, input, integer_in, list, nullable, object, object_with_optional,
+    schema_ref, text,
 };
 
-/// The operators of a condition on events and persons.
-pub(crate) const OPERATORS: [&str; 33] = [
-    "exact",
-    "is_not",
-    "in",
-    "not_in",
-    "icontains",
-    "not_icontains",
-    "icontains_multi",
-    "not_icontains_multi",
-    "regex",
-    "not_regex",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "min",
-    "max",
-    "between",
-    "not_between",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "is_date_after",
-    "is_cleaned_path_exact",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
-];
 /// Operators that compare numbers, such as the session duration.
 const OF_NUMBERS: [&str; 12] =
     ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
 const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
-const COHORTS: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
-/// Filter types that do not apply to events, which are an error.
-const ELSEWHERE: [&str; 8] = [
-    "behavioral",
-    "recording",
-    "log_entry",
-    "log",
-    "data_warehouse",
-    "data_warehouse_person_property",
-    "error_tracking_issue",
-    "revenue_analytics",
-];
-const DURATION: &str = "$session_duration";
-/// Session fields beside the duration.
-const OF_SESSIONS: [&str; 25] = [
-    "$start_timestamp",
-    "$end_timestamp",
-    "$pageview_count",
-    "$autocapture_count",
-    "$screen_count",
-    "$entry_current_url",
-    "$entry_pathname",
-    "$entry_hostname",
-    "$end_current_url",
-    "$exit_current_url",
-    "$end_pathname",
-    "$exit_pathname",
-    "$end_hostname",
-    "$exit_hostname",
-    "$entry_utm_source",
-    "$entry_utm_medium",
-    "$entry_utm_campaign",
-    "$entry_utm_term",
-    "$entry_utm_content",
-    "$entry_referring_domain",
-    "$entry_referrer",
-    "$entry_gclid",
-    "$entry_fbclid",
-    "$entry_msclkid",
-    "$entry_gad_source",
-];
-
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
@@ -108,7 +33,7 @@ fn null_or(texts: &[&str]) -> Value {
 pub(crate) fn group_type() -> Value {
     any_of([
         json!({"type": "null"}),
-        json!({"type": "integer", "minimum": 0, "maximum": 4}),
+        integer_in(0, GROUP_TYPE_MAX),
         json!({"type": "string", "pattern": r"^[ \t\r\n]*0*[0-4][ \t\r\n]*$"}),
     ])
 }
@@ -149,21 +74,21 @@ fn group() -> Value {
 
 /// A condition on the object in `type`, by default the event. Incomplete conditions and unknown types are ignored.
 fn condition() -> Value {
-    let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&OPERATORS));
+    let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
     let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
-    let mut of_group = typed("group", key(), null_or(&OPERATORS));
+    let mut of_group = typed("group", key(), null_or(&operators()));
     of_group["properties"]["group_type_index"] = group_type();
-    let mut duration = typed("session", constant(json!(DURATION)), null_or(&OF_NUMBERS));
+    let mut duration = typed("session", constant(json!(SESSION_DURATION)), null_or(&OF_NUMBERS));
     let number = json!({"type": ["number", "null"]});
     duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
     let expression = json!({"type": ["string", "number", "boolean", "null"]});
     any_of([
         optional_type(own),
         of_group,
-        typed("element", enum_of(&["text", "href"]), null_or(&OPERATORS)),
+        typed("element", enum_of(&["text", "href"]), null_or(&operators())),
         typed("element", enum_of(&["tag_name", "selector"]), null_or(&["exact", "is_not"])),
-        typed("event_metadata", enum_of(&of_events), null_or(&OPERATORS)),
-        typed("session", enum_of(&OF_SESSIONS), null_or(&OPERATORS)),
+        typed("event_metadata", enum_of(&of_events), null_or(&operators())),
+        typed("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
         duration,
         of_cohort(),
         input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
@@ -197,13 +122,13 @@ fn of_cohort() -> Value {
     let id = any_of([id(), spelled]);
     let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
     let value = any_of([json!({"type": "null"}), id, one]);
-    input(&["key", "type"], [("type", enum_of(&COHORTS)), ("value", value), ("negation", any())])
+    input(&["key", "type"], [("type", enum_of(&COHORT_TYPES)), ("value", value), ("negation", any())])
 }
 
 /// A condition of another type without a value, which is ignored.
 fn without_value() -> Value {
     let operators: Vec<&str> =
-        OPERATORS.into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
+        operators().into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
     let null = || json!({"type": "null"});
     input(
         &["key", "type"],
@@ -220,16 +145,17 @@ fn without_value() -> Value {
 fn of_unknown() -> Value {
     let here =
         ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
-    let known: Vec<&str> = here.into_iter().chain(["flag"]).chain(COHORTS).chain(ELSEWHERE).collect();
+    let known: Vec<&str> =
+        here.into_iter().chain(["flag"]).chain(COHORT_TYPES).chain(NON_EVENT_TYPES).collect();
     let elsewhere = json!({"type": "string", "pattern": "^data_warehouse"});
     let unknown = json!({"type": "string", "not": any_of([json!({"enum": known}), elsewhere])});
     input(&["key", "type"], [("type", unknown)])
 }
 
 fn without_key() -> Value {
-    let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(ELSEWHERE).collect();
+    let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(NON_EVENT_TYPES).collect();
     let kind = json!({"type": ["string", "null"], "not": {"enum": groups_and_elsewhere}});
-    let mut condition = input(&[], [("type", kind), ("operator", null_or(&OPERATORS))]);
+    let mut condition = input(&[], [("type", kind), ("operator", null_or(&operators()))]);
     condition["properties"]["key"] = json!(false);
     condition["properties"]["values"] = json!(false);
     condition
@@ -244,8 +170,8 @@ fn shown() -> Value {
     let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
     any_of([
         object_with_optional(
-            [("key", text()), ("operator", enum_of(&OPERATORS)), ("type", enum_of(&kinds))],
-            [("group_type_index", json!({"type": "integer", "minimum": 0, "maximum": 4})), ("value", any())],
+            [("key", text()), ("operator", enum_of(&operators())), ("type", enum_of(&kinds))],
+            [("group_type_index", integer_in(0, GROUP_TYPE_MAX)), ("value", any())],
         ),
         object([
             ("key", constant(json!("id"))),

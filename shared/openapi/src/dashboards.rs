@@ -16,14 +16,13 @@ const DASHBOARDS: RecordKind = RecordKind {
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let of_all = ("listDashboardActivity", "List what was done to dashboards");
-    let of_one = ("listActivityOfDashboard", "List what was done to a dashboard");
+    let of_all = ("listDashboardActivity", "List the activity log of dashboards");
+    let of_one = ("listActivityOfDashboard", "List the activity log of a dashboard");
     [listed(), created(), got()]
         .into_iter()
         .chain(changed())
-        .chain([
-            DASHBOARDS.delete_not_allowed("deleteDashboard", "Refused: dashboards are deleted by a change")
-        ])
+        .chain([DASHBOARDS
+            .delete_not_allowed("deleteDashboard", "Not allowed: dashboards are deleted with PATCH")])
         .chain(DASHBOARDS.activity_logs(of_all, of_one))
         .collect()
 }
@@ -32,25 +31,20 @@ fn listed() -> Operation {
     DASHBOARDS
         .list_operation(
             "listDashboards",
-            "List the dashboards that are not deleted",
-            "What the name or a tag contains, in any case.",
+            "List dashboards",
+            "Text contained in the name or in a tag, case-insensitive.",
             "DashboardSummary",
         )
-        .with_description("Pinned ones first, then by name; without their filters and tiles.")
-        .query_param(
-            "tags",
-            list(text()),
-            "A tag that a dashboard has; may be repeated, and then one is enough.",
+        .with_description(
+            "Dashboards that are not deleted, pinned ones first, then by name, without their filters and \
+             tiles.",
         )
-        .query_param(
-            "creation_mode",
-            text(),
-            "`default`, or `template` for those that a part of the product made.",
-        )
+        .query_param("tags", list(text()), "A tag of the dashboard; repeat it to match any of several tags.")
+        .query_param("creation_mode", text(), "`default`, or `template` for generated dashboards.")
         .query_param(
             "exclude_generated",
             text(),
-            "`true` leaves out those whose name begins with `Generated Dashboard`.",
+            "`true` excludes dashboards whose name begins with `Generated Dashboard`.",
         )
 }
 
@@ -58,7 +52,7 @@ fn created() -> Operation {
     DASHBOARDS
         .create_operation("createDashboard", "Create a dashboard", ("DashboardCreate", "Dashboard"))
         .with_description(
-            "It is empty: insights are put on it by a change of theirs. `tiles` has no meaning here.",
+            "The dashboard is empty; insights are added with PATCH of the insight. `tiles` is ignored.",
         )
         .link("get", "getDashboard", &THIS)
         .link("update", "updateDashboard", &THIS)
@@ -69,10 +63,10 @@ fn created() -> Operation {
 fn got() -> Operation {
     calculated(DASHBOARDS.get_operation("getDashboard", "Get a dashboard with its insights", "Dashboard"))
         .with_description(
-            "Tiles come in the order in which they stand on a small screen, each insight as the filters of \
-             the dashboard and of the request make it.",
+            "Tiles are in the order of the layout for small screens. The filters of the dashboard and of \
+             the request apply to each insight.",
         )
-        .error(400, "A parameter is not acceptable, or the insights are too large for one answer.")
+        .error(400, "A parameter is invalid, or the insights are too large for one response.")
 }
 
 /// Adds the parameters that control the results of the dashboard's insights.
@@ -82,22 +76,26 @@ fn calculated(operation: Operation) -> Operation {
             "refresh",
             text(),
             "When to calculate the insights: `force_cache`, `blocking`, `async`, `lazy_async`, \
-             `force_blocking`, `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; \
-             others mean `force_cache`: only what is stored is shown.",
+             `force_blocking`, `force_async` or `async_except_on_cache_miss`. `true` means \
+             `force_blocking`; other values mean `force_cache`, which returns cached results only.",
         )
         .query_param(
             "filters_override",
             json_text(any_object()),
-            "A JSON object of filters that are laid over the dashboard's own, key by key.",
+            "A JSON object of filters, each of which replaces the dashboard's filter of that key.",
         )
-        .query_param("variables_override", json_text(any_object()), "A JSON object. It has no effect.")
-        .query_param("client_query_id", text_max(1000), "Names the calculation, so that it can be cancelled.")
+        .query_param("variables_override", json_text(any_object()), "A JSON object, accepted without effect.")
+        .query_param(
+            "client_query_id",
+            text_max(1000),
+            "The caller's id of the calculation, by which it can be cancelled.",
+        )
 }
 
 fn changed() -> [Operation; 2] {
-    const TEXT: &str = "Fields that are not sent stay. `deleted` deletes a dashboard; for 30 days a change \
-        with `deleted: false` brings it back with its tiles, and other changes of it are a 404. `tiles` \
-        moves and colours tiles that are on it.";
+    const TEXT: &str = "Fields that are not sent are unchanged. `deleted: true` deletes a dashboard; for \
+        30 days `deleted: false` restores it with its tiles, and other changes are a 404. `tiles` changes \
+        the position and the colour of existing tiles.";
     let both = ("DashboardUpdate", "DashboardChanged");
     let change = |id, method| {
         let operation = DASHBOARDS.update_operation(id, method, "Change a dashboard", both);

@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// The rows of the page: what is deprecated, and what takes its place.
+    /// The rows of the page: deprecated parts with their replacements.
     fn listed() -> BTreeSet<(String, String)> {
         let rows = include_str!("../../../docs/deprecated.md").lines().filter(|line| line.starts_with("| `"));
         let row = |line: &str| {

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{Operation, Parameter, Response, Security, components, deprecated, operations};
 
-const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. \
-    Every path is served with and without its trailing slash. What lies below `/api/projects/{project_id}/` is served \
-    below `/api/environments/{project_id}/` too. Where an operation takes `format`, a path that ends in `.json` or `.csv` \
-    in place of its slash means the same. \
-    Bodies of flags, role access, dashboards, cohorts and actions may be HTML forms too, in which lists and objects are JSON texts. \
-    Answers longer than 4,500,000 bytes are packed for those who send `Accept-Encoding: gzip`; what a function behind a \
-    gateway could not answer (6 MB) is refused by a 400.";
+const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. Every path is served with and \
+    without its trailing slash. Paths below `/api/projects/{project_id}/` are also served below \
+    `/api/environments/{project_id}/`. If an operation has the parameter `format`, the path may end in \
+    `.json` or `.csv` instead of the slash, with the same meaning. Bodies of flags, role access, \
+    dashboards, cohorts and actions may be HTML forms, in which lists and objects are JSON texts. \
+    Responses of more than 4,500,000 bytes are compressed if the request has `Accept-Encoding: gzip`; a \
+    response that exceeds the limit of a function behind a gateway (6 MB) is a 400 instead.";
 
 /// The OpenAPI document for release `version`.
 pub fn document(version: &str) -> Value {
@@ -45,10 +45,11 @@ pub fn document(version: &str) -> Value {
             "schemas": schemas,
             "securitySchemes": {"key": {
                 "type": "http", "scheme": "bearer",
-                "description": "A personal API key (`pennon keys create`). Keys are taken as `?personal_api_key=` too.",
+                "description": "A personal API key (`pennon keys create`). The query parameter \
+                    `personal_api_key` is accepted too.",
             }},
             "headers": {"RetryAfter": {
-                "description": "Seconds until it is worth asking again.", "schema": {"type": "integer", "minimum": 0},
+                "description": "Seconds until the request should be repeated.", "schema": {"type": "integer", "minimum": 0},
             }},
         },
     });
@@ -74,7 +75,7 @@ fn operation_object(operation: &Operation) -> Value {
         Security::Or(scope, other) => {
             (format!("Scope: `{scope}`; or {other}."), Some(json!([{"key": []}, {}])))
         }
-        Security::Open => ("No key is needed.".to_owned(), Some(json!([]))),
+        Security::Open => ("No API key is required.".to_owned(), Some(json!([]))),
     };
     object["description"] = [operation.description, &required_scope].join(" ").trim().into();
     if let Some(security) = security {

@@ -10,18 +10,19 @@ use crate::schema::{
 };
 
 const TAG: &str = "Evaluation";
-const BODY: &str = "The project's token comes in the body (`token`, `api_key` or `$token`), in the query string or as a \
-    bearer. The body is JSON; it may be gzip, base64, or a form whose field `data` has it, as JSON or base64. Stored \
-    properties of the person are read where a flag needs one that the request does not have.";
-const OPEN_FEATURE: &str =
-    "OpenFeature's remote evaluation protocol. The project's token comes as a bearer or in `X-API-Key`.";
+const BODY: &str = "The project token is in the body (`token`, `api_key` or `$token`), in the query string \
+    or a bearer token. The body is JSON; it may be compressed with gzip, encoded as base64, or be a form \
+    with JSON or base64 in the field `data`. If a flag needs a property that is not in the request, the \
+    stored properties of the person are read.";
+const OPEN_FEATURE: &str = "OpenFeature's remote evaluation protocol (OFREP). The project token is a \
+    bearer token or in `X-API-Key`.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
     vec![
         evaluate("evaluateFlags", "/flags/", "Evaluate feature flags for one person"),
         nothing("getNoFlags", "/flags/"),
-        evaluate("decide", "/decide/", "Evaluate feature flags for one person, for older SDKs"),
+        evaluate("decide", "/decide/", "Evaluate feature flags for one person, for legacy SDKs"),
         nothing("getNoDecision", "/decide/"),
         get("getArrayConfig", "/array/{token}/config/", "Get the configuration of a browser library")
             .response(200, "The configuration.", schema_ref("BrowserConfiguration"))
@@ -29,28 +30,28 @@ pub fn operations() -> Vec<Operation> {
         get("getArrayConfigScript", "/array/{token}/config.js", "Get the configuration as a script")
             .response_as(200, "The script.", "application/javascript", text())
             .error(404, "No project has this token."),
-        empty_list("listSurveys", "/api/surveys/", "List surveys: none are kept here", "surveys"),
+        empty_list("listSurveys", "/api/surveys/", "List surveys, which are not supported", "surveys"),
         empty_list(
             "listEarlyAccessFeatures",
             "/api/early_access_features/",
-            "List early access features: none are kept here",
+            "List early access features, which are not supported",
             "earlyAccessFeatures",
         ),
         ofrep(
             "evaluateOpenFeatureFlags",
             "/ofrep/v1/evaluate/flags/",
-            "Evaluate all feature flags, for OpenFeature",
+            "Evaluate all feature flags for OpenFeature",
         )
-        .header_param("If-None-Match", text(), "The `ETag` of the answer that is known.")
+        .header_param("If-None-Match", text(), "The `ETag` of the caller's cached response.")
         .response(200, "The flags by key, with an `ETag`.", schema_ref("OpenFeatureFlags"))
-        .empty_response(304, "The flags are those that are known."),
+        .empty_response(304, "The flags are unchanged since that `ETag`."),
         ofrep(
             "evaluateOpenFeatureFlag",
             "/ofrep/v1/evaluate/flags/{key}/",
-            "Evaluate one feature flag, for OpenFeature",
+            "Evaluate one feature flag for OpenFeature",
         )
         .response(200, "The flag.", schema_ref("OpenFeatureFlag"))
-        .response(500, "What the flag needs could not be read.", open_feature_refusal()),
+        .response(500, "Data that the flag needs could not be read.", open_feature_refusal()),
     ]
 }
 
@@ -76,34 +77,40 @@ fn post(id: &'static str, path: &'static str, summary: &'static str) -> Operatio
 }
 
 fn versioned(operation: Operation) -> Operation {
-    operation.query_param("v", text(), "The version of the answer; what is no integer means 1.").query_param(
-        "config",
-        text(),
-        "`true`, `1` or empty: with the configuration of browser libraries.",
-    )
+    operation
+        .query_param(
+            "v",
+            text(),
+            "The version of the response format; a value that is not an integer means 1.",
+        )
+        .query_param("config", text(), "`true`, `1` or empty adds the configuration of browser SDKs.")
 }
 
 fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = versioned(post(id, path, summary))
         .with_description(BODY)
-        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "How the body is packed.")
-        .query_param("only_evaluate_survey_feature_flags", text(), "`true`: only flags made for surveys.")
-        .query_param("token", text(), "The project's token, where the body has none; `api_key` likewise.")
+        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of the body.")
+        .query_param(
+            "only_evaluate_survey_feature_flags",
+            text(),
+            "`true` returns only the flags of surveys.",
+        )
+        .query_param("token", text(), "The project token, if the body has none; `api_key` is an alias.")
         .query_param("api_key", text(), "As `token`.");
     operation.body = vec![("application/json", schema_ref("EvaluationRequest"))];
     operation.body_required = true;
     operation
-        .response(200, "The flags, in the shape of the version.", schema_ref("FlagEvaluations"))
-        .error(400, "The body cannot be read, or a field is not acceptable; `attr` names it.")
-        .error(401, "There is no token, or no project has it.")
-        .error(413, "More than 1 MiB, or 4 MiB when unpacked.")
-        .error(500, "The answer is larger than 4.5 MB.")
+        .response(200, "The flags, in the response format of the version.", schema_ref("FlagEvaluations"))
+        .error(400, "The body cannot be parsed, or a field is invalid; `attr` names it.")
+        .error(401, "The token is missing or unknown.")
+        .error(413, "The body has more than 1 MiB, or 4 MiB after decompression.")
+        .error(500, "The response is larger than 4.5 MB.")
 }
 
 fn nothing(id: &'static str, path: &'static str) -> Operation {
-    versioned(get(id, path, "Get the configuration of browser libraries, and no flag")).response(
+    versioned(get(id, path, "Get the configuration of browser SDKs, without flags")).response(
         200,
-        "No flag, and the configuration.",
+        "The configuration, without flags.",
         schema_ref("FlagEvaluations"),
     )
 }
@@ -111,11 +118,11 @@ fn nothing(id: &'static str, path: &'static str) -> Operation {
 fn empty_list(id: &'static str, path: &'static str, summary: &'static str, name: &'static str) -> Operation {
     let mut operation = get(id, path, summary)
         .response(200, "An empty list.", object([(name, list_max(0, any()))]))
-        .error(401, "There is no token, or no project has it.");
+        .error(401, "The token is missing or unknown.");
     operation.parameters.push(Parameter {
         place: "query",
         name: "token",
-        description: "The project's token.",
+        description: "The project token.",
         schema: text(),
         required: true,
     });
@@ -126,22 +133,22 @@ fn ofrep(id: &'static str, path: &'static str, summary: &'static str) -> Operati
     let mut operation = post(id, path, summary).with_description(OPEN_FEATURE).header_param(
         "X-API-Key",
         text(),
-        "The project's token.",
+        "The project token.",
     );
     operation.body = vec![("application/json", schema_ref("OpenFeatureContext"))];
     operation.body_required = true;
     // Those of the protocol in place of the common ones.
     operation.responses.retain(|(status, _)| ![404, 429].contains(status));
     operation
-        .response(400, "The body cannot be read, or the context is not acceptable.", open_feature_refusal())
-        .error(401, "There is no token, or no project has it.")
+        .response(400, "The body cannot be parsed, or the context is invalid.", open_feature_refusal())
+        .error(401, "The token is missing or unknown.")
         .response(404, "There is no such flag for this caller.", open_feature_refusal())
-        .response(413, "More than 1 MiB, or 4 MiB when unpacked.", open_feature_refusal())
-        .response(429, "The project's quota is used up.", open_feature_refusal())
+        .response(413, "The body has more than 1 MiB, or 4 MiB after decompression.", open_feature_refusal())
+        .response(429, "The project's quota is exceeded.", open_feature_refusal())
 }
 
 fn distinct_id() -> Value {
-    with_description(any_of([text(), number()]), "Who; cut at 200 characters.")
+    with_description(any_of([text(), number()]), "The distinct id, truncated to 200 characters.")
 }
 
 fn identifier(description: &str) -> Value {
@@ -160,21 +167,33 @@ fn request() -> Value {
     let mut request = input(
         &[],
         [
-            ("token", with_description(nullable(text()), "The project's token.")),
+            ("token", with_description(nullable(text()), "The project token.")),
             ("api_key", nullable(text())),
             ("$token", nullable(text())),
             ("distinct_id", distinct_id()),
-            ("$anon_distinct_id", identifier("The id before a login.")),
-            ("$device_id", identifier("For flags that are evaluated by device.")),
+            ("$anon_distinct_id", identifier("The anonymous distinct id before a login.")),
+            ("$device_id", identifier("The device id, for flags that are evaluated by device.")),
             ("groups", with_description(groups, "Keys of groups by group type.")),
-            ("person_properties", with_description(nullable(any_object()), "Over the stored ones.")),
-            ("group_properties", with_description(by_type(), "By group type, over the stored ones.")),
-            ("flag_keys", with_description(keys, "Only these flags and all that they depend on.")),
+            (
+                "person_properties",
+                with_description(
+                    nullable(any_object()),
+                    "Properties that take precedence over the stored ones.",
+                ),
+            ),
+            (
+                "group_properties",
+                with_description(
+                    by_type(),
+                    "Properties by group type, which take precedence over the stored ones.",
+                ),
+            ),
+            ("flag_keys", with_description(keys, "Only these flags and their dependencies are evaluated.")),
             ("evaluation_contexts", contexts),
             ("evaluation_runtime", with_description(nullable(text()), "`client`, `server` or `all`.")),
             (
                 "disable_flags",
-                with_description(nullable(boolean()), "No flag, and no `distinct_id` is needed."),
+                with_description(nullable(boolean()), "Evaluates no flag; `distinct_id` is not required."),
             ),
         ],
     );
@@ -223,10 +242,7 @@ fn evaluated_flag() -> Value {
         ],
         [(
             "failed",
-            with_description(
-                constant(json!(true)),
-                "There is no value, because something could not be read.",
-            ),
+            with_description(constant(json!(true)), "The flag has no value because data could not be read."),
         )],
     )
 }
@@ -297,11 +313,11 @@ fn context() -> Value {
             ("targetingKey", any_of([json!({"type": "string", "minLength": 1}), number()])),
             ("groups", request()["properties"]["groups"].clone()),
             ("group_properties", by_type()),
-            ("$device_id", identifier("For flags that are evaluated by device.")),
-            ("$anon_distinct_id", identifier("The id before a login.")),
+            ("$device_id", identifier("The device id, for flags that are evaluated by device.")),
+            ("$anon_distinct_id", identifier("The anonymous distinct id before a login.")),
         ],
     );
-    let context = with_description(fields, "Other members are properties of the person.");
+    let context = with_description(fields, "All other members are properties of the person.");
     with_example(input(&["context"], [("context", context)]), json!({"context": {"targetingKey": "ann"}}))
 }
 
@@ -317,7 +333,7 @@ fn open_feature_flag() -> Value {
     );
     object_with_optional(
         [("key", text()), ("variant", text()), ("reason", enum_of(&reasons)), ("metadata", metadata)],
-        [("value", with_description(any(), "Left out where the default of the code is to be used."))],
+        [("value", with_description(any(), "Missing if the client has to use its default value."))],
     )
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::limits::GROUP_TYPE_MAX;
 use crate::operation::{Operation, Security};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, list_max, nullable, object,
@@ -13,7 +14,7 @@ const QUERY: Security = Security::Scope("query:read");
 const EVENT_DEFINITIONS: Security = Security::Scope("event_definition:read");
 const PROPERTY_DEFINITIONS: Security = Security::Scope("property_definition:read");
 /// Description of the 400 response of a list.
-const REFUSED: &str = "A parameter is not acceptable, as `attr` says, or there is too much to look through.";
+const REFUSED: &str = "A parameter is invalid (named by `attr`), or there is too much data to search.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -146,24 +147,28 @@ fn requires(operation: Operation, name: &'static str, description: &'static str)
 
 fn events() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/events/";
-    Operation::new("listEvents", "GET", PATH, TAG, "List events, the newest first", QUERY)
+    Operation::new("listEvents", "GET", PATH, TAG, "List events, newest first", QUERY)
         .with_description(
-            "An event is listed as soon as it was captured. A page ends at `limit` events, at 3,000,000 bytes of \
-             properties, or when 20,000 events or 64 MiB of event files were read for it; `next` is null on the \
-             last page alone. All conditions have to hold.",
+            "Events are listed as soon as they are captured. A page ends after `limit` events, 3,000,000 \
+             bytes of properties, or 20,000 events or 64 MiB of event files that were read; `next` is null \
+             only on the last page. An event must match all conditions.",
         )
         .query_param("event", text_max(1_000), "Events with this name.")
         .query_param("distinct_id", text_max(1_000), "Events with this distinct id.")
-        .query_param("person_id", any_of([uuid(), constant(json!(""))]), "Events of the person that this id leads to.")
+        .query_param(
+            "person_id",
+            any_of([uuid(), constant(json!(""))]),
+            "Events of the person with this id, also an id from before a merge.",
+        )
         .query_param(
             "properties",
             json_list(),
-            "A JSON list of filters on names, distinct ids and properties of events, or a group of them.",
+            "A JSON list of filters on names, distinct ids and properties of events, or a filter group.",
         )
         .query_param("after", text(), "Events later than this ISO 8601 instant.")
         .query_param("before", text(), "Events earlier than this ISO 8601 instant.")
-        .query_param("limit", integer_in(1, 1000), "Most events of the page; 100 when it is left out.")
-        .query_param("cursor", text(), "Where the page begins, as `next` says.")
+        .query_param("limit", integer_in(1, 1000), "Page size. Default: 100.")
+        .query_param("cursor", text(), "Start of the page, as in `next`.")
         .response(200, "A page.", schema_ref("EventsPage"))
         .error(400, REFUSED)
 }
@@ -179,14 +184,14 @@ fn event_values() -> Operation {
         QUERY,
     )
     .with_description(
-        "The most frequent values of the last seven days, or of all times where those have none. Lists \
-                 count by their items. The key `custom_event` lists names of events without a leading `$`.",
+        "The most frequent values of the last seven days, or of all time if there are none. Lists count as \
+         their items. The key `custom_event` lists event names without a leading `$`.",
     );
     requires(operation, "key", "The name of the property.")
-        .query_param("value", text_max(1_000), "What the values contain, in any case.")
-        .query_param("event_name", text(), "Of events with this name; several may be sent.")
-        .query_param("is_column", flag_text(), "With the key `event`: names of events.")
-        .query_param("limit", integer_in(1, 1000), "Most values; 10 when it is left out.")
+        .query_param("value", text_max(1_000), "Text contained in the values, case-insensitive.")
+        .query_param("event_name", text(), "Only values of events with this name; may be repeated.")
+        .query_param("is_column", flag_text(), "With the key `event`, the names of events are listed.")
+        .query_param("limit", integer_in(1, 1000), "Maximum number of values. Default: 10.")
         .response(200, "The values.", list_max(1000, schema_ref("PropertyValue")))
         .error(400, REFUSED)
 }
@@ -202,40 +207,46 @@ fn person_values() -> Operation {
         "List values of a person property",
         security,
     )
-    .with_description("The most frequent values. Lists count by their items. `query:read` will do too.");
+    .with_description(
+        "The most frequent values. Lists count as their items. The scope `query:read` is accepted too.",
+    );
     requires(operation, "key", "The name of the property.")
-        .query_param("value", text_max(1_000), "What the values contain, in any case.")
-        .query_param("limit", integer_in(1, 1000), "Most values; 10 when it is left out.")
+        .query_param("value", text_max(1_000), "Text contained in the values, case-insensitive.")
+        .query_param("limit", integer_in(1, 1000), "Maximum number of values. Default: 10.")
         .response(200, "The values.", list_max(1000, schema_ref("PersonPropertyValue")))
         .error(400, REFUSED)
 }
 
 fn event_definitions() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/event_definitions/";
-    Operation::new("listEventDefinitions", "GET", PATH, TAG, "List the names of events", EVENT_DEFINITIONS)
+    Operation::new("listEventDefinitions", "GET", PATH, TAG, "List event definitions", EVENT_DEFINITIONS)
         .with_description(
-            "`created_at` is the time of the first event with the name and `last_seen_at` of the last. A name is \
-             listed as soon as an event with it was captured, and as long as there is one.",
+            "`created_at` is the time of the first event with the name, `last_seen_at` of the latest. A \
+             name is listed as soon as an event with it is captured, and as long as there is one.",
         )
-        .query_param("search", text_max(1_000), "Words that the name contains, in any case.")
+        .query_param("search", text_max(1_000), "Words contained in the name, case-insensitive.")
         .query_param(
             "event_type",
             enum_of(&["event", "event_custom", "event_posthog", "all", "action_event", ""]),
-            "`event_custom` keeps names without a leading `$`, `event_posthog` names with one.",
+            "`event_custom` selects names without a leading `$`, `event_posthog` names with one.",
         )
         .query_param(
             "ordering",
             text(),
-            "`name`, `last_seen_at`, `created_at`, or the latter two with `::date`; descending with `-` before it; \
-             several with commas. By default the day last seen, latest first, and then the name; with `search` the \
-             shortest name first.",
+            "`name`, `last_seen_at`, `created_at`, `last_seen_at::date` or `created_at::date`; descending \
+             with a leading `-`; several separated by commas. Default: the day last seen, latest first, \
+             then the name; with `search` the shortest name first.",
         )
-        .query_param("names", text(), "Names with commas between them; the parameter may be repeated.")
-        .query_param("excluded_properties", json_list(), "A JSON list of names that are left out.")
-        .query_param("exclude_stale", flag_text(), "Leaves out what was last seen more than 30 days ago.")
-        .query_param("exclude_hidden", flag_text(), "Nothing is hidden.")
-        .query_param("verified", flag_text(), "Nothing is verified: true lists nothing.")
-        .query_param("tags", json_list(), "A JSON list of tags. Nothing has tags: with any, nothing is listed.")
+        .query_param("names", text(), "Names separated by commas; may be repeated.")
+        .query_param("excluded_properties", json_list(), "A JSON list of names to exclude.")
+        .query_param("exclude_stale", flag_text(), "Excludes definitions last seen more than 30 days ago.")
+        .query_param("exclude_hidden", flag_text(), "Accepted without effect: no definition is hidden.")
+        .query_param("verified", flag_text(), "`true` returns an empty list: no definition is verified.")
+        .query_param(
+            "tags",
+            json_list(),
+            "A JSON list of tags. A list that is not empty returns an empty page: definitions have no tags.",
+        )
         .paginated()
         .response(200, "A page.", page(schema_ref("EventDefinition")))
         .error(400, REFUSED)
@@ -243,51 +254,56 @@ fn event_definitions() -> Operation {
 
 fn event_definition_by_name() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/event_definitions/by_name/";
-    let summary = "Get the definition of an event by its name";
+    let summary = "Get an event definition by name";
     let operation = Operation::new("getEventDefinitionByName", "GET", PATH, TAG, summary, EVENT_DEFINITIONS);
-    requires(operation, "name", "The whole name.")
+    requires(operation, "name", "The exact name.")
         .response(200, "The definition.", schema_ref("EventDefinition"))
         .error(400, REFUSED)
 }
 
 fn event_definition() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/event_definitions/{id}/";
-    Operation::new(
-        "getEventDefinition",
-        "GET",
-        PATH,
-        TAG,
-        "Get the definition of an event",
-        EVENT_DEFINITIONS,
-    )
-    .response(200, "The definition.", schema_ref("EventDefinition"))
-    .error(400, REFUSED)
+    Operation::new("getEventDefinition", "GET", PATH, TAG, "Get an event definition", EVENT_DEFINITIONS)
+        .response(200, "The definition.", schema_ref("EventDefinition"))
+        .error(400, REFUSED)
 }
 
 fn property_definitions() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/property_definitions/";
-    let summary = "List the names of properties";
+    let summary = "List property definitions";
     Operation::new("listPropertyDefinitions", "GET", PATH, TAG, summary, PROPERTY_DEFINITIONS)
         .with_description(
-            "`property_type` is null where values are of several types or none of these. Of the rarest properties \
-             of an event file, those beyond its first 2,250, the names are not listed.",
+            "`property_type` is null if values have several types or another type. The rarest properties \
+             of an event file, those beyond its first 2,250, are not listed.",
         )
-        .query_param("type", enum_of(&["event", "person", "group", "session", ""]), "What has the properties; `event` when it is left out.")
-        .query_param("group_type_index", integer_in(0, 4), "Of which type of groups; for `type=group` alone.")
-        .query_param("search", text_max(1_000), "Words that the name contains, in any case.")
-        .query_param("properties", text(), "Names with commas between them; the parameter may be repeated.")
-        .query_param("excluded_properties", json_list(), "A JSON list of names that are left out.")
-        .query_param("is_numerical", flag_text(), "Only those whose values are numbers, or only others.")
-        .query_param("is_feature_flag", flag_text(), "Only those whose name begins with `$feature/`, or only others.")
+        .query_param(
+            "type",
+            enum_of(&["event", "person", "group", "session", ""]),
+            "The type of the properties. Default: `event`.",
+        )
+        .query_param(
+            "group_type_index",
+            integer_in(0, GROUP_TYPE_MAX),
+            "The index of the group type, only for `type=group`.",
+        )
+        .query_param("search", text_max(1_000), "Words contained in the name, case-insensitive.")
+        .query_param("properties", text(), "Names separated by commas; may be repeated.")
+        .query_param("excluded_properties", json_list(), "A JSON list of names to exclude.")
+        .query_param("is_numerical", flag_text(), "`true` selects numeric properties, `false` all others.")
+        .query_param(
+            "is_feature_flag",
+            flag_text(),
+            "`true` selects names that begin with `$feature/`, `false` all others.",
+        )
         .query_param(
             "event_names",
             json_list(),
-            "A JSON list of at most 20 names of events. `is_seen_on_filtered_events` then says whether any of the \
-             newest 1,000 events of each has the property; else it is null.",
+            "A JSON list of at most 20 event names. `is_seen_on_filtered_events` is then whether one of \
+             the newest 1,000 events of each name has the property; otherwise it is null.",
         )
-        .query_param("filter_by_event_names", flag_text(), "Only those seen on events of `event_names`.")
-        .query_param("exclude_core_properties", flag_text(), "Leaves out properties of events that begin with `$`.")
-        .query_param("exclude_hidden", flag_text(), "Nothing is hidden.")
+        .query_param("filter_by_event_names", flag_text(), "Only properties of the events in `event_names`.")
+        .query_param("exclude_core_properties", flag_text(), "Excludes event properties that begin with `$`.")
+        .query_param("exclude_hidden", flag_text(), "Accepted without effect: no definition is hidden.")
         .paginated()
         .response(200, "A page.", page(schema_ref("PropertyDefinition")))
         .error(400, REFUSED)
@@ -295,7 +311,7 @@ fn property_definitions() -> Operation {
 
 fn property_definition() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/property_definitions/{id}/";
-    let summary = "Get the definition of a property";
+    let summary = "Get a property definition";
     Operation::new("getPropertyDefinition", "GET", PATH, TAG, summary, PROPERTY_DEFINITIONS)
         .response(200, "The definition.", schema_ref("PropertyDefinition"))
         .error(400, REFUSED)

@@ -43,22 +43,25 @@ fn linked(operation: Operation) -> Operation {
 
 fn records() -> Vec<Operation> {
     let create = post("createFeatureFlag", LIST, "Create a feature flag", WRITE)
-        .with_description("Deleted flags that had the key stay as they are.")
+        .with_description("Deleted flags with the same key are not changed.")
         .idempotent();
     let create = takes(create, "FeatureFlagCreate").response(201, "The flag.", schema_ref("FeatureFlag"));
     let update = Operation::new("updateFeatureFlag", "PATCH", ONE, TAG, "Change a feature flag", WRITE)
-        .with_description("`deleted` deletes a flag so that it can be restored.");
+        .with_description(
+            "Fields that are not sent are unchanged. `deleted: true` deletes a flag, which can be restored \
+             with `deleted: false`.",
+        );
     let replace = Operation::new("replaceFeatureFlag", "PUT", ONE, TAG, "Change a feature flag", WRITE)
-        .with_description("As PATCH, but the key has to be there. Fields that are not sent stay.");
+        .with_description("As PATCH, but the key is required. Fields that are not sent are unchanged.");
     let changed = |operation: Operation, body| {
         takes(operation, body)
             .response(200, "The flag.", schema_ref("FeatureFlag"))
-            .error(409, "Somebody else changed the same fields since `original_flag`.")
+            .error(409, "Another request changed the same fields since `original_flag`.")
     };
     vec![
         listed(),
         linked(create),
-        get("getFeatureFlag", ONE, "Get a feature flag, a deleted one too", READ).response(
+        get("getFeatureFlag", ONE, "Get a feature flag, also a deleted one", READ).response(
             200,
             "The flag.",
             schema_ref("FeatureFlag"),
@@ -70,13 +73,10 @@ fn records() -> Vec<Operation> {
             "DELETE",
             ONE,
             TAG,
-            "Refused: flags are deleted by a change",
+            "Not allowed: flags are deleted with PATCH",
             WRITE,
         )
-        .empty_response(
-            405,
-            "Always, whether there is such a flag or not. Send `deleted: true` in a change.",
-        ),
+        .empty_response(405, "Always, also for unknown flags. Send `deleted: true` with PATCH."),
     ]
 }
 
@@ -86,53 +86,57 @@ fn listed() -> Operation {
         .chain(fields.flat_map(|field| [field.to_owned(), format!("-{field}")]))
         .collect();
     let number = json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+\s*$"});
-    get("listFeatureFlags", LIST, "List the feature flags that are not deleted", READ)
+    get("listFeatureFlags", LIST, "List feature flags", READ)
         .query_param(
             "active",
             text(),
-            "`true`, in any case: flags that are on; `STALE`: stale ones; others: those that are off.",
+            "`true` (case-insensitive) selects active flags, `STALE` stale ones, other values inactive ones.",
         )
-        .query_param("created_by_id", number, "The number of the user who made them.")
-        .query_param("search", text_max(200), "What key or name contain; a space stands for any separators.")
-        .query_param("key", text(), "The key, in any case.")
+        .query_param("created_by_id", number, "The id of the user who created them.")
+        .query_param(
+            "search",
+            text_max(200),
+            "Text contained in the key or the name; a space matches any separators.",
+        )
+        .query_param("key", text(), "The key, case-insensitive.")
         .query_param(
             "type",
             text(),
-            "`boolean`, `multivariant`, `experiment` or `remote_config`; others filter nothing.",
+            "`boolean`, `multivariant`, `experiment` or `remote_config`; other values are ignored.",
         )
-        .query_param("evaluation_runtime", text(), "`server`, `client` or `all`; others match nothing.")
+        .query_param("evaluation_runtime", text(), "`server`, `client` or `all`; other values match no flag.")
         .query_param(
             "tags",
             text(),
-            "A JSON list of tags, of which a flag has one at least. Anything else filters nothing.",
+            "A JSON list of tags; a flag matches if it has one of them. Other values are ignored.",
         )
-        .query_param("excluded_tags", text(), "A JSON list of tags that a flag does not have.")
-        .query_param("excluded_properties", text(), "A JSON list of keys of flags that are left out.")
+        .query_param("excluded_tags", text(), "A JSON list of tags; flags with any of them are excluded.")
+        .query_param("excluded_properties", text(), "A JSON list of flag keys to exclude.")
         .query_param(
             "order",
             json!({"type": "string", "enum": orders}),
-            "A field, with `-` before it descending; newest first when left out.",
+            "A field; descending with a leading `-`. Default: newest first.",
         )
         .paginated()
         .response(200, "A page.", page(schema_ref("FeatureFlag")))
-        .error(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+        .error(400, "A parameter is invalid, or the page exceeds the maximum response size.")
 }
 
 /// With the parameters of a log.
 pub(crate) fn with_log_parameters(operation: Operation) -> Operation {
     let positive = || json!({"type": "string", "pattern": r"^\s*\+?0*[1-9][0-9]*\s*$"});
     operation
-        .query_param("limit", positive(), "Entries of a page: 10 when left out, 1000 at most.")
-        .query_param("page", positive(), "Which page, the newest being number 1.")
+        .query_param("limit", positive(), "Page size, at most 1000. Default: 10.")
+        .query_param("page", positive(), "The page number; page 1 has the newest entries.")
         .response(200, "A page, newest first.", schema_ref("ActivityPage"))
-        .error(400, "A parameter is no positive number, or the page is larger than an answer can be.")
+        .error(400, "A parameter is not a positive number, or the page exceeds the maximum response size.")
 }
 
 fn logs() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/feature_flags/activity/";
     const OF_ONE: &str = "/api/projects/{project_id}/feature_flags/{id}/activity/";
     const STATUS: &str = "/api/projects/{project_id}/feature_flags/{id}/status/";
-    let mut status = get("getFeatureFlagStatus", STATUS, "Tell whether a feature flag is in use", READ)
+    let mut status = get("getFeatureFlagStatus", STATUS, "Get the usage status of a feature flag", READ)
         .response(200, "Its status.", schema_ref("FeatureFlagStatus"));
     for (code, answer) in &mut status.responses {
         if *code == 404 {
@@ -142,14 +146,19 @@ fn logs() -> Vec<Operation> {
         }
     }
     vec![
-        with_log_parameters(get("listFeatureFlagActivity", ALL, "List what was done to feature flags", LOG)),
+        with_log_parameters(get(
+            "listFeatureFlagActivity",
+            ALL,
+            "List the activity log of feature flags",
+            LOG,
+        )),
         with_log_parameters(get(
             "listActivityOfFeatureFlag",
             OF_ONE,
-            "List what was done to a feature flag",
+            "List the activity log of a feature flag",
             LOG,
         ))
-        .with_description("Of a flag that is not there the 404 has no body.")
+        .with_description("For an unknown flag the 404 has no body.")
         .may_have_empty_body(404),
         status,
     ]
@@ -160,66 +169,76 @@ fn values() -> Vec<Operation> {
     const REASONS: &str = "/api/projects/{project_id}/feature_flags/evaluation_reasons/";
     const CONFIG: &str = "/api/projects/{project_id}/feature_flags/{key}/remote_config/";
     const RADIUS: &str = "/api/projects/{project_id}/feature_flags/user_blast_radius/";
-    const GROUPS: &str = "A JSON object of groups' keys by the names of their types.";
+    const GROUPS: &str = "A JSON object of group keys by group type.";
     let reasons = get("listEvaluationReasons", REASONS, "Evaluate all feature flags for a person", READ)
         .query_param(
             "distinct_id",
             json!({"type": "string", "pattern": r"\S"}),
-            "The person; left out: the owner of the key. One who is not known has no properties.",
+            "The person. Default: the owner of the key. An unknown person has no properties.",
         )
         .query_param("groups", text(), GROUPS)
         .query_param(
             "flag_keys",
             text(),
-            "Keys of the flags that are wanted, with commas between; may be repeated.",
+            "Keys of the flags to evaluate, separated by commas; may be repeated.",
         )
-        .query_param("flag_keys[]", text(), "As `flag_keys`.")
-        .response(200, "By key of the flag.", map(schema_ref("FeatureFlagEvaluation")))
-        .error(400, "A parameter is not acceptable, or the flags or the answer are too large.");
+        .query_param("flag_keys[]", text(), "An alias of `flag_keys`.")
+        .response(200, "The values by flag key.", map(schema_ref("FeatureFlagEvaluation")))
+        .error(400, "A parameter is invalid, or the flags or the response are too large.");
     let mine =
         object([("feature_flag", schema_ref("MinimalFlag")), ("value", schema_ref("FeatureFlagValue"))]);
     vec![
         get("listMyFlags", MINE, "Evaluate all feature flags for the owner of the key", READ)
             .query_param("groups", text(), GROUPS)
             .response(200, "The flags, newest first.", list(mine))
-            .error(400, "`groups` is no JSON object, or the flags or the answer are too large."),
+            .error(400, "`groups` is not a JSON object, or the flags or the response are too large."),
         reasons,
         get("getRemoteConfig", CONFIG, "Get the payload of a remote configuration", READ)
-            .with_description("`key` is the flag's key or number. Of a flag that is not there the 404 has no body.")
+            .with_description("`key` is the flag's key or id. For an unknown flag the 404 has no body.")
             .may_have_empty_body(404)
-            .response(200, "The payload as it is stored, decrypted; null when there is none.", any())
+            .response(200, "The stored payload, decrypted; null if there is none.", any())
             .error(500, "The payload cannot be decrypted."),
         takes(
-            post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition reaches", READ),
+            post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition matches", READ),
             "BlastRadiusQuestion",
         )
         .body_optional()
         .with_description(
-            "Of `condition`; without it of all conditions of `filters`, where whoever matches several counts once. \
-             With neither, everybody is reached. `feature_enrollment` and `holdout` of `filters` decide before its \
-             conditions; `feature_enrollment` needs `key`, the key of the flag.",
+            "Counts the matches of `condition`, or without it of all conditions of `filters`, where a \
+             person that matches several counts once. Without both, all persons match. `feature_enrollment` and \
+             `holdout` of `filters` are applied before its conditions; `feature_enrollment` needs `key`, the key of \
+             the flag.",
         )
-        .response(200, "How many, and of how many; under two names each.", schema_ref("BlastRadius")),
+        .response(
+            200,
+            "The number of matches and the total number, under two names each.",
+            schema_ref("BlastRadius"),
+        ),
     ]
 }
 
 fn polls() -> Vec<Operation> {
     const OF_PROJECT: &str = "/api/projects/{project_id}/feature_flags/local_evaluation/";
-    const COHORTS: &str =
-        "Whether cohorts are sent; `false`, `0` or left out: not, and conditions of one are spelled out.";
+    const COHORTS: &str = "Whether the document has the cohorts. If it is missing, `false` or `0`, a \
+        condition on a single cohort is replaced by the cohort's conditions.";
     let with_cohorts = |operation: Operation| operation.query_param("send_cohorts", text(), COHORTS);
     vec![
-        with_cohorts(poll(get("getLocalEvaluation", OF_PROJECT, "Get the definitions to evaluate", READ))),
+        with_cohorts(poll(get(
+            "getLocalEvaluation",
+            OF_PROJECT,
+            "Get the flag definitions for local evaluation",
+            READ,
+        ))),
         with_cohorts(poll(get(
             "getLocalEvaluationOfToken",
             "/api/feature_flag/local_evaluation/",
-            "Get the definitions to evaluate, of the project of a token or the key",
+            "Get the flag definitions for local evaluation, by token or API key",
             READ,
         ))),
         poll(get(
             "getFlagDefinitions",
             "/flags/definitions/",
-            "Get the definitions to evaluate, with cohorts, of the project of a token or the key",
+            "Get the flag definitions for local evaluation with cohorts, by token or API key",
             READ,
         )),
     ]
@@ -237,14 +256,14 @@ fn poll(operation: Operation) -> Operation {
         ("detail", text()),
     ]);
     operation
-        .query_param("token", text(), "The token of a project, which is then meant.")
-        .header_param("If-None-Match", text(), "The `ETag` of the document that is known.")
+        .query_param("token", text(), "The token of the project; overrides the key's project.")
+        .header_param("If-None-Match", text(), "The `ETag` of the caller's cached document.")
         .response(200, "The document, with its `ETag`.", schema_ref("FlagDefinitions"))
-        .empty_response(304, "The document is the one that is known.")
-        .response(402, "The project's quota is used up.", quota)
-        .error(400, "The document is larger than an answer can be.")
-        .error(404, "There is no such project, or the key reaches none.")
-        .response(500, "The document could not be made.", failure)
+        .empty_response(304, "The document is unchanged since that `ETag`.")
+        .response(402, "The project's quota is exceeded.", quota)
+        .error(400, "The document exceeds the maximum response size.")
+        .error(404, "There is no such project, or the key has access to none.")
+        .response(500, "The document could not be built.", failure)
 }
 
 fn made_from_flags() -> Vec<Operation> {
@@ -269,24 +288,24 @@ fn made_from_flags() -> Vec<Operation> {
         post(
             "createStaticCohortForFlag",
             COHORT,
-            "Make a cohort of the persons for whom a flag is on",
+            "Create a static cohort of the persons for whom a flag is on",
             WRITE,
         )
-        .with_description("A body has no meaning.")
+        .with_description("The body is ignored.")
         .response(201, "The cohort, with its members.", object([("cohort", schema_ref("FlagCohort"))]))
-        .error(400, "The flags, or the persons, are more than what is read for one answer."),
-        post("createFeatureFlagDashboard", DASHBOARD, "Make a dashboard of a feature flag's use", WRITE)
+        .error(400, "There are too many flags or persons for one request."),
+        post("createFeatureFlagDashboard", DASHBOARD, "Create a usage dashboard of a feature flag", WRITE)
             .with_description(
-                "A body has no meaning. Each call makes a new dashboard and points the flag at it.",
+                "The body is ignored. Each call creates a new dashboard and links the flag to it.",
             )
             .response(200, "It is made.", done())
             .response(400, too_large, any_of([refusal(), schema_ref("Error")])),
         post("enrichUsageDashboard", ENRICH, "Add insights to a feature flag's usage dashboard", WRITE)
-            .with_description("A body has no meaning.")
-            .response(200, "They are added.", done())
+            .with_description("The body is ignored.")
+            .response(200, "The insights are added.", done())
             .response(
                 400,
-                "There is nothing to add, or nothing to add to.",
+                "There are no insights to add, or there is no usage dashboard.",
                 any_of([enrichable, schema_ref("Error")]),
             ),
     ]

@@ -1,39 +1,41 @@
 //! Request fields of funnels and correlations, and of the selection of their actors.
 
+use pennon_analytics::query::{FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, NAME_MAX, breakdown, common, group_type, joined, optional_text, query_body,
-    spelled, with_example,
+    ANY, ANY_TEXT, Field, breakdown, common, group_type, joined, optional_text, query_body, spelled,
+    with_example,
 };
 use crate::conditions::nothing;
+use crate::limits::{EXCLUSIONS, NAME_MAX, STEPS, WINDOW_SECONDS, patterns};
 use crate::schema::{any_of, id, input, list_max, schema_ref, text};
 
-pub(crate) const VIZ_TYPES: [&str; 3] = ["steps", "trends", "time_to_convert"];
-pub(crate) const ORDERS: [&str; 3] = ["ordered", "strict", "unordered"];
 pub(crate) const ATTRIBUTIONS: [&str; 4] = ["first_touch", "last_touch", "all_events", "step"];
-pub(crate) const UNITS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
-/// A hundred years in seconds; fewer of greater units.
-pub(crate) const WINDOW: (i64, i64) = (i64::MIN, 3_162_240_000);
+/// The bounds of a window in seconds; fewer of greater units.
+pub(crate) const WINDOW: (i64, i64) = (i64::MIN, WINDOW_SECONDS);
 /// Bounds of `from_step` and `to_step`.
-pub(crate) const FROM: ((i64, i64), &str) = ((0, 30), "0*([12]?[0-9]|30)");
-pub(crate) const TO: ((i64, i64), &str) = ((1, 31), "0*([1-9]|[12][0-9]|3[01])");
+pub(crate) const FROM: ((i64, i64), &str) = ((0, STEPS as i64 - 2), patterns::FROM_STEP);
+pub(crate) const TO: ((i64, i64), &str) = ((1, STEPS as i64 - 1), patterns::TO_STEP);
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     let of_one = joined([correlation(), correlation_point()]);
-    let mut people = query_body(of_one, 32, true);
+    let mut people = query_body(of_one, STEPS, true);
     people["required"] = json!(["funnel_correlation_person_converted"]);
     let steps = json!([{"id": "sign up", "order": 0}, {"id": "purchase", "order": 1}]);
     let person = json!({
         "events": steps, "funnel_correlation_person_converted": true,
         "funnel_correlation_person_entity": {"id": "invite"},
     });
-    let of_funnel = query_body(joined([funnel(), funnel_point()]), 32, true);
+    let of_funnel = query_body(joined([funnel(), funnel_point()]), STEPS, true);
     vec![
-        ("FunnelQuestion", with_example(query_body(funnel(), 32, true), json!({"events": steps}))),
+        ("FunnelQuestion", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
         ("FunnelPeopleQuestion", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
-        ("CorrelationQuestion", with_example(query_body(correlation(), 32, false), json!({"events": steps}))),
+        (
+            "CorrelationQuestion",
+            with_example(query_body(correlation(), STEPS, false), json!({"events": steps})),
+        ),
         ("CorrelationPeopleQuestion", with_example(people, person)),
         ("FunnelExclusion", exclusion()),
     ]
@@ -42,15 +44,22 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// The fields of a funnel.
 pub(crate) fn funnel() -> Vec<Field> {
     let attribution = vec![
-        Field::free("display", "`ActionsLineGraph` means over time, where `funnel_viz_type` says nothing."),
-        Field::choice("funnel_viz_type", &VIZ_TYPES, "Steps, shares over time, or times."),
+        Field::free(
+            "display",
+            "`ActionsLineGraph` selects conversion over time if `funnel_viz_type` is missing.",
+        ),
+        Field::choice(
+            "funnel_viz_type",
+            &FunnelVizType::names(),
+            "Steps, conversion over time (`trends`), or time to convert.",
+        ),
         Field::choice(
             "breakdown_attribution_type",
             &ATTRIBUTIONS,
-            "Under which of its values an actor counts.",
+            "The event whose breakdown value counts for an actor.",
         )
         .free_in_query(),
-        Field::free("breakdown_attribution_value", "With `step`: its index."),
+        Field::free("breakdown_attribution_value", "The index of the step, for the attribution `step`."),
     ];
     joined([common(), breakdown(), window(), steps(), attribution])
 }
@@ -60,34 +69,40 @@ fn window() -> Vec<Field> {
     vec![
         Field::choice(
             "funnel_order_type",
-            &ORDERS,
-            "One after the other, with nothing between, or in any order.",
+            &StepOrder::names(),
+            "The order of steps: with other events between them, directly after each other, or any order.",
         ),
         Field::whole(
             "funnel_window_interval",
             WINDOW,
             "[+-]?[0-9]{1,10}",
-            "Time for all steps; 14 when left out or 0.",
+            "The conversion window. Default, also for 0: 14.",
         ),
         Field::any_case(
             "funnel_window_interval_unit",
-            &UNITS,
+            &WindowUnit::names(),
             "[Ss]?",
-            "The window's unit; days when left out.",
+            "The unit of the conversion window. Default: days.",
         ),
-        Field::free("funnel_window_interval_type", "As `funnel_window_interval_unit`, which wins."),
-        Field::free("funnel_window_days", "In place of these: the window in days."),
+        Field::free(
+            "funnel_window_interval_type",
+            "An alias of `funnel_window_interval_unit`, which takes precedence.",
+        ),
+        Field::free(
+            "funnel_window_days",
+            "The conversion window in days, instead of the interval and its unit.",
+        ),
         Field::new(
             "aggregation_group_type_index",
             group_type(),
             spelled("0*[0-4]"),
-            "Groups of this type are counted; persons with 0.",
+            "Counts groups of this type; 0 counts persons.",
         ),
-        Field::switch("aggregation_group_types_from_zero", "Whether 0 is a type of groups too."),
+        Field::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
         Field::choice(
             "funnel_aggregate_by_hogql",
             &["person_id"],
-            "Persons are counted; nothing else is known.",
+            "`person_id`, which counts persons, is the only accepted value.",
         ),
     ]
 }
@@ -99,13 +114,25 @@ fn steps() -> Vec<Field> {
         schema_ref("FunnelExclusion"),
         json!({"type": ["string", "number", "boolean", "null", "array"]}),
     ]);
-    let exclusions = any_of([list_max(32, entry), nothing()]);
+    let exclusions = any_of([list_max(EXCLUSIONS, entry), nothing()]);
     vec![
-        Field::json("exclusions", exclusions, "Events between steps that void a path."),
-        Field::whole("funnel_from_step", FROM.0, FROM.1, "The first step of shares and times, from 0.")
+        Field::json("exclusions", exclusions, "Exclusions: events between steps that remove an actor."),
+        Field::whole(
+            "funnel_from_step",
+            FROM.0,
+            FROM.1,
+            "The first step for conversion over time and time to convert, from 0.",
+        )
+        .free_in_query(),
+        Field::whole(
+            "funnel_to_step",
+            TO.0,
+            TO.1,
+            "The last step for conversion over time and time to convert.",
+        )
+        .free_in_query(),
+        Field::whole("bin_count", ANY, ANY_TEXT, "The number of bins of the time to convert: 1 to 90.")
             .free_in_query(),
-        Field::whole("funnel_to_step", TO.0, TO.1, "The last step of these.").free_in_query(),
-        Field::whole("bin_count", ANY, ANY_TEXT, "Bins that times are put into: 1 to 90.").free_in_query(),
     ]
 }
 
@@ -150,31 +177,30 @@ pub(crate) fn correlation() -> Vec<Field> {
     let own = vec![
         Field::free(
             "funnel_correlation_type",
-            "What is looked at: `properties`, `event_with_properties`; `events` otherwise.",
+            "The kind of candidates: `properties`, `event_with_properties`, or `events` (default).",
         ),
         Field::free(
             "funnel_correlation_names",
-            "Of `properties`, which needs it: a list of their keys, `$all` for every one.",
+            "For `properties`, where it is required: a list of keys, or `$all`.",
         ),
-        Field::free("funnel_correlation_exclude_names", "Of `properties`: keys that are left out."),
+        Field::free("funnel_correlation_exclude_names", "For `properties`: keys to exclude."),
         Field::free(
             "funnel_correlation_event_names",
-            "Of `event_with_properties`, which needs it: a list of names of events.",
+            "For `event_with_properties`, where it is required: a list of event names.",
         ),
-        Field::free("funnel_correlation_exclude_event_names", "Of `events`: names that are left out."),
+        Field::free("funnel_correlation_exclude_event_names", "For `events`: names to exclude."),
         Field::free(
             "funnel_correlation_event_exclude_property_names",
-            "Of `event_with_properties`: keys that are left out.",
+            "For `event_with_properties`: keys to exclude.",
         ),
         Field::free(
             "funnel_step",
-            "Those who reached this step, from 1, or with a minus did not reach it but the one before; all \
-             when left out.",
+            "Only actors that reached this step, from 1; a negative number selects those that reached only \
+             the step before it. Default: all.",
         ),
     ];
     let list = any_of([json!({"type": "array"}), nothing()]);
-    let exclusions =
-        Field::json("exclusions", list, "Events between steps that void a path, as of a funnel.");
+    let exclusions = Field::json("exclusions", list, "Exclusions, as in a funnel.");
     joined([common(), window(), vec![exclusions], own])
 }
 
@@ -183,16 +209,19 @@ pub(crate) fn funnel_point() -> Vec<Field> {
     vec![
         Field::free(
             "funnel_step",
-            "Those who reached this step, from 1, or with a minus did not reach it but the one before. \
-             Required, but of a funnel over time.",
+            "Only actors that reached this step, from 1; a negative number selects those that reached only \
+             the step before it. Required, except for conversion over time.",
         ),
         Field::free(
             "entrance_period_start",
-            "Of a funnel over time: the start of the period they entered in.",
+            "For conversion over time: the start of the period in which the actors entered.",
         ),
-        Field::free("drop_off", "Of a funnel over time: whether they did not get through."),
-        Field::free("funnel_step_breakdown", "The value of the breakdown; everybody when it is left out."),
-        Field::free("funnel_breakdown_kept", "Of the rest: a JSON list of the values that are not in it."),
+        Field::free("drop_off", "For conversion over time: `true` selects the actors that did not convert."),
+        Field::free("funnel_step_breakdown", "The value of the breakdown. Default: all values."),
+        Field::free(
+            "funnel_breakdown_kept",
+            "For the combined other values: a JSON list of the values that are shown separately.",
+        ),
     ]
 }
 
@@ -201,18 +230,18 @@ pub(crate) fn correlation_point() -> Vec<Field> {
     vec![
         Field::free(
             "funnel_correlation_person_entity",
-            "The event: `id`, its name, and for one of its properties a list of one `key` and `value` as \
-             `properties`.",
+            "The event: its name as `id`, and for one of its properties a list with one `key` and `value` \
+             as `properties`.",
         ),
         Field::free(
             "funnel_correlation_property_values",
-            "Of `properties`: a list of one `key` and `value`.",
+            "For `properties`: a list with one `key` and `value`.",
         ),
         Field::new(
             "funnel_correlation_person_converted",
             json!({"type": ["boolean", "number", "string"]}),
             text(),
-            "Whether those are meant who got through. Required.",
+            "Whether the actors converted. Required.",
         ),
     ]
 }

@@ -4,63 +4,17 @@
 //! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
 //! levels, so a body that matches the schema may still be rejected.
 
+use pennon_analytics::query::{BREAKDOWN_TYPES, CONDITION_TYPES, DISPLAYS, INTERVALS, StepOrder};
 use serde_json::{Value, json};
 
-use crate::conditions::OPERATORS;
+use crate::limits::operators;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, input, integer_in, list, nullable, number,
     schema_ref, text, with_description,
 };
 
-const INTERVALS: [&str; 6] = ["second", "minute", "hour", "day", "week", "month"];
 const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
 const VALIDATED_KINDS: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
-const DISPLAYS: [&str; 12] = [
-    "ActionsLineGraph",
-    "ActionsBar",
-    "ActionsUnstackedBar",
-    "ActionsStackedBar",
-    "ActionsAreaGraph",
-    "ActionsLineGraphCumulative",
-    "BoldNumber",
-    "ActionsPie",
-    "ActionsBarValue",
-    "ActionsTable",
-    "WorldMap",
-    "CalendarHeatmap",
-];
-const BREAKDOWN_TYPES: [&str; 10] = [
-    "event",
-    "event_metadata",
-    "person",
-    "session",
-    "group",
-    "cohort",
-    "hogql",
-    "data_warehouse",
-    "data_warehouse_person_property",
-    "revenue_analytics",
-];
-const CONDITION_TYPES: [&str; 18] = [
-    "event",
-    "event_metadata",
-    "feature",
-    "person",
-    "element",
-    "session",
-    "cohort",
-    "group",
-    "hogql",
-    "flag",
-    "recording",
-    "log_entry",
-    "data_warehouse",
-    "data_warehouse_person_property",
-    "error_tracking_issue",
-    "revenue_analytics",
-    "AND",
-    "OR",
-];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -86,7 +40,10 @@ fn node() -> Value {
 
 /// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
 fn shown() -> Value {
-    with_description(input(&["kind"], [("kind", kind())]), "The node as it was sent, other fields included.")
+    with_description(
+        input(&["kind"], [("kind", kind())]),
+        "The node as it was sent, unknown fields included.",
+    )
 }
 
 fn kind() -> Value {
@@ -111,7 +68,7 @@ fn event_query() -> Value {
         ("explicitDate", nullable(boolean())),
     ]);
     let breakdown = part([
-        ("breakdown_type", nullable(enum_of(&BREAKDOWN_TYPES))),
+        ("breakdown_type", nullable(enum_of(BREAKDOWN_TYPES))),
         ("breakdowns", nullable(list(any()))),
         ("breakdown_limit", nullable(whole())),
     ]);
@@ -122,7 +79,7 @@ fn event_query() -> Value {
             ("kind", enum_of(&VALIDATED_KINDS)),
             ("series", list(schema_ref("InsightSeries"))),
             ("dateRange", date_range),
-            ("interval", nullable(enum_of(&INTERVALS))),
+            ("interval", nullable(enum_of(INTERVALS))),
             ("filterTestAccounts", nullable(boolean())),
             ("properties", any_of([conditions(), schema_ref("InsightCondition"), json!({"type": "null"})])),
             ("aggregation_group_type_index", nullable(whole())),
@@ -137,7 +94,7 @@ fn event_query() -> Value {
 
 fn trends_filter() -> Value {
     part([
-        ("display", nullable(enum_of(&DISPLAYS))),
+        ("display", nullable(enum_of(DISPLAYS))),
         ("formula", nullable(text())),
         ("smoothingIntervals", nullable(whole())),
         ("showLegend", nullable(boolean())),
@@ -149,9 +106,9 @@ fn funnels_filter() -> Value {
     let word = |words: &[&str]| nullable(enum_of(words));
     part([
         ("funnelVizType", word(&["steps", "trends", "time_to_convert", "flow"])),
-        ("funnelOrderType", word(&["ordered", "strict", "unordered"])),
+        ("funnelOrderType", word(&StepOrder::names())),
         ("funnelWindowInterval", nullable(whole())),
-        ("funnelWindowIntervalUnit", word(&INTERVALS)),
+        ("funnelWindowIntervalUnit", word(INTERVALS)),
         ("funnelFromStep", nullable(whole())),
         ("funnelToStep", nullable(whole())),
         ("funnelStepReference", word(&["total", "previous"])),
@@ -194,15 +151,15 @@ fn conditions() -> Value {
 /// A condition on a property, or a group of conditions.
 fn condition() -> Value {
     // It can be stored with an insight, but queries on events do not support it.
-    let operators = [&OPERATORS[..], &["flag_evaluates_to"]].concat();
+    let operators = [&operators()[..], &["flag_evaluates_to"]].concat();
     input(
         &[],
         [
-            ("type", nullable(enum_of(&CONDITION_TYPES))),
+            ("type", nullable(enum_of(CONDITION_TYPES))),
             ("operator", nullable(enum_of(&operators))),
             ("key", any()),
             ("value", any()),
-            ("values", with_description(any(), "The conditions of a group, where the type is AND or OR.")),
+            ("values", with_description(any(), "The conditions of a group, if the type is AND or OR.")),
         ],
     )
 }
@@ -211,7 +168,7 @@ fn condition() -> Value {
 fn wrapped() -> Value {
     let source =
         any_of([schema_ref("InsightQueryOfEvents"), schema_ref("InsightQueryOther"), wrapper(any_object())]);
-    with_description(wrapper(source), "At most eight nodes stand around each other.")
+    with_description(wrapper(source), "At most eight levels of wrapper nodes.")
 }
 
 fn wrapper(source: Value) -> Value {

@@ -37,7 +37,7 @@ fn filters() -> Value {
     let filters = || nullable(any_object());
     with_description(
         any_of([filters(), list(filters()), json_text(filters())]),
-        "An object, or JSON text that holds one; at most 256 KiB and 64 levels deep.",
+        "An object, or its JSON text; at most 256 KiB and 64 levels deep.",
     )
 }
 
@@ -58,7 +58,7 @@ fn sent() -> Value {
                 "query",
                 with_description(
                     query,
-                    "A query node, or its JSON as a text; at most 256 KiB and 64 levels deep.",
+                    "A query node, or its JSON text; at most 256 KiB and 64 levels deep.",
                 ),
             ),
             ("order", nullable(whole_sent())),
@@ -67,16 +67,13 @@ fn sent() -> Value {
             ("saved", truth()),
             (
                 "tags",
-                with_description(
-                    list(text_max(255)),
-                    "At most 100 of them, kept in lower case and in order.",
-                ),
+                with_description(list(text_max(255)), "At most 100 tags, stored in lower case and sorted."),
             ),
             (
                 "dashboards",
                 with_description(
                     list_max(40, whole_sent()),
-                    "All dashboards that the insight is on; each has to be there.",
+                    "All dashboards of the insight; each must exist.",
                 ),
             ),
         ],
@@ -176,10 +173,7 @@ fn sharing_sent() -> Value {
 fn viewed() -> Value {
     let mut ids = list_max(100, whole_sent());
     ids["minItems"] = 1.into();
-    input(
-        &["insight_ids"],
-        [("insight_ids", with_description(ids, "Those that are not there are passed over."))],
-    )
+    input(&["insight_ids"], [("insight_ids", with_description(ids, "Unknown ids are ignored."))])
 }
 
 fn cancelled() -> Value {

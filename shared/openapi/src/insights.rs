@@ -39,13 +39,13 @@ fn calculated(operation: Operation) -> Operation {
             "refresh",
             text(),
             "When to calculate: `force_cache`, `blocking`, `async`, `lazy_async`, `force_blocking`, \
-             `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; others mean \
-             `force_cache`: only what is stored is shown.",
+             `force_async` or `async_except_on_cache_miss`. `true` means `force_blocking`; other values \
+             mean `force_cache`, which returns cached results only.",
         )
         .query_param(
             "client_query_id",
             text_max(1000),
-            "The caller's own name for the calculation, by which it can be cancelled; at most 1000 bytes.",
+            "The caller's id of the calculation, by which it can be cancelled; at most 1000 bytes.",
         )
 }
 
@@ -55,24 +55,22 @@ fn overridden(operation: Operation) -> Operation {
         .query_param(
             "filters_override",
             json_text(any_object()),
-            "A JSON object: `date_from`, `date_to`, `properties`, `breakdown_filter` for this answer alone.",
+            "A JSON object with `date_from`, `date_to`, `properties` or `breakdown_filter`, for this \
+             response only.",
         )
-        .query_param(
-            "variables_override",
-            json_text(any_object()),
-            "A JSON object, without effect on numbers.",
-        )
+        .query_param("variables_override", json_text(any_object()), "A JSON object, accepted without effect.")
         .query_param(
             "sharing_access_token",
             text(),
-            "The token of a public link, in place of a key: its insight alone is shown, as it is stored.",
+            "The token of a public link, instead of a key: gives access to its insight only, as it is \
+             stored.",
         )
 }
 
 /// With the body of an insight.
 fn takes(operation: Operation) -> Operation {
     operation
-        .error(400, "A field is not acceptable, which `attr` names, or the question cannot be calculated.")
+        .error(400, "A field is invalid (named by `attr`), or the query cannot be calculated.")
         .json_body(schema_ref("InsightInput"))
         .body_optional()
 }
@@ -81,8 +79,8 @@ fn records() -> Vec<Operation> {
     let either = || any_of([schema_ref("Insight"), schema_ref("InsightRow")]);
     let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
         .with_description(
-            "Repeated under its `Idempotency-Key`, it is answered as a read of the insight that it made, in \
-             the form that its query asks for.",
+            "A request that is repeated with its `Idempotency-Key` returns the created insight, as GET \
+             with the same query string.",
         )
         .idempotent();
     let create = takes(create)
@@ -94,20 +92,15 @@ fn records() -> Vec<Operation> {
         .link("share", "updateInsightSharing", &THIS)
         .link("viewed", "noteInsightViewed", &THIS);
     let read = calculated(get("getInsight", ONE, "Get an insight", OPEN))
-        .query_param("basic", text(), "Whether the short form is wanted, which has no numbers.")
-        .query_param(
-            "from_dashboard",
-            text(),
-            "The number of a dashboard that the insight is on: it is shown as it stands there.",
-        );
-    let read = overridden(read).response(200, "The insight.", either()).error(
-        400,
-        "A parameter is not acceptable, the question cannot be calculated, or the answer is too large.",
-    );
+        .query_param("basic", text(), "Whether to return the short form, which has no results.")
+        .query_param("from_dashboard", text(), "The id of a dashboard of the insight, whose filters apply.");
+    let read = overridden(read)
+        .response(200, "The insight.", either())
+        .error(400, "A parameter is invalid, the query cannot be calculated, or the response is too large.");
     let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
     let update = calculated(update).with_description(
-        "`deleted: true` deletes an insight and takes it off its dashboards; `deleted: false`, as a boolean, \
-         brings a deleted one back.",
+        "Fields that are not sent are unchanged. `deleted: true` deletes an insight and removes it from \
+         its dashboards; `deleted: false`, as a boolean, restores it.",
     );
     let update = takes(update).response(200, "The insight.", schema_ref("Insight"));
     let delete = Operation::new(
@@ -115,17 +108,17 @@ fn records() -> Vec<Operation> {
         "DELETE",
         ONE,
         TAG,
-        "Refused: insights are deleted by a change",
+        "Not allowed: insights are deleted with PATCH",
         WRITE,
     );
-    let never = "Always, whether there is such an insight or not. Send `deleted: true` in a change.";
+    let never = "Always, also for unknown insights. Send `deleted: true` with PATCH.";
     vec![listed(), create.with_csv(), read.with_csv(), update.with_csv(), delete.empty_response(405, never)]
 }
 
 fn listed() -> Operation {
-    let operation = get("listInsights", LIST, "List the insights that are not deleted", OPEN);
+    let operation = get("listInsights", LIST, "List insights", OPEN);
     let operation = filtered(operation)
-        .query_param("basic", text(), "Whether the short form is wanted, which has no numbers.")
+        .query_param("basic", text(), "Whether to return the short form, which has no results.")
         .paginated();
     overridden(calculated(operation))
         .response(
@@ -133,7 +126,7 @@ fn listed() -> Operation {
             "A page, in the full or in the short form.",
             any_of([page(schema_ref("Insight")), page(schema_ref("InsightRow"))]),
         )
-        .error(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+        .error(400, "A parameter is invalid, or the page exceeds the maximum response size.")
         .with_csv()
 }
 
@@ -148,17 +141,21 @@ fn filtered(operation: Operation) -> Operation {
         .query_param(
             "created_by",
             matching(format!("^( *{NUMBER} *|{ids})?$")),
-            "The number of the user who made them, or a JSON list of numbers; each has to be a user's.",
+            "The id of the user who created them, or a JSON list of ids; each must be the id of a user.",
         )
-        .query_param("user", text(), "If it is there, with any value: those of the key's owner.")
+        .query_param("user", text(), "If present, with any value: only insights of the key's owner.")
         .query_param("short_id", text(), "The short id.")
         .query_param(
             "saved",
             text(),
-            "True: saved ones and those on a dashboard; other values: those not saved.",
+            "True selects insights that are saved or on a dashboard; other values those that are not saved.",
         )
-        .query_param("favorited", text(), "If it is there, with any value: favourites.")
-        .query_param("search", text_max(400), "What names, description or a tag contain, in any case.")
+        .query_param("favorited", text(), "If present, with any value: only favorites.")
+        .query_param(
+            "search",
+            text_max(400),
+            "Text contained in a name, the description or a tag, case-insensitive.",
+        )
         .query_param(
             "insight",
             text(),
@@ -167,17 +164,17 @@ fn filtered(operation: Operation) -> Operation {
         .query_param(
             "dashboards",
             matching(format!("^({ids})?$")),
-            "A JSON list of dashboards: on all of them.",
+            "A JSON list of dashboard ids; an insight matches if it is on all of them.",
         )
-        .query_param("tags", matching(format!("^({strings})?$")), "A JSON list of tags: with one at least.")
         .query_param(
-            "date_from",
-            text(),
-            "Content last changed after this date, which may be relative (`-7d`).",
+            "tags",
+            matching(format!("^({strings})?$")),
+            "A JSON list of tags; an insight matches if it has one of them.",
         )
-        .query_param("date_to", text(), "Content last changed before this date.")
-        .query_param("feature_flag", text(), "The key of a flag that they mention.")
-        .query_param("order", orders(), "A field, with `-` before it descending; `order` when left out.")
+        .query_param("date_from", text(), "Last modified after this date, which may be relative (`-7d`).")
+        .query_param("date_to", text(), "Last modified before this date.")
+        .query_param("feature_flag", text(), "The key of a flag that the query refers to.")
+        .query_param("order", orders(), "A field; descending with a leading `-`. Default: `order`.")
 }
 
 /// The values of `order`.
@@ -205,10 +202,10 @@ fn logs() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/insights/activity/";
     const OF_ONE: &str = "/api/projects/{project_id}/insights/{id}/activity/";
     vec![
-        with_log_parameters(get("listInsightActivity", ALL, "List what was done to insights", LOG))
+        with_log_parameters(get("listInsightActivity", ALL, "List the activity log of insights", LOG))
             .with_csv(),
-        with_log_parameters(get("listActivityOfInsight", OF_ONE, "List what was done to an insight", LOG))
-            .with_description("Of an insight that is not there the 404 has no body.")
+        with_log_parameters(get("listActivityOfInsight", OF_ONE, "List the activity log of an insight", LOG))
+            .with_description("For an unknown insight the 404 has no body.")
             .may_have_empty_body(404)
             .with_csv(),
     ]
@@ -217,12 +214,13 @@ fn logs() -> Vec<Operation> {
 fn links() -> Vec<Operation> {
     const LINK: &str = "/api/projects/{project_id}/insights/{id}/sharing/";
     const REFRESH: &str = "/api/projects/{project_id}/insights/{id}/sharing/refresh/";
-    let change =
-        |operation: Operation| operation.response(200, "How it is shared.", schema_ref("Sharing")).with_csv();
+    let change = |operation: Operation| {
+        operation.response(200, "The sharing settings.", schema_ref("Sharing")).with_csv()
+    };
     vec![
-        get("getInsightSharing", LINK, "Tell how an insight is shared", SHARED)
-            .with_description("The token opens the insight only while `enabled` is true.")
-            .response(200, "How it is shared.", schema_ref("Sharing"))
+        get("getInsightSharing", LINK, "Get the sharing settings of an insight", SHARED)
+            .with_description("The token gives access only while `enabled` is true.")
+            .response(200, "The sharing settings.", schema_ref("Sharing"))
             .with_csv(),
         change(
             Operation::new(
@@ -230,16 +228,16 @@ fn links() -> Vec<Operation> {
                 "PATCH",
                 LINK,
                 TAG,
-                "Change how an insight is shared",
+                "Change the sharing settings of an insight",
                 SHARE,
             )
-            .with_description("Settings that are not known are dropped.")
+            .with_description("Unknown settings are ignored.")
             .json_body(schema_ref("SharingInput"))
             .body_optional(),
         ),
         change(
-            post("refreshInsightSharing", REFRESH, "Give an insight another sharing token", SHARE)
-                .with_description("A body has no meaning. The token before opens nothing any more."),
+            post("refreshInsightSharing", REFRESH, "Replace the sharing token of an insight", SHARE)
+                .with_description("The body is ignored. The previous token becomes invalid."),
         ),
     ]
 }
@@ -249,17 +247,21 @@ fn views() -> Vec<Operation> {
     const VIEWED: &str = "/api/projects/{project_id}/insights/viewed/";
     const MINE: &str = "/api/projects/{project_id}/insights/my_last_viewed/";
     vec![
-        post("noteInsightViewed", ONE_VIEWED, "Note that the key's owner views an insight", READ)
-            .with_description("A body has no meaning.")
+        post("noteInsightViewed", ONE_VIEWED, "Record that the key's owner views an insight", READ)
+            .with_description("The body is ignored.")
             .empty_response(200, "It is noted.")
             .with_csv(),
-        post("noteInsightsViewed", VIEWED, "Note that the key's owner views insights", READ)
+        post("noteInsightsViewed", VIEWED, "Record that the key's owner views insights", READ)
             .json_body(schema_ref("ViewedInsights"))
             .empty_response(200, "It is noted.")
             .with_csv(),
-        get("listMyLastViewedInsights", MINE, "List what the key's owner viewed last", READ)
-            .response(200, "Five insights at most, the latest first.", list_max(5, schema_ref("InsightRow")))
-            .error(400, "The answer is too large as a table.")
+        get("listMyLastViewedInsights", MINE, "List the insights that the key's owner viewed last", READ)
+            .response(
+                200,
+                "At most five insights, the latest view first.",
+                list_max(5, schema_ref("InsightRow")),
+            )
+            .error(400, "The response is too large as CSV.")
             .with_csv(),
     ]
 }
@@ -271,8 +273,8 @@ fn about_calculations() -> Vec<Operation> {
         post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
             .json_body(schema_ref("CancelledCalculation"))
             .body_optional()
-            .with_description("Without `client_query_id` nothing is cancelled.")
-            .empty_response(200, "Nothing of that name is calculated any more, if anything was.")
+            .with_description("Without `client_query_id` the request has no effect.")
+            .empty_response(200, "No calculation with that id is running any more.")
             .with_csv(),
         post("noteInsightTiming", TIMING, "Log how long a client waited", READ)
             .error(413, "The body is larger than 32 KiB.")

@@ -29,6 +29,7 @@ mod funnel_input;
 mod insight_query;
 mod insight_schemas;
 mod insights;
+mod limits;
 mod operation;
 mod persons;
 mod projects;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::limits::IDEMPOTENCY_KEY_MAX;
 use crate::schema;
 
 /// The authorization that an operation requires.
@@ -112,12 +113,12 @@ impl Operation {
         let operation = match &operation.security {
             Security::Open => operation,
             _ => operation
-                .error(401, "There is no key, or it opens nothing.")
-                .error(403, "The key does not have the scope, or does not reach the project or the record."),
+                .error(401, "The key is missing or invalid.")
+                .error(403, "The key lacks the scope, or has no access to the project or the record."),
         };
         let operation = operation
-            .retryable_error(429, "The key has asked too often (only where limits are set).")
-            .retryable_error(503, "The store or the calculation is busy, or something stored is damaged.");
+            .retryable_error(429, "The key exceeds its rate limit (only if limits are configured).")
+            .retryable_error(503, "The store or the calculation is busy, or stored data is damaged.");
         if path.contains('{') { operation.error(404, "There is no such record.") } else { operation }
     }
 
@@ -141,12 +142,12 @@ impl Operation {
         self.query_param(
             "limit",
             schema::text(),
-            "Most records of the page: 1 to 1000, 100 when it is left out or none of these.",
+            "Page size: 1 to 1000. Default, also for invalid values: 100.",
         )
         .query_param(
             "offset",
             schema::text(),
-            "How many records come before the page; 0 when it is left out or no number.",
+            "Number of records to skip. Default, also for invalid values: 0.",
         )
     }
 
@@ -162,10 +163,11 @@ impl Operation {
     pub fn idempotent(self) -> Operation {
         self.header_param(
             "Idempotency-Key",
-            json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}),
-            "Names the create: asked again with the same key and body, it is answered with what it made.",
+            json!({"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[ -~]+$"}),
+            "Identifies the create: a request that is repeated with the same key and body returns the \
+             record that the first one created.",
         )
-        .error(422, "The Idempotency-Key came before with another request.")
+        .error(422, "The Idempotency-Key was used with another request.")
     }
 
     /// Adds a required JSON body.
@@ -173,9 +175,9 @@ impl Operation {
     pub fn json_body(mut self, schema: Value) -> Operation {
         self.body.push(("application/json", schema));
         self.body_required = true;
-        self.error(400, "A field is not acceptable; `attr` names it.")
+        self.error(400, "A field is invalid; `attr` names it.")
             .error(413, "The body is larger than 6,000,000 bytes.")
-            .error(415, "The body is of a type that is not read.")
+            .error(415, "The content type of the body is not supported.")
     }
 
     /// Makes the body optional.
@@ -264,7 +266,7 @@ impl Operation {
         self.query_param(
             "format",
             schema::enum_of(&["json", "csv", ""]),
-            "The form of the answer, JSON where it is blank; others are a 404.",
+            "The response format. Default, also if blank: JSON; other values are a 404.",
         )
     }
 
@@ -288,17 +290,17 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
         .filter_map(|rest| rest.split_once('}'))
         .map(|(name, _)| {
             let (description, schema) = match name {
-                "project_id" => ("The project: its number, its token, or `@current`.", project()),
+                "project_id" => ("The project: its id, its token, or `@current`.", project()),
                 "organization_id" => {
                     ("The organization's id, or `@current`.", schema::non_empty_text_max(200))
                 }
                 "id" if path.starts_with("/api/organizations/") => {
-                    ("The project: its number, its token, or `@current`.", project())
+                    ("The project: its id, its token, or `@current`.", project())
                 }
                 "id" if ["/persons/", "/query/"].iter().any(|texts| path.contains(texts)) => {
                     ("The record.", schema::text_min(1))
                 }
-                "id" | "feature_flag_id" => ("The number of the record.", schema::integer()),
+                "id" | "feature_flag_id" => ("The id of the record.", schema::integer()),
                 _ => ("The record.", schema::text_min(1)),
             };
             Parameter { place: "path", name, description, schema, required: true }

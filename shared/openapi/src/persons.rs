@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::calculation::set_response_description;
 use crate::calculation_input::{joined, trend, trend_point, with_query_fields};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
+use crate::limits::GROUP_TYPE_MAX;
 use crate::operation::{Operation, Security};
 use crate::schema::{
     any_object, any_of, boolean, constant, extend_object, instant, integer_in, list, list_max, nullable,
@@ -13,8 +14,8 @@ use crate::schema::{
 
 const TAG: &str = "Persons";
 const READ: Security = Security::Scope("person:read");
-const REFUSED: &str = "The question or the choice of the number is not acceptable, as `attr` says; or the \
-    page is larger than an answer can be.";
+const REFUSED: &str = "The query or the selection of the number is invalid (named by `attr`), or the page \
+    exceeds the maximum response size.";
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
@@ -50,7 +51,7 @@ fn group() -> Value {
     object([
         ("type", constant(json!("group"))),
         ("id", text()),
-        ("group_type_index", integer_in(0, 4)),
+        ("group_type_index", integer_in(0, GROUP_TYPE_MAX)),
         ("group_key", text()),
         ("properties", any_object()),
         ("created_at", constant(Value::Null)),
@@ -83,40 +84,37 @@ fn persons() -> Vec<Operation> {
     let conditions = json!({"type": "string", "contentMediaType": "application/json"});
     let mut one = Operation::new("getPerson", "GET", ONE, TAG, "Get a person", READ)
         .with_description(
-            "Any id of persons who were merged finds the one that is left. `insight:read` will do \
+            "The ids of merged persons return the remaining person. The scope `insight:read` is accepted \
              too.",
         )
         .response(200, "The person.", schema_ref("Person"))
-        .error(400, "The id is no UUID, or the answer is larger than an answer can be.");
+        .error(400, "The id is not a UUID, or the response exceeds the maximum size.");
     for parameter in one.parameters.iter_mut().filter(|parameter| parameter.name == "id") {
-        parameter.description = "The person's id, a UUID. A distinct id goes to `distinct_id` of the list.";
+        parameter.description = "The person's id, a UUID. Use the list with `distinct_id` to look up a \
+            distinct id.";
         parameter.schema = uuid();
     }
     vec![
         Operation::new("listPersons", "GET", LIST, TAG, "List persons", READ)
             .with_description(
-                "All conditions have to hold. Too many persons to look at one by one are refused. \
-                 `insight:read` will do too.",
+                "A person must match all conditions. The request is rejected if too many persons would \
+                 have to be scanned. The scope `insight:read` is accepted too.",
             )
             .query_param("distinct_id", text_max(1_000), "The person with this distinct id.")
-            .query_param("email", text_max(1_000), "The whole property `email`, as it is.")
+            .query_param("email", text_max(1_000), "The exact value of the property `email`.")
             .query_param(
                 "search",
                 text_max(1_000),
-                "What email or name contain in any case; or an id, or a distinct id.",
+                "Text contained in the email or the name, case-insensitive; or an id, or a distinct id.",
             )
-            .query_param(
-                "properties",
-                conditions,
-                "A JSON list of conditions on persons, or a group of them.",
-            )
-            .query_param("cohort", none, "Refused when it says something.")
+            .query_param("properties", conditions, "A JSON list of filters on persons, or a filter group.")
+            .query_param("cohort", none, "Not supported: rejected if it is not empty.")
             .paginated()
             .response(200, "A page.", page(schema_ref("Person")))
             .error(
                 400,
-                "A parameter is not acceptable, there are too many persons, or the page is larger than an \
-                 answer can be.",
+                "A parameter is invalid, there are too many persons, or the page exceeds the maximum \
+                 response size.",
             ),
         one,
     ]
@@ -137,30 +135,33 @@ fn answering(operation: Operation, body: Option<&str>) -> Operation {
 fn of_funnels() -> Vec<Operation> {
     const STEPS: &str = "/api/projects/{project_id}/persons/funnel/";
     const CORRELATION: &str = "/api/projects/{project_id}/persons/funnel/correlation/";
-    const OF_STEPS: &str = "List the people behind a number of a funnel";
-    const OF_CORRELATION: &str = "List the people behind a number of a correlation";
+    const OF_STEPS: &str = "List the persons behind a number of a funnel";
+    const OF_CORRELATION: &str = "List the persons behind a number of a correlation";
     let get = Operation::new("getFunnelPeople", "GET", STEPS, TAG, OF_STEPS, READ).with_description(
-        "Links in answers lead here. Of steps `funnel_step` is required, over time `entrance_period_start` \
-         and `drop_off`. `insight:read` will do too.",
+        "The links in results have this target. `funnel_step` is required, or for conversion over time \
+         `entrance_period_start` and `drop_off`. The scope `insight:read` is accepted too.",
     );
     let post = Operation::new("listFunnelPeople", "POST", STEPS, TAG, OF_STEPS, READ).with_description(
-        "Fields may come in the query string too; in a body lists and objects may be JSON texts. Of steps \
-         `funnel_step` is required, over time `entrance_period_start` and `drop_off`. `insight:read` will \
-         do too.",
+        "Fields are accepted in the query string too; in a body lists and objects may be JSON texts. \
+         `funnel_step` is required, or for conversion over time `entrance_period_start` and `drop_off`. \
+         The scope `insight:read` is accepted too.",
     );
     let get_correlation =
         Operation::new("getCorrelationPeople", "GET", CORRELATION, TAG, OF_CORRELATION, READ)
-            .with_description("Links in answers lead here. `insight:read` will do too.");
+            .with_description(
+                "The links in results have this target. The scope `insight:read` is accepted too.",
+            );
     let post_correlation =
         Operation::new("listCorrelationPeople", "POST", CORRELATION, TAG, OF_CORRELATION, READ)
             .with_description(
-                "Fields may come in the query string too; in a body lists and objects may be JSON texts. The \
-             event, or the property's value, is required. `insight:read` will do too.",
+                "Fields are accepted in the query string too; in a body lists and objects may be JSON \
+                 texts. The event, or the value of the property, is required. The scope `insight:read` is \
+                 accepted too.",
             );
     let mut get_correlation =
         with_query_fields(get_correlation, joined([correlation(), correlation_point()]));
-    let asked = "funnel_correlation_person_converted";
-    for parameter in get_correlation.parameters.iter_mut().filter(|parameter| parameter.name == asked) {
+    let required = "funnel_correlation_person_converted";
+    for parameter in get_correlation.parameters.iter_mut().filter(|parameter| parameter.name == required) {
         parameter.required = true;
     }
     vec![
@@ -173,14 +174,14 @@ fn of_funnels() -> Vec<Operation> {
 
 fn of_trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/persons/trends/";
-    const SUMMARY: &str = "List the people behind a number of a trend";
+    const SUMMARY: &str = "List the persons behind a number of a trend";
     let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ).with_description(
-        "Links in answers lead here: the question over the range of one bucket. `insight:read` \
-         will do too.",
+        "The links in results have this target: the query with the range of one interval. The scope \
+         `insight:read` is accepted too.",
     );
     let post = Operation::new("listTrendPeople", "POST", PATH, TAG, SUMMARY, READ).with_description(
-        "Fields may come in the query string too; in a body lists and objects may be JSON texts. \
-         The people of the whole range are listed. `insight:read` will do too.",
+        "Fields are accepted in the query string too; in a body lists and objects may be JSON texts. Lists \
+         the persons of the whole range. The scope `insight:read` is accepted too.",
     );
     vec![
         answering(with_query_fields(get, joined([trend(), trend_point()])), None),

@@ -18,7 +18,7 @@ pub fn operations() -> Vec<Operation> {
     vec![
         get("listProjects", "/api/projects/", "List projects", read.clone()).paginated().response(
             200,
-            "The projects that the key reaches.",
+            "The projects that the key has access to.",
             page(schema_ref("ProjectSummary")),
         ),
         get("getProject", "/api/projects/{project_id}/", "Get a project", read.clone()).response(
@@ -35,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
         ),
         get("listOrganizations", "/api/organizations/", "List organizations", organizations.clone())
             .paginated()
-            .response(200, "The organizations that the key reaches.", page(schema_ref("Organization"))),
+            .response(200, "The organizations that the key has access to.", page(schema_ref("Organization"))),
         get(
             "getOrganization",
             "/api/organizations/{organization_id}/",
@@ -51,8 +51,8 @@ pub fn operations() -> Vec<Operation> {
         )
         .paginated()
         .query_param("email", text(), "Only the member with this e-mail address.")
-        .response(200, "Its active users, by number.", page(schema_ref("OrganizationMember")))
-        .error(400, "The answer is too large."),
+        .response(200, "The active users, by id.", page(schema_ref("OrganizationMember")))
+        .error(400, "The response is too large."),
         get(
             "listOrganizationRoles",
             "/api/organizations/{organization_id}/roles/",
@@ -61,8 +61,8 @@ pub fn operations() -> Vec<Operation> {
         )
         .paginated()
         .query_param("name", text(), "Only roles with this name.")
-        .response(200, "Its roles, by name.", page(schema_ref("Role")))
-        .error(400, "The answer is too large."),
+        .response(200, "The roles, by name.", page(schema_ref("Role")))
+        .error(400, "The response is too large."),
         get(
             "listOrganizationProjects",
             "/api/organizations/{organization_id}/projects/",
@@ -70,7 +70,11 @@ pub fn operations() -> Vec<Operation> {
             read.clone(),
         )
         .paginated()
-        .response(200, "Its projects that the key reaches.", page(schema_ref("ProjectSummary"))),
+        .response(
+            200,
+            "The projects of the organization that the key has access to.",
+            page(schema_ref("ProjectSummary")),
+        ),
         get(
             "getOrganizationProject",
             "/api/organizations/{organization_id}/projects/{id}/",

@@ -1,13 +1,18 @@
-//! Query nodes: trends and funnels as newer clients ask them, bare or wrapped.
+//! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
+use pennon_analytics::query::{FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, BREAKDOWN_TYPES, INTERVALS, NAME_MAX, any_case, breakdown_key, group_type, no_breakdown,
+    ANY, ANY_TEXT, BREAKDOWN_TYPES, SMOOTHING, any_case, breakdown_key, group_type, no_breakdown,
     optional_text, part, series, switch, whole, with_example,
 };
 use crate::conditions::nothing;
-use crate::funnel_input::{ATTRIBUTIONS, FROM, ORDERS, TO, UNITS, VIZ_TYPES, WINDOW, whole_of};
+use crate::funnel_input::{ATTRIBUTIONS, FROM, TO, WINDOW, whole_of};
+use crate::limits::{
+    BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, NAME_MAX, QUERY_ID_MAX, SERIES, STEPS,
+    intervals, patterns,
+};
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, id, input, list, list_max, nullable, schema_ref, text,
     text_max, with_description,
@@ -21,8 +26,8 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("QueryRequest", request()),
         ("QueryNode", node()),
-        ("TrendsQuery", trends(26)),
-        ("FunnelsQuery", funnels(32)),
+        ("TrendsQuery", trends(SERIES)),
+        ("FunnelsQuery", funnels(STEPS)),
         ("EmptyTrendsQuery", trends(0)),
         ("EmptyFunnelsQuery", funnels(0)),
         ("BreakdownFilter", breakdown()),
@@ -31,10 +36,10 @@ pub fn components() -> Vec<(&'static str, Value)> {
 }
 
 fn request() -> Value {
-    let refresh = "`force_cache`, `blocking` (when left out), `force_blocking` or true, `async`, \
-        `lazy_async`, `force_async`, `async_except_on_cache_miss`; others mean `blocking`. A query string's \
-        wins.";
-    let own_name = json!({"maxLength": 1_000});
+    let refresh = "`force_cache`, `blocking` (default), `force_blocking` or true, `async`, `lazy_async`, \
+        `force_async`, `async_except_on_cache_miss`; other values mean `blocking`. The value in the query \
+        string takes precedence.";
+    let own_name = json!({"maxLength": QUERY_ID_MAX});
     let request = input(
         &["query"],
         [
@@ -42,7 +47,7 @@ fn request() -> Value {
             ("refresh", with_description(any(), refresh)),
             (
                 "client_query_id",
-                with_description(own_name, "The caller's own name for the calculation: 1000 bytes at most."),
+                with_description(own_name, "The caller's id of the calculation: at most 1000 bytes."),
             ),
         ],
     );
@@ -83,7 +88,7 @@ fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) ->
             ("properties", schema_ref("EventConditions")),
             ("filterTestAccounts", switch()),
             ("dateRange", nullable(dates)),
-            ("interval", nullable(any_case(&INTERVALS, ""))),
+            ("interval", nullable(any_case(&intervals(), ""))),
             ("breakdownFilter", schema_ref("BreakdownFilter")),
         ],
     );
@@ -105,7 +110,7 @@ fn trends(series: usize) -> Value {
     let back = || {
         with_description(
             any(),
-            "How far back the other period lies, such as `-1w`; right before when left out.",
+            "Offset of the other period, such as `-1w`. Default: the period directly before.",
         )
     };
     let filter = fields([
@@ -113,14 +118,17 @@ fn trends(series: usize) -> Value {
         ("formula", formula),
         (
             "formulas",
-            with_description(any(), "A list of which the first counts, where there is no `formula`."),
+            with_description(any(), "A list, of which the first formula is used if there is no `formula`."),
         ),
         (
             "formulaNodes",
-            with_description(any(), "A list of objects with `formula`, of which the first counts likewise."),
+            with_description(
+                any(),
+                "A list of objects with `formula`, of which the first is used if there is no other formula.",
+            ),
         ),
-        ("smoothingIntervals", whole((1, 12_000), "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)")),
-        ("compare", with_description(any(), "As in `compareFilter`, which wins.")),
+        ("smoothingIntervals", whole(SMOOTHING, patterns::SMOOTHING)),
+        ("compare", with_description(any(), "As in `compareFilter`, which takes precedence.")),
         ("compare_to", back()),
     ]);
     let compare = if series == 0 { any() } else { switch() };
@@ -132,7 +140,7 @@ fn trends(series: usize) -> Value {
         [
             ("trendsFilter", nullable(filter)),
             ("compareFilter", nullable(compare)),
-            ("conversionGoal", with_description(goal, "Is not calculated.")),
+            ("conversionGoal", with_description(goal, "This value is not supported.")),
         ],
     )
 }
@@ -143,22 +151,25 @@ fn funnels(steps: usize) -> Value {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
         nullable(enum_of(&texts))
     };
-    let judged = |schema: Value| if steps == 0 { any() } else { schema };
-    let exclusions = if steps == 0 { list(any_object()) } else { list_max(32, exclusion()) };
+    let validated = |schema: Value| if steps == 0 { any() } else { schema };
+    let exclusions = if steps == 0 { list(any_object()) } else { list_max(EXCLUSIONS, exclusion()) };
     let filter = fields([
-        ("funnelVizType", choice(&VIZ_TYPES)),
-        ("funnelOrderType", choice(&ORDERS)),
+        ("funnelVizType", choice(&FunnelVizType::names())),
+        ("funnelOrderType", choice(&StepOrder::names())),
         ("funnelWindowInterval", whole(WINDOW, "[+-]?[0-9]{1,10}")),
-        ("funnelWindowIntervalUnit", nullable(any_case(&UNITS, "[Ss]?"))),
+        ("funnelWindowIntervalUnit", nullable(any_case(&WindowUnit::names(), "[Ss]?"))),
         ("exclusions", nullable(exclusions)),
-        ("funnelFromStep", judged(whole(FROM.0, FROM.1))),
-        ("funnelToStep", judged(whole(TO.0, TO.1))),
-        ("binCount", judged(whole(ANY, ANY_TEXT))),
-        ("breakdownAttributionType", judged(choice(&ATTRIBUTIONS))),
-        ("breakdownAttributionValue", with_description(any(), "With `step`: its index.")),
+        ("funnelFromStep", validated(whole(FROM.0, FROM.1))),
+        ("funnelToStep", validated(whole(TO.0, TO.1))),
+        ("binCount", validated(whole(ANY, ANY_TEXT))),
+        ("breakdownAttributionType", validated(choice(&ATTRIBUTIONS))),
+        (
+            "breakdownAttributionValue",
+            with_description(any(), "The index of the step, for the attribution `step`."),
+        ),
         ("funnelAggregateByHogQL", choice(&["person_id"])),
     ]);
-    let group = with_description(group_type(), "Groups of this type are counted, of type 0 too.");
+    let group = with_description(group_type(), "Counts groups of this type; 0 is a group type too.");
     common(
         "FunnelsQuery",
         steps,
@@ -169,11 +180,11 @@ fn funnels(steps: usize) -> Value {
 /// A breakdown, or none, or several keys with a type each; of a trend one key, unless these are cohorts.
 fn breakdown() -> Value {
     let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
-    let limit = || whole((0, 1_000), "0*(1000|[0-9]{1,3})");
-    let bins = with_description(any(), "Of numbers in a trend: into how many bins, 1 to 1000.");
-    let group = with_description(any(), "Of groups: the index of their type, 0 to 4.");
+    let limit = || whole((0, BREAKDOWN_LIMIT as i64), patterns::BREAKDOWN_LIMIT);
+    let bins = with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000.");
+    let group = with_description(any(), "For groups: the index of the group type, 0 to 4.");
     let none = fields([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
-    let key = any_of([breakdown_key(), list_max(50, breakdown_key())]);
+    let key = any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())]);
     let one = input(
         &["breakdown"],
         [
@@ -184,13 +195,13 @@ fn breakdown() -> Value {
             ("breakdown_group_type_index", group),
             (
                 "breakdown_normalize_url",
-                with_description(any(), "Whether `/`, `?` and `#` at the end of values do not count."),
+                with_description(any(), "Whether a trailing `/`, `?` or `#` of values is ignored."),
             ),
             ("breakdown_histogram_bin_count", bins),
             ("breakdown_hide_other_aggregation", switch()),
         ],
     );
-    let mut parts = list_max(3, part());
+    let mut parts = list_max(BREAKDOWNS, part());
     parts["minItems"] = json!(1);
     let several = input(
         &["breakdowns"],
@@ -215,7 +226,7 @@ fn action_id() -> Value {
 fn event_node() -> Value {
     let other = json!({"type": ["null", "boolean", "number", "array", "object"]});
     let mut node = of_kind(&[], any_of([enum_of(&EVENTS), other]));
-    node["properties"]["event"] = with_description(event_name(), "The event's name; null for every event.");
+    node["properties"]["event"] = with_description(event_name(), "The event's name; null for all events.");
     node
 }
 
@@ -248,9 +259,9 @@ fn exclusion() -> Value {
 
 /// `refresh` and the caller's own name, as the query string has them.
 pub(crate) fn by_query(operation: crate::Operation) -> crate::Operation {
-    operation.query_param("refresh", text(), "As in the body, and wins over it.").query_param(
+    operation.query_param("refresh", text(), "As in the body; takes precedence over it.").query_param(
         "client_query_id",
-        text_max(1_000),
-        "As in the body, and wins over it.",
+        text_max(QUERY_ID_MAX),
+        "As in the body; takes precedence over it.",
     )
 }

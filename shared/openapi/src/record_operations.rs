@@ -54,7 +54,7 @@ impl RecordKind {
             .query_param("search", text(), search)
             .paginated()
             .response(200, "A page.", page(schema_ref(shown)))
-            .error(400, "A parameter is not acceptable, or the page is larger than an answer can be.")
+            .error(400, "A parameter is invalid, or the page exceeds the maximum response size.")
     }
 
     /// The get operation.
@@ -92,10 +92,8 @@ impl RecordKind {
 
     /// The delete operation, which always answers 405.
     pub(crate) fn delete_not_allowed(&self, id: &'static str, summary: &'static str) -> Operation {
-        self.write_operation(id, "DELETE", self.one, summary).empty_response(
-            405,
-            "Always, whether there is such a record or not. Send `deleted: true` in a change.",
-        )
+        self.write_operation(id, "DELETE", self.one, summary)
+            .empty_response(405, "Always, also for unknown records. Send `deleted: true` with PATCH.")
     }
 
     /// The activity log operations of all records and of one record.
@@ -110,7 +108,7 @@ impl RecordKind {
         [
             with_log_parameters(log(all, self.log, of_all)),
             with_log_parameters(log(one, self.log_of_one, of_one))
-                .with_description("Of a record that is not there the 404 has no body.")
+                .with_description("For an unknown record the 404 has no body.")
                 .may_have_empty_body(404),
         ]
     }

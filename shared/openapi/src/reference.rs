@@ -10,30 +10,30 @@ pub fn operations() -> Vec<Operation> {
     let get = |id, path, summary| Operation::new(id, "GET", path, TAG, summary, Security::Open);
     let known = |operation: Operation| {
         operation
-            .header_param("If-None-Match", text(), "The ETag of what the caller has.")
-            .empty_response(304, "The caller has it already.")
+            .header_param("If-None-Match", text(), "The ETag of the caller's cached response.")
+            .empty_response(304, "The document is unchanged since that ETag.")
     };
     let document = get("getSchema", "/api/schema/", "Get this document")
-        .with_description("JSON, or YAML for those who ask for it by `format` or `Accept`.")
+        .with_description("As JSON, or as YAML if `format` or `Accept` requests it.")
         .query_param(
             "format",
             enum_of(&["json", "yaml"]),
-            "The form; it goes before `Accept`, and others are a 404.",
+            "The format, which takes precedence over `Accept`; other values are a 404.",
         )
         .response(200, "The OpenAPI document.", any_object())
         .response_as(200, "", "application/vnd.oai.openapi+json", any_object())
         .response_as(200, "", "application/yaml", any_object())
         .response_as(200, "", "application/vnd.oai.openapi", any_object())
-        .error(404, "There is no such format.");
-    let page = get("getReference", "/docs/", "Read this document as a page").response_as(
+        .error(404, "The format is unknown.");
+    let page = get("getReference", "/docs/", "Get this document as an HTML page").response_as(
         200,
         "The page.",
         "text/html",
         text(),
     );
-    let viewer = get("getReferenceViewer", "/docs/viewer.js", "Get the script of the page").response_as(
+    let viewer = get("getReferenceViewer", "/docs/viewer.js", "Get the script of the HTML page").response_as(
         200,
-        "The script; packed for those who send `Accept-Encoding: gzip`.",
+        "The script, compressed if the request has `Accept-Encoding: gzip`.",
         "text/javascript",
         text(),
     );

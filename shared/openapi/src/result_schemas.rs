@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::conditions::echoed_conditions;
+use crate::limits::{BREAKDOWNS, GROUP_TYPE_MAX, intervals};
 use crate::schema::{
-    any_of, boolean, constant, enum_of, extend_object, id, instant, integer, list, list_max, map, nullable,
-    number, object, object_with_optional, schema_ref, text,
+    any_of, boolean, constant, enum_of, extend_object, id, instant, integer, integer_in, list, list_max, map,
+    nullable, number, object, object_with_optional, schema_ref, text,
 };
 
 /// The schemas.
@@ -59,7 +60,7 @@ fn funnel_result() -> Value {
 /// The value that a series of a trend is of: a text, the number of a cohort or `all`, or a text for each
 /// breakdown.
 fn trend_value() -> Value {
-    any_of([text(), id(), list_max(3, text())])
+    any_of([text(), id(), list_max(BREAKDOWNS, text())])
 }
 
 /// The common fields of trend series, and `own`.
@@ -122,7 +123,7 @@ fn action() -> Value {
 }
 
 fn group_type() -> Value {
-    json!({"type": "integer", "minimum": 0, "maximum": 4})
+    integer_in(0, GROUP_TYPE_MAX)
 }
 
 /// The link to the actors of a bucket, with its additional filter fields.
@@ -162,7 +163,7 @@ fn trend_filter() -> Value {
             ("filter_test_accounts", boolean()),
             ("date_from", text()),
             ("date_to", text()),
-            ("interval", enum_of(&["minute", "hour", "day", "week", "month"])),
+            ("interval", enum_of(&intervals())),
         ],
         [
             ("explicit_date", constant(json!(true))),
@@ -171,7 +172,7 @@ fn trend_filter() -> Value {
                 "breakdown_type",
                 enum_of(&["event", "person", "group", "session", "event_metadata", "hogql", "cohort"]),
             ),
-            ("breakdowns", list_max(3, breakdown())),
+            ("breakdowns", list_max(BREAKDOWNS, breakdown())),
             ("breakdown_group_type_index", group_type()),
             ("breakdown_normalize_url", constant(json!(true))),
             ("breakdown_histogram_bin_count", count()),

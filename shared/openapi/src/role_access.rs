@@ -20,11 +20,11 @@ const THIS: [(&str, &str); 3] = [
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::new("listRoleAccess", "GET", LIST, TAG, "List the roles that may edit a flag", READ)
-            .with_description("Of a flag that is not there an empty page.")
+            .with_description("For an unknown flag the page is empty.")
             .paginated()
             .response(200, "A page.", page(schema_ref("RoleAccess")))
-            .error(400, "The page is larger than an answer can be."),
-        Operation::new("createRoleAccess", "POST", LIST, TAG, "Let a role edit a flag", WRITE)
+            .error(400, "The page exceeds the maximum response size."),
+        Operation::new("createRoleAccess", "POST", LIST, TAG, "Grant a role access to a flag", WRITE)
             .idempotent()
             .json_body(schema_ref("RoleAccessCreate"))
             .response(201, "The access.", schema_ref("RoleAccess"))
@@ -35,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
             "The access.",
             schema_ref("RoleAccess"),
         ),
-        Operation::new("deleteRoleAccess", "DELETE", ONE, TAG, "Take a flag away from a role", WRITE)
+        Operation::new("deleteRoleAccess", "DELETE", ONE, TAG, "Revoke a role's access to a flag", WRITE)
             .empty_response(204, "It is gone."),
     ]
 }

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use crate::limits::ACTION_STEPS;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, list, list_max,
     nullable, number, object, schema_ref, text, text_max, with_description,
@@ -26,7 +27,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
             "DashboardUpdate",
             dashboard_sent(with_description(
                 list_max(90, tile_sent()),
-                "Where tiles stand, and their colours.",
+                "The positions and colours of tiles.",
             )),
         ),
         ("Action", action()),
@@ -35,7 +36,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A level of who may do something: 21 everybody, or look; 37 collaborators, or edit.
+/// An access level: 21 is all members, or viewing; 37 is collaborators, or editing.
 fn level() -> Value {
     json!({"type": "integer", "enum": [21, 37]})
 }
@@ -119,10 +120,10 @@ fn dashboard_sent(tiles: Value) -> Value {
     let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
     let filters = with_description(
         any_object(),
-        "Filters that its insights take over, such as `date_from` and `properties`.",
+        "Filters that apply to its insights, such as `date_from` and `properties`.",
     );
-    let levels = "21: everybody in the project edits it; 37: who made it, and administrators.";
-    let removal = "Beside `deleted`: insights that are on no other dashboard are deleted too.";
+    let levels = "21: all members of the project can edit it; 37: its creator and administrators only.";
+    let removal = "With `deleted: true`: whether insights that are on no other dashboard are deleted too.";
     input(
         &[],
         [
@@ -144,7 +145,7 @@ fn dashboard_sent(tiles: Value) -> Value {
 }
 
 fn tags() -> Value {
-    with_description(list(text_max(255)), "At most 100 different ones.")
+    with_description(list(text_max(255)), "At most 100 different tags.")
 }
 
 /// The fields of a tile in an update: layout and colour.
@@ -171,7 +172,7 @@ fn action() -> Value {
         ("tags", list_max(100, text())),
         ("post_to_slack", boolean()),
         ("slack_message_format", text()),
-        ("steps", list_max(100, schema_ref("ActionStep"))),
+        ("steps", list_max(ACTION_STEPS, schema_ref("ActionStep"))),
         ("created_at", instant()),
         ("created_by", nullable(schema_ref("User"))),
         ("deleted", boolean()),
@@ -231,11 +232,14 @@ fn action_sent() -> Value {
             ("tags", tags()),
             ("post_to_slack", truth()),
             ("slack_message_format", words(1200)),
-            ("steps", list_max(100, step)),
+            ("steps", list_max(ACTION_STEPS, step)),
             ("deleted", truth()),
             (
                 "pinned_at",
-                with_description(any_of([instant(), nothing()]), "Any time pins it; nothing unpins it."),
+                with_description(
+                    any_of([instant(), nothing()]),
+                    "A time pins the dashboard; null unpins it.",
+                ),
             ),
         ],
     )

@@ -1,4 +1,4 @@
-//! Notes what is asked of DynamoDB, between the SDK and the database.
+//! Records the calls to DynamoDB, between the SDK and the database.
 
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
@@ -60,8 +60,8 @@ fn named(operation: &str, body: &Value) -> Vec<Named> {
             vec![one(operation, &body["TableName"], &serde_json::json!({ "pk": pk }))]
         }
         "BatchGetItem" => by_table(&body["RequestItems"])
-            .flat_map(|(table, wanted)| {
-                let keys = list(&wanted["Keys"]);
+            .flat_map(|(table, required)| {
+                let keys = list(&required["Keys"]);
                 keys.iter().map(|key| one(operation, &table.clone().into(), key)).collect::<Vec<_>>()
             })
             .collect(),

@@ -1,4 +1,4 @@
-//! Kinds of keys: what a policy can say of a key, which is its text with anything in place of numbers and names.
+//! Patterns of keys, as a policy can express them: the text of a key with wildcards instead of numbers and names.
 
 /// Words after which the rest of a key is anything.
 const OPEN: [&str; 5] = ["TOKEN", "KEY", "SHARE", "CALLS", "ACTIONNAME"];

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use object_store::ObjectStore;
-use pennon::serve::{Group, groups};
+use pennon::api::{FunctionRoute, function_routes};
 use pennon_core::function_name::{function_name, with_function_name};
 use pennon_core::store::Store;
 use pennon_eventstore::EventStore;
@@ -28,7 +28,7 @@ use crate::Meter;
 const SETTING: &str = "PENNON_CALLS_FILE";
 
 static NOTES: LazyLock<Option<Notes>> = LazyLock::new(Notes::open);
-static ROUTES: LazyLock<Vec<Group>> = LazyLock::new(groups);
+static ROUTES: LazyLock<Vec<FunctionRoute>> = LazyLock::new(function_routes);
 
 /// Does work of the worker.
 pub async fn as_worker<F: Future>(work: F) -> F::Output {
@@ -61,20 +61,20 @@ fn functions_of(path: &str) -> BTreeSet<&'static str> {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     // As routers choose: a word before a name before whatever is left, from left to right.
     let fits = |pattern: &str| -> Option<Vec<u8>> {
-        let (mut asked, mut fit) = (path.split('/'), Vec::new());
+        let (mut requested, mut fit) = (path.split('/'), Vec::new());
         for part in pattern.split('/') {
             if part.starts_with("{*") {
                 fit.push(2);
                 return Some(fit);
             }
             let is_name = part.starts_with('{');
-            let there = asked.next()?;
+            let there = requested.next()?;
             if !is_name && there != part {
                 return None;
             }
             fit.push(u8::from(is_name));
         }
-        asked.next().is_none().then_some(fit)
+        requested.next().is_none().then_some(fit)
     };
     let fitting = ROUTES.iter().filter_map(|route| Some((fits(&route.path)?, route.group)));
     let fitting = fitting.collect::<Vec<_>>();
@@ -82,7 +82,7 @@ fn functions_of(path: &str) -> BTreeSet<&'static str> {
     fitting.iter().filter(|(fit, _)| Some(fit) == best).map(|(_, group)| *group).collect()
 }
 
-/// The file, and what is in it.
+/// The file and its content.
 struct Notes(Mutex<(File, BTreeSet<String>)>);
 
 impl Notes {
@@ -93,7 +93,7 @@ impl Notes {
     }
 }
 
-/// Notes a call of whoever is at work.
+/// Records a call of the current function.
 fn note(place: &str, action: &str, keys: impl FnOnce() -> String) {
     let (Some(notes), Some(functions)) = (&*NOTES, function_name()) else { return };
     let keys = keys();

@@ -1,4 +1,4 @@
-//! Notes what is asked of the object store.
+//! Records the calls to the object store.
 
 use std::fmt;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl ObjectStore for NotingObjects {
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         noted("s3:GetObject", path);
-        // A call each; the client may ask for neighbours together.
+        // One call each; the client may request adjacent ranges together.
         self.1.add(|spent| {
             spent.gets += u32::try_from(ranges.len()).unwrap_or(u32::MAX);
             spent.bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
@@ -72,7 +72,7 @@ impl ObjectStore for NotingObjects {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        // The stream may be polled by nobody of a name, so the name goes with it.
+        // The stream may be polled by a task without a function name, so the name is passed with it.
         let name = pennon_core::function_name::function_name();
         let paths = paths.and_then(move |path| {
             let name = name.clone();

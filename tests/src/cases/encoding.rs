@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_repeated_where_a_body_says_so() {
+    fn texts_are_repeated_if_a_body_requests_it() {
         let body = json!({"a": [{"$repeat": ["ab", 3]}], "b": {"$repeat": 1, "c": 2}});
         assert_eq!(repeated(&body), json!({"a": ["ababab"], "b": {"$repeat": 1, "c": 2}}));
     }

@@ -3,7 +3,7 @@
 use regex::Regex;
 use serde_json::Value;
 
-/// Adds to `problems` what is wrong with `got`.
+/// Adds the problems of `got` to `problems`.
 pub(super) fn differences(want: &Value, got: Option<&Value>, path: &str, problems: &mut Vec<String>) {
     let Some(got) = got else {
         problems.push(format!("{path}: want {} got nothing", short(want)));
@@ -65,8 +65,8 @@ fn mismatch(name: &str, argument: &Value, got: &Value) -> Option<String> {
                 .then(|| format!("an array of {argument}"))
         }
         "$set" => {
-            let (wanted, found) = (items(argument), items(got));
-            let is_set = got.is_array() && wanted.len() == found.len() && pairs(wanted, found);
+            let (expected, found) = (items(argument), items(got));
+            let is_set = got.is_array() && expected.len() == found.len() && pairs(expected, found);
             (!is_set).then(|| format!("in any order {}", short(argument)))
         }
         "$approx" => {
@@ -83,8 +83,8 @@ fn mismatch(name: &str, argument: &Value, got: &Value) -> Option<String> {
         }
         "$not" => fits(argument, got).then(|| format!("anything but {}", short(argument))),
         _ => {
-            let (wanted, found) = (items(argument), items(got));
-            (!got.is_array() || !pairs(wanted, found)).then(|| format!("an array with {}", short(argument)))
+            let (expected, found) = (items(argument), items(got));
+            (!got.is_array() || !pairs(expected, found)).then(|| format!("an array with {}", short(argument)))
         }
     }
 }
@@ -93,8 +93,8 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[][..], Vec::as_slice)
 }
 
-/// Whether each wanted element has a partner of its own among those found.
-fn pairs(wanted: &[Value], found: &[Value]) -> bool {
+/// Whether each expected element has its own match among the actual ones.
+fn pairs(expected: &[Value], found: &[Value]) -> bool {
     fn place(at: usize, fits: &[Vec<bool>], partner: &mut [Option<usize>], tried: &mut [bool]) -> bool {
         for candidate in 0..partner.len() {
             if fits[at][candidate] && !tried[candidate] {
@@ -108,9 +108,9 @@ fn pairs(wanted: &[Value], found: &[Value]) -> bool {
         false
     }
     let fits: Vec<Vec<bool>> =
-        wanted.iter().map(|want| found.iter().map(|got| fits(want, got)).collect()).collect();
+        expected.iter().map(|want| found.iter().map(|got| fits(want, got)).collect()).collect();
     let mut partner = vec![None; found.len()];
-    (0..wanted.len()).all(|at| place(at, &fits, &mut partner, &mut vec![false; found.len()]))
+    (0..expected.len()).all(|at| place(at, &fits, &mut partner, &mut vec![false; found.len()]))
 }
 
 pub(super) fn fits(want: &Value, got: &Value) -> bool {

@@ -148,7 +148,7 @@ fn request(world: &World, step: &Value) -> Result<Request<Body>, String> {
     Ok(request)
 }
 
-/// A path as a client sends it: what is not allowed in one is escaped.
+/// A path as a client sends it: characters that are not allowed are escaped.
 fn encoded(path: &str) -> String {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~%/?&=:;@,+$!*'()".contains(&byte);
     let escaped =
@@ -215,7 +215,7 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
     Ok(problems)
 }
 
-/// What is wrong with the lines of a text.
+/// The problems of the lines of a text.
 fn text_problems(
     world: &World,
     expect: &Value,

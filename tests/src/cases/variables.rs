@@ -1,4 +1,4 @@
-//! Variables in cases: `{x}` stands for what is known only when the case runs.
+//! Variables in cases: `{x}` stands for a value that is known only when the case runs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The small world of a case: a workspace, and what is imported into it.
+//! The data of a case: a workspace, and the records imported into it.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -111,7 +111,7 @@ impl World {
             self.projects.insert(name.clone(), id);
             self.group_types.insert(id, types);
         }
-        // Nobody has to declare the owner who makes the flags of a case.
+        // The owner who creates the flags of a case need not be declared.
         let mut users =
             json!({"owner": {"email": "owner@example.com", "first_name": "Olive", "level": "owner"}});
         entries(&setup["users"]).for_each(|(name, fields)| users[name] = fields.clone());

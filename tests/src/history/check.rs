@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys;
 use super::lives::{Life, lives};
-use super::model::{Call, Fields, History, Request, Told, id, is_deleted, key, overlaps, version};
+use super::model::{Call, Fields, History, Outcome, Request, id, is_deleted, key, overlaps, version};
 
 /// What nothing explains, one text for each; none when the history is sound.
 pub fn check(history: &History) -> Vec<String> {
     let mut findings = Vec::new();
     let lives = lives(history, &mut findings);
     if !findings.is_empty() {
-        // Without everybody's life, the rest would only repeat what is wrong with them.
+        // Without consistent histories, all other checks would only repeat their problems.
         return findings;
     }
     order(&lives, &mut findings);
     for call in &history.calls {
-        told(&lives, call, &mut findings);
+        outcome(&lives, call, &mut findings);
     }
     keys::check(history, &lives, &mut findings);
     stored(history, &lives, &mut findings);
@@ -37,25 +37,25 @@ fn order(lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
 }
 
 /// Every answer is explained by some state that the call may have met.
-fn told(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>) {
-    let explained = match (&call.request, &call.told) {
-        (Request::Create(_), Told::Flag(_) | Told::Busy | Told::Taken) => true,
-        (Request::Change { .. }, Told::Busy | Told::Taken) => true,
-        (Request::Change { fields, edited: Some(original), .. }, Told::Flag(told)) => lives
-            .get(&id(told))
-            .and_then(|life| life.at(version(told) - 1))
+fn outcome(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>) {
+    let explained = match (&call.request, &call.outcome) {
+        (Request::Create(_), Outcome::Flag(_) | Outcome::Busy | Outcome::Taken) => true,
+        (Request::Change { .. }, Outcome::Busy | Outcome::Taken) => true,
+        (Request::Change { fields, edited: Some(original), .. }, Outcome::Flag(outcome)) => lives
+            .get(&id(outcome))
+            .and_then(|life| life.at(version(outcome) - 1))
             .is_some_and(|before| !overlaps(original, fields, before)),
-        (Request::Change { .. }, Told::Flag(_)) => true,
-        (Request::Change { flag, fields, edited: Some(original) }, Told::Conflict) => {
+        (Request::Change { .. }, Outcome::Flag(_)) => true,
+        (Request::Change { flag, fields, edited: Some(original) }, Outcome::Conflict) => {
             lives.get(flag).is_some_and(|life| {
                 life.met(call.began, call.ended).any(|state| overlaps(original, fields, &state.fields))
             })
         }
-        (Request::Read(_) | Request::List, Told::Busy) => true,
-        (Request::Read(flag), Told::Flag(told)) => was(lives, call, *flag, told),
+        (Request::Read(_) | Request::List, Outcome::Busy) => true,
+        (Request::Read(flag), Outcome::Flag(outcome)) => was(lives, call, *flag, outcome),
         // A missing flag is a finding of the check of keys.
-        (Request::Change { .. } | Request::Read(_), Told::Missing) => true,
-        (Request::List, Told::Flags(flags)) => {
+        (Request::Change { .. } | Request::Read(_), Outcome::Missing) => true,
+        (Request::List, Outcome::Flags(flags)) => {
             list(lives, call, flags, findings);
             true
         }
@@ -67,8 +67,10 @@ fn told(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>
 }
 
 /// Whether the flag was like that at some moment of the call.
-fn was(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flag: u64, told: &Fields) -> bool {
-    lives.get(&flag).is_some_and(|life| life.met(call.began, call.ended).any(|state| state.fields == *told))
+fn was(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flag: u64, outcome: &Fields) -> bool {
+    lives
+        .get(&flag)
+        .is_some_and(|life| life.met(call.began, call.ended).any(|state| state.fields == *outcome))
 }
 
 /// A list has each flag once, no deleted one, and all that were there from its beginning to its end.
@@ -78,10 +80,12 @@ fn list(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flags: &[Fields], findings
     if listed.len() != flags.len() || keys.len() != flags.len() {
         findings.push(format!("a list has a flag or a key twice: {flags:?}"));
     }
-    for told in flags {
-        if is_deleted(told) || !was(lives, call, id(told), told) {
-            findings
-                .push(format!("a list from {} to {} shows what was not: {told:?}", call.began, call.ended));
+    for outcome in flags {
+        if is_deleted(outcome) || !was(lives, call, id(outcome), outcome) {
+            findings.push(format!(
+                "a list from {} to {} shows what was not: {outcome:?}",
+                call.began, call.ended
+            ));
         }
     }
     for (flag, life) in lives {
@@ -91,7 +95,7 @@ fn list(lives: &BTreeMap<u64, Life<'_>>, call: &Call, flags: &[Fields], findings
     }
 }
 
-/// What is stored in the end is everybody's last state, in every place where it is stored.
+/// The final stored state is the last state of each record, in every place where it is stored.
 fn stored(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
     let stored = &history.stored;
     for (flag, life) in lives {

@@ -1,4 +1,4 @@
-//! Clients that do random things to few flags, and what is stored when they have stopped.
+//! Clients that send random requests for a few flags, and the final stored state.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use pennon_core::store::keys::{self, Kind};
 use pennon_core::store::{Item, Query};
 use serde_json::{Value, json};
 
-use super::model::{Call, Entry, Fields, History, Request, Stored, Told, id, tracked};
+use super::model::{Call, Entry, Fields, History, Outcome, Request, Stored, id, tracked};
 use crate::{Answer, Keys, NOW, Random, TestApp};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -43,23 +43,23 @@ impl Recorder {
     }
 
     /// Makes a call as one client and notes it.
-    pub async fn call(&self, client: usize, request: Request) -> Told {
+    pub async fn call(&self, client: usize, request: Request) -> Outcome {
         let (key, by) = USERS[client % USERS.len()];
         let app = &self.processes[client / USERS.len() % self.processes.len()];
         let (method, path, body) = wire(&request);
         let began = self.ticks.fetch_add(1, Ordering::SeqCst);
         let answer = app.call(key, method, &path, body).await;
         let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let told = told(&request, &answer);
-        self.learn(&request, &told);
-        let call = Call { request, told: told.clone(), by: by.to_owned(), began, ended };
+        let outcome = outcome(&request, &answer);
+        self.learn(&request, &outcome);
+        let call = Call { request, outcome: outcome.clone(), by: by.to_owned(), began, ended };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
-        told
+        outcome
     }
 
     /// New flags are worked on from here on.
-    fn learn(&self, request: &Request, told: &Told) {
-        if let (Request::Create(_), Told::Flag(fields)) = (request, told) {
+    fn learn(&self, request: &Request, outcome: &Outcome) {
+        if let (Request::Create(_), Outcome::Flag(fields)) = (request, outcome) {
             self.flags.lock().unwrap_or_else(PoisonError::into_inner).push(id(fields));
         }
     }
@@ -70,7 +70,7 @@ impl Recorder {
         flags[flags.len().saturating_sub(WORKED_ON)..].to_vec()
     }
 
-    /// The calls so far, and what is stored now.
+    /// The calls so far, and the current stored state.
     pub async fn history(&self) -> History {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
         History { calls, stored: stored(self.app()).await }
@@ -107,14 +107,14 @@ async fn act(recorder: &Recorder, client: usize, number: usize, random: &mut Ran
     }
     let flag = *random.pick(&flags);
     let change = |fields: Fields| Request::Change { flag, fields, edited: None };
-    // The name tells whose change it was, should its answer be lost.
+    // The name identifies the change if its response is lost.
     let one = |name: &str, value: Value| {
         [(name.to_owned(), value), ("name".to_owned(), json!(mark))].into_iter().collect::<Fields>()
     };
     let request = match dice {
         18..50 => change(new_values(&mark, random)),
         50..62 => {
-            let Told::Flag(original) = recorder.call(client, Request::Read(flag)).await else { return };
+            let Outcome::Flag(original) = recorder.call(client, Request::Read(flag)).await else { return };
             Request::Change { flag, fields: new_values(&mark, random), edited: Some(original) }
         }
         62..74 => change(one("deleted", json!(true))),
@@ -135,7 +135,7 @@ fn new_values(mark: &str, random: &mut Random) -> Fields {
         ("filters", filters(mark, random)),
         ("active", json!(random.below(2) == 0)),
     ];
-    // Never the last alone, which tells nothing.
+    // Never only the last, which shows nothing.
     let first = random.below(all.len() as u64 - 1);
     let mut fields = Fields::new();
     for (at, (name, value)) in (0..).zip(all) {
@@ -166,21 +166,21 @@ fn wire(request: &Request) -> (&'static str, String, Value) {
     }
 }
 
-fn told(request: &Request, answer: &Answer) -> Told {
+fn outcome(request: &Request, answer: &Answer) -> Outcome {
     let status = answer.status.as_u16();
     match (status, request) {
         (200, Request::List) => {
             let page = answer.json();
-            Told::Flags(page["results"].as_array().into_iter().flatten().map(tracked).collect())
+            Outcome::Flags(page["results"].as_array().into_iter().flatten().map(tracked).collect())
         }
         (201, Request::Create(_)) | (200, Request::Change { .. } | Request::Read(_)) => {
-            Told::Flag(tracked(&answer.json()))
+            Outcome::Flag(tracked(&answer.json()))
         }
-        (400, _) if answer.json()["code"] == "unique" && answer.json()["attr"] == "key" => Told::Taken,
-        (404, _) => Told::Missing,
-        (409, _) => Told::Conflict,
-        (503, _) => Told::Busy,
-        _ => Told::Other(status, answer.text.clone()),
+        (400, _) if answer.json()["code"] == "unique" && answer.json()["attr"] == "key" => Outcome::Taken,
+        (404, _) => Outcome::Missing,
+        (409, _) => Outcome::Conflict,
+        (503, _) => Outcome::Busy,
+        _ => Outcome::Other(status, answer.text.clone()),
     }
 }
 

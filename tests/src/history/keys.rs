@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::lives::{Hold, Life};
-use super::model::{Call, Fields, History, Request, Told, key};
+use super::model::{Call, Fields, History, Outcome, Request, key};
 
 pub(super) fn check(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
     let holds: Vec<Hold> = lives.values().flat_map(Life::holds).collect();
     shared(&holds, findings);
     for call in &history.calls {
-        match (&call.request, &call.told) {
-            (request, Told::Taken) if !was_taken(&holds, lives, request, call) => {
+        match (&call.request, &call.outcome) {
+            (request, Outcome::Taken) if !was_taken(&holds, lives, request, call) => {
                 findings.push(format!("nobody had the key: {call:?}"));
             }
-            (Request::Change { .. } | Request::Read(_), Told::Missing) => {
+            (Request::Change { .. } | Request::Read(_), Outcome::Missing) => {
                 findings.push(format!("a flag was missing: {call:?}"));
             }
             _ => {}
@@ -45,10 +45,10 @@ fn shared(holds: &[Hold], findings: &mut Vec<String>) {
     }
 }
 
-/// Whether another flag may have held the key that the call asked for.
+/// Whether another flag may have held the requested key.
 fn was_taken(holds: &[Hold], lives: &BTreeMap<u64, Life<'_>>, request: &Request, call: &Call) -> bool {
     let sent = |fields: &Fields| fields.get("key").and_then(|key| key.as_str()).map(str::to_owned);
-    let (own, wanted): (u64, Vec<String>) = match request {
+    let (own, expected): (u64, Vec<String>) = match request {
         Request::Create(fields) => (0, sent(fields).into_iter().collect()),
         Request::Change { flag, fields, .. } => {
             let met = lives.get(flag).into_iter().flat_map(|life| life.met(call.began, call.ended));
@@ -59,7 +59,7 @@ fn was_taken(holds: &[Hold], lives: &BTreeMap<u64, Life<'_>>, request: &Request,
     };
     holds.iter().any(|hold| {
         hold.flag != own
-            && wanted.contains(&hold.key)
+            && expected.contains(&hold.key)
             && hold.possible.0 < call.ended
             && hold.possible.1 > call.began
     })

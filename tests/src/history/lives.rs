@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{
-    Call, Entry, Fields, History, Request, Told, changed, changes, created, id, is_deleted, key, kind,
+    Call, Entry, Fields, History, Outcome, Request, changed, changes, created, id, is_deleted, key, kind,
     version,
 };
 
@@ -107,7 +107,7 @@ pub(super) fn lives<'a>(history: &'a History, findings: &mut Vec<String>) -> BTr
     let mut writers = writers(history, findings);
     let flags: BTreeSet<u64> = log
         .keys()
-        .chain(writers.told.keys().map(|(flag, _)| flag))
+        .chain(writers.outcome.keys().map(|(flag, _)| flag))
         .chain(history.stored.flags.keys())
         .copied()
         .collect();
@@ -118,29 +118,29 @@ pub(super) fn lives<'a>(history: &'a History, findings: &mut Vec<String>) -> BTr
         let seen = witnesses.get(&flag).map_or(&[][..], Vec::as_slice);
         lives.insert(flag, most_likely(flag, &entries, seen, &mut writers, findings));
     }
-    for ((flag, version), call) in writers.told {
+    for ((flag, version), call) in writers.outcome {
         findings
             .push(format!("an acknowledged write has no entry: version {version} of flag {flag}: {call:?}"));
     }
     lives
 }
 
-/// What clients were told of each flag.
+/// The responses about each flag.
 fn witnesses(history: &History) -> BTreeMap<u64, Vec<&Fields>> {
     let mut seen: BTreeMap<u64, Vec<&Fields>> = BTreeMap::new();
     for call in &history.calls {
-        let told = match &call.told {
-            Told::Flag(fields) => std::slice::from_ref(fields),
-            Told::Flags(flags) => flags,
+        let outcome = match &call.outcome {
+            Outcome::Flag(fields) => std::slice::from_ref(fields),
+            Outcome::Flags(flags) => flags,
             _ => &[],
         };
-        told.iter().for_each(|fields| seen.entry(id(fields)).or_default().push(fields));
+        outcome.iter().for_each(|fields| seen.entry(id(fields)).or_default().push(fields));
     }
     history.stored.flags.iter().for_each(|(flag, fields)| seen.entry(*flag).or_default().push(fields));
     seen
 }
 
-/// One flag's life. Several calls of unknown fate may have begun it, of which the log does not tell enough to choose:
+/// The history of one flag. Several calls with unknown outcome may have begun it, and the log does not identify the right one:
 /// then that one did which leads to what was seen.
 fn most_likely<'a>(
     flag: u64,
@@ -149,10 +149,10 @@ fn most_likely<'a>(
     writers: &mut Writers<'a>,
     findings: &mut Vec<String>,
 ) -> Life<'a> {
-    if !writers.told.contains_key(&(flag, 1)) {
-        for first in 0..writers.untold.len() {
+    if !writers.outcome.contains_key(&(flag, 1)) {
+        for first in 0..writers.unanswered.len() {
             let (mut trial, mut wrong) = (writers.clone(), Vec::new());
-            trial.untold.swap(0, first);
+            trial.unanswered.swap(0, first);
             let life = live(flag, entries, &mut trial, &mut wrong);
             let agrees = seen.iter().all(|fields| life.at(version(fields)) == Some(*fields));
             if wrong.is_empty() && agrees {
@@ -168,22 +168,22 @@ fn most_likely<'a>(
 #[derive(Clone)]
 struct Writers<'a> {
     /// Acknowledged ones, by the flag and version that they made.
-    told: BTreeMap<(u64, u64), &'a Call>,
-    /// Those of which nobody knows whether they were done.
-    untold: Vec<&'a Call>,
+    outcome: BTreeMap<(u64, u64), &'a Call>,
+    /// Calls whose outcome is unknown.
+    unanswered: Vec<&'a Call>,
 }
 
 fn writers<'a>(history: &'a History, findings: &mut Vec<String>) -> Writers<'a> {
-    let mut writers = Writers { told: BTreeMap::new(), untold: Vec::new() };
+    let mut writers = Writers { outcome: BTreeMap::new(), unanswered: Vec::new() };
     for call in &history.calls {
         if !matches!(call.request, Request::Create(_) | Request::Change { .. }) {
             continue;
         }
-        match &call.told {
-            Told::Busy => writers.untold.push(call),
-            Told::Flag(fields) => {
+        match &call.outcome {
+            Outcome::Busy => writers.unanswered.push(call),
+            Outcome::Flag(fields) => {
                 let made = (id(fields), version(fields));
-                if let Some(other) = writers.told.insert(made, call) {
+                if let Some(other) = writers.outcome.insert(made, call) {
                     findings.push(format!(
                         "two writes won: both made version {} of flag {}: {call:?} {other:?}",
                         made.1, made.0
@@ -196,7 +196,7 @@ fn writers<'a>(history: &'a History, findings: &mut Vec<String>) -> Writers<'a> 
     writers
 }
 
-/// One flag's life, as its log tells it.
+/// The history of one flag according to its log.
 fn live<'a>(
     flag: u64,
     entries: &BTreeMap<u64, Vec<&Entry>>,
@@ -214,8 +214,8 @@ fn live<'a>(
             return life;
         };
         let before = life.states.last().map(|state| state.fields.clone());
-        let told = writers.told.remove(&(flag, *number));
-        let call = told.or_else(|| writers.take_untold(flag, before.as_ref(), entry));
+        let outcome = writers.outcome.remove(&(flag, *number));
+        let call = outcome.or_else(|| writers.take_unanswered(flag, before.as_ref(), entry));
         let Some(call) = call else {
             findings.push(format!("flag {flag}: nobody wrote version {number}: {entry:?}"));
             return life;
@@ -234,15 +234,15 @@ fn live<'a>(
 
 impl<'a> Writers<'a> {
     /// The write of unknown fate that explains `entry`.
-    fn take_untold(&mut self, flag: u64, before: Option<&Fields>, entry: &Entry) -> Option<&'a Call> {
+    fn take_unanswered(&mut self, flag: u64, before: Option<&Fields>, entry: &Entry) -> Option<&'a Call> {
         let explains = |call: &&Call| {
             after(flag, before, call).is_some_and(|fields| {
-                let told = before.map(|before| changes(before, &fields)).unwrap_or_default();
-                told == entry.changes && call.by == entry.by && fields["key"] == entry.key.as_str()
+                let outcome = before.map(|before| changes(before, &fields)).unwrap_or_default();
+                outcome == entry.changes && call.by == entry.by && fields["key"] == entry.key.as_str()
             })
         };
-        let at = self.untold.iter().position(explains)?;
-        Some(self.untold.swap_remove(at))
+        let at = self.unanswered.iter().position(explains)?;
+        Some(self.unanswered.swap_remove(at))
     }
 }
 
@@ -257,10 +257,10 @@ fn after(flag: u64, before: Option<&Fields>, call: &Call) -> Option<Fields> {
     }
 }
 
-/// Compares a state with what the client was told, and with what the log says.
+/// Compares a state with the client's response and with the log.
 fn compare(before: Option<&Fields>, fields: &Fields, call: &Call, entry: &Entry, findings: &mut Vec<String>) {
-    if let Told::Flag(told) = &call.told
-        && told != fields
+    if let Outcome::Flag(outcome) = &call.outcome
+        && outcome != fields
     {
         findings.push(format!("a write was answered with something else: {call:?}\n  must be {fields:?}"));
     }

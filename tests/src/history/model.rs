@@ -1,4 +1,4 @@
-//! What a history is made of, and what a flag must be after a call, told apart from the product's own code.
+//! The model of a history, and the expected state of a flag after a call, independent of the product's code.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub const TRACKED: [&str; 11] = [
     "by",
 ];
 
-/// The fields of which the activity log tells, in its order.
+/// The fields of the activity log, in its order.
 pub const LOGGED: [&str; 9] = [
     "key",
     "name",
@@ -35,7 +35,7 @@ pub const LOGGED: [&str; 9] = [
     "tags",
 ];
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// A new flag of these fields.
@@ -46,7 +46,7 @@ pub enum Request {
         flag: u64,
         /// The values sent.
         fields: Fields,
-        /// The record that the client had in hand, when it asks not to overwrite others' work.
+        /// The record that the client had in hand, when it sends `original_flag` to detect conflicts.
         edited: Option<Fields>,
     },
     /// One flag.
@@ -55,9 +55,9 @@ pub enum Request {
     List,
 }
 
-/// What the client was told.
+/// The response to the client.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum Outcome {
     /// This is the flag (after the write, if it was one).
     Flag(Fields),
     /// These are the flags.
@@ -70,18 +70,18 @@ pub enum Told {
     Missing,
     /// Come back later: whether a write was done is not known.
     Busy,
-    /// Something that nobody should be told.
+    /// An unexpected response.
     Other(u16, String),
 }
 
 /// One call, and the ticks of one clock at which it began and ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// What came back.
-    pub told: Told,
-    /// Address of the user who asked.
+    pub outcome: Outcome,
+    /// Address of the user who sent it.
     pub by: String,
     /// Before this tick nothing had been done.
     pub began: u64,
@@ -105,7 +105,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The flag's version after what the entry tells of; none if it does not say.
+    /// The flag's version after the logged change; `None` if the entry has none.
     pub fn version(&self) -> Option<u64> {
         match self.kind.as_str() {
             "created" => Some(1),
@@ -114,7 +114,7 @@ impl Entry {
     }
 }
 
-/// What is stored when all clients have stopped.
+/// The stored state when all clients have stopped.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stored {
     /// Every flag that can be read.
@@ -131,7 +131,7 @@ pub struct Stored {
     pub pointers: BTreeMap<u64, usize>,
 }
 
-/// All calls, and what is stored in the end.
+/// All calls, and the final stored state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     /// The calls in any order.
@@ -175,7 +175,7 @@ fn set(fields: &mut Fields, sent: &Fields) {
     }
 }
 
-/// What the log has to say of a write that made `after` of `before`.
+/// The expected log entry of a write from `before` to `after`.
 pub fn changes(before: &Fields, after: &Fields) -> BTreeMap<String, (Value, Value)> {
     let nothing = |value: &Value| match value {
         Value::Null => true,

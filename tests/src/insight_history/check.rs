@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
-use super::{Call, Entry, Fields, History, Request, Told};
+use super::{Call, Entry, Fields, History, Outcome, Request};
 
 /// What nothing explains, one text for each; none when the history is sound.
 pub fn check(history: &History) -> Vec<String> {
@@ -15,18 +15,18 @@ pub fn check(history: &History) -> Vec<String> {
         lives.insert(*insight, live(history, *insight, description, &marked, &mut findings));
     }
     if !findings.is_empty() {
-        // Without everybody's life, the rest would only repeat what is wrong with them.
+        // Without consistent histories, all other checks would only repeat their problems.
         return findings;
     }
     for call in &history.calls {
-        told(&lives, call, &mut findings);
+        outcome(&lives, call, &mut findings);
     }
     stored(history, &lives, &mut findings);
     views(history, &mut findings);
     findings
 }
 
-/// An insight as the rules say that it is after a call.
+/// The expected state of an insight after a call.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     fields: BTreeMap<&'static str, Value>,
@@ -72,16 +72,16 @@ impl State {
         }
         if after.is_deleted() {
             after.tiles.iter_mut().for_each(|(_, kept)| *kept = false);
-        } else if let Some(wanted) = sent.get("dashboards") {
-            let wanted = numbers(wanted);
-            after.tiles.iter_mut().for_each(|(id, kept)| *kept = wanted.contains(id));
-            let new = wanted.iter().filter(|id| self.tiles.iter().all(|(old, _)| old != *id));
+        } else if let Some(expected) = sent.get("dashboards") {
+            let expected = numbers(expected);
+            after.tiles.iter_mut().for_each(|(id, kept)| *kept = expected.contains(id));
+            let new = expected.iter().filter(|id| self.tiles.iter().all(|(old, _)| old != *id));
             after.tiles.extend(new.map(|id| (*id, true)));
         }
         Some(after)
     }
 
-    /// What the log tells of the step from this to `after`.
+    /// The logged changes from this state to `after`.
     fn changes(&self, after: &State, sent: &Fields) -> BTreeMap<String, (Value, Value)> {
         let nothing = |value: &Value| [json!(null), json!([]), json!({}), json!("")].contains(value);
         let mut changes = BTreeMap::new();
@@ -106,18 +106,18 @@ impl State {
         changes
     }
 
-    /// Whether a client that is shown `told` is shown this; `sent` are dashboards in an order of the client's own.
-    fn is(&self, told: &Value, sent: Option<&Value>) -> bool {
+    /// Whether the response `outcome` shows this state; `sent` are dashboards in an order of the client's own.
+    fn is(&self, outcome: &Value, sent: Option<&Value>) -> bool {
         let dashboards = sent.filter(|_| !self.is_deleted()).cloned().unwrap_or_else(|| json!(self.on()));
         let plain = |name: &&str| match *name {
             "filters" => {
                 let mut filters = self.fields["filters"].clone();
                 filters["insight"] = json!("TRENDS");
-                told["filters"] == filters
+                outcome["filters"] == filters
             }
-            name => told[name] == self.fields[name],
+            name => outcome[name] == self.fields[name],
         };
-        LOGGED.iter().all(plain) && told["dashboards"] == dashboards
+        LOGGED.iter().all(plain) && outcome["dashboards"] == dashboards
     }
 
     /// Whether a call may have met it.
@@ -139,7 +139,7 @@ fn numbers(list: &Value) -> Vec<u64> {
 fn marked<'a>(history: &'a History, findings: &mut Vec<String>) -> HashMap<String, &'a Call> {
     let mut marked = HashMap::new();
     for call in &history.calls {
-        if let Told::Other(status, text) = &call.told {
+        if let Outcome::Other(status, text) = &call.outcome {
             findings.push(format!("somebody was told {status} {text}: {:?}", call.request));
         }
         if let Request::Change(_, fields) = &call.request {
@@ -149,7 +149,7 @@ fn marked<'a>(history: &'a History, findings: &mut Vec<String>) -> HashMap<Strin
     marked
 }
 
-/// An insight's states one after the other, as its log tells them.
+/// The successive states of an insight according to its log.
 fn live(
     history: &History,
     insight: u64,
@@ -225,47 +225,48 @@ fn acknowledged(history: &History, insight: u64, states: &[State], findings: &mu
         if *of != insight {
             continue;
         }
-        match (&call.told, by_mark.get(&fields["description"])) {
-            (Told::Insights(told), Some(state))
-                if !told.iter().all(|told| state.is(told, fields.get("dashboards"))) =>
+        match (&call.outcome, by_mark.get(&fields["description"])) {
+            (Outcome::Insights(outcome), Some(state))
+                if !outcome.iter().all(|outcome| state.is(outcome, fields.get("dashboards"))) =>
             {
                 findings.push(format!(
                     "a change was answered with something else: {call:?}\n  must be {state:?}"
                 ));
             }
-            (Told::Insights(_), None) => {
+            (Outcome::Insights(_), None) => {
                 findings.push(format!("an acknowledged change has no entry: {call:?}"))
             }
-            (Told::Missing, Some(_)) => findings.push(format!("a refused change was made: {call:?}")),
+            (Outcome::Missing, Some(_)) => findings.push(format!("a refused change was made: {call:?}")),
             _ => {}
         }
     }
 }
 
 /// Every answer of a read is explained by states that it may have met.
-fn told(lives: &BTreeMap<u64, Vec<State>>, call: &Call, findings: &mut Vec<String>) {
+fn outcome(lives: &BTreeMap<u64, Vec<State>>, call: &Call, findings: &mut Vec<String>) {
     let met = |insight: u64| lives[&insight].iter().filter(|state| state.may_be_met(call));
-    let explained = match (&call.request, &call.told) {
-        (_, Told::Busy) => true,
-        (Request::Change(insight, _) | Request::Read(insight) | Request::View(insight, _), Told::Missing) => {
-            met(*insight).any(State::is_deleted)
-        }
-        (Request::Read(insight), Told::Insights(told)) => {
-            told.iter().all(|told| met(*insight).any(|state| !state.is_deleted() && state.is(told, None)))
-        }
-        (Request::View(insight, _), Told::Done) => met(*insight).any(|state| !state.is_deleted()),
-        (Request::List, Told::Insights(told)) => {
-            let ids: Vec<u64> = told.iter().filter_map(|told| told["id"].as_u64()).collect();
-            let all_were = told
+    let explained = match (&call.request, &call.outcome) {
+        (_, Outcome::Busy) => true,
+        (
+            Request::Change(insight, _) | Request::Read(insight) | Request::View(insight, _),
+            Outcome::Missing,
+        ) => met(*insight).any(State::is_deleted),
+        (Request::Read(insight), Outcome::Insights(outcome)) => outcome
+            .iter()
+            .all(|outcome| met(*insight).any(|state| !state.is_deleted() && state.is(outcome, None))),
+        (Request::View(insight, _), Outcome::Done) => met(*insight).any(|state| !state.is_deleted()),
+        (Request::List, Outcome::Insights(outcome)) => {
+            let ids: Vec<u64> = outcome.iter().filter_map(|outcome| outcome["id"].as_u64()).collect();
+            let all_were = outcome
                 .iter()
                 .zip(&ids)
-                .all(|(told, id)| met(*id).any(|state| !state.is_deleted() && state.is(told, None)));
+                .all(|(outcome, id)| met(*id).any(|state| !state.is_deleted() && state.is(outcome, None)));
             let none_lacks = lives.iter().all(|(id, states)| {
                 ids.contains(id) || !states.iter().any(|state| !state.is_deleted() && state.lasted(call))
             });
             all_were && none_lacks && ids.is_sorted_by(|one, next| one < next)
         }
-        (Request::Change(..), Told::Insights(_)) => true,
+        (Request::Change(..), Outcome::Insights(_)) => true,
         _ => false,
     };
     if !explained {
@@ -273,7 +274,7 @@ fn told(lives: &BTreeMap<u64, Vec<State>>, call: &Call, findings: &mut Vec<Strin
     }
 }
 
-/// What is stored in the end is everybody's last state, in every place where it is stored.
+/// The final stored state is the last state of each record, in every place where it is stored.
 fn stored(history: &History, lives: &BTreeMap<u64, Vec<State>>, findings: &mut Vec<String>) {
     let stored = &history.stored;
     let (mut rows, mut pointers) = (Vec::new(), Vec::new());
@@ -312,9 +313,9 @@ fn stored(history: &History, lives: &BTreeMap<u64, Vec<State>>, findings: &mut V
 fn views(history: &History, findings: &mut Vec<String>) {
     for insight in history.started.keys() {
         let views = |sure: bool| {
-            let of = history.calls.iter().filter_map(move |call| match (&call.request, &call.told) {
-                (Request::View(of, at), Told::Done) if of == insight => Some(*at),
-                (Request::View(of, at), Told::Busy) if of == insight && !sure => Some(*at),
+            let of = history.calls.iter().filter_map(move |call| match (&call.request, &call.outcome) {
+                (Request::View(of, at), Outcome::Done) if of == insight => Some(*at),
+                (Request::View(of, at), Outcome::Busy) if of == insight && !sure => Some(*at),
                 _ => None,
             });
             of.collect::<Vec<i64>>()

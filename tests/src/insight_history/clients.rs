@@ -1,4 +1,4 @@
-//! Clients that do random things to a few insights, and what is stored when they have stopped.
+//! Clients that send random requests for a few insights, and the final stored state.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use pennon_core::store::keys::{self, Kind};
 use pennon_flag_rules::stamp;
 use serde_json::{Value, json};
 
-use super::{Call, Entry, Fields, History, Request, Stored, Told};
+use super::{Call, Entry, Fields, History, Outcome, Request, Stored};
 use crate::{Answer, Keys, NOW, Random, TestApp};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
@@ -38,7 +38,7 @@ pub fn workspace() -> Value {
 impl Recorder {
     /// A recorder of calls to `app`, and to another process beside it, about a few new insights.
     pub async fn new(app: TestApp) -> Arc<Recorder> {
-        // Of a call that was told to come back nobody knows what it made.
+        // The effect of a call with a 503 is unknown.
         let mut started = BTreeMap::new();
         for number in 0.. {
             let description = format!("start-{number}");
@@ -74,12 +74,12 @@ impl Recorder {
         let began = self.ticks.fetch_add(1, Ordering::SeqCst);
         let answer = app.send(sent).await;
         let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let told = told(&request, &answer);
-        let call = Call { request, told, began, ended };
+        let outcome = outcome(&request, &answer);
+        let call = Call { request, outcome, began, ended };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 
-    /// The calls so far, and what is stored now.
+    /// The calls so far, and the current stored state.
     pub async fn history(&self) -> History {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
         History { started: self.started.clone(), calls, stored: stored(self.app()).await }
@@ -158,17 +158,17 @@ fn wire(request: &Request) -> (&'static str, String, Value, DateTime<Utc>) {
     }
 }
 
-fn told(request: &Request, answer: &Answer) -> Told {
+fn outcome(request: &Request, answer: &Answer) -> Outcome {
     let status = answer.status.as_u16();
     match (status, request) {
         (200, Request::List) => {
-            Told::Insights(answer.json()["results"].as_array().cloned().unwrap_or_default())
+            Outcome::Insights(answer.json()["results"].as_array().cloned().unwrap_or_default())
         }
-        (200, Request::View(..)) => Told::Done,
-        (200, _) => Told::Insights(vec![answer.json()]),
-        (404, Request::Change(..) | Request::Read(_) | Request::View(..)) => Told::Missing,
-        (503, _) => Told::Busy,
-        _ => Told::Other(status, answer.text.clone()),
+        (200, Request::View(..)) => Outcome::Done,
+        (200, _) => Outcome::Insights(vec![answer.json()]),
+        (404, Request::Change(..) | Request::Read(_) | Request::View(..)) => Outcome::Missing,
+        (503, _) => Outcome::Busy,
+        _ => Outcome::Other(status, answer.text.clone()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Histories of concurrent calls about insights, and what must hold of them.
 //!
-//! Every change sends a description that no other call sends beside what it is about, and the log tells each description
+//! Every change also sends a unique description, and the log has each description
 //! with the one before it: so the log is a chain, which is the one order of writes. [`check::check`] follows it, replays
 //! each insight's life by rules of its own, and compares every answer, every entry and every row with it.
 
@@ -16,7 +16,7 @@ pub use check::check;
 /// The fields of a body.
 pub type Fields = Map<String, Value>;
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// Other values for these fields; `description` is among them.
@@ -29,9 +29,9 @@ pub enum Request {
     View(u64, i64),
 }
 
-/// What the client was told.
+/// The response to the client.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum Outcome {
     /// This is the insight, or these are.
     Insights(Vec<Value>),
     /// It was done.
@@ -40,17 +40,17 @@ pub enum Told {
     Missing,
     /// Come back later: whether a write was done is not known.
     Busy,
-    /// Something that nobody should be told.
+    /// An unexpected response.
     Other(u16, String),
 }
 
 /// One call, and the ticks of one clock at which it began and ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// What came back.
-    pub told: Told,
+    pub outcome: Outcome,
     /// Before this tick nothing had been done.
     pub began: u64,
     /// From this tick on all was done.
@@ -68,20 +68,20 @@ pub struct Entry {
     pub changes: BTreeMap<String, (Value, Value)>,
 }
 
-/// What is stored in the end.
+/// The final stored state.
 #[derive(Debug, Clone, Default)]
 pub struct Stored {
     /// The bodies of the records.
     pub records: BTreeMap<u64, Value>,
     /// Insights that have a summary row.
     pub rows: Vec<u64>,
-    /// Whether the version of the project says of the rows what they are.
+    /// Whether the version row has the checksums of the rows.
     pub is_proven: bool,
     /// Pointers from dashboards: dashboard and insight.
     pub pointers: Vec<(u64, u64)>,
     /// The log.
     pub entries: Vec<Entry>,
-    /// How many entries the log says that it has, and how many each insight's own log has.
+    /// The number of entries of the log, and of each insight's own log.
     pub counted: i64,
     /// Entries of each insight's own log.
     pub own: BTreeMap<u64, usize>,

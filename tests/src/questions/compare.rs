@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Adds to `problems` what is wrong with `got`.
+/// Adds the problems of `got` to `problems`.
 pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, problems: &mut Vec<String>) {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {
@@ -33,11 +33,11 @@ pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, proble
 
 /// The same for lists whose elements may stand in any order.
 pub fn any_order(want: &Value, got: &Value, path: &str, tolerance: f64, problems: &mut Vec<String>) {
-    let (Some(wanted), Some(found)) = (want.as_array(), got.as_array()) else {
+    let (Some(expected), Some(found)) = (want.as_array(), got.as_array()) else {
         return differences(want, got, path, tolerance, problems);
     };
-    if wanted.len() != found.len() {
-        problems.push(format!("{path}: want {} elements got {}", wanted.len(), short(got)));
+    if expected.len() != found.len() {
+        problems.push(format!("{path}: want {} elements got {}", expected.len(), short(got)));
         return;
     }
     let fit = |want: &Value, got: &Value| {
@@ -46,9 +46,9 @@ pub fn any_order(want: &Value, got: &Value, path: &str, tolerance: f64, problems
         problems.is_empty()
     };
     let fits: Vec<Vec<bool>> =
-        wanted.iter().map(|want| found.iter().map(|got| fit(want, got)).collect()).collect();
+        expected.iter().map(|want| found.iter().map(|got| fit(want, got)).collect()).collect();
     let mut partner = vec![None; found.len()];
-    for (index, want) in wanted.iter().enumerate() {
+    for (index, want) in expected.iter().enumerate() {
         if !place(index, &fits, &mut partner, &mut vec![false; found.len()]) {
             problems.push(format!("{path}: no element like {want} in {}", short(got)));
         }

@@ -119,8 +119,8 @@ fn observed_before(result: &Value) -> Value {
     shown(result, |row| row["compare_label"] == "previous")
 }
 
-fn shown(result: &Value, wanted: fn(&Value) -> bool) -> Value {
-    let rows: Vec<&Value> = result.as_array().into_iter().flatten().filter(|row| wanted(row)).collect();
+fn shown(result: &Value, expected: fn(&Value) -> bool) -> Value {
+    let rows: Vec<&Value> = result.as_array().into_iter().flatten().filter(|row| expected(row)).collect();
     let Some(first) = rows.first() else { return json!({"rows": "none"}) };
     let days = first["days"].as_array().cloned().unwrap_or_default();
     let mut counts = json!({});

@@ -70,7 +70,7 @@ fn of_series(result: &Value) -> Vec<Link> {
 /// What became of the links of an answer.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// How many led to as many people as their number says.
+    /// How many links led to the right number of persons.
     pub right: usize,
     /// Refused as not supported yet.
     pub not_covered: Vec<String>,
@@ -97,10 +97,10 @@ impl Question {
             match right {
                 true => followed.right += 1,
                 false => {
-                    let said: String = page.text.chars().take(600).collect();
+                    let output_text: String = page.text.chars().take(600).collect();
                     followed
                         .wrong
-                        .push(format!("{}: {link} leads to other than {count:?}: {said}", self.name));
+                        .push(format!("{}: {link} leads to other than {count:?}: {output_text}", self.name));
                 }
             }
         }

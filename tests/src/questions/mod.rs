@@ -19,7 +19,7 @@ pub use world::World;
 use crate::{Answer, Keys, TestApp};
 use pennon_core::clock::NOW_HEADER;
 
-/// What refusals of what is not calculated begin with.
+/// The start of the error of unsupported queries.
 pub const NOT_SUPPORTED: &str = "Not supported yet";
 
 /// One question of a case, and what has to come back.
@@ -29,7 +29,7 @@ pub struct Question {
     pub name: String,
     /// The project that holds its events.
     pub project: u64,
-    /// The instant at which it is asked.
+    /// The instant of the request.
     pub now: String,
     /// `funnel`, `trend` or `correlation`.
     pub endpoint: &'static str,
@@ -87,7 +87,7 @@ impl Question {
     }
 
     /// Puts the question.
-    pub async fn ask(&self, app: &TestApp, form: Form) -> Answer {
+    pub async fn send_request(&self, app: &TestApp, form: Form) -> Answer {
         let project = self.project;
         let path = match self.endpoint {
             "correlation" => "insights/funnel/correlation",
@@ -106,14 +106,14 @@ impl Question {
         at(app, &self.now, method, &path, body).await
     }
 
-    /// Judges an answer.
-    pub fn judge(&self, form: Form, answer: &Answer) -> Verdict {
-        let said = answer.text.chars().take(400).collect::<String>();
+    /// Checks a response.
+    pub fn check(&self, form: Form, answer: &Answer) -> Verdict {
+        let output_text = answer.text.chars().take(400).collect::<String>();
         if answer.status.as_u16() == 400 && answer.text.contains(NOT_SUPPORTED) {
-            return Verdict::NotCovered(said);
+            return Verdict::NotCovered(output_text);
         }
         if answer.status.as_u16() != self.expect.status {
-            return Verdict::Failed(format!("status {}: {said}", answer.status));
+            return Verdict::Failed(format!("status {}: {output_text}", answer.status));
         }
         if self.expect.status != 200 || self.expect.want.is_null() {
             return Verdict::Passed;
@@ -142,7 +142,7 @@ pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value)
     app.send(request).await
 }
 
-/// A request as a query string: what is no text as JSON.
+/// A request as a query string, with values other than texts as JSON.
 pub fn query_string(body: &Map<String, Value>) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
-use pennon::serve::{Services, api};
-use pennon_calculation::jobs::{JobLimits, Outcome};
+use pennon::api::{Services, api};
+use pennon_calculation::jobs::{JobLimits, JobOutcome};
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_eventstore::{Event, PersonRecord};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
@@ -171,7 +171,7 @@ fn slow_parameter(kind: &str, count: usize) -> String {
     filter.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Makes a flag that is on for nobody, after every pattern was searched for; gives its number.
+/// Creates a flag that is on for no person, after every pattern was searched; returns its id.
 async fn slow_flag(app: &TestApp, key: &str) -> u64 {
     let groups: Vec<Value> =
         slow_properties(50).into_iter().map(|property| json!({"properties": [property]})).collect();
@@ -328,7 +328,7 @@ async fn a_background_question_that_is_deleted_leaves_its_core_to_others() {
         let deleted = app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
         assert_eq!(deleted.status, 204, "{name}");
         let outcome = tokio::time::timeout(PATIENCE, worker).await;
-        assert_eq!(outcome.expect("it ends").unwrap(), Outcome::Dropped, "{name}");
+        assert_eq!(outcome.expect("it ends").unwrap(), JobOutcome::Dropped, "{name}");
         let quick = router.oneshot(request(TREND, trend(json!({})))).await.unwrap();
         assert_eq!(quick.status(), 200, "{name} goes on");
     }

@@ -1,15 +1,15 @@
-//! Keys, scopes and projects: who gets in, and what everybody else is told.
+//! Keys, scopes and projects: who has access, and the errors of all others.
 
 use axum::body::Body;
 use axum::http::Request;
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
-/// Every route that asks for a key, with a path that fits it. Those that answer with tables, refusals too, are the same
+/// Every route that requires a key, with a matching path. Those that answer with tables, refusals too, are the same
 /// handlers as those beside them.
 fn guarded_routes() -> Vec<(String, String)> {
     let open = ["capture", "local", "reference"];
-    pennon::serve::groups()
+    pennon::api::function_routes()
         .into_iter()
         .filter(|route| {
             !open.contains(&route.group) && !is_open(&route.path) && !route.path.ends_with(".csv")
@@ -36,7 +36,7 @@ fn is_open(path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_guarded_route_tells_missing_from_wrong_keys() {
+async fn every_guarded_route_distinguishes_missing_and_wrong_keys() {
     let app = TestApp::new().await;
     let routes = guarded_routes();
     assert!(routes.len() >= 30, "{} routes", routes.len());

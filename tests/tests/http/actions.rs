@@ -1,4 +1,4 @@
-//! Actions over HTTP: made, changed, listed, and asked about.
+//! Actions over HTTP: created, changed, listed, and used in queries.
 
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, Query, Write, WriteCondition, keys};
@@ -124,10 +124,10 @@ async fn a_change_keeps_what_is_not_sent_and_is_logged() {
     assert_eq!(app.get(ACTIONS).await.expect(200)["count"], 1);
     // The log over HTTP: created, updated by a description, deleted, restored.
     for path in [format!("{ACTIONS}activity/"), format!("{}activity/", one(&id))] {
-        let told = app.get(&path).await.expect(200);
-        assert!(told["total_count"].as_u64().unwrap() >= 4, "{path}: {told}");
+        let reported = app.get(&path).await.expect(200);
+        assert!(reported["total_count"].as_u64().unwrap() >= 4, "{path}: {reported}");
         assert_eq!(
-            (&told["results"][0]["scope"], &told["results"][0]["item_id"]),
+            (&reported["results"][0]["scope"], &reported["results"][0]["item_id"]),
             (&json!("Action"), &json!(id.to_string()))
         );
     }
@@ -205,7 +205,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn an_action_that_changes_is_asked_about_as_it_is_at_once() {
+async fn a_changed_action_is_used_in_its_new_form_at_once() {
     let app = TestApp::new().await;
     let at = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
     let event = |name: &str, url: &str| Event {
@@ -239,9 +239,9 @@ fn file(actions: Value) -> Workspace {
 async fn applied(app: &TestApp, actions: Value, prune: bool) -> Vec<String> {
     let options = ApplyOptions { prune, dry_run: false };
     let records = &app.services.app.store.records;
-    // Pruning removes what a file does not name, so the rest is declared again from what is there.
+    // Pruning removes what a file does not name, so the rest is declared again from the existing records.
     let mut whole = file(actions);
-    let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+    let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
     whole = Workspace { actions: whole.actions, ..state };
     let now = pennon_tests::NOW.parse().unwrap();
     apply(records, &whole, options, now).await.unwrap().plan
@@ -260,12 +260,12 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     // A declared name is taken like any other.
     app.post(ACTIONS, json!({"name": "file"})).await.expect(400);
     assert_eq!(made(&app, json!({"name": "over http"})).await["id"], 8);
-    // An edit stays as long as the file says the same of it.
+    // An edit stays as long as the declaration is unchanged.
     let edit = json!({"name": "edited", "tags": ["t"], "steps": [{"event": "b"}]});
     app.patch(&one(&json!(7)), edit).await.expect(200);
     assert!(applied(&app, declared("file", "a"), false).await.is_empty());
     assert_eq!(app.get(&one(&json!(7))).await.expect(200)["name"], "edited");
-    // Says it something new, its fields go by the file, and the others stay.
+    // After a changed declaration the declared fields are those of the file, and the others stay.
     assert_eq!(applied(&app, declared("file", "c"), false).await, ["~ action 1/7 \"file\""]);
     let now = app.get(&one(&json!(7))).await.expect(200);
     assert_eq!(
@@ -273,7 +273,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
         (&json!("file"), &json!(["t"]), &json!("c"))
     );
     made(&app, json!({"name": "edited"})).await;
-    // What was deleted over HTTP comes back when the file says something new of it.
+    // A record that was deleted over HTTP is restored by a changed declaration.
     app.patch(&one(&json!(7)), json!({"deleted": true})).await.expect(200);
     made(&app, json!({"name": "file"})).await;
     applied(&app, declared("newer", "c"), false).await;

@@ -57,7 +57,7 @@ async fn an_entry_has_the_fields_of_the_contract() {
         "detail": {
             "changes": [
                 change("created", "name", Value::Null, json!("Updated name")),
-                // What is stored is compared, and nothing was: the shown default is no former value.
+                // Stored values are compared, and there was none: the shown default is not a former value.
                 change("created", "filters", Value::Null, json!({"groups": [{"properties": [], "rollout_percentage": 74}]})),
                 change("changed", "version", json!(1), json!(2)),
             ],
@@ -155,7 +155,7 @@ async fn deletion_and_restoration_have_their_own_words() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_flag_asks_for_the_flag_and_stays_when_its_key_is_used_again() {
+async fn the_log_of_a_flag_requires_the_flag_and_stays_when_its_key_is_reused() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let foreign = app.post("/api/projects/2/feature_flags/", json!({"key": "b"})).await.expect(201)["id"]
@@ -287,7 +287,7 @@ async fn a_page_of_the_log_costs_one_wait_and_that_of_a_flag_two() {
     );
 }
 
-/// Writing 10,000 entries takes a while in a debug build; `PENNON_TEST_LOG_ENTRIES` says how many there are.
+/// Writing 10,000 entries takes a while in a debug build; `PENNON_TEST_LOG_ENTRIES` is their number.
 fn many() -> usize {
     std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(1_300, |text| text.parse().unwrap())
 }
@@ -302,23 +302,23 @@ async fn a_page_that_is_too_large_is_packed_or_refused_by_the_largest_limit() {
         let property = json!({"key": "k", "type": "person", "value": long, "operator": "exact"});
         app.patch(&one(id), json!({"filters": {"groups": [{"properties": [property]}]}})).await.expect(200);
     }
-    let asking = async |log: &str, limit: usize, encoding: &str| {
+    let requesting = async |log: &str, limit: usize, encoding: &str| {
         let mut request = TestApp::request(Keys::OWNER, "GET", &format!("{log}?limit={limit}"), Value::Null);
         request.headers_mut().insert("accept-encoding", encoding.parse().unwrap());
         app.send(request).await
     };
     for log in [LOG.to_owned(), log_of(id)] {
-        let refused = asking(&log, 100, "identity").await.expect(400);
+        let refused = requesting(&log, 100, "identity").await.expect(400);
         assert_eq!((&refused["code"], &refused["attr"]), (&json!("invalid_input"), &json!("limit")));
         let detail = refused["detail"].as_str().unwrap();
         let words =
             detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
         let most: usize = words.strip_suffix('.').unwrap().parse().unwrap();
         assert!((10..16).contains(&most), "{detail}");
-        let fits = asking(&log, most, "identity").await;
+        let fits = requesting(&log, most, "identity").await;
         assert_eq!(fits.expect(200)["results"].as_array().unwrap().len(), most);
-        assert_eq!(asking(&log, most + 1, "identity").await.status, 400);
-        let packed = asking(&log, 100, "gzip").await;
+        assert_eq!(requesting(&log, most + 1, "identity").await.status, 400);
+        let packed = requesting(&log, 100, "gzip").await;
         assert_eq!((packed.status.as_u16(), packed.header("content-encoding")), (200, "gzip"));
     }
 }
@@ -367,7 +367,7 @@ async fn write_log(app: &TestApp, id: u64, total: usize) -> Vec<(u64, String)> {
     written
 }
 
-/// The ids of a page's entries, which are `total` in all, after judging everything else of the answer.
+/// The ids of a page's entries, which are `total` in all, after checking everything else of the response.
 async fn ids_of_page(app: &TestApp, log: &str, limit: usize, page: usize, total: usize) -> Vec<String> {
     app.services.app.keys.clear();
     app.round_trips.reset();

@@ -1,4 +1,4 @@
-//! Logs whose entries are long: what is read of them is bounded by what it takes unpacked.
+//! Logs with long entries: reads are bounded by the decompressed size.
 
 use axum::http::header;
 use pennon_core::activity::{Entry, writes};

@@ -77,7 +77,7 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
     app.get(&wait).await.expect_invalid("invalid_input", TOO_LARGE, None);
     let answer = packed(&app, "GET", &wait, Value::Null).await;
     assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
-    // What is written is written, with a result that can be shown or without.
+    // The write is done, whether its result can be shown or not.
     let changed = app.patch(&one, json!({"name": "changed"})).await.expect(200);
     assert_eq!((&changed["name"], &changed["result"]), (&json!("changed"), &Value::Null));
     assert_eq!(app.get(&format!("{one}?basic=true")).await.expect(200)["name"], "changed");

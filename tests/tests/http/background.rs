@@ -1,6 +1,6 @@
 //! Calculations in the background, as those who wait for them see them.
 
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
 use pennon_tests::{Answer, Keys, NOW, TestApp};
@@ -17,7 +17,7 @@ pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value)
     app.send(request).await
 }
 
-/// One more page view of somebody on the third of January.
+/// One more page view of a person on January 3.
 pub async fn view(app: &TestApp, who: &str) {
     let micros = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
     let event = Event {
@@ -58,23 +58,23 @@ pub async fn status(app: &TestApp, id: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn who_asks_in_the_background_is_told_how_it_goes() {
+async fn a_background_calculation_reports_its_state() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
-    let asked = app.get(&format!("{path}?refresh=async")).await.expect(200);
-    let key = asked["filters_hash"].as_str().unwrap();
+    let requested = app.get(&format!("{path}?refresh=async")).await.expect(200);
+    let key = requested["filters_hash"].as_str().unwrap();
     let waiting = json!({
-        "id": key, "team_id": 1, "insight_id": asked["id"], "dashboard_id": null, "query_async": true,
+        "id": key, "team_id": 1, "insight_id": requested["id"], "dashboard_id": null, "query_async": true,
         "complete": false, "error": false, "error_message": null, "results": null,
         "start_time": NOW, "pickup_time": null, "end_time": null, "expiration_time": null,
-        "task_id": asked["query_status"]["task_id"], "query_progress": null, "labels": null,
+        "task_id": requested["query_status"]["task_id"], "query_progress": null, "labels": null,
     });
-    assert_eq!(asked["query_status"], waiting);
+    assert_eq!(requested["query_status"], waiting);
     for empty in ["result", "last_refresh", "cache_target_age", "next_allowed_client_refresh"] {
-        assert_eq!(asked[empty], Value::Null, "{empty}");
+        assert_eq!(requested[empty], Value::Null, "{empty}");
     }
-    assert_eq!(asked["is_cached"], false);
-    // Whoever asks meanwhile is told of the same calculation.
+    assert_eq!(requested["is_cached"], false);
+    // A concurrent request reports the same calculation.
     for refresh in ["force_cache", "lazy_async", "async"] {
         let meanwhile = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
         assert_eq!(meanwhile["query_status"], waiting, "{refresh}");
@@ -83,18 +83,21 @@ async fn who_asks_in_the_background_is_told_how_it_goes() {
     assert_eq!(page["results"][0]["query_status"], waiting);
     assert_eq!(status(&app, key).await, (202, waiting));
 
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.jobs().await, []);
     let done = app.get(&path).await.expect(200);
     assert_eq!((&done["query_status"], &done["is_cached"]), (&Value::Null, &json!(true)));
     assert_eq!(done["result"][0]["count"], 2.0);
     assert_eq!(done["last_refresh"], NOW);
-    let (code, told) = status(&app, key).await;
-    assert_eq!((code, &told["complete"], &told["error"]), (200, &json!(true), &json!(false)));
-    assert_eq!(told["results"]["results"], done["result"]);
-    assert_eq!(told["results"]["last_refresh"], NOW);
-    assert_eq!(told["results"]["cache_target_age"], done["cache_target_age"]);
-    assert_eq!((&told["end_time"], &told["expiration_time"]), (&json!(NOW), &json!("2026-01-05T10:10:00Z")));
+    let (code, reported) = status(&app, key).await;
+    assert_eq!((code, &reported["complete"], &reported["error"]), (200, &json!(true), &json!(false)));
+    assert_eq!(reported["results"]["results"], done["result"]);
+    assert_eq!(reported["results"]["last_refresh"], NOW);
+    assert_eq!(reported["results"]["cache_target_age"], done["cache_target_age"]);
+    assert_eq!(
+        (&reported["end_time"], &reported["expiration_time"]),
+        (&json!(NOW), &json!("2026-01-05T10:10:00Z"))
+    );
     let later = |now: &'static str| {
         let path = format!("{QUERY}{key}/");
         let app = &app;
@@ -110,19 +113,19 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let longest = "x".repeat(1000);
-    let asked = app.get(&format!("{path}?refresh=async&client_query_id={longest}")).await.expect(200);
-    assert_eq!(asked["query_status"]["id"], longest);
-    let (code, told) = status(&app, &longest).await;
-    assert_eq!((code, &told["insight_id"]), (202, &asked["id"]));
+    let requested = app.get(&format!("{path}?refresh=async&client_query_id={longest}")).await.expect(200);
+    assert_eq!(requested["query_status"]["id"], longest);
+    let (code, reported) = status(&app, &longest).await;
+    assert_eq!((code, &reported["insight_id"]), (202, &requested["id"]));
     let refused = app.get(&format!("{path}?client_query_id={longest}x")).await.expect(400);
     assert_eq!((&refused["attr"], &refused["code"]), (&json!("client_query_id"), &json!("max_length")));
     assert_eq!(status(&app, &format!("{longest}x")).await.0, 404);
 
-    // Another caller waits for the same; it is not calculated twice, and goes on without the first.
+    // Another caller waits for the same; it is not calculated twice, and continues without the first.
     let other =
         app.post(QUERY, json!({"query": views("-7d"), "refresh": "async", "client_query_id": "two"})).await;
     let other = other.expect(200)["query_status"].clone();
-    assert_eq!((&other["id"], &other["task_id"]), (&json!("two"), &told["task_id"]));
+    assert_eq!((&other["id"], &other["task_id"]), (&json!("two"), &reported["task_id"]));
     assert_eq!(app.jobs().await.len(), 1);
     let cancelled = app.post(&format!("{INSIGHTS}cancel/"), json!({"client_query_id": longest})).await;
     assert_eq!((cancelled.status.as_u16(), cancelled.text.as_str()), (200, ""));
@@ -139,7 +142,7 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
         refused.expect_invalid("invalid_input", "Not a valid string.", Some("client_query_id"));
     }
     assert_eq!((status(&app, "two").await.0, app.jobs().await.len()), (202, 1));
-    // When nobody waits any more, it is given up.
+    // It is cancelled with its last waiter.
     let cancelled = app.call(Keys::OWNER, "DELETE", &format!("{QUERY}two/"), Value::Null).await;
     assert_eq!((cancelled.status.as_u16(), cancelled.text.as_str()), (204, ""));
     assert_eq!((status(&app, "two").await.0, app.jobs().await), (404, vec![]));
@@ -167,18 +170,18 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     let nothing = get("force_async").await;
     assert_eq!((&nothing["result"], &nothing["last_refresh"]), (&Value::Null, &Value::Null));
     assert_eq!(nothing["query_status"], stale["query_status"], "nobody has begun, so it will see all events");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let fresh = get("force_cache").await;
     assert_eq!((&fresh["result"][0]["count"], &fresh["last_refresh"]), (&json!(3.0), &json!(later)));
-    // What was asked for without having to be new is not calculated where somebody else did meanwhile.
+    // A request that accepts a cached result is not calculated if another request did so meanwhile.
     let other = saved(&app, views("-3d")).await;
     app.get(&format!("{other}?refresh=async")).await.expect(200);
     app.get(&format!("{other}?refresh=blocking")).await.expect(200);
     view(&app, "dot").await;
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 3.0);
     app.get(&format!("{other}?refresh=force_async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 4.0);
 }
 
@@ -189,30 +192,30 @@ fn refused() -> Value {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_for_ten_minutes_or_until_there_is_a_result() {
+async fn a_failure_is_reported_for_ten_minutes_or_until_there_is_a_result() {
     let app = viewed().await;
     let path = saved(&app, refused()).await;
-    let asked = app.get(&format!("{path}?refresh=async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    let requested = app.get(&format!("{path}?refresh=async")).await.expect(200);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let failed = app.get(&path).await.expect(200);
-    let told = &failed["query_status"];
-    assert_eq!((&told["complete"], &told["error"]), (&json!(true), &json!(true)));
-    let message = told["error_message"].as_str().unwrap();
+    let reported = &failed["query_status"];
+    assert_eq!((&reported["complete"], &reported["error"]), (&json!(true), &json!(true)));
+    let message = reported["error_message"].as_str().unwrap();
     assert!(message.contains("77"), "{message}");
     assert_eq!((&failed["result"], &failed["last_refresh"]), (&Value::Null, &Value::Null));
-    let key = asked["filters_hash"].as_str().unwrap();
-    assert_eq!(status(&app, key).await, (400, told_of(told, Value::Null)));
-    // The same caller is told again and starts nothing, unless it insists.
+    let key = requested["filters_hash"].as_str().unwrap();
+    assert_eq!(status(&app, key).await, (400, reported_of(reported, Value::Null)));
+    // The same caller gets the same report and starts nothing, unless it forces a start.
     for refresh in ["async", "lazy_async"] {
         let again = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
-        assert_eq!(&again["query_status"], told);
+        assert_eq!(&again["query_status"], reported);
     }
     assert_eq!(app.jobs().await, []);
     let late = at(&app, "2026-01-05T10:10:00Z", "GET", &path, Value::Null).await.expect(200);
     assert_eq!(late["query_status"], Value::Null);
     let anew = app.get(&format!("{path}?refresh=force_async")).await.expect(200);
     assert_eq!((&anew["query_status"]["complete"], app.jobs().await.len()), (&json!(false), 1));
-    assert_ne!(anew["query_status"]["task_id"], told["task_id"]);
+    assert_ne!(anew["query_status"]["task_id"], reported["task_id"]);
     let blocking = app.get(&format!("{path}?refresh=blocking")).await;
     assert_eq!(blocking.status, 400);
     // In a list it is a row without numbers among others.
@@ -223,10 +226,10 @@ async fn a_failure_is_told_for_ten_minutes_or_until_there_is_a_result() {
 }
 
 /// A status as the query endpoint shows it: for the insight that it was started for, with its results.
-fn told_of(told: &Value, results: Value) -> Value {
-    let mut told = told.clone();
-    told["results"] = results;
-    told
+fn reported_of(reported: &Value, results: Value) -> Value {
+    let mut reported = reported.clone();
+    reported["results"] = results;
+    reported
 }
 
 #[tokio::test]

@@ -1,17 +1,17 @@
-//! Every mode of calculation in every state, and what answers say of it.
+//! Every refresh mode in every state, and the responses.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_tests::{NOW, TestApp};
 use serde_json::{Value, json};
 
 use crate::background::{INSIGHTS, at, saved, view, viewed, views};
 
-/// What is stored when a request comes: nothing, or a result of so many hours before. The first limit of questions by
+/// The stored state before a request: nothing, or a result of so many hours before. The first limit of queries by
 /// days is 6 hours, the second 12.
 const AGES: [Option<i64>; 4] = [None, Some(6), Some(7), Some(13)];
 
-/// Modes down, ages across: `R` the stored result, `-` none, `calc` a new one; what is told of calculations: `run?` of one
+/// Modes down, ages across: `R` the stored result, `-` none, `calc` a new one; the reported calculation: `run?` of one
 /// that is under way, `new` of one that is started.
 const TABLE: [(&str, [&str; 4]); 7] = [
     ("force_cache", ["-,run?", "R,run?", "R,run?", "R,run?"]),
@@ -45,7 +45,7 @@ async fn prepared(app: &TestApp, number: usize, age: Option<i64>, runs: bool, no
 }
 
 #[tokio::test]
-async fn each_mode_shows_and_starts_what_the_table_says() {
+async fn each_mode_shows_and_starts_as_in_the_table() {
     let app = viewed().await;
     let now = instant(NOW) + Duration::days(1);
     let mut number = 0;
@@ -60,26 +60,26 @@ async fn each_mode_shows_and_starts_what_the_table_says() {
                     .await
                     .expect(200);
                 let stored = age.map(|hours| json!(text(now - Duration::hours(hours))));
-                let (shown, told) = cell.split_once(',').unwrap_or((cell, "null"));
-                let wanted = match shown {
+                let (shown, reported) = cell.split_once(',').unwrap_or((cell, "null"));
+                let expected = match shown {
                     "R" => (stored.unwrap(), true),
                     "-" => (Value::Null, false),
                     _ => (json!(text(now)), false),
                 };
                 assert_eq!(
                     (&got["last_refresh"], &got["is_cached"]),
-                    (&wanted.0, &json!(wanted.1)),
+                    (&expected.0, &json!(expected.1)),
                     "{what}"
                 );
-                let is_told = match told {
+                let is_reported = match reported {
                     "new" => true,
                     "run?" => runs,
                     _ => false,
                 };
-                assert_eq!(got["query_status"].is_object(), is_told, "{what}: {}", got["query_status"]);
+                assert_eq!(got["query_status"].is_object(), is_reported, "{what}: {}", got["query_status"]);
                 let started = app.jobs().await.len() - before;
                 // What waits already sees everything that a new one would.
-                assert_eq!(started, usize::from(told == "new" && !runs), "{what}");
+                assert_eq!(started, usize::from(reported == "new" && !runs), "{what}");
                 consistent(&got, &what);
             }
         }
@@ -112,7 +112,7 @@ fn consistent(insight: &Value, what: &str) {
 }
 
 #[tokio::test]
-async fn whatever_is_asked_in_whatever_order_answers_are_consistent() {
+async fn random_requests_in_random_order_have_consistent_responses() {
     let mut random = pennon_tests::Random::new(20_260_105);
     let app = viewed().await;
     let mut now = instant(NOW);
@@ -126,7 +126,7 @@ async fn whatever_is_asked_in_whatever_order_answers_are_consistent() {
         let which = usize::try_from(random.below(3)).unwrap();
         match random.below(10) {
             0 => view(&app, "more").await,
-            1 | 2 => assert!(!app.work().await.contains(&Outcome::Again)),
+            1 | 2 => assert!(!app.work().await.contains(&JobOutcome::Retry)),
             3 => {
                 let cancel = json!({"client_query_id": format!("mine{which}")});
                 assert_eq!(app.post(&format!("{INSIGHTS}cancel/"), cancel).await.status, 200);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pennon::serve::{Services, api};
-use pennon_calculation::jobs::{JobKey, JobLimits, Outcome};
+use pennon::api::{Services, api};
+use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome};
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_tests::{Answer, Keys, TestApp, as_worker};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const HASTY: JobLimits = JobLimits {
 /// As a worker is alive whose state others write to as well.
 const CALM: JobLimits = JobLimits { beat: Duration::from_millis(30), ..HASTY };
 
-/// A calculator that calculates one question at a time: whoever has its turn stops it.
+/// A calculator with a single permit: a test that holds it stops all calculations.
 fn narrow(app: &TestApp) -> Calculator {
     let limits = CalculationLimits { at_once: 1, ..CalculationLimits::default() };
     Calculator::with_limits(&app.services.app, app.services.events.clone(), limits)
@@ -31,9 +31,9 @@ fn narrow(app: &TestApp) -> Calculator {
 /// Waits until the status of `id` is as it should be.
 async fn until(app: &TestApp, id: &str, what: impl Fn(&Value) -> bool) -> Value {
     loop {
-        let (_, told) = status(app, id).await;
-        if what(&told) {
-            return told;
+        let (_, reported) = status(app, id).await;
+        if what(&reported) {
+            return reported;
         }
         tokio::task::yield_now().await;
     }
@@ -41,16 +41,20 @@ async fn until(app: &TestApp, id: &str, what: impl Fn(&Value) -> bool) -> Value 
 
 /// Starts the calculation of an insight; gives its name.
 async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
-    let asked = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
-    asked["query_status"]["id"].as_str().unwrap().to_owned()
+    let requested = app.get(&format!("{path}?refresh={refresh}")).await.expect(200);
+    requested["query_status"]["id"].as_str().unwrap().to_owned()
 }
 
 /// The job that waits, called `id`, begun by a worker that cannot go on before its turn is given back.
-async fn under_way(app: &TestApp, id: &str, limits: JobLimits) -> (JobKey, impl Sized, JoinHandle<Outcome>) {
+async fn under_way(
+    app: &TestApp,
+    id: &str,
+    limits: JobLimits,
+) -> (JobKey, impl Sized, JoinHandle<JobOutcome>) {
     let (job, worker) = (app.jobs().await[0], narrow(app));
     let turn = worker.turn().await.unwrap();
     let running = tokio::spawn(async move { as_worker(worker.run_job(job, limits)).await });
-    until(app, id, |told| told["pickup_time"] != Value::Null).await;
+    until(app, id, |reported| reported["pickup_time"] != Value::Null).await;
     (job, turn, running)
 }
 
@@ -64,13 +68,13 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
         let worker = worker.clone();
         async move { as_worker(worker.run_job(job, HASTY)).await }
     });
-    let told = until(&app, &id, |told| told["query_progress"] != Value::Null).await;
-    assert_eq!((&told["complete"], &told["end_time"]), (&json!(false), &Value::Null));
-    assert_ne!(told["pickup_time"], Value::Null);
-    let keys: Vec<&String> = told["query_progress"].as_object().unwrap().keys().collect();
+    let reported = until(&app, &id, |reported| reported["query_progress"] != Value::Null).await;
+    assert_eq!((&reported["complete"], &reported["end_time"]), (&json!(false), &Value::Null));
+    assert_ne!(reported["pickup_time"], Value::Null);
+    let keys: Vec<&String> = reported["query_progress"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["bytes_read", "rows_read", "estimated_rows_total", "time_elapsed", "active_cpu_time"]);
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
-    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
     drop(turn);
     assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (404, 0));
     assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["result"], Value::Null);
@@ -85,7 +89,7 @@ async fn a_worker_that_dies_is_taken_over() {
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
-    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, Outcome::Done);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, HASTY)).await, JobOutcome::Done);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     assert_eq!(status(&app, &id).await.0, 200);
 }
@@ -112,9 +116,9 @@ async fn a_job_that_kills_its_workers_is_given_up() {
         dying.abort();
         assert!(dying.await.is_err());
     }
-    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, Outcome::Done);
-    let (code, told) = status(&app, &id).await;
-    assert_eq!((code, &told["error"], app.jobs().await.len()), (400, &json!(true), 0));
+    assert_eq!(as_worker(app.services.calculator.run_job(job, at_once)).await, JobOutcome::Done);
+    let (code, reported) = status(&app, &id).await;
+    assert_eq!((code, &reported["error"], app.jobs().await.len()), (400, &json!(true), 0));
 }
 
 fn state_of(cache_key: &str) -> pennon_core::store::Key {
@@ -139,12 +143,12 @@ async fn a_job_that_is_delivered_twice_has_one_effect() {
     outcomes.sort();
     let done = outcomes.iter().filter(|outcome| *outcome == "Done").count();
     assert_eq!(done, 1, "{outcomes:?}");
-    assert_eq!(one.run_job(job, JobLimits::default()).await, Outcome::Dropped);
+    assert_eq!(one.run_job(job, JobLimits::default()).await, JobOutcome::Dropped);
     assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (200, 0));
 }
 
 #[tokio::test]
-async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
+async fn forcing_a_running_calculation_lets_it_end_and_queues_one_more() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
@@ -159,38 +163,38 @@ async fn whoever_forces_what_goes_on_lets_it_end_and_gets_one_more() {
     let named = app.post(QUERY, named).await.expect(200);
     assert_eq!((&named["query_status"]["id"], app.jobs().await), (&json!("mine"), vec![job]));
     for waiting in [next.as_str(), "mine"] {
-        let (code, told) = status(&app, waiting).await;
-        assert_eq!((code, &told["pickup_time"], &told["id"]), (202, &Value::Null, &json!(waiting)));
+        let (code, reported) = status(&app, waiting).await;
+        assert_eq!((code, &reported["pickup_time"], &reported["id"]), (202, &Value::Null, &json!(waiting)));
     }
     drop(turn);
-    assert_eq!(running.await.unwrap(), Outcome::Done);
+    assert_eq!(running.await.unwrap(), JobOutcome::Done);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
     assert_eq!(status(&app, &next).await.0, 202);
     assert!(app.get(&path).await.expect(200)["last_refresh"].is_string(), "the first one's result is there");
-    assert_eq!(as_worker(app.services.calculator.run_job(job, CALM)).await, Outcome::Dropped);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(as_worker(app.services.calculator.run_job(job, CALM)).await, JobOutcome::Dropped);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     for waiting in [next.as_str(), "mine"] {
-        let (code, told) = status(&app, waiting).await;
-        assert_eq!((code, &told["complete"]), (200, &json!(true)), "{told}");
+        let (code, reported) = status(&app, waiting).await;
+        assert_eq!((code, &reported["complete"]), (200, &json!(true)), "{reported}");
     }
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 3.0);
     assert_eq!(app.jobs().await, []);
 }
 
 #[tokio::test]
-async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
+async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
     let (job, turn, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
-    assert_eq!(running.await.unwrap(), Outcome::Dropped);
+    assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
     drop(turn);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(status(&app, &next).await.0, 200);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     // Who cancels what waits ends nothing else.
@@ -199,7 +203,7 @@ async fn what_waits_begins_when_nobody_wants_what_it_waits_for() {
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
     drop(turn);
-    assert_eq!((running.await.unwrap(), app.jobs().await), (Outcome::Done, vec![]));
+    assert_eq!((running.await.unwrap(), app.jobs().await), (JobOutcome::Done, vec![]));
     assert_eq!((status(&app, &id).await.0, status(&app, &next).await.0), (200, 404));
 }
 
@@ -210,12 +214,12 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let job = app.jobs().await[0];
     let no_time = JobLimits { time: Duration::ZERO, ..HASTY };
     let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
-    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Again, Outcome::Again));
+    assert_eq!((run(no_time).await, run(no_time).await), (JobOutcome::Retry, JobOutcome::Retry));
     assert_eq!(status(&app, &id).await.0, 202);
-    assert_eq!((run(no_time).await, run(no_time).await), (Outcome::Done, Outcome::Dropped));
-    let (code, told) = status(&app, &id).await;
+    assert_eq!((run(no_time).await, run(no_time).await), (JobOutcome::Done, JobOutcome::Dropped));
+    let (code, reported) = status(&app, &id).await;
     assert_eq!(code, 400);
-    assert!(told["error_message"].as_str().unwrap().contains("takes too long"), "{told}");
+    assert!(reported["error_message"].as_str().unwrap().contains("takes too long"), "{reported}");
     // After two failures it still may come right.
     let other = saved(&app, views("-3d")).await;
     started(&app, &other, "async").await;
@@ -223,7 +227,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let run = async |limits| as_worker(app.services.calculator.run_job(job, limits)).await;
     assert_eq!(
         (run(no_time).await, run(no_time).await, run(HASTY).await),
-        (Outcome::Again, Outcome::Again, Outcome::Done)
+        (JobOutcome::Retry, JobOutcome::Retry, JobOutcome::Done)
     );
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 2.0);
 }
@@ -244,7 +248,7 @@ async fn send(router: &axum::Router, method: &str, path: &str, body: Value) -> A
 }
 
 #[tokio::test]
-async fn what_cannot_be_waited_for_goes_on_in_the_background() {
+async fn a_calculation_beyond_the_deadline_continues_in_the_background() {
     let app = viewed().await;
     let hasty = hasty(&app);
     let path = saved(&app, views("-7d")).await;
@@ -255,7 +259,7 @@ async fn what_cannot_be_waited_for_goes_on_in_the_background() {
         assert_eq!(answer["query_status"]["complete"], false, "{refresh}");
         assert_eq!(app.jobs().await.len(), 1, "{refresh}");
     }
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let shown = send(&hasty, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
     assert_eq!((&shown["result"][0]["count"], &shown["is_cached"]), (&json!(2.0), &json!(true)));
     let node = send(&hasty, "POST", QUERY, json!({"query": views("-2d")})).await.expect(200);
@@ -283,23 +287,23 @@ async fn a_request_that_must_come_again_finds_its_result() {
             assert_eq!((busy.status.as_u16(), busy.header("retry-after")), (503, "5"), "{name}");
             assert_eq!(app.jobs().await.len(), 1, "{name}");
         }
-        // Another process does not begin with what is under way.
+        // Another process does not start a running job.
         let other = app.post(&path, body(true)).await;
         assert_eq!(other.status, 503, "{name}");
-        assert_eq!(app.work().await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [JobOutcome::Done], "{name}");
         let found = send(&hasty, "POST", &path, body(true)).await.expect(200);
         assert_eq!(found["is_cached"], true, "{name}");
         // The promise is kept; who forces it now wants it new.
         assert_eq!(send(&hasty, "POST", &path, body(true)).await.status, 503, "{name}");
         // A fresh result is shown all the while to those who do not.
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true, "{name}");
-        assert_eq!(app.work().await, [Outcome::Done], "{name}");
+        assert_eq!(app.work().await, [JobOutcome::Done], "{name}");
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true);
     }
 }
 
 #[tokio::test]
-async fn a_request_that_must_come_again_is_told_why_there_is_no_result() {
+async fn a_repeated_request_gets_the_reason_of_a_failure() {
     let app = viewed().await;
     let hasty = hasty(&app);
     let path = format!("{INSIGHTS}trend/");
@@ -310,14 +314,14 @@ async fn a_request_that_must_come_again_is_told_why_there_is_no_result() {
         as_worker(app.services.calculator.run_job(job, no_time)).await;
     }
     for _ in 0..2 {
-        let told = send(&hasty, "POST", &path, body.clone()).await.expect(400);
-        assert!(told["detail"].as_str().unwrap().contains("takes too long"), "{told}");
+        let reported = send(&hasty, "POST", &path, body.clone()).await.expect(400);
+        assert!(reported["detail"].as_str().unwrap().contains("takes too long"), "{reported}");
     }
-    // Whoever forces it has it tried again.
+    // A forced request retries it.
     let mut forced = body.clone();
     forced["refresh"] = json!(true);
     assert_eq!(send(&hasty, "POST", &path, forced).await.status, 503);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(send(&hasty, "POST", &path, body).await.expect(200)["is_cached"], true);
 }
 

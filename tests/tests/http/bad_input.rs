@@ -339,7 +339,7 @@ async fn values_that_operators_cannot_take_are_named() {
 }
 
 #[tokio::test]
-async fn creating_asks_for_more_than_changing() {
+async fn creating_requires_more_than_changing() {
     let app = shop().await;
     let missing = app.post(FLAGS, json!({"name": "x"})).await;
     missing.expect_invalid("required", "This field is required.", Some("key"));

@@ -1,4 +1,4 @@
-//! Blast radius without a condition: of the filters of a flag, or of everybody.
+//! Blast radius without a condition: of the filters of a flag, or of all persons.
 
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -67,8 +67,9 @@ async fn a_holdout_counts_those_who_are_held_out() {
 async fn the_filters_of_a_flag_or_nothing_take_the_place_of_a_condition() {
     let app = app().await;
     let counts = async |body: Value| counts(&app, body).await;
-    for everybody in [json!({}), json!({"key": "a", "filters": {}}), json!({"filters": null}), Value::Null] {
-        assert_eq!(counts(everybody).await, (3, 3));
+    for all_persons in [json!({}), json!({"key": "a", "filters": {}}), json!({"filters": null}), Value::Null]
+    {
+        assert_eq!(counts(all_persons).await, (3, 3));
     }
     let age = |ages: Value| json!({"key": "age", "type": "person", "value": ages});
     let either = json!([

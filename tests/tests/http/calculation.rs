@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use pennon::serve::{Services, api};
-use pennon_calculation::jobs::Outcome;
+use pennon::api::{Services, api};
+use pennon_calculation::jobs::JobOutcome;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
@@ -111,7 +111,7 @@ async fn a_trend_counts_events_and_people_by_day() {
 }
 
 #[tokio::test]
-async fn get_and_post_ask_the_same_and_share_a_result() {
+async fn get_and_post_of_the_same_query_share_a_result() {
     let app = shop().await;
     let posted = app.post(FUNNEL, json!({"events": steps(), "interval": "week"})).await.expect(200);
     let events = "%5B%7B%22id%22%3A%22signed%20up%22%2C%22order%22%3A0%7D%2C%7B%22id%22%3A%22bought%22%2C%22order%22%3A1%7D%5D";
@@ -139,7 +139,7 @@ async fn without_entities_get_is_empty_and_post_is_refused() {
 }
 
 #[tokio::test]
-async fn results_are_kept_until_they_age_or_a_refresh_is_asked_for() {
+async fn results_are_cached_until_they_age_or_a_refresh_is_requested() {
     let app = shop().await;
     let body = |more: Value| {
         let mut body = json!({"events": [{"id": "bought"}]});
@@ -148,23 +148,24 @@ async fn results_are_kept_until_they_age_or_a_refresh_is_asked_for() {
     };
     let first = "2026-01-05T10:00:00Z";
     let shown = |answer: &Value| (answer["is_cached"].as_bool().unwrap(), answer["last_refresh"].clone());
-    let ask = async |now: &str, more: Value| at(&app, now, "POST", TREND, body(more)).await.expect(200);
-    assert_eq!(shown(&ask(first, json!({})).await), (false, json!(first)));
+    let send_request =
+        async |now: &str, more: Value| at(&app, now, "POST", TREND, body(more)).await.expect(200);
+    assert_eq!(shown(&send_request(first, json!({})).await), (false, json!(first)));
     happened(&app, 1, &[("eve", "bought", "2026-01-04T10:00:00Z", json!({}))]).await;
-    // A daily trend is fresh for six hours; who asks, and under what name, is not part of the question.
-    let stale = ask("2026-01-05T16:00:00Z", json!({"client_query_id": "x"})).await;
+    // A daily trend is fresh for six hours; the caller and its id are not part of the cache key.
+    let stale = send_request("2026-01-05T16:00:00Z", json!({"client_query_id": "x"})).await;
     assert_eq!(shown(&stale), (true, json!(first)));
     assert_eq!(stale["result"][0]["count"], 3.0);
     for refresh in [json!(true), json!("force_blocking"), json!("force_async")] {
         let now = "2026-01-05T16:00:00Z";
-        let forced = ask(now, json!({"refresh": refresh})).await;
+        let forced = send_request(now, json!({"refresh": refresh})).await;
         assert_eq!((shown(&forced), &forced["result"][0]["count"]), ((false, json!(now)), &json!(4.0)));
     }
-    let other = ask(first, json!({"cache_invalidation_key": "v2"})).await;
+    let other = send_request(first, json!({"cache_invalidation_key": "v2"})).await;
     assert!(!shown(&other).0);
-    assert!(shown(&ask(first, json!({"cache_invalidation_key": "v2"})).await).0);
+    assert!(shown(&send_request(first, json!({"cache_invalidation_key": "v2"})).await).0);
     let later = "2026-01-05T22:00:01Z";
-    assert_eq!(shown(&ask(later, json!({})).await), (false, json!(later)));
+    assert_eq!(shown(&send_request(later, json!({})).await), (false, json!(later)));
 }
 
 #[tokio::test]
@@ -179,7 +180,7 @@ async fn a_stored_result_comes_with_the_key_and_the_project() {
 }
 
 #[tokio::test]
-async fn keys_are_judged_before_questions() {
+async fn keys_are_checked_before_queries() {
     let app = shop().await;
     let broken = json!({"events": "{"});
     let refused = app.call(Keys::READ_FLAGS, "POST", FUNNEL, broken.clone()).await;
@@ -324,7 +325,7 @@ async fn query_nodes_are_answered() {
 }
 
 #[tokio::test]
-async fn a_calculation_without_time_is_refused_for_now_and_done_when_it_is_asked_again() {
+async fn a_calculation_beyond_the_deadline_is_a_503_and_done_when_it_is_repeated() {
     let app = shop().await;
     let limits = CalculationLimits { time: Duration::ZERO, at_once: 1 };
     let hasty = Services {
@@ -336,7 +337,7 @@ async fn a_calculation_without_time_is_refused_for_now_and_done_when_it_is_asked
     let response = api(&hasty).oneshot(request).await.unwrap();
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "5");
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     let answer = app.post(FUNNEL, body).await.expect(200);
     assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(true), &json!(2)));
 }

@@ -1,5 +1,5 @@
 //! Every calculation case of the corpus through the real router: as legacy request in body and query string and as query
-//! node with the same numbers, and the links in the answers followed to as many people as the numbers say.
+//! node with the same numbers, and the links in the responses followed to the counted number of persons.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ struct Outcome {
 async fn every_case_has_the_expected_numbers_in_every_form_and_the_people_behind_them() {
     let world = World::of_corpus();
     let app = &world.install().await;
-    let asked = world.questions.iter().enumerate().map(|(index, question)| outcome(app, index, question));
-    let outcomes: Vec<Outcome> = futures::stream::iter(asked).buffered(4).collect().await;
+    let requested = world.questions.iter().enumerate().map(|(index, question)| outcome(app, index, question));
+    let outcomes: Vec<Outcome> = futures::stream::iter(requested).buffered(4).collect().await;
     let (mut failed, mut not_covered) = (Vec::new(), BTreeSet::new());
     let (mut requests, mut links) = (0, 0);
     for (question, outcome) in world.questions.iter().zip(outcomes) {
@@ -62,8 +62,8 @@ async fn outcome(app: &TestApp, index: usize, question: &Question) -> Outcome {
         if !question.has(form) || (form == Form::Get && !index.is_multiple_of(GET_EVERY)) {
             continue;
         }
-        let answer = question.ask(app, form).await;
-        outcome.verdicts.push((form, question.judge(form, &answer)));
+        let answer = question.send_request(app, form).await;
+        outcome.verdicts.push((form, question.check(form, &answer)));
         let follows = question.endpoint != "trend" || index.is_multiple_of(LINKS_EVERY);
         if form == Form::Post && answer.status == 200 && follows {
             outcome.followed = question.follow(app, &answer.json()["result"]).await;

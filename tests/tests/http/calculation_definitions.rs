@@ -87,9 +87,9 @@ async fn cohorts_are_known_through_other_cohorts_and_actions() {
     }
     let first = answer.expect(200);
     assert_eq!((&first["result"][0]["count"], &first["result"][0]["label"]), (&json!(2.0), &json!("joined")));
-    // What is at the end of the chain is part of the question.
-    let nobody = json!({"key": "vip", "type": "person", "value": ["maybe"], "operator": "exact"});
-    declare(&app, Kind::Cohort, 1, json!({"id": 1, "name": "vips", "filters": rule(nobody)})).await;
+    // The definition at the end of the chain is part of the cache key.
+    let no_person = json!({"key": "vip", "type": "person", "value": ["maybe"], "operator": "exact"});
+    declare(&app, Kind::Cohort, 1, json!({"id": 1, "name": "vips", "filters": rule(no_person)})).await;
     let changed = app.post(TREND, body).await.expect(200);
     assert_eq!((&changed["result"][0]["count"], &changed["is_cached"]), (&json!(0.0), &json!(false)));
 }

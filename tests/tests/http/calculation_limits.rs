@@ -1,4 +1,4 @@
-//! The size of questions: what is as large as a limit allows is answered, what is larger is refused by its field.
+//! The size of queries: those at a limit are calculated, larger ones are rejected with the field.
 
 use pennon_analytics::limits;
 use pennon_tests::TestApp;
@@ -33,7 +33,7 @@ fn parentheses(depth: usize) -> String {
     format!("{}A{}", "(".repeat(depth), ")".repeat(depth))
 }
 
-/// Path, request at the limit, request beyond it, what is blamed.
+/// Path, request at the limit, request beyond it, `attr` of the error.
 type Row = (&'static str, Value, Value, Option<&'static str>);
 
 fn rows() -> Vec<Row> {

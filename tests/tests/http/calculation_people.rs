@@ -1,4 +1,4 @@
-//! The people behind numbers: links lead to as many as the number says, and show who they are.
+//! The persons behind numbers: links lead to the counted number of persons.
 
 use std::io::Write as _;
 
@@ -58,7 +58,7 @@ async fn a_link_of_a_funnel_shows_who_got_through_and_who_did_not() {
 }
 
 #[tokio::test]
-async fn pages_together_show_everybody_once() {
+async fn pages_together_have_each_person_once() {
     let app = shop().await;
     let mut ids = Vec::new();
     let mut path = format!("{PEOPLE}?limit=1");
@@ -103,7 +103,7 @@ async fn groups_are_shown_where_groups_are_counted() {
 }
 
 #[tokio::test]
-async fn keys_are_judged_and_numbers_that_are_not_there_are_refused() {
+async fn keys_are_checked_and_unknown_numbers_are_rejected() {
     let app = shop().await;
     assert_eq!(app.call("", "GET", PEOPLE, Value::Null).await.status, 401);
     let refused = app.call(Keys::READ_FLAGS, "GET", PEOPLE, Value::Null).await.expect(403);

@@ -1,5 +1,5 @@
-//! Odd events over the wire: what is refused stores nothing and says why; what is taken is counted once, and asked for by
-//! what it says, while it waits and in a segment.
+//! Unusual events over HTTP: a rejected batch stores nothing and names the reason; an accepted event is counted once, and found by
+//! its properties, before compaction and after it.
 
 use std::io::Write;
 
@@ -79,9 +79,9 @@ async fn a_body_that_is_refused_leaves_nothing_of_it() {
     ] {
         for path in ["/batch/", "/capture/", "/e/", "/i/v0/e/"] {
             let answer = post(&app, path, body.clone()).await;
-            let said = answer.expect(status);
-            assert_eq!(said["code"], code, "{what} on {path}: {said}");
-            assert!(said["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{said}");
+            let output_text = answer.expect(status);
+            assert_eq!(output_text["code"], code, "{what} on {path}: {output_text}");
+            assert!(output_text["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{output_text}");
         }
     }
     assert_eq!(count(&app, Value::Null, json!([])).await, 0.0);
@@ -102,8 +102,8 @@ async fn every_path_takes_events() {
     let id = "01900000-0000-7000-8000-000000000001";
     let batch = json!({"api_key": "phc_project_1", "created_at": NOW,
         "batch": [{"uuid": id, "event": "v1", "distinct_id": "d", "timestamp": NOW}]});
-    let told = post(&app, "/i/v1/analytics/events/", batch.to_string().into_bytes()).await.expect(200);
-    assert_eq!(told["results"][id]["result"], "ok", "{told}");
+    let reported = post(&app, "/i/v1/analytics/events/", batch.to_string().into_bytes()).await.expect(200);
+    assert_eq!(reported["results"][id]["result"], "ok", "{reported}");
     assert_eq!(count(&app, json!("v1"), json!([])).await, 1.0);
 }
 
@@ -116,15 +116,15 @@ async fn sums_beyond_the_largest_number_are_the_largest_number() {
             "properties": {"price": 1.5e308}})
     };
     send(&app, json!([on(1), on(2)])).await.expect(200);
-    let asked = |display: &str| {
+    let requested = |display: &str| {
         json!({"events": [{"id": "buy", "math": "sum", "math_property": "price"}], "display": display,
             "date_from": "2024-01-01", "date_to": "2024-01-02"})
     };
     let trend = "/api/projects/1/insights/trend/?refresh=true";
-    let lines = app.post(trend, asked("ActionsLineGraph")).await.expect(200);
+    let lines = app.post(trend, requested("ActionsLineGraph")).await.expect(200);
     assert_eq!(lines["result"][0]["data"], json!([1.5e308, 1.5e308]));
     assert_eq!(lines["result"][0]["count"], json!(f64::MAX));
-    let running = app.post(trend, asked("ActionsLineGraphCumulative")).await.expect(200);
+    let running = app.post(trend, requested("ActionsLineGraphCumulative")).await.expect(200);
     assert_eq!(running["result"][0]["data"], json!([1.5e308, f64::MAX]));
 }
 
@@ -158,7 +158,7 @@ async fn ten_thousand_properties_are_kept_and_found_each() {
 }
 
 #[tokio::test]
-async fn null_characters_and_years_at_the_ends_are_counted_and_harm_nobody() {
+async fn null_characters_and_extreme_years_are_counted() {
     let app = TestApp::new().await;
     let history = json!({"api_key": "phc_project_1", "historical_migration": true, "batch": [
         {"event": "old", "distinct_id": "a", "timestamp": "0001-01-02T00:00:00Z"},
@@ -167,7 +167,7 @@ async fn null_characters_and_years_at_the_ends_are_counted_and_harm_nobody() {
         {"event": "far", "distinct_id": "a", "timestamp": "+10000-01-01T00:00:00Z"},
     ]});
     post(&app, "/batch/", history.to_string().into_bytes()).await.expect(200);
-    // Sent as of today, nobody lives in the future.
+    // Sent with the current time, no person is in the future.
     send(
         &app,
         json!([{"event": "today", "distinct_id": "a", "timestamp": "9999-12-31T00:00:00Z"},

@@ -48,16 +48,16 @@ fn holds(record: &Value, sent: &Value) -> bool {
 async fn terraform_creates_changes_deletes_and_restores() {
     let app = TestApp::new().await;
     let list = "/api/projects/1/feature_flags/";
-    let wanted = json!({"key": "tf", "name": "", "active": true, "deleted": false, "tags": ["b", "a"],
+    let required = json!({"key": "tf", "name": "", "active": true, "deleted": false, "tags": ["b", "a"],
         "ensure_experience_continuity": false, "filters": {"groups": [
             {"properties": [{"key": "plan", "type": "person", "value": ["pro"], "operator": "exact"}],
              "rollout_percentage": 34, "variant": null},
             {"properties": [], "rollout_percentage": 5}]}});
-    let made = send(&app, "POST", list, wanted.clone()).await.expect(201);
+    let made = send(&app, "POST", list, required.clone()).await.expect(201);
     let one = format!("{list}{}/", made["id"]);
     let read = send(&app, "GET", &one, Value::Null).await;
     let record = read.expect(200);
-    let mut expected = wanted.clone();
+    let mut expected = required.clone();
     expected["tags"] = json!(["a", "b"]);
     assert!(holds(&record, &expected), "{record}");
     assert!(read.text.contains("\"rollout_percentage\":34,") && !read.text.contains("34.0"), "an integer");

@@ -1,4 +1,4 @@
-//! Lists of static cohorts over HTTP: who comes onto them, who goes, and what a workspace file says of them.
+//! Member lists of static cohorts over HTTP: additions, removals, and declarations of workspace files.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
                       "_create_static_person_ids": ids(&["bob", "nobody"])});
     let cohort = made(&app, body).await;
     let id = &cohort["id"];
-    // Ann is one person, and nobody is none.
+    // Ann is one person, and an unknown id is none.
     assert_eq!((&cohort["count"], counted(&app, id).await), (&json!(2), json!(2.0)));
     assert_eq!(cohort["last_calculation"], "2026-01-05T10:00:00Z");
     let add = format!("{}add_persons_to_static_cohort/", one(id));
@@ -145,7 +145,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     assert!(record["members"].is_object() && record["distinct_ids"] == json!([]), "{record}");
     let more = app.patch(&one(id), json!({"distinct_ids": ["ann", "ann@home", "user-7"]})).await.expect(200);
     assert_eq!((&more["count"], counted(&app, id).await), (&json!(1501), json!(1.0)));
-    // Of those who add at once nobody is lost.
+    // No member of concurrent additions is lost.
     let adds = (0..4).map(|n| {
         let app = &app;
         async move { app.patch(&one(id), json!({"distinct_ids": [format!("late-{n}")]})).await }
@@ -213,7 +213,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     let app = TestApp::with(json!({"cohorts": declared("file", &["a", "b"])})).await;
     let applied = async |cohorts: Value| {
         let records = &app.services.app.store.records;
-        let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+        let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
         let file = Workspace::parse(&json!({"cohorts": cohorts}).to_string()).unwrap();
         let whole = Workspace { cohorts: file.cohorts, ..state };
         apply(
@@ -227,7 +227,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
         .plan
     };
     let seven = json!(7);
-    // Nobody has counted what a file lists.
+    // The members of a file are not counted.
     let shown = app.get(&one(&seven)).await.expect(200);
     assert_eq!(
         (&shown["name"], &shown["count"], &shown["created_by"]),
@@ -239,7 +239,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     assert_eq!(app.get(&one(&seven)).await.expect(200)["name"], "edited");
     let many = (0..1100).map(|n| format!("u{n}")).collect::<Vec<_>>();
     assert_eq!(app.patch(&one(&seven), json!({"distinct_ids": many})).await.expect(200)["count"], 1103);
-    // What the file says anew is its list and its name; the description stays.
+    // The file changes the list and the name; the description stays.
     assert_eq!(applied(declared("file", &["a", "z"])).await, ["~ cohort 1/7 \"file\""]);
     let now = app.get(&one(&seven)).await.expect(200);
     assert_eq!(

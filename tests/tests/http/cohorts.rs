@@ -1,4 +1,4 @@
-//! Cohorts over HTTP: made, changed, listed, filled, and asked about.
+//! Cohorts over HTTP: created, changed, listed, filled, and used in queries.
 
 use pennon_eventstore::{Event, PersonRecord};
 use pennon_tests::{Keys, TestApp};
@@ -150,7 +150,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
         (json!({}), "Must contain a 'properties' key"),
     ] {
         let refused = app.post(COHORTS, json!({"name": "x", "filters": filters})).await;
-        // What says nothing is no rule, and nobody's.
+        // An empty criterion is no rule and matches no person.
         if filters["properties"] == 5 {
             assert_eq!(refused.expect(201)["count"], 0);
             continue;
@@ -263,12 +263,12 @@ async fn a_cohort_that_an_active_flag_uses_stays_and_does_not_look_at_events() {
     app.post(TREND, json!({"events": [{"id": "signed up"}], "properties": [in_cohort(&outer)]}))
         .await
         .expect(400);
-    // Brought back, it is judged again.
+    // After a restore it is validated again.
     assert_eq!(app.patch(&one(&outer), json!({"deleted": false})).await.expect(200)["count"], 3);
 }
 
 #[tokio::test]
-async fn a_flag_never_comes_to_use_a_cohort_that_goes_in_the_same_moment() {
+async fn a_flag_never_uses_a_cohort_that_is_deleted_at_the_same_moment() {
     let app = TestApp::new().await;
     for round in 0..8 {
         let id = made(&app, json!({"name": "c", "filters": rule(vip())})).await["id"].clone();

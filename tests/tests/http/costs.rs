@@ -15,18 +15,18 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const TREND: &str = "/api/projects/1/insights/trend/";
 
-/// By how much what was taken may differ from what is listed.
+/// The tolerance between consumed and listed units.
 const SHARE: f64 = 0.01;
 
 fn now() -> DateTime<Utc> {
     NOW.parse().unwrap()
 }
 
-/// By how much the reads of a compaction may differ: blocks lie in four partitions by chance, and what is read of each is
+/// By how much the reads of a compaction may differ: blocks lie in four partitions by chance, and the reads of each are
 /// rounded up to a unit.
 const BY_CHANCE: f64 = 4.0;
 
-/// What differs from the table; all of it is told together.
+/// The differences from the table, all in one message.
 #[derive(Default)]
 struct Differences(Vec<String>);
 
@@ -49,10 +49,10 @@ impl Differences {
 
     #[track_caller]
     fn none(self) {
-        let told = self.0.join("\n");
+        let reported = self.0.join("\n");
         assert!(
-            told.is_empty(),
-            "reads, writes, gets, puts and trips in cli/src/cost/units.json differ:\n{told}"
+            reported.is_empty(),
+            "reads, writes, gets, puts and trips in cli/src/cost/units.json differ:\n{reported}"
         );
     }
 }
@@ -114,7 +114,7 @@ async fn batches_and_their_compaction() {
             }
         }
         begin(&app).await;
-        // A segment, and the blocks go when nobody reads them any more.
+        // A segment; the blocks are deleted when no reader needs them any more.
         for minutes in [20, 31] {
             let at = now() + TimeDelta::minutes(minutes);
             compact(&app, at).await;

@@ -138,7 +138,7 @@ async fn only_collaborators_edit_a_restricted_one() {
     // Its creator and administrators may.
     app.call(Keys::MEMBER, "PATCH", &one(&id), json!({"name": "still Mel's"})).await.expect(200);
     app.patch(&one(&id), json!({"name": "Olive was here"})).await.expect(200);
-    // Who may edit may not say who else does.
+    // An editor may not change who can edit.
     app.patch(&one(&other["id"]), json!({"restriction_level": 21})).await.expect(200);
     app.call(Keys::MEMBER, "PATCH", &one(&other["id"]), json!({"name": "open"})).await.expect(200);
     let refused = app.call(Keys::MEMBER, "PATCH", &one(&other["id"]), json!({"restriction_level": 21})).await;
@@ -197,7 +197,7 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_query_of_a_write_is_said_before_anything_is_written() {
+async fn an_invalid_query_string_of_a_write_is_rejected_before_anything_is_written() {
     let app = TestApp::new().await;
     let dashboard = made(&app, json!({"name": "D"})).await["id"].clone();
     let long = format!("client_query_id={}", "x".repeat(1001));
@@ -207,9 +207,9 @@ async fn what_is_wrong_with_the_query_of_a_write_is_said_before_anything_is_writ
         (long.as_str(), "client_query_id"),
     ] {
         for (method, path) in [("POST", DASHBOARDS), ("PATCH", &one(&dashboard)), ("PUT", &one(&dashboard))] {
-            let asked =
+            let requested =
                 TestApp::request(Keys::OWNER, method, &format!("{path}?{query}"), json!({"name": "changed"}));
-            assert_eq!(app.send(asked).await.expect(400)["attr"], attr, "{method}");
+            assert_eq!(app.send(requested).await.expect(400)["attr"], attr, "{method}");
         }
     }
     assert_eq!(app.get(DASHBOARDS).await.expect(200)["count"], 1);
@@ -280,8 +280,11 @@ async fn a_dashboard_has_so_many_tiles_and_not_one_more_and_all_of_them_move_at_
     app.patch(&one(&dashboard), json!({"tiles": tiles, "name": "turned"})).await.expect(200);
     let turned = app.get(&one(&dashboard)).await.expect(200);
     assert_eq!((tile_names(&turned)[0], tile_names(&turned)[89]), ("89", "00"));
-    let told = app.get(&format!("{}activity/", one(&dashboard))).await.expect(200);
-    assert_eq!((&told["total_count"], &told["results"][0]["activity"]), (&json!(2), &json!("updated")));
+    let reported = app.get(&format!("{}activity/", one(&dashboard))).await.expect(200);
+    assert_eq!(
+        (&reported["total_count"], &reported["results"][0]["activity"]),
+        (&json!(2), &json!("updated"))
+    );
     assert_eq!(app.get("/api/projects/1/dashboards/activity/").await.expect(200)["total_count"], 2);
     // Where one leaves there is room.
     let first = turned["tiles"][0]["insight"]["id"].clone();
@@ -368,7 +371,7 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
         1,
         "the tiles, later"
     );
-    // Restored, it has what is still there; the insight is brought back by itself.
+    // After a restore it has its existing tiles; the insight is restored separately.
     assert_eq!(
         tile_names(&app.patch(&one(&first), json!({"deleted": false})).await.expect(200)),
         ["on both"]

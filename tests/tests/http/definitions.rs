@@ -1,4 +1,4 @@
-//! The definitions feed: who gets it, what it says, and what a poll costs.
+//! The definitions feed: access, content, and the cost of a poll.
 
 use std::io::Read;
 
@@ -168,22 +168,26 @@ async fn every_route_and_spelling_serves_the_same_document() {
 #[tokio::test]
 async fn keys_scopes_tokens_and_methods_are_checked_in_order() {
     let app = TestApp::new().await;
-    let ask = async |key: &str, method: &str, path: &str| app.call(key, method, path, Value::Null).await;
+    let send_request =
+        async |key: &str, method: &str, path: &str| app.call(key, method, path, Value::Null).await;
     for path in ["/flags/definitions", "/api/feature_flag/local_evaluation/"] {
         let with = |token: &str| format!("{path}?token={token}");
-        assert_eq!(ask("", "GET", &with("phc_project_1")).await.expect(401)["code"], "not_authenticated");
-        ask("phx_unknown", "GET", &with("phc_unknown")).await.expect_error(
+        assert_eq!(
+            send_request("", "GET", &with("phc_project_1")).await.expect(401)["code"],
+            "not_authenticated"
+        );
+        send_request("phx_unknown", "GET", &with("phc_unknown")).await.expect_error(
             401,
             "authentication_error",
             "authentication_failed",
             "Personal API key found in request Authorization header is invalid.",
             None,
         );
-        let unknown = ask(Keys::OWNER, "GET", &with("phc_unknown")).await;
+        let unknown = send_request(Keys::OWNER, "GET", &with("phc_unknown")).await;
         let detail = "Incorrect authentication credentials.";
         unknown.expect_error(401, "authentication_error", "authentication_failed", detail, None);
         let forbidden = async |key: &str, token: &str, detail: &str| {
-            let refused = ask(key, "GET", &with(token)).await;
+            let refused = send_request(key, "GET", &with(token)).await;
             refused.expect_error(403, "authentication_error", "permission_denied", detail, None);
         };
         let elsewhere = "API key does not have access to the requested project: ID 1.";
@@ -191,19 +195,19 @@ async fn keys_scopes_tokens_and_methods_are_checked_in_order() {
         forbidden(Keys::NO_SCOPES, "phc_project_1", "API key missing required scope 'feature_flag:read'")
             .await;
         forbidden(Keys::STRANGER, "phc_project_1", "You don't have access to the project.").await;
-        ask(Keys::ONLY_SECOND, "GET", &with("phc_project_2")).await.expect(200);
-        ask(Keys::READ_FLAGS, "GET", &with("phc_project_1")).await.expect(200);
+        send_request(Keys::ONLY_SECOND, "GET", &with("phc_project_2")).await.expect(200);
+        send_request(Keys::READ_FLAGS, "GET", &with("phc_project_1")).await.expect(200);
 
-        let head = ask(Keys::OWNER, "HEAD", path).await;
+        let head = send_request(Keys::OWNER, "HEAD", path).await;
         assert_eq!((head.status.as_u16(), head.text.as_str()), (200, ""));
         assert!(head.header("etag").starts_with("W/\""));
-        let options = ask("", "OPTIONS", path).await;
+        let options = send_request("", "OPTIONS", path).await;
         assert_eq!((options.status.as_u16(), options.text.as_str()), (204, ""));
         let mut allow: Vec<&str> = options.header("allow").split(", ").collect();
         allow.sort_unstable();
         assert_eq!(allow, ["GET", "HEAD", "OPTIONS"]);
         for method in ["POST", "PUT", "PATCH", "DELETE", "TRACE"] {
-            let refused = ask(Keys::OWNER, method, path).await;
+            let refused = send_request(Keys::OWNER, method, path).await;
             assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, options.header("allow")));
         }
     }
@@ -367,12 +371,12 @@ async fn two_processes_share_what_one_of_them_made() {
 /// The API of another process over the same tables.
 fn pennon_flags_of(app: &TestApp) -> axum::Router {
     let core = pennon_core::app::App::new(app.services.app.store.clone(), app.services.app.clock);
-    let services = pennon::serve::Services {
+    let services = pennon::api::Services {
         flags: pennon_flags::Flags::new(core.clone(), app.services.events.clone()),
         app: core,
         ..app.services.clone()
     };
-    pennon::serve::api(&services)
+    pennon::api::api(&services)
 }
 
 async fn send(router: &axum::Router, path: &str) -> Value {
@@ -411,7 +415,7 @@ async fn an_exhausted_quota_is_402_and_a_failure_500_in_their_own_shapes() {
 }
 
 #[tokio::test]
-async fn the_body_is_compressed_for_those_who_ask() {
+async fn the_body_is_compressed_on_request() {
     let app = TestApp::new().await;
     app.flag("a").await;
     let plain = app.get(FEED).await;

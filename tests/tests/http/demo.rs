@@ -29,10 +29,10 @@ fn check(name: &str, expect: &Value, result: &Value) {
     }
     let series = expect["series"].as_array().unwrap();
     assert_eq!(result.as_array().unwrap().len(), series.len(), "{name}");
-    for (row, wanted) in result.as_array().unwrap().iter().zip(series) {
+    for (row, expected) in result.as_array().unwrap().iter().zip(series) {
         assert_eq!(row["days"], expect["days"], "{name}");
-        assert_eq!(row["data"], wanted["data"], "{name}");
-        assert_eq!(row["count"].as_f64(), wanted["count"].as_f64(), "{name}");
+        assert_eq!(row["data"], expected["data"], "{name}");
+        assert_eq!(row["count"].as_f64(), expected["count"].as_f64(), "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Somebody is erased, from the capture of the first event to the questions afterwards: no answer has anything of them,
-//! everybody else's numbers are as before, and their distinct ids begin anew.
+//! The erasure of a person, from the capture of the first event to later queries: no response has anything of the person,
+//! all other numbers are unchanged, and the distinct ids belong to a new person.
 
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_eventstore::{ErasureTarget, GRACE_MICROS};
 use pennon_tests::{NOW, TestApp, as_worker};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ async fn numbers(app: &TestApp) -> Value {
     ])
 }
 
-/// Who of `who` is in the cohort, as the flag says.
+/// Who of `who` is in the cohort, according to the flag.
 async fn in_beta(app: &TestApp, who: &[&str]) -> Vec<Value> {
     let mut values = Vec::new();
     for id in who {
@@ -80,7 +80,7 @@ async fn found(app: &TestApp, query: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
+async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
     let app = shop().await;
     assert_eq!(numbers(&app).await, json!([3, 2, 12.0, 3, 1.0, 2.0]));
     assert_eq!(in_beta(&app, &["ada", "tablet", "bob", "cy"]).await, [true, true, true, false]);
@@ -90,14 +90,14 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
     app.get(&by_id).await.expect(200);
 
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: ErasureTarget::Person("tablet".to_owned()) };
-    let would = wanted.count(events).await.unwrap();
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Person("tablet".to_owned()) };
+    let would = request.count(events).await.unwrap();
     assert_eq!(
-        wanted.says(&would),
+        request.describe(&would),
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
     assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
-    let erased = wanted.erase(store, events, &|| now() + 1).await.unwrap();
+    let erased = request.erase(store, events, &|| now() + 1).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.cohorts), (4, 1, 1));
 
     let other = app.another_process();
@@ -119,9 +119,12 @@ async fn nothing_is_left_of_who_was_erased_and_nobody_else_changes() {
         as_worker(events.compact(1, later)).await.unwrap();
         as_worker(events.sweep(1, later)).await.unwrap();
     }
-    assert_eq!(wanted.says(&wanted.count(events).await.unwrap()), "project 1 knows nobody by \"tablet\"");
+    assert_eq!(
+        request.describe(&request.count(events).await.unwrap()),
+        "project 1 knows nobody by \"tablet\""
+    );
 
-    // The device goes on, as somebody new: nothing of Ada comes back.
+    // The device continues as a new person, without anything of Ada.
     send(
         &other,
         json!([
@@ -144,8 +147,8 @@ async fn a_project_that_is_erased_answers_as_one_without_events() {
     let app = shop().await;
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: ErasureTarget::Project };
-    assert_eq!(wanted.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Project };
+    assert_eq!(request.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
     for app in [&app, &app.another_process()] {
         assert_eq!(numbers(app).await, json!([0, 0, 0.0, 0, 0.0, 0.0]));
         assert_eq!(in_beta(app, &["ada", "bob"]).await, [false, false]);

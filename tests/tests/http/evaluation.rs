@@ -24,14 +24,14 @@ async fn make(app: &TestApp, body: Value) {
     app.post(FLAGS, body).await.expect(201);
 }
 
-/// A question about flags, as a server asks.
+/// An evaluation request, as a server sends it.
 fn question(path: &str, body: &Value) -> Request<Body> {
     let mut request = TestApp::request("", "POST", path, body.clone());
     request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("posthog-python/7.91.1"));
     request
 }
 
-async fn ask(app: &TestApp, more: Value) -> Answer {
+async fn send_request(app: &TestApp, more: Value) -> Answer {
     let mut body = json!({"token": TOKEN, "distinct_id": "ann"});
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
@@ -39,10 +39,10 @@ async fn ask(app: &TestApp, more: Value) -> Answer {
     app.send(question("/flags/?v=2", &body)).await
 }
 
-/// Asks and says what the request waited for.
+/// Sends a request and returns its round trips.
 async fn waits(app: &TestApp, more: Value) -> (Value, usize) {
     app.round_trips.reset();
-    let answer = ask(app, more).await.expect(200);
+    let answer = send_request(app, more).await.expect(200);
     (answer, app.round_trips.sequential())
 }
 
@@ -126,10 +126,14 @@ async fn an_edit_by_another_process_shows_when_the_version_is_looked_at_again() 
     let app = TestApp::new().await;
     let id = app.flag("edited").await;
     let other = app.another_process();
-    assert_eq!(ask(&other, json!({})).await.expect(200)["flags"]["edited"]["enabled"], true);
-    let nobody = json!({"filters": {"groups": [{"rollout_percentage": 0}]}});
-    app.patch(&format!("{FLAGS}{id}/"), nobody).await.expect(200);
-    assert_eq!(ask(&app, json!({})).await.expect(200)["flags"]["edited"]["enabled"], false, "at once here");
+    assert_eq!(send_request(&other, json!({})).await.expect(200)["flags"]["edited"]["enabled"], true);
+    let no_person = json!({"filters": {"groups": [{"rollout_percentage": 0}]}});
+    app.patch(&format!("{FLAGS}{id}/"), no_person).await.expect(200);
+    assert_eq!(
+        send_request(&app, json!({})).await.expect(200)["flags"]["edited"]["enabled"],
+        false,
+        "at once here"
+    );
     forget_tokens(&other);
     let (answer, waited) = waits(&other, json!({})).await;
     assert_eq!(
@@ -147,9 +151,9 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
     make(&app, json!({"key": "pro", "filters": on(plan("pro"))})).await;
     let on_pro = json!([{"type": "flag", "key": "2", "operator": "flag_evaluates_to", "value": false}]);
     make(&app, json!({"key": "dependent", "filters": on(on_pro)})).await;
-    ask(&app, json!({})).await.expect(200);
+    send_request(&app, json!({})).await.expect(200);
     faults.deny_reads_of("PROJECT#1#SEGMENT");
-    let answer = ask(&app, json!({})).await.expect(200);
+    let answer = send_request(&app, json!({})).await.expect(200);
     assert_eq!(answer["errorsWhileComputingFlags"], true);
     assert_eq!(answer["flags"]["everybody"]["enabled"], true);
     assert!(answer["flags"]["everybody"].get("failed").is_none());
@@ -161,7 +165,7 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
             (&json!("store_unavailable"), &json!(null))
         );
     }
-    let sent = ask(&app, json!({"person_properties": {"plan": "pro"}})).await.expect(200);
+    let sent = send_request(&app, json!({"person_properties": {"plan": "pro"}})).await.expect(200);
     assert_eq!(
         (&sent["errorsWhileComputingFlags"], &sent["flags"]["pro"]["enabled"]),
         (&json!(false), &json!(true))
@@ -177,7 +181,7 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
     assert_eq!((&one["key"], &one["errorCode"]), (&json!("pro"), &json!("GENERAL")));
     forget_tokens(&app);
     faults.deny_reads_of("TOKEN#phc_project_1");
-    let refused = ask(&app, json!({})).await;
+    let refused = send_request(&app, json!({})).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after").is_empty()), (503, false));
 }
 
@@ -255,12 +259,12 @@ async fn an_unknown_person_and_one_without_properties_have_the_same_answer() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_by_asking() {
+async fn evaluation_writes_nothing() {
     let app = TestApp::new().await;
     app.flag("any").await;
-    ask(&app, json!({"person_properties": {"plan": "pro"}})).await.expect(200);
+    send_request(&app, json!({"person_properties": {"plan": "pro"}})).await.expect(200);
     app.round_trips.reset();
-    ask(&app, json!({"person_properties": {"plan": "pro"}, "groups": {"organization": "acme"}}))
+    send_request(&app, json!({"person_properties": {"plan": "pro"}, "groups": {"organization": "acme"}}))
         .await
         .expect(200);
     assert!(

@@ -88,7 +88,7 @@ async fn an_override_is_found_by_all_ids_of_the_person_and_the_older_stays() {
     }
 }
 
-/// The owner of the key is asked for without `distinct_id`, and by the list of its own flags.
+/// Without `distinct_id` the owner of the key is evaluated, also by the list of its own flags.
 #[tokio::test]
 async fn reasons_and_own_flags_follow_stored_overrides() {
     const PROJECT: &str = "/api/projects/1/feature_flags";

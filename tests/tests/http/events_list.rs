@@ -1,8 +1,8 @@
-//! The list of events over HTTP: what is shown, by what it is narrowed, how pages follow each other, and what is refused.
+//! The list of events over HTTP: fields, filters, pages, and rejected parameters.
 
 use std::io::Write as _;
 
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon::import::{ImportOptions, import_file};
 use pennon_eventstore::{ErasureTarget, Event};
 use pennon_tests::{Keys, NOW, Random, TestApp, as_worker, noise};
@@ -154,8 +154,8 @@ async fn imported_events_and_erased_persons() {
     assert_eq!(names(&all)[..4], ["imported", "imported", "imported", "bought"]);
     assert_eq!(follow(&app, "limit=3&distinct_id=bob").await.len(), 2);
     let (store, events) = (&app.services.app.store, &app.services.events);
-    let wanted = Wanted { project: 1, doomed: ErasureTarget::Person("bob".to_owned()) };
-    wanted.erase(store, events, &|| now() + 1).await.unwrap();
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Person("bob".to_owned()) };
+    request.erase(store, events, &|| now() + 1).await.unwrap();
     let left = follow(&app, "limit=2").await;
     assert_eq!(names(&left), ["imported", "imported", "bought", "$identify", "looked"]);
     assert!(left.iter().all(|event| event["distinct_id"] != "bob"), "{left:?}");

@@ -161,7 +161,7 @@ async fn a_workspace_file_takes_no_more_than_there_is_either() {
     let before = feed(&app).await;
     let applied = async |rules: Value| {
         let records = &app.services.app.store.records;
-        let state = pennon::workspace::State::load(records).await.unwrap().workspace();
+        let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
         let file = Workspace::parse(&json!({"cohorts": declared(rules)}).to_string()).unwrap();
         let whole = Workspace { cohorts: file.cohorts, ..state };
         apply(records, &whole, ApplyOptions::default(), pennon_tests::NOW.parse().unwrap()).await

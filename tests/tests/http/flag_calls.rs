@@ -40,7 +40,7 @@ async fn compact(app: &TestApp) {
     as_worker(app.services.events.sweep(1, later)).await.unwrap();
 }
 
-/// The time and the status of a flag, of which its record, its status and the list say the same.
+/// The time and the status of a flag, which are equal in its record, its status and the list.
 async fn shown(app: &TestApp, id: u64) -> (Value, String) {
     let record = app.get(&one(id)).await.expect(200);
     let status = app.get(&format!("{}status/", one(id))).await.expect(200);
@@ -145,7 +145,7 @@ async fn capture_writes_nothing_for_calls_and_compaction_one_row() {
     }
     assert_eq!(captured[0], BTreeMap::from([("TransactWriteItems".to_owned(), 1)]));
     assert_eq!(captured[1], captured[0], "500 calls of 20 flags cost what 500 other events do");
-    // Beside what any events take: the keys of the flags, the row as it is, and the row anew.
+    // In addition to other events: the keys of the flags, the current row, and the new row.
     let mut expected = compacted[0].clone();
     for operation in ["BatchGetItem", "GetItem", "TransactWriteItems"] {
         *expected.entry(operation.to_owned()).or_insert(0) += 1;
@@ -237,7 +237,7 @@ async fn calls_belong_to_the_flag_that_has_the_key_and_stay_with_it() {
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
-    // From now on calls of the old key are nobody's, and then another flag's.
+    // From now on calls of the old key belong to no flag, and then to another flag.
     capture(&app, vec![call("a", "2026-01-05T09:10:00Z")]).await;
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");

@@ -1,5 +1,5 @@
-//! Bad bodies and parameters over HTTP, and limits: what is too big is refused one past the stated limit, nothing of it
-//! is written, and what is at the limit is accepted.
+//! Invalid bodies and parameters over HTTP, and limits: one beyond the stated limit is rejected, nothing of it
+//! is written, and a value at the limit is accepted.
 
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -88,7 +88,7 @@ fn filters_of(bytes: usize) -> Value {
     json!({"groups": [{}], "x": "x".repeat(bytes - empty.to_string().len())})
 }
 
-/// Each limit: what is at it is accepted, what is one past it is refused, on create and on change.
+/// Each limit: a value at it is accepted, one beyond it is rejected, on create and on change.
 #[tokio::test]
 async fn limits_hold_at_the_limit_and_one_past_it() {
     let app = TestApp::new().await;
@@ -160,7 +160,7 @@ async fn limits_hold_at_the_limit_and_one_past_it() {
 }
 
 #[tokio::test]
-async fn parameters_of_lists_are_judged() {
+async fn parameters_of_lists_are_validated() {
     let app = TestApp::new().await;
     app.flag("on").await;
     let search = |chars: usize| format!("{FLAGS}?search={}", "s".repeat(chars));

@@ -19,7 +19,7 @@ async fn flag(app: &TestApp, body: Value) -> u64 {
     app.post(FLAGS, body).await.expect(201)["id"].as_u64().unwrap()
 }
 
-/// A flag for everybody whose property `key` is `value`.
+/// A flag for all persons whose property `key` is `value`.
 async fn flag_on(app: &TestApp, key: &str, properties: Value) -> u64 {
     flag(app, json!({"key": key, "filters": {"groups": [{"properties": properties}]}})).await
 }
@@ -181,7 +181,7 @@ async fn my_flags_are_those_of_the_owner_of_the_key() {
 }
 
 #[tokio::test]
-async fn what_events_say_of_persons_counts_at_once_and_after_compaction() {
+async fn person_changes_of_events_count_at_once_and_after_compaction() {
     let app = TestApp::new().await;
     flag_on(&app, "pro", json!([is("plan", json!("pro"))])).await;
     let company =
@@ -229,7 +229,7 @@ async fn make_cohort(app: &TestApp, flag: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_static_cohort_has_everybody_for_whom_the_flag_is_on() {
+async fn a_static_cohort_has_all_persons_for_whom_the_flag_is_on() {
     let app = TestApp::new().await;
     let pro = flag_on(&app, "pro", json!([is("plan", json!("pro"))])).await;
     import(
@@ -268,7 +268,7 @@ async fn a_static_cohort_has_everybody_for_whom_the_flag_is_on() {
     {
         assert_eq!(value(who).await, json!(member), "{who}");
     }
-    // Somebody who becomes one of them is one of them.
+    // A person who is merged into one of them is one of them.
     capture(
         &app,
         json!([{"event": "$identify", "distinct_id": "dora", "properties": {"$anon_distinct_id": "tab"}}]),
@@ -282,8 +282,8 @@ async fn a_static_cohort_has_everybody_for_whom_the_flag_is_on() {
 async fn a_cohort_of_a_flag_that_is_on_for_no_person_is_empty() {
     let app = TestApp::new().await;
     import(&app, vec![one("ann", json!({}))]).await;
-    let everybody = app.flag("everybody").await;
-    assert_eq!(make_cohort(&app, everybody).await["count"], 1);
+    let all_persons = app.flag("everybody").await;
+    assert_eq!(make_cohort(&app, all_persons).await["count"], 1);
     let off = flag(&app, json!({"key": "off", "active": false})).await;
     let filters = json!({"groups": [{}], "aggregation_group_type_index": 0});
     let of_groups = flag(&app, json!({"key": "groups", "filters": filters})).await;
@@ -291,7 +291,7 @@ async fn a_cohort_of_a_flag_that_is_on_for_no_person_is_empty() {
         assert_eq!(make_cohort(&app, id).await["count"], 0);
     }
     // What depends on a flag is on for whom that one is on.
-    let depends = json!([{"key": everybody.to_string(), "type": "flag", "value": false, "operator": "flag_evaluates_to"}]);
+    let depends = json!([{"key": all_persons.to_string(), "type": "flag", "value": false, "operator": "flag_evaluates_to"}]);
     let depends = flag_on(&app, "depends", depends).await;
     assert_eq!(make_cohort(&app, depends).await["count"], 0);
     assert_eq!(app.post(&path("999/create_static_cohort_for_flag/"), Value::Null).await.status, 404);
@@ -401,8 +401,8 @@ async fn a_blast_radius_counts_persons_or_groups() {
     assert_eq!(blast(&app, json!([])).await, (3, 3));
     let after = json!([{"key": "joined", "type": "person", "value": "-7d", "operator": "is_date_after"}]);
     assert_eq!(blast(&app, after).await, (1, 3));
-    let ask = async |body: Value| app.post(&path("user_blast_radius/"), body).await;
-    assert_eq!(ask(json!({"condition": null})).await.expect(200)["affected"], 3);
+    let send_request = async |body: Value| app.post(&path("user_blast_radius/"), body).await;
+    assert_eq!(send_request(json!({"condition": null})).await.expect(200)["affected"], 3);
     let of_group = |property: Value| {
         let mut property = property;
         property["type"] = json!("group");
@@ -410,7 +410,7 @@ async fn a_blast_radius_counts_persons_or_groups() {
         json!({"condition": {"properties": [property], "rollout_percentage": 5}, "group_type_index": 0})
     };
     let counts = async |body: Value| {
-        let body = ask(body).await.expect(200);
+        let body = send_request(body).await.expect(200);
         (body["users_affected"].as_u64().unwrap(), body["total_users"].as_u64().unwrap())
     };
     assert_eq!(counts(of_group(json!({"key": "n", "value": [1, "2"], "operator": "exact"}))).await, (2, 3));
@@ -424,10 +424,12 @@ async fn a_blast_radius_counts_persons_or_groups() {
     let mut other = of_group(json!({"key": "n", "value": 1}));
     other["group_type_index"] = json!(1);
     let detail = "Invalid group type index for feature flag condition.";
-    ask(other).await.expect_invalid("invalid_input", detail, None);
-    let unsupported = ask(of_group(json!({"key": "$group_key", "value": 5, "operator": "gt"}))).await;
+    send_request(other).await.expect_invalid("invalid_input", detail, None);
+    let unsupported =
+        send_request(of_group(json!({"key": "$group_key", "value": 5, "operator": "gt"}))).await;
     assert!(unsupported.expect(400)["detail"].as_str().unwrap().contains("not supported"));
-    let listed = ask(of_group(json!({"key": "$group_key", "value": ["a"], "operator": "regex"}))).await;
+    let listed =
+        send_request(of_group(json!({"key": "$group_key", "value": ["a"], "operator": "regex"}))).await;
     assert_eq!(listed.status, 400);
     let reader =
         app.call(Keys::READ_FLAGS, "POST", &path("user_blast_radius/"), json!({"condition": null})).await;
@@ -468,7 +470,7 @@ async fn a_blast_radius_is_what_counting_one_by_one_gives() {
 }
 
 #[tokio::test]
-async fn asking_about_one_person_takes_few_round_trips() {
+async fn evaluation_for_one_person_takes_few_round_trips() {
     let app = TestApp::with(json!({"cohorts": [
         {"project": "1", "id": 4, "name": "Listed", "is_static": true, "distinct_ids": ["bob"]},
     ]}))

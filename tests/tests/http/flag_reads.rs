@@ -48,7 +48,7 @@ async fn a_static_cohort_is_made_by_the_criteria_of_now() {
     assert_eq!(count().await, 2, "the same process");
 }
 
-/// Makes the flag's row say that its record has so many KiB.
+/// Sets the record size of the flag's row to so many KiB.
 async fn claim_kib(app: &TestApp, id: u64, kib: usize) {
     let records = &app.services.app.store.records;
     let key = keys::flag_row(1, id);
@@ -64,7 +64,7 @@ async fn claim_kib(app: &TestApp, id: u64, kib: usize) {
 #[tokio::test]
 async fn more_records_than_fit_into_memory_are_refused_before_they_are_read() {
     const PATHS: [&str; 3] = ["local_evaluation/", "my_flags/", "evaluation_reasons/?distinct_id=a"];
-    // Of each record the row says how long it is, rounded down: up to 48 MiB.
+    // The row has the length of its record, rounded down: up to 48 MiB.
     const MOST: usize = 48 * 1024 - 2;
     let app = TestApp::new().await;
     let (large, small) = (app.flag("large").await, app.flag("small").await);

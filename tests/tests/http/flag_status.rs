@@ -9,12 +9,12 @@ const OLD: &str = "2025-12-06T09:59:59Z";
 const YOUNG: &str = "2025-12-06T10:00:01Z";
 
 /// A flag made of `body`: the answer about its use, the word in its record, and whether the list shows it as stale.
-async fn judged(app: &TestApp, body: Value) -> (Value, Value, bool) {
+async fn checked(app: &TestApp, body: Value) -> (Value, Value, bool) {
     let id = app.post(FLAGS, body).await.expect(201)["id"].clone();
-    judge(app, &id).await
+    check(app, &id).await
 }
 
-async fn judge(app: &TestApp, id: &Value) -> (Value, Value, bool) {
+async fn check(app: &TestApp, id: &Value) -> (Value, Value, bool) {
     let answer = app.get(&format!("{FLAGS}{id}/status/")).await.expect(200);
     let record = app.get(&format!("{FLAGS}{id}/")).await.expect(200);
     let stale = app.get(&format!("{FLAGS}?active=STALE&limit=1000")).await.expect(200);
@@ -22,7 +22,7 @@ async fn judge(app: &TestApp, id: &Value) -> (Value, Value, bool) {
     (answer, record["status"].clone(), listed)
 }
 
-fn everybody() -> Value {
+fn all_persons() -> Value {
     json!({"groups": [{"properties": [], "rollout_percentage": 100}]})
 }
 
@@ -31,11 +31,11 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
     let app = TestApp::new().await;
     let some = json!({"groups": [{"properties": [], "rollout_percentage": 40}]});
     let rows = [
-        (json!({"filters": everybody(), "created_at": OLD}), "stale", "Always \"true\"", true),
-        (json!({"filters": everybody(), "created_at": YOUNG}), "active", "No usage data yet", false),
+        (json!({"filters": all_persons(), "created_at": OLD}), "stale", "Always \"true\"", true),
+        (json!({"filters": all_persons(), "created_at": YOUNG}), "active", "No usage data yet", false),
         (json!({"filters": some, "created_at": OLD}), "active", "No usage data yet", false),
         (
-            json!({"filters": everybody(), "created_at": OLD, "active": false}),
+            json!({"filters": all_persons(), "created_at": OLD, "active": false}),
             "active",
             "The flag is switched off, staleness is not judged",
             false,
@@ -48,7 +48,7 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
         ),
         (json!({"filters": some, "last_called_at": OLD}), "stale", "Not called for 30 days", false),
         (
-            json!({"filters": everybody(), "created_at": OLD, "last_called_at": YOUNG}),
+            json!({"filters": all_persons(), "created_at": OLD, "last_called_at": YOUNG}),
             "active",
             "Last called 29 days ago",
             false,
@@ -57,7 +57,7 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
     ];
     for (number, (mut body, status, reason, states_rollout)) in rows.into_iter().enumerate() {
         body["key"] = json!(format!("flag-{number}"));
-        let (answer, word, listed) = judged(&app, body.clone()).await;
+        let (answer, word, listed) = checked(&app, body.clone()).await;
         assert_eq!((&answer["status"], &answer["reason"]), (&json!(status), &json!(reason)), "{body}");
         assert_eq!(answer["reason_states_rollout"], states_rollout, "{body}");
         assert_eq!(word, status.to_uppercase(), "{body}");
@@ -69,12 +69,12 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
 async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_answer_of_two_eras() {
     let app = TestApp::new().await;
     let id = app
-        .post(FLAGS, json!({"key": "a", "filters": everybody(), "created_at": OLD}))
+        .post(FLAGS, json!({"key": "a", "filters": all_persons(), "created_at": OLD}))
         .await
         .expect(201)["id"]
         .clone();
     app.patch(&format!("{FLAGS}{id}/"), json!({"deleted": true})).await.expect(200);
-    let (answer, word, listed) = judge(&app, &id).await;
+    let (answer, word, listed) = check(&app, &id).await;
     let rollout = json!({
         "effectively_full_rollout": true, "has_targeting_conditions": false, "max_rollout_percentage": 100,
         "is_multivariate": false,
@@ -109,7 +109,7 @@ async fn shapes_of_a_full_rollout() {
     let variants = |first: u64| json!({"variants": [{"key": "test", "rollout_percentage": first}, {"key": "control", "rollout_percentage": 100 - first}]});
     let group = |rollout: Value, variant: Value| json!({"properties": [], "rollout_percentage": rollout, "variant": variant});
     let named = json!({"properties": [{"key": "name", "type": "person", "value": ["Smith"], "operator": "exact"}], "rollout_percentage": 100, "variant": "test"});
-    // Filters; whether everybody gets one value, which; targeting; the largest percentage; variants.
+    // Filters; the value if all persons get the same; targeting; the largest percentage; variants.
     let rows = [
         (
             json!({"groups": [group(json!(100), json!("test"))], "multivariate": variants(60)}),
@@ -152,7 +152,7 @@ async fn shapes_of_a_full_rollout() {
     ];
     for (number, (filters, always, targets, most, multivariate)) in rows.into_iter().enumerate() {
         let body = json!({"key": format!("flag-{number}"), "filters": filters, "created_at": OLD});
-        let (answer, word, listed) = judged(&app, body).await;
+        let (answer, word, listed) = checked(&app, body).await;
         let expected = json!({
             "status": if always.is_some() { "stale" } else { "active" },
             "reason": always.unwrap_or("No usage data yet"),
@@ -165,10 +165,10 @@ async fn shapes_of_a_full_rollout() {
         assert_eq!(answer, expected, "{filters}");
         assert_eq!((word == "STALE", listed), (always.is_some(), always.is_some()), "{filters}");
     }
-    // Without conditions everybody gets true; a flag that says just that is stale, but not listed as such.
+    // Without conditions all persons get true; such a flag is stale, but not listed as such.
     let id = app.post(FLAGS, json!({"key": "empty", "created_at": OLD})).await.expect(201)["id"].clone();
     app.patch(&format!("{FLAGS}{id}/"), json!({"filters": {"groups": []}})).await.expect(200);
-    let (answer, word, listed) = judge(&app, &id).await;
+    let (answer, word, listed) = check(&app, &id).await;
     assert_eq!(
         (&answer["status"], &answer["rollout"]["max_rollout_percentage"]),
         (&json!("stale"), &Value::Null)

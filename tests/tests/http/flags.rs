@@ -63,7 +63,7 @@ async fn a_key_is_unique_among_live_flags_and_free_after_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_restore_asks_for_the_key_again() {
+async fn a_restore_requires_the_key_again() {
     let app = TestApp::new().await;
     let first = app.flag("a").await;
     app.patch(&one(first), json!({"deleted": true})).await.expect(200);
@@ -278,7 +278,7 @@ async fn a_restore_never_closes_a_circle() {
 }
 
 #[tokio::test]
-async fn keys_that_no_flag_can_have_are_judged_and_not_looked_up() {
+async fn invalid_keys_are_rejected_without_a_lookup() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let long = "漢".repeat(400);

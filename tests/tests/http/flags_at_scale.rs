@@ -15,7 +15,7 @@ fn count() -> usize {
     std::env::var("PENNON_TEST_FLAGS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
 
-/// What is special about flag number `i`, from 1.
+/// The individual fields of flag number `i`, from 1.
 fn flag(template: &Flag, i: usize) -> Flag {
     let base: DateTime<Utc> = "2025-12-20T00:00:00Z".parse().unwrap();
     let at = base + Duration::seconds(i64::try_from(i).unwrap());

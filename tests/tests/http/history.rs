@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pennon_tests::history::clients::{Recorder, run};
-use pennon_tests::history::{Fields, History, Request, Told, check};
+use pennon_tests::history::{Fields, History, Outcome, Request, check};
 use pennon_tests::{Fault, Faults, TestApp};
 use serde_json::{Value, json};
 
@@ -44,14 +44,14 @@ fn assert_sound(history: &History, seed: u64) {
 fn tally(history: &History) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for call in &history.calls {
-        let word = match &call.told {
-            Told::Flag(_) => "flag",
-            Told::Flags(_) => "list",
-            Told::Taken => "taken",
-            Told::Conflict => "conflict",
-            Told::Missing => "missing",
-            Told::Busy => "busy",
-            Told::Other(..) => "other",
+        let word = match &call.outcome {
+            Outcome::Flag(_) => "flag",
+            Outcome::Flags(_) => "list",
+            Outcome::Taken => "taken",
+            Outcome::Conflict => "conflict",
+            Outcome::Missing => "missing",
+            Outcome::Busy => "busy",
+            Outcome::Other(..) => "other",
         };
         *tally.entry(word).or_default() += 1;
     }
@@ -108,7 +108,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
 }
 
 /// Makes the calls side by side; returns how each was answered.
-async fn together(recorder: &Arc<Recorder>, requests: Vec<Request>) -> Vec<Told> {
+async fn together(recorder: &Arc<Recorder>, requests: Vec<Request>) -> Vec<Outcome> {
     let tasks: Vec<_> = requests
         .into_iter()
         .enumerate()
@@ -117,19 +117,19 @@ async fn together(recorder: &Arc<Recorder>, requests: Vec<Request>) -> Vec<Told>
             tokio::spawn(async move { recorder.call(user, request).await })
         })
         .collect();
-    let mut told = Vec::new();
+    let mut outcome = Vec::new();
     for task in tasks {
-        told.push(task.await.unwrap());
+        outcome.push(task.await.unwrap());
     }
-    told
+    outcome
 }
 
 fn create(key: &str) -> Request {
     Request::Create(fields(json!({"key": key, "filters": {"groups": [{"properties": []}]}})))
 }
 
-fn id_of(told: &Told) -> u64 {
-    let Told::Flag(fields) = told else { panic!("no flag: {told:?}") };
+fn id_of(outcome: &Outcome) -> u64 {
+    let Outcome::Flag(fields) = outcome else { panic!("no flag: {outcome:?}") };
     fields["id"].as_u64().unwrap()
 }
 
@@ -137,10 +137,11 @@ fn id_of(told: &Told) -> u64 {
 async fn of_many_creates_of_one_key_one_wins() {
     let recorder = Recorder::new(TestApp::new().await);
     for round in 0..4 {
-        let told = together(&recorder, (0..CLIENTS).map(|_| create(&format!("key-{round}"))).collect()).await;
-        let won = told.iter().filter(|told| matches!(told, Told::Flag(_))).count();
-        let taken = told.iter().filter(|told| matches!(told, Told::Taken)).count();
-        assert_eq!((won, taken), (1, CLIENTS - 1), "{told:?}");
+        let outcome =
+            together(&recorder, (0..CLIENTS).map(|_| create(&format!("key-{round}"))).collect()).await;
+        let won = outcome.iter().filter(|outcome| matches!(outcome, Outcome::Flag(_))).count();
+        let taken = outcome.iter().filter(|outcome| matches!(outcome, Outcome::Taken)).count();
+        assert_eq!((won, taken), (1, CLIENTS - 1), "{outcome:?}");
     }
     assert_sound(&recorder.history().await, 0);
 }
@@ -162,8 +163,8 @@ async fn changes_of_different_fields_are_all_kept() {
         ];
         let changes = sent.iter().cloned();
         let changes = changes.map(|sent| Request::Change { flag, fields: fields(sent), edited: None });
-        let told = together(&recorder, changes.collect()).await;
-        assert!(told.iter().all(|told| matches!(told, Told::Flag(_))), "{told:?}");
+        let outcome = together(&recorder, changes.collect()).await;
+        assert!(outcome.iter().all(|outcome| matches!(outcome, Outcome::Flag(_))), "{outcome:?}");
         let path = format!("/api/projects/1/feature_flags/{flag}/");
         let kept = recorder.app().get(&path).await.expect(200);
         assert_eq!(kept["version"], 1 + sent.len());
@@ -174,13 +175,13 @@ async fn changes_of_different_fields_are_all_kept() {
 }
 
 /// Every client has the same record in hand and sends its version: of those that change one field one wins, and the
-/// others are in nobody's way.
+/// others do not conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_editors_of_one_field_one_wins() {
     let recorder = Recorder::new(TestApp::new().await);
     let flag = id_of(&recorder.call(0, create("edited")).await);
     for round in 0..4 {
-        let Told::Flag(original) = recorder.call(0, Request::Read(flag)).await else { panic!("no flag") };
+        let Outcome::Flag(original) = recorder.call(0, Request::Read(flag)).await else { panic!("no flag") };
         let edits = (0..CLIENTS).map(|client| {
             let sent = match client {
                 0 => json!({"tags": [format!("tag-{round}")]}),
@@ -188,26 +189,26 @@ async fn of_many_editors_of_one_field_one_wins() {
             };
             Request::Change { flag, fields: fields(sent), edited: Some(original.clone()) }
         });
-        let told = together(&recorder, edits.collect()).await;
-        assert!(matches!(told[0], Told::Flag(_)), "{:?}", told[0]);
-        let won = told[1..].iter().filter(|told| matches!(told, Told::Flag(_))).count();
-        let refused = told[1..].iter().filter(|told| matches!(told, Told::Conflict)).count();
-        assert_eq!((won, refused), (1, CLIENTS - 2), "{told:?}");
+        let outcome = together(&recorder, edits.collect()).await;
+        assert!(matches!(outcome[0], Outcome::Flag(_)), "{:?}", outcome[0]);
+        let won = outcome[1..].iter().filter(|outcome| matches!(outcome, Outcome::Flag(_))).count();
+        let refused = outcome[1..].iter().filter(|outcome| matches!(outcome, Outcome::Conflict)).count();
+        assert_eq!((won, refused), (1, CLIENTS - 2), "{outcome:?}");
     }
     assert_sound(&recorder.history().await, 0);
 }
 
-/// The key's deleted holder is restored while others create: never two live flags, and whoever lost is told.
+/// The key's deleted holder is restored while others create: never two live flags, and the loser gets an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn deleting_creating_and_restoring_race_for_a_key() {
     let recorder = Recorder::new(TestApp::new().await);
     for round in 0..12 {
         let key = format!("key-{}", round % 3);
         let made = recorder.call(0, create(&key)).await;
-        let Told::Flag(made) = made else { continue };
+        let Outcome::Flag(made) = made else { continue };
         let flag = made["id"].as_u64().unwrap();
         let change = |sent: Value| Request::Change { flag, fields: fields(sent), edited: None };
-        let told = together(
+        let outcome = together(
             &recorder,
             (0..12)
                 .map(|client| match client % 4 {
@@ -219,13 +220,13 @@ async fn deleting_creating_and_restoring_race_for_a_key() {
                 .collect(),
         )
         .await;
-        assert!(!told.iter().any(|told| matches!(told, Told::Other(..))), "{told:?}");
+        assert!(!outcome.iter().any(|outcome| matches!(outcome, Outcome::Other(..))), "{outcome:?}");
     }
     assert_sound(&recorder.history().await, 0);
 }
 
 /// What a flag depends on is switched off or deleted while others come to depend on it: in the end no active flag
-/// depends on one that is not, whoever won.
+/// depends on one that is not, whichever write was first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_switched_off_or_deleted_under_a_new_dependent() {
     let recorder = Recorder::new(TestApp::new().await);

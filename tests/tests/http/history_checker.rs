@@ -1,7 +1,7 @@
 //! The checker of histories: those that it must refuse, and sound ones that it must not.
 
 use pennon_tests::history::model::{changed, changes, created, id, is_deleted, key, kind, version};
-use pennon_tests::history::{Call, Entry, Fields, History, Request, Told, check};
+use pennon_tests::history::{Call, Entry, Fields, History, Outcome, Request, check};
 use serde_json::{Value, json};
 
 const OLIVE: &str = "owner@example.com";
@@ -11,7 +11,7 @@ fn fields(value: Value) -> Fields {
     value.as_object().cloned().unwrap()
 }
 
-/// A history that is sound as long as calls are made one after the other and nobody meddles with it.
+/// A history that is consistent as long as calls are sequential and nothing alters it.
 #[derive(Default)]
 struct Story {
     history: History,
@@ -25,9 +25,9 @@ impl Story {
         self.tick
     }
 
-    fn note(&mut self, request: Request, told: Told, by: &str) {
+    fn note(&mut self, request: Request, outcome: Outcome, by: &str) {
         let (began, ended) = (self.tick(), self.tick());
-        self.history.calls.push(Call { request, told, by: by.to_owned(), began, ended });
+        self.history.calls.push(Call { request, outcome, by: by.to_owned(), began, ended });
     }
 
     fn store(&mut self, before: Option<&Fields>, after: &Fields, by: &str) {
@@ -43,11 +43,11 @@ impl Story {
     }
 
     /// A new flag; deleted ones with its key stay.
-    fn create(&mut self, wanted: &str) -> u64 {
+    fn create(&mut self, expected: &str) -> u64 {
         self.flags += 1;
-        let sent = fields(json!({"key": wanted, "filters": {"groups": [{"properties": []}]}}));
+        let sent = fields(json!({"key": expected, "filters": {"groups": [{"properties": []}]}}));
         let flag = created(self.flags, &sent, OLIVE);
-        self.note(Request::Create(sent), Told::Flag(flag.clone()), OLIVE);
+        self.note(Request::Create(sent), Outcome::Flag(flag.clone()), OLIVE);
         self.store(None, &flag, OLIVE);
         self.flags
     }
@@ -56,20 +56,20 @@ impl Story {
         let before = self.history.stored.flags[&flag].clone();
         let after = changed(&before, &fields(sent.clone()), MEL);
         let request = Request::Change { flag, fields: fields(sent), edited: None };
-        self.note(request, Told::Flag(after.clone()), MEL);
+        self.note(request, Outcome::Flag(after.clone()), MEL);
         self.store(Some(&before), &after, MEL);
         after
     }
 
     fn read(&mut self, flag: u64) {
-        let told = self.history.stored.flags.get(&flag).cloned().map_or(Told::Missing, Told::Flag);
-        self.note(Request::Read(flag), told, OLIVE);
+        let outcome = self.history.stored.flags.get(&flag).cloned().map_or(Outcome::Missing, Outcome::Flag);
+        self.note(Request::Read(flag), outcome, OLIVE);
     }
 
     fn list(&mut self) {
         let live = self.history.stored.flags.values().filter(|flag| !is_deleted(flag));
-        let told = Told::Flags(live.cloned().collect());
-        self.note(Request::List, told, OLIVE);
+        let outcome = Outcome::Flags(live.cloned().collect());
+        self.note(Request::List, outcome, OLIVE);
     }
 
     /// The last call, to be meddled with.
@@ -113,7 +113,7 @@ fn sound() -> Story {
     story.change(b, json!({"deleted": false}));
     story.change(b, json!({"key": "c"}));
     story.change(b, json!({"deleted": true}));
-    story.note(Request::Create(fields(json!({"key": "a"}))), Told::Taken, OLIVE);
+    story.note(Request::Create(fields(json!({"key": "a"}))), Outcome::Taken, OLIVE);
     let c = story.create("c");
     story.read(b);
     story.read(c);
@@ -133,11 +133,11 @@ fn a_lost_update_is_refused() {
     let kept = story.change(1, json!({"name": "kept"}));
     let mut lost = story.change(1, json!({"tags": ["x"]}));
     lost.insert("name".to_owned(), json!("n"));
-    story.last().told = Told::Flag(lost.clone());
+    story.last().outcome = Outcome::Flag(lost.clone());
     story.history.stored.flags.insert(1, lost.clone());
     refuse(&story.end(), "answered with something else");
 
-    // Also where the answers are in order, and only what is stored is not.
+    // Also if the responses are right and only the stored state is not.
     let mut story = sound();
     story.change(1, json!({"name": "kept"}));
     story.change(1, json!({"tags": ["x"]}));
@@ -151,7 +151,7 @@ fn two_winners_are_refused() {
     let mut story = sound();
     let after = story.change(1, json!({"name": "one"}));
     let second = Request::Change { flag: 1, fields: fields(json!({"name": "two"})), edited: None };
-    story.note(second, Told::Flag(after), MEL);
+    story.note(second, Outcome::Flag(after), MEL);
     refuse(&story.end(), "two writes won");
 
     // Two flags of one key, both acknowledged.
@@ -195,17 +195,17 @@ fn a_resurrected_value_is_refused() {
     let mut story = sound();
     story.change(1, json!({"name": "new"}));
     story.read(1);
-    let Told::Flag(told) = &mut story.last().told else { panic!("a flag was read") };
-    told.insert("name".to_owned(), json!("n"));
+    let Outcome::Flag(outcome) = &mut story.last().outcome else { panic!("a flag was read") };
+    outcome.insert("name".to_owned(), json!("n"));
     refuse(&story.end(), "nothing explains an answer");
 
     // The state of a moment ago, read after the change was acknowledged.
     let mut story = sound();
     story.read(1);
-    let earlier = story.last().told.clone();
+    let earlier = story.last().outcome.clone();
     story.change(1, json!({"name": "new"}));
     story.read(1);
-    story.last().told = earlier;
+    story.last().outcome = earlier;
     refuse(&story.end(), "nothing explains an answer");
 }
 
@@ -213,7 +213,7 @@ fn a_resurrected_value_is_refused() {
 fn a_refused_write_that_was_done_is_refused() {
     let mut story = sound();
     story.change(1, json!({"name": "refused"}));
-    story.last().told = Told::Conflict;
+    story.last().outcome = Outcome::Conflict;
     refuse(&story.end(), "nobody wrote version 5");
 }
 
@@ -221,19 +221,19 @@ fn a_refused_write_that_was_done_is_refused() {
 fn a_write_of_unknown_fate_may_have_been_done_or_not() {
     let mut story = sound();
     story.change(1, json!({"name": "perhaps"}));
-    story.last().told = Told::Busy;
+    story.last().outcome = Outcome::Busy;
     let not_done = Request::Change { flag: 1, fields: fields(json!({"name": "not done"})), edited: None };
-    story.note(not_done, Told::Busy, MEL);
-    story.note(Request::Create(fields(json!({"key": "d"}))), Told::Busy, OLIVE);
+    story.note(not_done, Outcome::Busy, MEL);
+    story.note(Request::Create(fields(json!({"key": "d"}))), Outcome::Busy, OLIVE);
     let made = story.create("e");
-    story.last().told = Told::Busy;
+    story.last().outcome = Outcome::Busy;
     story.read(made);
     accept(story);
 
     // But not twice.
     let mut story = sound();
     story.change(1, json!({"name": "perhaps"}));
-    story.last().told = Told::Busy;
+    story.last().outcome = Outcome::Busy;
     let after = story.history.stored.flags[&1].clone();
     let again = changed(&after, &fields(json!({"name": "perhaps"})), MEL);
     story.store(Some(&after), &again, MEL);
@@ -261,13 +261,13 @@ fn conflicts_have_to_be_justified_and_may_not_be_overlooked() {
     let mut story = sound();
     let request = edit(&story, "mine");
     story.change(1, json!({"name": "theirs"}));
-    story.note(request, Told::Conflict, OLIVE);
+    story.note(request, Outcome::Conflict, OLIVE);
     accept(story);
 
     let mut story = sound();
     let request = edit(&story, "mine");
     story.change(1, json!({"tags": ["theirs"]}));
-    story.note(request, Told::Conflict, OLIVE);
+    story.note(request, Outcome::Conflict, OLIVE);
     refuse(&story.end(), "nothing explains an answer");
 
     let mut story = sound();
@@ -281,11 +281,11 @@ fn conflicts_have_to_be_justified_and_may_not_be_overlooked() {
 #[test]
 fn keys_are_refused_with_a_reason_and_flags_stay() {
     let mut story = sound();
-    story.note(Request::Create(fields(json!({"key": "free"}))), Told::Taken, OLIVE);
+    story.note(Request::Create(fields(json!({"key": "free"}))), Outcome::Taken, OLIVE);
     refuse(&story.end(), "nobody had the key");
 
     let mut story = sound();
-    story.note(Request::Read(1), Told::Missing, OLIVE);
+    story.note(Request::Read(1), Outcome::Missing, OLIVE);
     refuse(&story.end(), "a flag was missing");
 
     let mut story = sound();
@@ -303,7 +303,7 @@ fn keys_are_refused_with_a_reason_and_flags_stay() {
 fn lists_and_places_that_disagree_are_refused() {
     let mut story = sound();
     story.list();
-    let Told::Flags(flags) = &mut story.last().told else { panic!("a list was read") };
+    let Outcome::Flags(flags) = &mut story.last().outcome else { panic!("a list was read") };
     flags.pop();
     refuse(&story.end(), "lacks flag");
 
@@ -311,7 +311,7 @@ fn lists_and_places_that_disagree_are_refused() {
     story.change(1, json!({"deleted": true}));
     story.list();
     let deleted = story.history.stored.flags[&1].clone();
-    let Told::Flags(flags) = &mut story.last().told else { panic!("a list was read") };
+    let Outcome::Flags(flags) = &mut story.last().outcome else { panic!("a list was read") };
     flags.push(deleted);
     refuse(&story.end(), "shows what was not");
 
@@ -326,6 +326,6 @@ fn lists_and_places_that_disagree_are_refused() {
     }
     let mut history = sound().end();
     assert_eq!(version(&history.stored.flags[&1]), 4);
-    history.calls[0].told = Told::Other(500, "?".to_owned());
+    history.calls[0].outcome = Outcome::Other(500, "?".to_owned());
     refuse(&history, "nobody wrote version 1");
 }

@@ -51,7 +51,7 @@ impl Shop {
         loop {
             let last = self.done.load(Ordering::SeqCst);
             let began = self.tick();
-            let answer = ask(&self.processes[client % 2], &tag).await;
+            let answer = send_request(&self.processes[client % 2], &tag).await;
             let ended = self.tick();
             let fresh = answer.status == 200;
             if fresh {
@@ -69,7 +69,7 @@ impl Shop {
     }
 }
 
-async fn ask(app: &TestApp, tag: &str) -> Answer {
+async fn send_request(app: &TestApp, tag: &str) -> Answer {
     let mut request = TestApp::request(Keys::READ_FLAGS, "GET", DEFINITIONS, Value::Null);
     if !tag.is_empty() {
         request.headers_mut().insert(header::IF_NONE_MATCH, tag.parse().unwrap());

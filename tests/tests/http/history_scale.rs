@@ -15,7 +15,7 @@ fn role_id(number: u64) -> Uuid {
     Uuid::from_u128(0x0190_0000_0000_7000_8000_1000_0000_0000 + u128::from(number))
 }
 
-/// Whether the role with that number is stored, and the row that says that it has access: those that a test looks at.
+/// Whether the role with that number is stored, and the row of its access, as a test checks them.
 fn is_looked_at(number: u64) -> bool {
     number <= 1000 || (4990..5010).contains(&number) || number > 9490
 }

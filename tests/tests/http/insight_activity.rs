@@ -15,7 +15,7 @@ fn words(log: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_insights_log_is_told_page_by_page_and_the_projects_has_all() {
+async fn an_insights_log_has_pages_and_the_projects_log_has_all_entries() {
     let app = TestApp::new().await;
     let id = app.post(INSIGHTS, json!({"name": "n0"})).await.expect(201)["id"].clone();
     for number in 1..=11 {
@@ -62,7 +62,7 @@ async fn an_insights_log_is_told_page_by_page_and_the_projects_has_all() {
 }
 
 #[tokio::test]
-async fn a_log_asks_for_its_own_scope_and_comes_as_a_table() {
+async fn a_log_requires_its_own_scope_and_is_available_as_csv() {
     let key = |scope: &str, value: &str| json!({"label": value, "user": "owner@example.com", "scopes": [scope], "projects": [], "value": value});
     let keys = json!([key("insight:read", "phx_only_insights"), key("activity_log:read", "phx_only_logs")]);
     let app = TestApp::with(json!({"keys": keys})).await;
@@ -91,9 +91,9 @@ async fn a_log_asks_for_its_own_scope_and_comes_as_a_table() {
     assert_eq!(app.call(Keys::OWNER, "POST", LOG, json!({})).await.header("allow"), "GET, HEAD, OPTIONS");
 }
 
-/// Of two changes the one that is written last is told last, though its request began before the other's.
+/// Of two changes the one that is written last is logged last, even if its request began first.
 #[tokio::test]
-async fn a_change_that_began_before_the_last_one_is_told_after_it() {
+async fn a_change_that_began_before_the_last_one_is_logged_after_it() {
     let app = TestApp::new().await;
     let path = crate::background::saved(&app, crate::background::views("-7d")).await;
     for (now, name) in [("2026-01-05T12:00:00Z", "later"), ("2026-01-05T11:00:00Z", "earlier")] {
@@ -104,6 +104,6 @@ async fn a_change_that_began_before_the_last_one_is_told_after_it() {
         (&insight["name"], &insight["updated_at"]),
         (&json!("earlier"), &json!("2026-01-05T12:00:00.000001Z"))
     );
-    let told = app.get(&format!("{path}activity/")).await.expect(200);
-    assert_eq!(told["results"][0]["detail"]["changes"][0]["after"], "earlier");
+    let reported = app.get(&format!("{path}activity/")).await.expect(200);
+    assert_eq!(reported["results"][0]["detail"]["changes"][0]["after"], "earlier");
 }

@@ -4,7 +4,7 @@
 //! `PENNON_HISTORY_SEED` repeats a run's choices.
 
 use pennon_tests::insight_history::clients::{Recorder, run, workspace};
-use pennon_tests::insight_history::{History, Request, Told, check};
+use pennon_tests::insight_history::{History, Outcome, Request, check};
 use pennon_tests::{Fault, Faults, TestApp};
 
 const CLIENTS: usize = 32;
@@ -33,8 +33,8 @@ fn assert_sound(history: &History, seed: u64) {
 }
 
 /// Answers of a kind.
-fn count(history: &History, is: fn(&Told) -> bool) -> usize {
-    history.calls.iter().filter(|call| is(&call.told)).count()
+fn count(history: &History, is: fn(&Outcome) -> bool) -> usize {
+    history.calls.iter().filter(|call| is(&call.outcome)).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -44,8 +44,8 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     run(&recorder, seed, CLIENTS, operations).await;
     let history = recorder.history().await;
     assert_sound(&history, seed);
-    let busy = count(&history, |told| *told == Told::Busy);
-    let missing = count(&history, |told| *told == Told::Missing);
+    let busy = count(&history, |outcome| *outcome == Outcome::Busy);
+    let missing = count(&history, |outcome| *outcome == Outcome::Missing);
     eprintln!(
         "seed {seed}: {operations} calls, {missing} missing, {busy} busy, {} entries",
         history.stored.entries.len()
@@ -81,13 +81,13 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     let history = recorder.history().await;
     assert_sound(&history, seed);
     let met = faults.counts();
-    eprintln!("seed {seed}: {} busy, faults {met:?}", count(&history, |told| *told == Told::Busy));
+    eprintln!("seed {seed}: {} busy, faults {met:?}", count(&history, |outcome| *outcome == Outcome::Busy));
     for (fault, _) in shares {
         assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
     }
 }
 
-/// The checker finds what is wrong with a history that was sound.
+/// The checker finds the problem of an altered history.
 #[tokio::test]
 async fn what_is_wrong_with_a_history_is_found() {
     let recorder = Recorder::new(TestApp::with(workspace()).await).await;
@@ -106,11 +106,11 @@ async fn what_is_wrong_with_a_history_is_found() {
         }),
         ("a view that went back", |it| it.stored.views.values_mut().for_each(|at| *at -= 1)),
         ("an acknowledged change that was lost", |it| {
-            let told = it
+            let outcome = it
                 .calls
                 .iter_mut()
-                .find(|call| call.told == Told::Missing && matches!(call.request, Request::Change(..)));
-            told.unwrap().told = Told::Insights(Vec::new());
+                .find(|call| call.outcome == Outcome::Missing && matches!(call.request, Request::Change(..)));
+            outcome.unwrap().outcome = Outcome::Insights(Vec::new());
         }),
     ];
     for (what, spoil) in spoilt {

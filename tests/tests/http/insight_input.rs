@@ -36,7 +36,7 @@ const NO_BOOLEAN: &str = "Must be a valid boolean.";
 const NO_INTEGER: &str = "A valid integer is required.";
 
 #[tokio::test]
-async fn every_field_is_judged_by_its_rule_and_nothing_is_written() {
+async fn every_field_is_validated_by_its_rule_and_nothing_is_written() {
     let more = json!([{"project": "1", "id": 1, "name": "live"}, {"project": "1", "id": 2, "name": "gone", "deleted": true},
                       {"project": "2", "id": 3, "name": "foreign"}]);
     let app = TestApp::with(json!({"dashboards": more})).await;
@@ -77,7 +77,7 @@ async fn every_field_is_judged_by_its_rule_and_nothing_is_written() {
     table.push(("query", large, "invalid_input", kib("query")));
     for (field, value, code, detail) in table {
         let body = json!({"name": "changed", field: value});
-        // The field comes last where the name itself is what is wrong.
+        // The field is last if its name is the problem.
         let body = if field == "name" { json!({"saved": true, "name": value}) } else { body };
         for answer in [app.post(INSIGHTS, body.clone()).await, app.patch(&path, body).await] {
             answer.expect_invalid(code, &detail, Some(field));
@@ -98,7 +98,7 @@ async fn every_field_is_judged_by_its_rule_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_query_is_judged_by_its_kind_and_unknown_keys_are_kept() {
+async fn a_query_is_validated_by_its_kind_and_unknown_keys_are_kept() {
     let app = TestApp::new().await;
     let viz = |source: Value| json!({"kind": "InsightVizNode", "source": source});
     let series = |series: Value| viz(json!({"kind": "TrendsQuery", "series": series}));
@@ -153,7 +153,7 @@ async fn a_query_is_judged_by_its_kind_and_unknown_keys_are_kept() {
             assert_eq!(as_text.expect(200)["query"].to_string(), stored.to_string());
         }
     }
-    // What cannot be calculated is shown without numbers, and says so where numbers are asked for.
+    // An insight that cannot be calculated is shown without numbers, and reports it if numbers are requested.
     let other = app.post(INSIGHTS, json!({"query": viz(json!({"kind": "PathsQuery"}))})).await.expect(201);
     let shown = app.get(&format!("{}?refresh=blocking", one(&other["id"]))).await.expect(200);
     assert_eq!((&shown["result"], &shown["is_cached"]), (&Value::Null, &json!(false)));
@@ -164,7 +164,7 @@ async fn a_query_is_judged_by_its_kind_and_unknown_keys_are_kept() {
 }
 
 #[tokio::test]
-async fn values_are_coerced_as_the_contract_says() {
+async fn values_are_coerced_as_in_the_contract() {
     let app = TestApp::new().await;
     let body = json!({
         "name": 12, "derived_name": null, "description": "x".repeat(400), "favorited": "YES", "saved": 1, "deleted": "off",

@@ -48,7 +48,7 @@ async fn app() -> TestApp {
 }
 
 #[tokio::test]
-async fn every_filter_lets_through_what_the_contract_says() {
+async fn every_filter_matches_as_in_the_contract() {
     let app = app().await;
     let short = app.get(&format!("{INSIGHTS}4/")).await.expect(200)["short_id"].as_str().unwrap().to_owned();
     let by_short = format!("short_id={short}");

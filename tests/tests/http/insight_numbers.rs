@@ -57,7 +57,7 @@ fn views() -> Value {
 }
 
 #[tokio::test]
-async fn numbers_are_shown_when_they_are_stored_or_asked_for() {
+async fn numbers_are_shown_when_they_are_cached_or_requested() {
     let app = with_views().await;
     let insight = made(&app, json!({"query": views()})).await;
     let path = one(&insight["id"]);
@@ -138,7 +138,7 @@ async fn a_result_ages_by_the_interval_of_its_question() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_calculated_is_stored_and_says_so_when_asked() {
+async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     let app = with_views().await;
     let retention =
         json!({"kind": "InsightVizNode", "source": {"kind": "RetentionQuery", "retentionFilter": {}}});
@@ -170,7 +170,7 @@ async fn what_cannot_be_calculated_is_stored_and_says_so_when_asked() {
     assert!(rows[1]["query_status"]["error_message"].as_str().unwrap().contains('B'));
     assert_eq!((&rows[2]["id"], &rows[2]["result"][0]["count"]), (&fine, &json!(3.0)));
     assert_eq!(rows[2]["query_status"], Value::Null);
-    // Nothing is written when what was asked for with it fails.
+    // Nothing is written if another part of the request fails.
     let body = json!({"name": "new", "query": formula});
     assert_eq!(app.post(&format!("{INSIGHTS}?refresh=blocking"), body).await.status, 400);
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 3);
@@ -296,7 +296,7 @@ async fn a_restricted_dashboard_closes_its_insights_to_others() {
     let detail = "You don't have permission to add insights to dashboard: 3";
     let refused = app.call(Keys::MEMBER, "POST", INSIGHTS, json!({"dashboards": [1, 3]})).await;
     refused.expect_error(403, "authentication_error", "permission_denied", detail, None);
-    // On one that everybody may edit as well, it is open, and stays where it was.
+    // On a dashboard that all members can edit it is editable too, and stays there.
     let open = app.patch(&path, json!({"dashboards": [3, 1]})).await.expect(200);
     assert_eq!(levels(&open), (json!(37), json!(37)));
     let changed =

@@ -144,7 +144,7 @@ async fn a_link_opens_one_insight_for_reading_while_sharing_is_on() {
     by_link(&app, &path, &token).await.expect(200);
 }
 
-/// Whoever lays filters over an insight asks questions of the events; a link lets nobody do that.
+/// Override filters are a query of the events, which a sharing link does not allow.
 #[tokio::test]
 async fn a_link_shows_the_insight_as_it_is_stored() {
     let dashboards = json!([{"project": "1", "id": 5, "name": "Five", "filters": {"date_from": "-1d"}}]);
@@ -355,7 +355,7 @@ async fn a_failing_store_never_leaves_half_a_change() {
     let record: Value = stored(&app).await[0].body().unwrap();
     let row = Key::new(format!("SHARE#{}", record["hash"].as_str().unwrap()), "SHARE");
     assert!(app.services.app.store.records.get(&row).await.unwrap().is_some());
-    // Every flip is logged, and only flips: on and off take turns.
+    // Every flip is logged, and only flips: on and off alternate.
     let words = app.get(&format!("{INSIGHTS}{id}/activity/?limit=1000")).await.expect(200);
     let flips =
         words["results"].as_array().unwrap().iter().filter_map(|entry| match entry["activity"].as_str() {

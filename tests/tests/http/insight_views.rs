@@ -90,7 +90,7 @@ async fn an_insight_is_viewed_by_those_who_may_read_it_and_nothing_else_is() {
             None,
         );
     }
-    // The body says nothing, whatever it is.
+    // The body is ignored.
     let mut text = TestApp::request(Keys::OWNER, "POST", &format!("{INSIGHTS}{id}/viewed"), Value::Null);
     *text.body_mut() = "not json".into();
     assert_eq!(app.send(text).await.status, 200);
@@ -135,7 +135,7 @@ async fn several_are_viewed_at_once_and_unknown_ones_passed_over() {
 
 /// Many people look at a few insights at once: none waits for another, and the latest view of each counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_latest_of_many_views_counts_for_everybody() {
+async fn the_latest_of_many_views_counts() {
     let app = TestApp::new().await;
     for name in ["a", "b", "c", "d"] {
         made(&app, name).await;

@@ -13,7 +13,7 @@ fn count() -> u64 {
     std::env::var("PENNON_TEST_INSIGHTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000)
 }
 
-/// What is special about insight number `i`, from 1, as record and summary row both have it.
+/// The individual fields of insight number `i`, from 1, of record and summary row.
 fn special(i: u64) -> Value {
     let tags: Vec<&str> = [(5, "team-a"), (7, "team-b")]
         .iter()
@@ -30,7 +30,7 @@ fn special(i: u64) -> Value {
     })
 }
 
-/// A project that was filled with `count` insights, all like the one that was made, but for what is special of each.
+/// A project that was filled with `count` insights, copies of the created one, with the individual fields of each.
 async fn filled(count: u64) -> TestApp {
     let app = TestApp::new().await;
     let query = json!({"kind": "InsightVizNode", "source": {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}]}});

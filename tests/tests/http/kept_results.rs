@@ -1,7 +1,7 @@
-//! What is kept of calculations: who may put a result in its place, and until when it is shown.
+//! Cached results: which calculation may replace one, and until when it is used.
 
 use pennon::args::{Data, Engine, Query, Target};
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::{Query as Rows, WriteCondition, keys};
 use pennon_eventstore::{ErasureTarget, Event};
@@ -16,7 +16,7 @@ fn micros(instant: &str) -> i64 {
     instant.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
 }
 
-/// Somebody buys.
+/// A person buys.
 async fn bought(app: &TestApp, who: &str, when: &str) {
     let event = Event {
         uuid: Uuid::new_v4(),
@@ -95,7 +95,7 @@ async fn a_result_never_takes_the_place_of_a_later_one() {
     assert_eq!((&slow["last_refresh"], &slow["is_cached"]), (&json!("2026-01-04T11:59:59Z"), &json!(false)));
     let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, settled()).await.expect(200);
     assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
-    // Whoever asks as of a time before it gets none of it.
+    // A request with an earlier clock does not get it.
     let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
     assert_eq!(
         (&before["last_refresh"], &before["is_cached"]),
@@ -113,11 +113,11 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
         "breakdown": "plan", "breakdown_type": "event"});
     let seen = app.post(TREND, question.clone()).await.expect(200);
     assert_eq!(seen["result"].as_array().unwrap().len(), 2);
-    // What a calculation keeps that has read the events by now, and goes on.
+    // The result that a running calculation stores after it has read the events.
     let store = &app.services.app.store;
     let kept = store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
     assert_eq!(kept.len(), 1);
-    let ann = Wanted { project: 1, doomed: ErasureTarget::Person("ann".to_owned()) };
+    let ann = DeleteRequest { project: 1, target: ErasureTarget::Person("ann".to_owned()) };
     ann.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap(), []);
     for item in kept {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use chrono::{DateTime, Duration, Utc};
-use pennon::delete::Wanted;
+use pennon::delete::DeleteRequest;
 use pennon_core::clock::Clock;
 use pennon_core::store::{Query as Rows, keys};
 use pennon_eventstore::{ErasureTarget, Event};
@@ -70,7 +70,7 @@ async fn a_result_larger_than_an_item_is_kept_and_shown() {
     assert!(rows.len() == 1 && rows[0].text.len() < 2_000, "{}", rows[0].text);
     let shown = app.post(TREND, question()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
-    // By whoever asks: it is no memory of this process.
+    // For every process: it is not a memory of this one.
     let shown = app.another_process().post(TREND, question()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
     assert_eq!(objects(&app).len(), 1);
@@ -119,7 +119,7 @@ async fn an_object_that_is_missing_or_damaged_is_no_result_and_no_error() {
         let kept = app.get(&blocking).await.expect(200);
         assert_eq!((&kept["is_cached"], &kept["result"]), (&json!(true), &calculated["result"]));
     }
-    // A page goes on beside it.
+    // A page is not affected.
     objects(&app).iter().for_each(spoils[0]);
     app.post(INSIGHTS, json!({"name": "other"})).await.expect(201);
     let page = app.get(INSIGHTS).await.expect(200);
@@ -147,8 +147,8 @@ async fn erasing_removes_the_objects_of_the_project() {
     app.post(TREND, question()).await.expect(200);
     assert_eq!(objects(&app).len(), 1);
     let store = &app.services.app.store;
-    let somebody = Wanted { project: 1, doomed: ErasureTarget::Person("p7".to_owned()) };
-    somebody.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
+    let request = DeleteRequest { project: 1, target: ErasureTarget::Person("p7".to_owned()) };
+    request.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(objects(&app), Vec::<PathBuf>::new());
     let after = app.post(TREND, question()).await.expect(200);
     assert_eq!((&after["is_cached"], after["result"].as_array().unwrap().len()), (&json!(false), VALUES - 1));

@@ -74,7 +74,7 @@ async fn what_is_sent_again_is_created_once() {
 }
 
 #[tokio::test]
-async fn somebody_elses_key_is_another_key() {
+async fn the_key_of_another_user_is_another_key() {
     let app = TestApp::new().await;
     let (path, body) = (format!("{PROJECT}/dashboards/"), json!({"name": "once"}));
     let longest = "x".repeat(255);

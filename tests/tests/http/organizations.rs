@@ -107,7 +107,7 @@ async fn roles_are_listed_by_name_with_their_members() {
 }
 
 #[tokio::test]
-async fn members_and_roles_ask_for_their_scopes_and_for_membership() {
+async fn members_and_roles_require_their_scopes_and_membership() {
     let app = closed().await;
     let get = async |key: &str, path: &str| app.call(key, "GET", path, Value::Null).await;
     get(MEMBERS_ONLY, &members("")).await.expect(200);

@@ -20,7 +20,7 @@ async fn remote(app: &TestApp, key: &str, payload: Value) -> u64 {
 }
 
 #[tokio::test]
-async fn a_remote_configuration_is_asked_for_by_key_or_number() {
+async fn a_remote_configuration_is_found_by_key_or_id() {
     let app = TestApp::new().await;
     let id = remote(&app, "limits", json!({"most": 5})).await;
     for path in [
@@ -112,14 +112,14 @@ async fn at_rest(app: &TestApp, id: u64) -> String {
     texts.join("\n")
 }
 
-/// Asks the same installation as a process with these payload keys.
+/// Sends a request to the same installation in a process with these payload keys.
 async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Value) -> Answer {
     let core = pennon_core::app::App::new(app.services.app.store.clone(), app.services.app.clock)
         .with_payload_keys(PayloadKeys::parse(keys).unwrap());
     let flags = pennon_flags::Flags::new(core.clone(), app.services.events.clone());
-    let services = pennon::serve::Services { flags, app: core, ..app.services.clone() };
+    let services = pennon::api::Services { flags, app: core, ..app.services.clone() };
     let request = TestApp::request(Keys::OWNER, method, path, body);
-    let response = pennon::serve::api(&services).oneshot(request).await.unwrap();
+    let response = pennon::api::api(&services).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let text = String::from_utf8(bytes.clone()).unwrap();
@@ -186,7 +186,7 @@ async fn a_mask_keeps_the_stored_payload_and_the_log_shows_masks_only() {
             assert_eq!(change[side]["payloads"]["true"], MASK, "{change}");
         }
     }
-    // Switching encryption off stores the payload in clear, by the word of somebody who may read it.
+    // Switching encryption off stores the payload in clear, if the user may read it.
     let open = app.patch(&one, json!({"has_encrypted_payloads": false})).await.expect(200);
     assert_eq!(payload(&open), 7);
     let closed = app.patch(&one, json!({"has_encrypted_payloads": true})).await.expect(200);
@@ -219,7 +219,7 @@ async fn keys_are_replaced_by_a_new_one_before_the_old_one() {
     let both = format!("{new},{old}");
     assert_eq!(payload(&with_keys(&app, &both, "GET", &one, Value::Null).await.expect(200)), SECRET);
 
-    // Without its key a payload is masked, asked for in vain, and safe from writes that do not name it.
+    // Without its key a payload is masked, cannot be read, and is kept by writes that do not name it.
     assert_eq!(payload(&with_keys(&app, new, "GET", &one, Value::Null).await.expect(200)), MASK);
     with_keys(&app, new, "GET", &config_of("s"), Value::Null).await.expect(500);
     let renamed = with_keys(&app, new, "PATCH", &one, json!({"name": "n"})).await.expect(200);

@@ -1,4 +1,4 @@
-//! The persons of a project over HTTP: who is stored, by what they are found, and what is refused.
+//! The persons of a project over HTTP: records, filters, and rejected parameters.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,7 @@ async fn a_person_is_found_by_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn pages_together_show_everybody_once() {
+async fn pages_together_have_each_person_once() {
     let app = TestApp::new().await;
     let created = |n: i64| Some(1_000_000 * (n % 3));
     let persons = (0..7).map(|n| record(&[&format!("p{n}")], created(n), json!({"name": format!("P{n}")})));
@@ -164,8 +164,8 @@ async fn what_cannot_be_answered_is_refused_by_name() {
     for field in ["search", "email", "distinct_id"] {
         refused(format!("{PERSONS}?{field}={}", "x".repeat(1001)), "max_length", field).await;
     }
-    let nobody = format!("{PERSONS}00000000-0000-7000-8000-000000000001/");
-    app.get(&nobody).await.expect_error(404, "invalid_request", "not_found", "Not found.", None);
+    let no_person = format!("{PERSONS}00000000-0000-7000-8000-000000000001/");
+    app.get(&no_person).await.expect_error(404, "invalid_request", "not_found", "Not found.", None);
     let weak = app.call(Keys::NO_SCOPES, "GET", PERSONS, Value::Null).await.expect(403);
     assert_eq!(weak["detail"], "API key missing required scope 'person:read'");
     app.call(Keys::OWNER, "POST", PERSONS, json!({})).await.expect(405);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pennon_calculation::jobs::Outcome;
+use pennon_calculation::jobs::JobOutcome;
 use pennon_core::store::Query;
 use pennon_core::throttle::Rates;
 use pennon_eventstore::{Event, GroupRecord, PersonRecord};
@@ -66,8 +66,8 @@ async fn shop() -> TestApp {
 
 /// A cohort of all persons, whose list is too long for its record, and an action.
 async fn cohort_and_action(app: &TestApp) -> (Value, Value) {
-    let everybody = (0..3000).map(|number| format!("p{number}")).collect::<Vec<_>>();
-    let cohort = json!({"name": "L", "is_static": true, "distinct_ids": everybody});
+    let all_persons = (0..3000).map(|number| format!("p{number}")).collect::<Vec<_>>();
+    let cohort = json!({"name": "L", "is_static": true, "distinct_ids": all_persons});
     let cohort = app.post("/api/projects/1/cohorts/", cohort).await.expect(201);
     let action = json!({"name": "buys", "steps": [{"event": "bought"}]});
     let action = app.post("/api/projects/1/actions/", action).await.expect(201);
@@ -87,13 +87,13 @@ fn question(cohort: &Value, action: &Value) -> Value {
 async fn in_background(app: &TestApp, query: Value) -> Value {
     let path = format!("{INSIGHTS}{}/", app.post(INSIGHTS, json!({"query": query})).await.expect(201)["id"]);
     app.get(&format!("{path}?refresh=async")).await.expect(200);
-    assert_eq!(app.work().await, [Outcome::Done]);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
     app.get(&path).await.expect(200)["result"][0]["count"].clone()
 }
 
 #[tokio::test]
-async fn whoever_asks_for_keys_notes_their_use_and_counts_their_calls() {
-    let asked = [
+async fn functions_that_require_keys_record_their_use_and_count_their_calls() {
+    let requested = [
         ("GET", FLAGS.to_owned()),
         ("GET", format!("{FLAGS}1/role_access/")),
         ("GET", INSIGHTS.to_owned()),
@@ -101,7 +101,7 @@ async fn whoever_asks_for_keys_notes_their_use_and_counts_their_calls() {
         ("GET", "/api/projects/1/".to_owned()),
         ("GET", "/api/projects/1/cohorts/".to_owned()),
     ];
-    for (method, path) in asked {
+    for (method, path) in requested {
         let app = TestApp::new().await;
         app.call(Keys::MEMBER, "POST", FLAGS, json!({"key": "one"})).await.expect(201);
         let app = app.limited(Rates::default());
@@ -135,9 +135,9 @@ async fn a_query_starts_in_the_background() {
     let (cohort, action) = cohort_and_action(&app).await;
     let body = json!({"query": question(&cohort, &action), "refresh": "async", "client_query_id": "mine"});
     app.post(QUERY, body).await;
-    assert_eq!(app.work().await, [Outcome::Done]);
-    let told = app.get(&format!("{QUERY}mine/")).await.expect(200);
-    assert_eq!(told["query_status"]["results"]["results"][0]["count"], 3.0);
+    assert_eq!(app.work().await, [JobOutcome::Done]);
+    let reported = app.get(&format!("{QUERY}mine/")).await.expect(200);
+    assert_eq!(reported["query_status"]["results"]["results"][0]["count"], 3.0);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
         for number in 0..270 {
             capture(&app, json!([merge(number)])).await;
         }
-        // Who is who by imports is made anew, and the object before it goes.
+        // The merge table of imports is rebuilt, and the previous object is deleted.
         let person = PersonRecord {
             distinct_ids: vec![format!("n{round}"), format!("m{round}")],
             properties: serde_json::Map::new(),
@@ -168,12 +168,12 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
     let first = app.services.app.store.records.query(first).await.unwrap();
     assert!(first[0].key.sk > format!("MERGE#{:020}", 100), "rows that two objects hold are gone");
     let old = later(3 * 24 * 60).timestamp_micros();
-    let nobody = directory(&app).join("project=1/events/0000-nobody.parquet");
-    std::fs::write(&nobody, "left by a writer that stopped").unwrap();
-    // By the machine's clock, which says when the file was written.
+    let no_person = directory(&app).join("project=1/events/0000-nobody.parquet");
+    std::fs::write(&no_person, "left by a writer that stopped").unwrap();
+    // By the machine's clock, which is the time of the file.
     let by_machine = Utc::now().timestamp_micros().max(old) + 2 * 86_400_000_000;
     assert_eq!(as_worker(app.services.events.sweep_orphans(1, by_machine)).await.unwrap(), 1);
-    assert!(!nobody.exists());
+    assert!(!no_person.exists());
     let orphans = app.services.events.orphans(1).await.unwrap();
     assert_eq!(orphans.len(), 1, "it is kept for a month: {orphans:?}");
     let month = by_machine + 32 * 86_400_000_000;
@@ -189,7 +189,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
 }
 
 #[tokio::test]
-async fn whoever_finds_a_damaged_object_notes_it() {
+async fn functions_that_find_a_damaged_object_record_it() {
     let trend = json!({"events": [{"id": "bought"}], "date_from": "-7d"});
     let vips = json!([{"key": "vip", "type": "person", "value": [true], "operator": "exact"}]);
     let blast = json!({"condition": {"properties": vips}});

@@ -26,7 +26,7 @@ async fn logged(app: &TestApp, method: &Method, path: &str, body: Value) -> (Ans
 }
 
 #[tokio::test]
-async fn a_request_is_told_with_what_it_took() {
+async fn a_request_is_logged_with_its_metrics() {
     let app = TestApp::new().await;
     let (made, lines) =
         logged(&app, &Method::POST, FLAGS, json!({"key": "a", "name": "said in the body"})).await;
@@ -55,7 +55,7 @@ async fn a_request_is_told_with_what_it_took() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_too() {
+async fn rejected_requests_are_logged_too() {
     let app = TestApp::new().await;
     for (path, status, route) in [
         ("/api/nothing/here/?personal_api_key=phx_never_in_a_line", 404, ""),
@@ -68,7 +68,7 @@ async fn what_is_refused_is_told_too() {
 }
 
 #[tokio::test]
-async fn what_is_read_of_events_is_told() {
+async fn bytes_of_events_are_logged() {
     let app = viewed().await;
     app.services
         .events

@@ -61,7 +61,7 @@ async fn a_role_access_opens_a_flag_and_its_removal_closes_it() {
     assert_eq!(app.call(BOB, "GET", &one, Value::Null).await.expect(200)["id"], made["id"]);
     let list = app.call(BOB, "GET", &accesses, Value::Null).await.expect(200);
     assert_eq!((&list["count"], &list["results"][0]["id"]), (&json!(1), &made["id"]));
-    // Whether the record is there is told before whether it may be removed.
+    // The 404 of a missing record comes before the 403 of the removal.
     assert_eq!(app.call(BOB, "DELETE", &format!("{accesses}999999/"), Value::Null).await.status, 404);
     assert_eq!(app.call(BOB, "DELETE", &one, Value::Null).await.status, 403);
     let gone = app.call(ANN, "DELETE", &one, Value::Null).await;
@@ -89,7 +89,7 @@ async fn bad_roles_and_unknown_flags() {
     refused(json!({"role_id": "abc"})).await.expect_invalid("invalid_input", detail, attr);
     let detail = format!("Invalid pk \"{VIEWERS}\" - object does not exist.");
     refused(json!({"role_id": VIEWERS})).await.expect_invalid("does_not_exist", &detail, attr);
-    // A role of another organization is as unknown as one that nobody has made.
+    // A role of another organization is as unknown as one that does not exist.
     let detail = format!("Invalid pk \"{FOREIGN}\" - object does not exist.");
     refused(json!({"role_id": FOREIGN})).await.expect_invalid("does_not_exist", &detail, attr);
     refused(json!({"role_id": OWN.to_uppercase()})).await.expect(201);

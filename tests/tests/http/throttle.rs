@@ -1,4 +1,4 @@
-//! How often a key may ask: counted per key, refused with 429, off unless it is switched on.
+//! Rate limits: counted per key, refused with 429, off unless it is switched on.
 
 use axum::http::StatusCode;
 use pennon_core::throttle::Rates;
@@ -20,7 +20,7 @@ async fn get_at(app: &TestApp, key: &str, path: &str, seconds: u32) -> Answer {
 }
 
 #[tokio::test]
-async fn a_call_too_many_is_told_when_to_come_back() {
+async fn a_call_beyond_the_limit_has_retry_after() {
     let app = with(3, 100).await;
     for second in 0..3 {
         get_at(&app, Keys::OWNER, FLAGS, second).await.expect(200);

@@ -290,7 +290,7 @@ async fn unknown_flags_other_projects_and_methods() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_edit_the_flag_makes_no_dashboard_of_it() {
+async fn a_user_without_edit_permission_creates_no_dashboard_of_a_flag() {
     let org = "01900000-0000-7000-8000-0000000000f0";
     let (ann, bob) = ("phx_ann_key_0123456789", "phx_bob_key_0123456789");
     let app = TestApp::with(json!({

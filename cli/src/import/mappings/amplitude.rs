@@ -104,7 +104,7 @@ impl Mapping for Amplitude {
     fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
         let mut fields = Fields(record);
         if fields.0.contains_key("merged_amplitude_id") {
-            return Err("this is a table of merged Amplitude ids, which is not needed: events say which device is whose; \
+            return Err("this is a table of merged Amplitude ids, which is not needed: events link devices to users; \
                         import the files of events"
                 .to_owned());
         }

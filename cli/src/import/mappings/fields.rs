@@ -61,7 +61,7 @@ impl Fields {
         }
     }
 
-    /// Handles the remaining, unknown fields as `--extra` says. `what` is the kind of record in messages, such as "an event".
+    /// Handles the remaining, unknown fields according to `--extra`. `what` is the kind of record in messages, such as "an event".
     pub(crate) fn finish(
         self,
         what: &str,

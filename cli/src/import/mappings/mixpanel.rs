@@ -38,7 +38,7 @@ impl Mapping for Mixpanel {
             ("properties.time", "timestamp"),
             (
                 "event, distinct_id, time and properties.$insert_id",
-                "uuid: what is exported twice counts once",
+                "uuid: an event that is exported twice counts once",
             ),
             ("the other properties", "properties of the same names"),
             ("$identify, $create_alias, $merge", "merges, and no events"),

@@ -43,7 +43,7 @@ impl Mapping for Segment {
             ("page, screen", "events $pageview and $screen"),
             ("userId, else anonymousId", "distinct_id"),
             ("timestamp, else originalTimestamp, receivedAt", "timestamp"),
-            ("messageId", "uuid: what is exported twice counts once"),
+            ("messageId", "uuid: a call that is exported twice counts once"),
             ("properties", "properties"),
             (
                 "context",

@@ -152,9 +152,9 @@ fn amplitude_devices_groups_and_sessions() {
         json!({"event_type": "$identify", "event_time": "2024-01-03", "device_id": "d", "amplitude_id": 1});
     let mapped = map(Vendor::Amplitude, device).unwrap();
     assert!(mapped.record.is_none());
-    let nobody =
+    let without_ids =
         map(Vendor::Amplitude, json!({"event_type": "a", "event_time": "2024-01-03", "user_id": ""}));
-    assert_eq!(nobody.unwrap_err(), "there is neither user_id nor device_id");
+    assert_eq!(without_ids.unwrap_err(), "there is neither user_id nor device_id");
 }
 
 #[test]

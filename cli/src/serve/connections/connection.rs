@@ -23,9 +23,9 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::body::{BodyError, BodyOutcome, RequestBody, ResponseBody};
-use super::limits::ConnectionLimits;
 use super::registry::{ConnectionState, OpenConnection, Phase};
 use super::stream::LimitedStream;
+use crate::args::ConnectionLimits;
 use crate::serve::signal;
 
 /// How long, and how many bytes, a client's unread request is read and discarded after an early response. Closing a socket

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use super::signal;
 
-pub use limits::ConnectionLimits;
+pub use limits::max_connections;
 pub use registry::ConnectionRegistry;
 
 /// The pause after an error of `accept`, for lack of file descriptors or memory.

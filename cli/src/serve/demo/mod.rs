@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::router::{Services, api};
 use crate::import::{ImportOptions, import_file};
-use crate::workspace::{self, ApplyOptions, State};
+use crate::workspace::{self, ApplyOptions, Declarations};
 
 const PROJECT: u64 = 1;
 /// Limit of a response's size, far above those of the demo's requests.
@@ -37,7 +37,7 @@ pub struct Demo {
 
 /// Whether the installation is empty, or has an interrupted load of the demo.
 pub async fn needs_load(records: &Table) -> Result<bool, StoreError> {
-    let state = State::load(records).await?;
+    let state = Declarations::load(records).await?;
     let is_started = state.organizations.contains_key(&ORGANIZATION.to_string());
     Ok(state.is_empty() || (is_started && records.get(&completion_key()).await?.is_none()))
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::execution::{self, CancellationGuard};
-use super::{Calculator, Concurrency, QueryDefinitions, Question, with_deadline};
+use super::{Calculator, Concurrency, QueryDefinitions, QueryRequest, with_deadline};
 use crate::errors::event_store_error;
 
 /// A page of the actors behind a number.
@@ -59,18 +59,18 @@ impl Calculator {
     /// The actors behind the number that `selector` selects: `limit` of them after the first `offset`.
     pub async fn actors(
         &self,
-        question: &Question<'_>,
+        request: &QueryRequest<'_>,
         selector: Selector,
         limit: usize,
         offset: usize,
     ) -> ApiResult<ActorsPage> {
-        let Question { project, asked, known, deadline, .. } = *question;
-        let used = known.of(project.id, &super::direct_references(&asked.query, Some(project)))?;
+        let QueryRequest { project, keyed, known, deadline, .. } = *request;
+        let used = known.of(project.id, &super::direct_references(&keyed.query, Some(project)))?;
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
             let at = (offset, limit);
             let attempt =
-                |concurrency| self.try_actors(question, &used, &selector, at, &cancellation, concurrency);
+                |concurrency| self.try_actors(request, &used, &selector, at, &cancellation, concurrency);
             match attempt(Concurrency::Shared).await {
                 Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
                 outcome => outcome,
@@ -81,17 +81,17 @@ impl Calculator {
 
     async fn try_actors(
         &self,
-        question: &Question<'_>,
+        request: &QueryRequest<'_>,
         used: &QueryDefinitions,
         selector: &Selector,
         (offset, limit): (usize, usize),
         cancellation: &CancellationGuard,
         concurrency: Concurrency,
     ) -> ApiResult<ActorsPage> {
-        let Question { project, asked, now, .. } = *question;
-        let (_, plan, permit) = self.plan(project, &asked.query, used, now, concurrency).await?;
+        let QueryRequest { project, keyed, now, .. } = *request;
+        let (_, plan, permit) = self.plan(project, &keyed.query, used, now, concurrency).await?;
         let inputs = self.load_inputs(project, &plan, used).await?;
-        let kind = selector.counts(&asked.query, &plan);
+        let kind = selector.counts(&keyed.query, &plan);
         // A plan over persons partitions by person, so the same group is in several partitions.
         let is_shared = kind != plan.actors(selector);
         let kept = (!is_shared).then(|| offset.saturating_add(limit));

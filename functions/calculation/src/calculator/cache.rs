@@ -32,7 +32,7 @@ const CLOCK_SKEW_MAX: Duration = Duration::minutes(1);
 /// Which queries share cached results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Purpose {
+pub enum CacheScope {
     /// Saved insights and query nodes: equal queries share a result.
     Saved,
     /// Calculation endpoints, which have results of their own.
@@ -40,12 +40,12 @@ pub enum Purpose {
 }
 
 /// The cache key of a query's result. `invalidation` is part of it.
-pub fn cache_key(purpose: Purpose, query: &Query, invalidation: Option<&str>) -> String {
-    let purpose = match purpose {
-        Purpose::Saved => "saved",
-        Purpose::Request => "request",
+pub fn cache_key(scope: CacheScope, query: &Query, invalidation: Option<&str>) -> String {
+    let scope = match scope {
+        CacheScope::Saved => "saved",
+        CacheScope::Request => "request",
     };
-    let name = json!([CACHE_KEY_VERSION, purpose, query.normalised(), invalidation]).to_string();
+    let name = json!([CACHE_KEY_VERSION, scope, query.normalised(), invalidation]).to_string();
     format!("{KEY_PREFIX}{}", digest(&name))
 }
 

@@ -28,7 +28,7 @@ const BUDGET: EventListBudget = EventListBudget { events: 20_000, bytes: 64 << 2
 #[derive(Debug, Clone)]
 pub struct ListQuery {
     /// The conditions that the event store applies.
-    pub wanted: EventListFilter,
+    pub stored_filter: EventListFilter,
     /// Conditions on the properties.
     pub filter: Option<EventFilter>,
     /// Most events of the page.
@@ -134,7 +134,7 @@ impl Calculator {
                 error: None,
                 _permit: permit.clone(),
             };
-            let walked = self.events.list_newest_events(project.id, query.wanted, BUDGET, page).await;
+            let walked = self.events.list_newest_events(project.id, query.stored_filter, BUDGET, page).await;
             let (page, walked) = walked.map_err(event_store_error)?;
             if let Some(error) = page.error {
                 return Err(engine_error(error));

@@ -62,7 +62,7 @@ pub(super) struct PlanInputs {
 }
 
 /// Runs `work` on the current thread and reserves from `memory` what it allocates. If that exceeds the budget, `work` is
-/// cancelled and the error says why.
+/// cancelled and the error has the reason.
 pub(super) fn metered<T>(
     memory: &QueryMemory,
     is_cancelled: &dyn Fn() -> bool,

@@ -9,9 +9,9 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key};
 
 use super::Calculator;
-use super::cache::{CachedResult, Purpose, cache_key, result_key};
+use super::cache::{CacheScope, CachedResult, cache_key, result_key};
 use super::definitions::{DEFINITIONS_MAX, DefinitionId, DefinitionLookup, direct_references};
-use crate::jobs::VersionedQueryState;
+use crate::query_state::VersionedQueryState;
 use crate::source::QuerySource;
 
 /// Most actions and cohorts of a query that are fetched before the caller's access to the project is verified.
@@ -19,13 +19,13 @@ const PREFETCHED_DEFINITIONS_MAX: usize = 20;
 
 /// A query and its cache key.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct KeyedQuery {
     /// The query.
     pub query: Query,
     /// Cache key of its result.
     pub key: String,
     /// Which queries share its result.
-    pub purpose: Purpose,
+    pub scope: CacheScope,
     /// Part of the cache key: the client's own key to bypass cached results.
     pub invalidation: Option<String>,
     /// The query as it was sent. `None`: it cannot be calculated in the background.
@@ -45,18 +45,18 @@ pub struct StoredState {
     pub known: DefinitionLookup,
 }
 
-impl Asked {
-    /// A query whose result is cached for `purpose`. `invalidation` is part of the cache key.
-    pub fn new(query: Query, purpose: Purpose, invalidation: Option<&str>) -> Asked {
-        let key = cache_key(purpose, &query, invalidation);
+impl KeyedQuery {
+    /// A query whose result is cached in `scope`. `invalidation` is part of the cache key.
+    pub fn new(query: Query, scope: CacheScope, invalidation: Option<&str>) -> KeyedQuery {
+        let key = cache_key(scope, &query, invalidation);
         let invalidation = invalidation.map(str::to_owned);
-        Asked { query, key, purpose, invalidation, source: None, ignores_cache: false }
+        KeyedQuery { query, key, scope, invalidation, source: None, ignores_cache: false }
     }
 
     /// The same query, which can be calculated in the background: `source` is the query as it was sent.
     #[must_use]
-    pub fn with_source(self, source: QuerySource) -> Asked {
-        Asked { source: Some(source), ..self }
+    pub fn with_source(self, source: QuerySource) -> KeyedQuery {
+        KeyedQuery { source: Some(source), ..self }
     }
 
     /// The rows to prefetch in the round trip that finds the project; pass their items to [`Calculator::complete_prefetch`].
@@ -78,7 +78,7 @@ impl Asked {
 
 impl Calculator {
     /// Fetches the stored rows of some queries: cached results, states, definitions.
-    pub async fn read(&self, project: &Project, queries: &[&Asked]) -> ApiResult<StoredState> {
+    pub async fn read(&self, project: &Project, queries: &[&KeyedQuery]) -> ApiResult<StoredState> {
         if queries.is_empty() {
             return Ok(StoredState {
                 stored: Vec::new(),
@@ -106,11 +106,11 @@ impl Calculator {
         Ok(StoredState { stored, tracked, known })
     }
 
-    /// The same for one query, with the prefetched `items` of [`Asked::keys`].
+    /// The same for one query, with the prefetched `items` of [`KeyedQuery::keys`].
     pub async fn complete_prefetch(
         &self,
         project: &Project,
-        query: &Asked,
+        query: &KeyedQuery,
         items: Vec<Option<Item>>,
     ) -> ApiResult<StoredState> {
         let mut items = items.into_iter();
@@ -125,6 +125,6 @@ impl Calculator {
     }
 }
 
-fn references(project: &Project, queries: &[&Asked]) -> BTreeSet<DefinitionId> {
+fn references(project: &Project, queries: &[&KeyedQuery]) -> BTreeSet<DefinitionId> {
     queries.iter().flat_map(|query| direct_references(&query.query, Some(project))).collect()
 }

@@ -12,7 +12,7 @@ use pennon_eventstore::ScanStats;
 use super::definitions::{DefinitionLookup, direct_references};
 use super::{Calculator, context};
 use crate::errors::event_store_error;
-use crate::jobs::Progress;
+use crate::query_state::Progress;
 
 /// Statistics of a calculator's scans, and the progress of its calculations. Clones share the counters.
 #[derive(Debug, Clone, Default)]

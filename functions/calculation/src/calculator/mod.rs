@@ -17,7 +17,7 @@ mod metrics;
 pub(crate) mod persons;
 pub(crate) mod property_names;
 pub(crate) mod property_values;
-mod query;
+mod query_request;
 mod single_flight;
 
 use std::sync::Arc;
@@ -39,13 +39,13 @@ use tokio::time::Instant;
 
 pub use actors::{ActorJson, ActorsPage};
 pub(crate) use cache::settings_digest;
-pub use cache::{CachedResult, Purpose, cache_key};
+pub use cache::{CacheScope, CachedResult, cache_key};
 pub(crate) use definitions::direct_references;
 pub use definitions::{DefinitionLookup, TransitiveDefinitions};
-pub use keyed_query::{Asked, StoredState};
+pub use keyed_query::{KeyedQuery, StoredState};
 pub use large_results::RESULT_BYTES_MAX;
 pub use metrics::CalculationMetrics;
-pub use query::{QueryOrigin, QueryResponse, Question};
+pub use query_request::{QueryOrigin, QueryRequest};
 
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
@@ -90,7 +90,7 @@ pub struct Calculator {
     /// Collects scan statistics and progress, if set.
     metrics: Option<CalculationMetrics>,
     /// Whether results are written to the cache.
-    stores_results: bool,
+    pub(crate) stores_results: bool,
     in_flight: InFlightQueries,
 }
 

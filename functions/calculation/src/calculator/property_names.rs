@@ -139,11 +139,11 @@ impl Calculator {
             let _permit = self.turn().await?;
             let mut seen = NameCollector::default();
             for name in names {
-                let wanted =
+                let filter =
                     EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
                 let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
                 seen.searched = 0;
-                let walked = self.events.list_newest_events(project.id, wanted, budget, seen).await;
+                let walked = self.events.list_newest_events(project.id, filter, budget, seen).await;
                 (seen, _) = walked.map_err(event_store_error)?;
             }
             Ok(seen.names)

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::ProjectId;
 
-use super::{Calculator, QueryDefinitions, QueryResult, Question};
+use super::{Calculator, QueryDefinitions, QueryRequest, QueryResult};
 
 /// Requests whose instants are less than this apart may share a result.
 const SHARE_WINDOW: Duration = Duration::minutes(1);
@@ -62,18 +62,18 @@ impl InFlightQueries {
 impl Calculator {
     /// Calculates a query and caches the result, shared with requests for the same query at the same time. A `forced` one
     /// never joins another calculation, but can be joined.
-    pub(super) async fn calculate_single_flight(
+    pub(crate) async fn calculate_single_flight(
         &self,
-        question: &Question<'_>,
+        request: &QueryRequest<'_>,
         used: QueryDefinitions,
         settings_digest: String,
         forced: bool,
     ) -> ApiResult<QueryResult> {
-        let Question { project, asked, now, deadline, .. } = *question;
-        let flight_key = (project.id, asked.key.clone(), settings_digest.clone());
+        let QueryRequest { project, keyed, now, deadline, .. } = *request;
+        let flight_key = (project.id, keyed.key.clone(), settings_digest.clone());
         let start = || {
             let (this, project, query, cache_key) =
-                (self.clone(), project.clone(), asked.query.clone(), asked.key.clone());
+                (self.clone(), project.clone(), keyed.query.clone(), keyed.key.clone());
             let work = async move {
                 let calculated = this.calculate(&project, &query, &used, now, deadline).await?;
                 if this.stores_results {

@@ -9,11 +9,12 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition, back_off_after_conflict};
 use serde_json::Value;
 
-use super::start::{job_row, next_version, state_row};
-use super::state::RunSummary;
-use super::status::QueryStatus;
-use super::{CalculationRef, ClientQueryId, Job, JobKey, VersionedQueryState, machine_now};
+use super::start::job_row;
+use super::{CalculationRef, ClientQueryId, Job, JobKey};
 use crate::calculator::{CachedResult, Calculator};
+use crate::query_state::{
+    QueryStatus, RunSummary, VersionedQueryState, machine_now, next_version, state_row,
+};
 
 /// Most attempts after version conflicts.
 const ATTEMPTS_ON_CONFLICT: u32 = 20;

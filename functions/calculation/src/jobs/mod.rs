@@ -1,6 +1,6 @@
 //! Background calculations: started by a request, run by a worker that the records table's stream triggers.
 //!
-//! Starting one writes two rows in one transaction: the query's state ([`state`]; one row per cache key), and a job
+//! Starting one writes two rows in one transaction: the query's state ([`crate::query_state`]; one row per cache key), and a job
 //! ([`keys::job`]), whose insertion reaches a worker through the stream. Must stay true: a job that was written is finished
 //! or cancelled by its waiters, wherever a process crashes; a job delivered twice has one effect; equal queries are
 //! calculated once; a reported status stays valid for later requests.
@@ -11,33 +11,23 @@
 
 mod lookup;
 mod start;
-pub(crate) mod state;
-mod status;
 mod worker;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use pennon_core::clock::Clock;
 use pennon_core::store::keys;
-use pennon_core::store::{Item, Key, Query, StoreError, Table, WriteCondition};
+use pennon_core::store::{Key, Query, StoreError, Table};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::calculator::Purpose;
+use crate::calculator::CacheScope;
 use crate::source::QuerySource;
-
-pub use state::{Failure, Progress};
-pub use status::QueryStatus;
 
 pub(crate) use lookup::query_name_is_too_long;
 pub(crate) use start::BackgroundQuery;
-pub(crate) use state::{QueryState, RunEnd, StartRequest, Waiter};
 
 /// Most attempts at a job that fails for a transient reason.
 pub const ATTEMPTS_MAX: u32 = 3;
-/// Time to live of a job or a state in seconds.
-const ROW_TTL_SECONDS: i64 = 2 * 3600;
 
 /// Id of a job, taken from its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,14 +70,14 @@ impl Default for JobLimits {
 
 /// The outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum JobOutcome {
     /// It has ended, with a result or a failure.
     Done,
     /// There was nothing to do, or it was cancelled.
     Dropped,
     /// It has to be retried later: the store or the events could not be reached, it timed out, or another worker holds the
     /// claim.
-    Again,
+    Retry,
 }
 
 /// The row of a job.
@@ -96,41 +86,11 @@ struct Job {
     project: u64,
     /// The query as it was sent.
     source: QuerySource,
-    purpose: Purpose,
+    #[serde(rename = "purpose")]
+    scope: CacheScope,
     invalidation: Option<String>,
     /// Cache key of its result, which is also the key of its state.
     cache_key: String,
-}
-
-/// The state of a background calculation, with the version of its row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VersionedQueryState {
-    pub(crate) state: QueryState,
-    version: u64,
-}
-
-impl VersionedQueryState {
-    /// Decodes an item; `None` where there is none or this release cannot read it.
-    pub(crate) fn from_item(item: Option<&Item>) -> Option<VersionedQueryState> {
-        let item = item?;
-        let state = item
-            .body()
-            .inspect_err(
-                |error| tracing::warn!(%error, "the state of a calculation cannot be decoded and is ignored"),
-            )
-            .ok()?;
-        Some(VersionedQueryState { state, version: item.version })
-    }
-
-    /// The row and its condition after the client has fetched the pending results.
-    pub(crate) fn with_result_fetched(
-        &self,
-        project: u64,
-        cache_key: &str,
-    ) -> Result<(Item, WriteCondition), StoreError> {
-        let (guard, version) = start::next_version(Some(self.version));
-        Ok((start::state_row(project, cache_key, &self.state.with_results_fetched(), version)?, guard))
-    }
 }
 
 /// The row of a client query id: the calculations that it stands for.
@@ -146,11 +106,6 @@ struct CalculationRef {
     generation: Uuid,
     insight_id: Option<u64>,
     dashboard_id: Option<u64>,
-}
-
-/// The machine's clock, for heartbeats.
-fn machine_now() -> DateTime<Utc> {
-    Clock::Running.now(None)
 }
 
 /// Jobs that wait, or whose workers may have crashed: at most 100 of each partition.

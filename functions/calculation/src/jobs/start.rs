@@ -3,17 +3,18 @@
 //! Must stay true: a calculation that is reported as started has its job row; many are started in few transactions; two
 //! requests that start the same query concurrently start it once.
 
-use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids::new_uuid;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition, back_off_after_conflict};
 use uuid::Uuid;
 
-use super::state::{QueryState, StartRequest, Transition};
-use super::status::QueryStatus;
-use super::{CalculationRef, ClientQueryId, Job, ROW_TTL_SECONDS, VersionedQueryState};
-use crate::calculator::{Asked, Calculator};
+use super::{CalculationRef, ClientQueryId, Job};
+use crate::calculator::{Calculator, KeyedQuery};
+use crate::query_state::{
+    QueryState, QueryStatus, StartRequest, Transition, VersionedQueryState, next_version, row_expiry,
+    state_row,
+};
 use crate::source::QuerySource;
 
 /// Most starts in one transaction: two rows each, and one for the client query id.
@@ -27,39 +28,11 @@ const ATTEMPTS_ON_CONFLICT: u32 = 20;
 #[derive(Debug)]
 pub(crate) struct BackgroundQuery<'a> {
     /// The query and its cache key.
-    pub asked: &'a Asked,
+    pub keyed: &'a KeyedQuery,
     /// Its state, as last read.
     pub tracked: Option<&'a VersionedQueryState>,
     /// The request to start it.
     pub request: StartRequest,
-}
-
-/// Expiry of a row written now, in seconds since the epoch.
-pub(super) fn row_expiry() -> i64 {
-    // The machine's clock, not the service's: DynamoDB expires items by it.
-    Clock::Running.now(None).timestamp() + ROW_TTL_SECONDS
-}
-
-/// The row of a state.
-pub(super) fn state_row(
-    project: ProjectId,
-    cache_key: &str,
-    state: &QueryState,
-    version: u64,
-) -> Result<Item, StoreError> {
-    let item = Item::new(keys::query_state(project, cache_key), state)?;
-    Ok(item.with_version(version).expiring(row_expiry()))
-}
-
-/// The condition for replacing a row of this version, and the new version.
-pub(super) fn next_version(version: Option<u64>) -> (WriteCondition, u64) {
-    match version {
-        Some(version) => (WriteCondition::Version(version), version + 1),
-        // Not 1: a deleted row may have had that version, and another process may still hold it.
-        None => {
-            (WriteCondition::Absent, u64::try_from(Clock::Running.now(None).timestamp_micros()).unwrap_or(1))
-        }
-    }
 }
 
 /// The writes of a transaction, and the outcome of each start.
@@ -107,7 +80,7 @@ impl Calculator {
     ) -> ApiResult<Vec<StartOutcome>> {
         let mut tracked: Vec<Option<VersionedQueryState>> =
             queries.iter().map(|one| one.tracked.cloned()).collect();
-        let keys: Vec<Key> = queries.iter().map(|one| keys::query_state(project, &one.asked.key)).collect();
+        let keys: Vec<Key> = queries.iter().map(|one| keys::query_state(project, &one.keyed.key)).collect();
         for attempt in 0..ATTEMPTS_ON_CONFLICT {
             let mut batch = Batch::default();
             let mut new_id_row = id_row.clone();
@@ -170,14 +143,14 @@ impl Batch {
     ) -> Result<(), StoreError> {
         let generation = new_uuid();
         let (guard, version) = next_version(tracked.map(|it| it.version));
-        let cache_key = &query.asked.key;
+        let cache_key = &query.keyed.key;
         let transition =
             QueryState::transition(tracked.map(|it| &it.state), &query.request, generation, cache_key);
         let (state, id) = match transition {
             Transition::Unchanged(state) | Transition::Joined(state) => (state, None),
             Transition::Started(state) => {
                 self.writes.push(Write::Put(
-                    new_job_row(project, query.asked, state.generation)?,
+                    new_job_row(project, query.keyed, state.generation)?,
                     WriteCondition::Absent,
                 ));
                 (state, None)
@@ -207,21 +180,21 @@ impl Batch {
 impl StartOutcome {
     fn status(&self, query: &BackgroundQuery<'_>) -> QueryStatus {
         let request = &query.request;
-        let id = || self.state.reported_id(&request.waiter.id, &query.asked.key);
+        let id = || self.state.reported_id(&request.waiter.id, &query.keyed.key);
         let run = self.state.get_run(self.generation, request.now);
         QueryStatus::new(self.id.clone().unwrap_or_else(id), run.unwrap_or_else(|| self.state.current_run()))
     }
 
     /// The target of the client query id; `None` where the request has no id but the cache key, which needs no row.
     fn client_target(&self, query: &BackgroundQuery<'_>) -> Option<CalculationRef> {
-        (query.request.waiter.id != query.asked.key).then(|| self.target(query))
+        (query.request.waiter.id != query.keyed.key).then(|| self.target(query))
     }
 
     /// The target of the id that the calculation is reported under.
     fn target(&self, query: &BackgroundQuery<'_>) -> CalculationRef {
         let waiter = &query.request.waiter;
         CalculationRef {
-            cache_key: query.asked.key.clone(),
+            cache_key: query.keyed.key.clone(),
             generation: self.generation,
             insight_id: waiter.insight_id,
             dashboard_id: waiter.dashboard_id,
@@ -230,16 +203,16 @@ impl StartOutcome {
 }
 
 /// The row of a new job.
-fn new_job_row(project: ProjectId, asked: &Asked, generation: Uuid) -> Result<Item, StoreError> {
-    let Some(source) = asked.source.clone() else {
-        return Err(StoreError::Failed("a question that cannot be read again".to_owned()));
+fn new_job_row(project: ProjectId, keyed: &KeyedQuery, generation: Uuid) -> Result<Item, StoreError> {
+    let Some(source) = keyed.source.clone() else {
+        return Err(StoreError::Failed("the query has no stored source".to_owned()));
     };
     let job = Job {
         project,
         source,
-        purpose: asked.purpose,
-        invalidation: asked.invalidation.clone(),
-        cache_key: asked.key.clone(),
+        scope: keyed.scope,
+        invalidation: keyed.invalidation.clone(),
+        cache_key: keyed.key.clone(),
     };
     job_row(generation, &job)
 }
@@ -253,7 +226,7 @@ pub(super) fn job_row(generation: Uuid, job: &Job) -> Result<Item, StoreError> {
 fn split_into_transactions<'s, 'a>(queries: &'s [BackgroundQuery<'a>]) -> Vec<&'s [BackgroundQuery<'a>]> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, query) in queries.iter().enumerate() {
-        let query_bytes = query.asked.source.as_ref().map_or(0, json_bytes);
+        let query_bytes = query.keyed.source.as_ref().map_or(0, json_bytes);
         if at > begin && (at - begin == CHUNK_STARTS_MAX || bytes + query_bytes > CHUNK_BYTES_MAX) {
             chunks.push(&queries[begin..at]);
             (begin, bytes) = (at, 0);

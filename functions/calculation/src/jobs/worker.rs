@@ -17,14 +17,16 @@ use pennon_core::store::{Item, StoreError, Write, WriteCondition};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
-use super::start::{job_row, next_version, state_row};
-use super::state::{Failure, Progress, QueryState, RunEnd};
-use super::{ATTEMPTS_MAX, Job, JobKey, JobLimits, Outcome, VersionedQueryState, machine_now};
+use super::start::job_row;
+use super::{ATTEMPTS_MAX, Job, JobKey, JobLimits, JobOutcome};
 use crate::calculator::{
-    Asked, Calculator, QueryDefinitions, QueryResult, StoredState, direct_references, result_freshness,
+    Calculator, KeyedQuery, QueryDefinitions, QueryResult, StoredState, direct_references, result_freshness,
     settings_digest,
 };
 use crate::errors::{engine_error, is_timeout};
+use crate::query_state::{
+    Failure, Progress, QueryState, RunEnd, VersionedQueryState, machine_now, next_version, state_row,
+};
 
 /// Most attempts after version conflicts with waiters that join or cancel.
 const ATTEMPTS_ON_CONFLICT: u32 = 20;
@@ -56,22 +58,22 @@ enum AttemptOutcome {
 
 impl Calculator {
     /// Runs a job until it has ended or has to be retried. Any number of workers may call it for the same job.
-    pub async fn run_job(&self, key: JobKey, limits: JobLimits) -> Outcome {
+    pub async fn run_job(&self, key: JobKey, limits: JobLimits) -> JobOutcome {
         // Boxed: the futures of calculations are large.
         match Box::pin(self.try_run_job(key, limits)).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(job = %key.0, %error, "a job failed and will be retried");
-                Outcome::Again
+                JobOutcome::Retry
             }
         }
     }
 
-    async fn try_run_job(&self, key: JobKey, limits: JobLimits) -> Result<Outcome, StoreError> {
-        let Some(item) = self.records.get(&key.row()).await? else { return Ok(Outcome::Dropped) };
+    async fn try_run_job(&self, key: JobKey, limits: JobLimits) -> Result<JobOutcome, StoreError> {
+        let Some(item) = self.records.get(&key.row()).await? else { return Ok(JobOutcome::Dropped) };
         let Ok(job) = item.body::<Job>() else {
             // Written by a later release: left to its workers.
-            return Ok(Outcome::Again);
+            return Ok(JobOutcome::Retry);
         };
         let deadline = Instant::now() + limits.time;
         let Some(tracked) = self.wait_until_unclaimed(key, &job, limits, deadline).await? else {
@@ -90,11 +92,11 @@ impl Calculator {
             return claimed.fail("The calculation could not be finished. Try again later.".to_owned()).await;
         }
         if !claimed.claim().await? {
-            return Ok(Outcome::Again);
+            return Ok(JobOutcome::Retry);
         }
         let (attempt, erasures) = claimed.attempt(&job, limits, deadline).await;
         let outcome = claimed.finish(attempt, erasures).await?;
-        if outcome == Outcome::Dropped {
+        if outcome == JobOutcome::Dropped {
             // The job of a cancelled calculation is deleted; one that another worker has claimed stays.
             self.discard_unless_active(key, &job).await?;
         }
@@ -143,12 +145,12 @@ impl Calculator {
     }
 
     /// Deletes a job that needs no work.
-    async fn discard_unless_active(&self, key: JobKey, job: &Job) -> Result<Outcome, StoreError> {
+    async fn discard_unless_active(&self, key: JobKey, job: &Job) -> Result<JobOutcome, StoreError> {
         if self.get_active_state(key, job).await?.is_some() {
-            return Ok(Outcome::Again);
+            return Ok(JobOutcome::Retry);
         }
         self.records.transact(vec![Write::Delete(key.row(), WriteCondition::None)]).await?;
-        Ok(Outcome::Dropped)
+        Ok(JobOutcome::Dropped)
     }
 }
 
@@ -213,7 +215,7 @@ impl ClaimedJob<'_> {
     }
 
     /// Ends the job or releases the claim, depending on the outcome of an attempt.
-    async fn finish(&mut self, attempt: AttemptOutcome, erasures: i64) -> Result<Outcome, StoreError> {
+    async fn finish(&mut self, attempt: AttemptOutcome, erasures: i64) -> Result<JobOutcome, StoreError> {
         let cause = match attempt {
             AttemptOutcome::Calculated(calculated, settings_digest) => {
                 let result = self
@@ -232,13 +234,13 @@ impl ClaimedJob<'_> {
             AttemptOutcome::AlreadyCached => return self.end(None, None, erasures).await,
             AttemptOutcome::Failed(failure) => return self.end(None, Some(failure), erasures).await,
             AttemptOutcome::Retry(cause) => cause,
-            AttemptOutcome::ClaimLost => return Ok(Outcome::Dropped),
+            AttemptOutcome::ClaimLost => return Ok(JobOutcome::Dropped),
         };
         if self.is_last_attempt() {
             return self.fail(cause).await;
         }
         self.release().await?;
-        Ok(Outcome::Again)
+        Ok(JobOutcome::Retry)
     }
 
     /// Whether all attempts were begun.
@@ -247,7 +249,7 @@ impl ClaimedJob<'_> {
     }
 
     /// Ends the job with a failure.
-    async fn fail(&mut self, cause: String) -> Result<Outcome, StoreError> {
+    async fn fail(&mut self, cause: String) -> Result<JobOutcome, StoreError> {
         self.end(None, Some(Failure { message: Some(cause) }), 0).await
     }
 
@@ -270,7 +272,7 @@ impl ClaimedJob<'_> {
         mut result: Option<Item>,
         mut failure: Option<Failure>,
         erasures: i64,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<JobOutcome, StoreError> {
         for _ in 0..ATTEMPTS_ON_CONFLICT {
             let state = &self.tracked.state;
             let at = self.calculator.clock.now_for(state.start_time);
@@ -285,7 +287,7 @@ impl ClaimedJob<'_> {
                 more.push(Write::Put(job_row(ended.generation, self.job)?, WriteCondition::None));
             }
             match self.write_state(ended, more).await {
-                Ok(()) => return Ok(Outcome::Done),
+                Ok(()) => return Ok(JobOutcome::Done),
                 Err(StoreError::TooLarge) if result.take().is_some() => {
                     failure = Some(too_large());
                 }
@@ -294,10 +296,10 @@ impl ClaimedJob<'_> {
                 Err(StoreError::Condition { .. }) => {
                     // The expired claim of another worker was changed meanwhile: start over.
                     if self.tracked.state.claim != Some(self.claim) {
-                        return Ok(Outcome::Again);
+                        return Ok(JobOutcome::Retry);
                     }
                     if !self.reload_state().await? {
-                        return Ok(Outcome::Dropped);
+                        return Ok(JobOutcome::Dropped);
                     }
                 }
                 Err(error) => return Err(error),
@@ -336,14 +338,14 @@ impl ClaimedJob<'_> {
 }
 
 fn too_large() -> Failure {
-    let message = "The result is too large to be kept. Ask for less, or with refresh=blocking.";
+    let message = "The result is too large to be stored. Request less data, or use refresh=blocking.";
     Failure { message: Some(message.to_owned()) }
 }
 
 /// Failure message where a result could not be written.
 const STORE_UNREACHABLE: &str = "The store could not be reached.";
 /// Failure message where each attempt timed out.
-const TIMED_OUT: &str = "The calculation takes too long. Ask for less: a shorter range, or fewer events.";
+const TIMED_OUT: &str = "The calculation takes too long. Request a shorter range or fewer events.";
 /// Index of the result among the writes of the transaction that ends a job.
 const RESULT_WRITE_INDEX: usize = 2;
 /// A worker continues at least this long without a successful heartbeat.
@@ -379,10 +381,10 @@ impl Calculator {
         erasures: &mut i64,
     ) -> ApiResult<AttemptOutcome> {
         let ParsedQuery::Query(query) = job.source.parse().map_err(engine_error)? else {
-            return Err(ApiError::internal(&"a job without a question"));
+            return Err(ApiError::internal(&"a job without a query"));
         };
-        let asked = Asked::new(query, job.purpose, job.invalidation.as_deref());
-        if asked.key != job.cache_key {
+        let keyed = KeyedQuery::new(query, job.scope, job.invalidation.as_deref());
+        if keyed.key != job.cache_key {
             // Written by a release with another cache key format.
             return Ok(AttemptOutcome::Failed(Failure::default()));
         }
@@ -390,28 +392,28 @@ impl Calculator {
             return Ok(AttemptOutcome::Failed(Failure::default()));
         };
         let project: Project = project.body()?;
-        let StoredState { stored, known, .. } = self.read(&project, &[&asked]).await?;
+        let StoredState { stored, known, .. } = self.read(&project, &[&keyed]).await?;
         *erasures = known.erasures();
         let used: QueryDefinitions =
-            known.of(project.id, &direct_references(&asked.query, Some(&project)))?;
-        let settings_digest = settings_digest(&project, &asked.query, &used.digest, known.erasures());
+            known.of(project.id, &direct_references(&keyed.query, Some(&project)))?;
+        let settings_digest = settings_digest(&project, &keyed.query, &used.digest, known.erasures());
         if !forced {
             let stored =
                 stored.into_iter().flatten().find(|stored| stored.is_valid_for(&settings_digest, now));
             // A result whose object is missing is calculated again.
             let loaded = match &stored {
-                Some(stored) => self.load_result(project.id, &asked.key, stored).await,
+                Some(stored) => self.load_result(project.id, &keyed.key, stored).await,
                 None => None,
             };
-            let stored = loaded.and_then(|stored| stored.to_calculated(&settings_digest, &asked.query, now));
+            let stored = loaded.and_then(|stored| stored.to_calculated(&settings_digest, &keyed.query, now));
             let freshness: Option<Freshness> = stored
-                .map(|stored| result_freshness(&project, &asked.query, stored.last_refresh, now))
+                .map(|stored| result_freshness(&project, &keyed.query, stored.last_refresh, now))
                 .transpose()?;
             if decide(RefreshMode::Blocking, freshness).then == RefreshAction::Nothing {
                 return Ok(AttemptOutcome::AlreadyCached);
             }
         }
-        let calculated = self.calculate(&project, &asked.query, &used, now, deadline).await?;
+        let calculated = self.calculate(&project, &keyed.query, &used, now, deadline).await?;
         Ok(AttemptOutcome::Calculated(Box::new(calculated), settings_digest))
     }
 }

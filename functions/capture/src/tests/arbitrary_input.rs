@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::{NOW, events, gzip, metadata, read_text};
 use crate::decode::decode;
-use crate::normalize::{CaptureFormat, normalize};
+use crate::event::CaptureFormat;
+use crate::normalize::normalize;
 
 /// Any JSON value, nested a little.
 fn any_value() -> impl Strategy<Value = Value> {

@@ -137,13 +137,13 @@ pub async fn open_project(
     needs_events: impl Fn(&CompiledProject) -> bool,
 ) -> ApiResult<AuthenticatedProject> {
     let tokens = &flags.app.tokens;
-    let cached = tokens.remembered(token, TOKEN_CACHE_TTL).and_then(|id| flags.compiled.get_recent(id));
+    let cached = tokens.cached_project(token, TOKEN_CACHE_TTL).and_then(|id| flags.compiled.get_recent(id));
     if let Some(project) = cached {
         request_metrics::record(|metrics| metrics.set_project(project.settings.id));
         return Ok(AuthenticatedProject { project, hot: None });
     }
     // The project that the token had last time; the token's item confirms it.
-    let guess = tokens.guess(token);
+    let guess = tokens.predict_project(token);
     let prefetch_events = async {
         let cached =
             guess.and_then(|id| flags.compiled.get(id)).filter(|cached| needs_events(&cached.project));

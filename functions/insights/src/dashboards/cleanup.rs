@@ -5,7 +5,7 @@
 //! that the deleted dashboard is unchanged; the task is deleted last.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::activity;
+use pennon_core::activity::Entry;
 use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
@@ -14,6 +14,7 @@ use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{
     Item, Key, Query, StoreError, Table, Write, WriteCondition, back_off_after_conflict,
 };
+use pennon_core::write_times::write_time;
 use serde::{Deserialize, Serialize};
 
 use super::content::{self, DashboardInsight};
@@ -151,7 +152,7 @@ pub async fn run_insight_deletion(
 ) -> ApiResult<()> {
     let task: CleanupTask = item.body()?;
     // The log may have newer entries since the deletion.
-    let at = activity::write_time(records, project, Insight::SCOPE, task.at).await?;
+    let at = write_time(records, project, Insight::SCOPE, task.at).await?;
     Box::pin(delete_all_insights(records, (project, dashboard), &task.user, at, item.key.clone())).await
 }
 

@@ -18,10 +18,11 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use pennon_analytics::ParsedQuery;
-use pennon_calculation::calculator::{Asked, Purpose, QueryOrigin, QueryResponse, Question};
-use pennon_calculation::jobs::{Failure, QueryStatus};
+use pennon_calculation::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest};
+use pennon_calculation::query_state::{Failure, QueryStatus};
 use pennon_calculation::{
-    CachedResult, QUERY_ID, QueryResult, QuerySource, RefreshMode, RefreshParam, engine_error, query_id,
+    CachedResult, QUERY_ID, QueryResponse, QueryResult, QuerySource, RefreshMode, RefreshParam, engine_error,
+    query_id,
 };
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
@@ -52,7 +53,7 @@ enum ParsedInsight {
     /// The insight has no query.
     Empty,
     /// A query that can be calculated.
-    Query(Box<Asked>),
+    Query(Box<KeyedQuery>),
     /// A kind of query that is not supported.
     UnsupportedKind(String),
     /// A query that the engine rejects.
@@ -64,8 +65,8 @@ impl ParsedInsight {
         let source = source(insight);
         match source.parse() {
             Ok(ParsedQuery::Query(query)) => {
-                let query = Asked::new(query, Purpose::Saved, None).with_source(source);
-                ParsedInsight::Query(Box::new(Asked { ignores_cache: refresh.is_forced(), ..query }))
+                let query = KeyedQuery::new(query, CacheScope::Saved, None).with_source(source);
+                ParsedInsight::Query(Box::new(KeyedQuery { ignores_cache: refresh.is_forced(), ..query }))
             }
             Ok(ParsedQuery::Empty) => ParsedInsight::Empty,
             Ok(ParsedQuery::OtherKind(kind)) => ParsedInsight::UnsupportedKind(kind),
@@ -160,17 +161,17 @@ impl Insights {
         let response = match &parsed {
             ParsedInsight::Query(query) => {
                 let stored = self.calculator.read(request.project, &[query]).await?;
-                let question = Question {
+                let question = QueryRequest {
                     project: request.project,
-                    asked: query,
+                    keyed: query,
                     stored: stored.stored.first().and_then(Option::as_ref),
                     tracked: stored.tracked.first().and_then(Option::as_ref),
                     known: &stored.known,
                     now: request.now,
                     deadline,
-                    by: request.asked_by(insight),
+                    origin: request.asked_by(insight),
                 };
-                Box::pin(self.calculator.answer(&question, request.refresh)).await?
+                Box::pin(self.calculator.respond(&question, request.refresh)).await?
             }
             ParsedInsight::Invalid(error) if request.refresh.waits() => {
                 return Err(engine_error(error.clone()));
@@ -200,8 +201,8 @@ impl Insights {
                 queries.entry(&query.key).or_insert((insight, &**query));
             }
         }
-        let distinct: Vec<(&Insight, &Asked)> = queries.into_values().collect();
-        let queries: Vec<&Asked> = distinct.iter().map(|(_, query)| *query).collect();
+        let distinct: Vec<(&Insight, &KeyedQuery)> = queries.into_values().collect();
+        let queries: Vec<&KeyedQuery> = distinct.iter().map(|(_, query)| *query).collect();
         let stored = Box::pin(self.calculator.read(request.project, &queries)).await?;
         let sizes: BTreeMap<&str, usize> = queries
             .iter()
@@ -213,21 +214,21 @@ impl Insights {
         require_results_fit(
             parsed.iter().map(|parsed| parsed.key().and_then(|key| sizes.get(key.as_str())).copied()),
         )?;
-        let questions: Vec<Question<'_>> = distinct
+        let questions: Vec<QueryRequest<'_>> = distinct
             .iter()
             .enumerate()
-            .map(|(at, (insight, query))| Question {
+            .map(|(at, (insight, query))| QueryRequest {
                 project: request.project,
-                asked: query,
+                keyed: query,
                 stored: stored.stored.get(at).and_then(Option::as_ref),
                 tracked: stored.tracked.get(at).and_then(Option::as_ref),
                 known: &stored.known,
                 now: request.now,
                 deadline,
-                by: request.asked_by(insight),
+                origin: request.asked_by(insight),
             })
             .collect();
-        let responses = Box::pin(self.calculator.answers(&questions, request.refresh)).await;
+        let responses = Box::pin(self.calculator.respond_all(&questions, request.refresh)).await;
         let responses: BTreeMap<&str, ApiResult<QueryResponse>> =
             queries.iter().map(|query| query.key.as_str()).zip(responses).collect();
         let results = insights.iter().zip(&parsed).map(|(insight, one)| {

@@ -14,7 +14,7 @@ use crate::sql::Expression;
 use crate::{element, limits, sessions};
 
 /// Known filter types that do not apply to events.
-const NON_EVENT_TYPES: [&str; 8] = [
+pub const NON_EVENT_TYPES: [&str; 8] = [
     "behavioral",
     "recording",
     "log_entry",

@@ -103,6 +103,11 @@ impl StepOrder {
     const NAMES: [(&'static str, Self); 3] =
         [("ordered", Self::Ordered), ("strict", Self::Strict), ("unordered", Self::Unordered)];
 
+    /// The names that requests use.
+    pub fn names() -> [&'static str; 3] {
+        Self::NAMES.map(|(name, _)| name)
+    }
+
     /// The name that requests use.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, order)| *order == self).map_or("ordered", |(name, _)| *name)
@@ -112,6 +117,11 @@ impl StepOrder {
 impl FunnelVizType {
     const NAMES: [(&'static str, Self); 3] =
         [("steps", Self::Steps), ("trends", Self::Trends), ("time_to_convert", Self::TimeToConvert)];
+
+    /// The names that requests use.
+    pub fn names() -> [&'static str; 3] {
+        Self::NAMES.map(|(name, _)| name)
+    }
 
     /// The name that requests use.
     pub fn name(self) -> &'static str {

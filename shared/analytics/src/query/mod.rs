@@ -43,7 +43,9 @@ pub use funnels::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptio
 pub(crate) use insight_filters::serialize::insight_filters_with_dates;
 pub use math::{Math, MathArguments, NumberSource, Statistic, UniqueBy};
 pub use refresh::{BackgroundStart, Decision, RefreshAction, RefreshMode, decide};
-pub use validate::{decode_and_validate_query, validate_node};
+pub use validate::{
+    BREAKDOWN_TYPES, CONDITION_TYPES, DISPLAYS, INTERVALS, decode_and_validate_query, validate_node,
+};
 
 /// An insight query that can be calculated.
 #[derive(Debug, Clone, PartialEq)]
@@ -370,6 +372,11 @@ impl WindowUnit {
         ("week", Self::Week, 604_800),
         ("month", Self::Month, 31 * 86_400),
     ];
+
+    /// The names that requests use.
+    pub fn names() -> [&'static str; 6] {
+        Self::NAMES.map(|(name, ..)| name)
+    }
 
     /// Parses a unit name; case-insensitive, with or without a plural `s`.
     pub fn from_name(name: &str) -> Option<Self> {

@@ -31,8 +31,10 @@ enum FieldType {
     OneOf(&'static [&'static str]),
 }
 
-const INTERVALS: &[&str] = &["second", "minute", "hour", "day", "week", "month"];
-const DISPLAYS: &[&str] = &[
+/// Allowed intervals of a saved insight, including one that is not calculated.
+pub const INTERVALS: &[&str] = &["second", "minute", "hour", "day", "week", "month"];
+/// Allowed displays of a saved insight, likewise.
+pub const DISPLAYS: &[&str] = &[
     "ActionsLineGraph",
     "ActionsBar",
     "ActionsUnstackedBar",
@@ -48,7 +50,7 @@ const DISPLAYS: &[&str] = &[
 ];
 
 /// Allowed breakdown types, including those that only other implementations calculate.
-const BREAKDOWN_TYPES: &[&str] = &[
+pub const BREAKDOWN_TYPES: &[&str] = &[
     "event",
     "event_metadata",
     "person",
@@ -61,7 +63,7 @@ const BREAKDOWN_TYPES: &[&str] = &[
     "revenue_analytics",
 ];
 /// Allowed types of property filters, likewise.
-const CONDITION_TYPES: &[&str] = &[
+pub const CONDITION_TYPES: &[&str] = &[
     "event",
     "event_metadata",
     "feature",

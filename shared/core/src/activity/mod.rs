@@ -3,17 +3,14 @@
 //! The entry is stored in the log of its scope, partitioned by month; the log of the item has a pointer to it; a counter has
 //! the number of a scope's entries per day. Must stay true: the three are written together, so that the length of a log is
 //! exact and a page far inside is found by adding up days; entries are in the order of their instants, even if the clock
-//! goes back ([`WriteTimes`]).
+//! goes back ([`WriteTimes`](crate::write_times::WriteTimes)).
 
 mod page_ranges;
 mod page_request;
 mod reader;
-mod write_times;
 
 pub use page_request::{LIMIT_DEFAULT, LIMIT_MAX};
 pub use reader::{list_item_entries, list_scope_entries};
-pub(crate) use write_times::logs_of;
-pub use write_times::{WriteTimes, write_time};
 
 use std::collections::BTreeMap;
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::key::{KeyRecord, RoleMembership};
+use super::key::KeyRecord;
 use super::scope::Scope;
-use crate::activity::WriteTimes;
 use crate::error::{ApiError, ApiResult};
-use crate::model::{Level, Project, User};
+use crate::model::{Level, Project, RoleMembership, User};
 use crate::store::keys::ProjectId;
+use crate::write_times::WriteTimes;
 
 /// An authenticated caller: an API key and its user.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    pub(super) key: Arc<KeyRecord>,
+    pub(crate) key: Arc<KeyRecord>,
 }
 
 impl Caller {
@@ -98,7 +98,7 @@ pub struct Access {
     pub project: Project,
     level: Level,
     is_shared_link: bool,
-    pub(super) write_times: WriteTimes,
+    pub(crate) write_times: WriteTimes,
     /// The activity logs that the request may write to.
     logs: &'static [&'static str],
 }
@@ -110,7 +110,7 @@ impl Access {
     }
 
     /// Anonymous read access to `project` by a public sharing link.
-    pub(super) fn of_link(project: Project) -> Access {
+    pub(crate) fn of_link(project: Project) -> Access {
         Access {
             caller: Caller::anonymous(),
             project,
@@ -138,7 +138,7 @@ impl Access {
     }
 
     /// Authorizes `caller` for `project` and `scope`; 403 otherwise.
-    pub(super) fn check(caller: Caller, project: Project, scope: Scope) -> ApiResult<Access> {
+    pub(crate) fn check(caller: Caller, project: Project, scope: Scope) -> ApiResult<Access> {
         let key = &caller.key;
         if !caller.reaches_project(project.id) {
             let detail = format!("API key does not have access to the requested project: ID {}.", project.id);

@@ -36,7 +36,7 @@ type CachedKey = (Arc<KeyRecord>, MonotonicInstant);
 
 /// The project that a token or key resolved to the last time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProjectPrediction {
+pub(crate) struct ProjectPrediction {
     /// The project.
     pub project: ProjectId,
     /// The organizations whose projects were compared to find it; empty if the token or the key itself names it.
@@ -44,13 +44,13 @@ pub(super) struct ProjectPrediction {
 }
 
 impl KeyCache {
-    pub(super) fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {
+    pub(crate) fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {
         let keys = lock(&self.0.keys);
         let (record, read_at) = keys.get(hash)?;
         read_at.is_younger_than(Duration::from_secs(KEY_CACHE_SECONDS)).then(|| record.clone())
     }
 
-    pub(super) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
+    pub(crate) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
         self.insert_read_at(hash, record, MonotonicInstant::now());
     }
 
@@ -68,11 +68,11 @@ impl KeyCache {
     }
 
     /// The project that `name`, a token or the hash of a key, resolved to the last time.
-    pub(super) fn predict_project(&self, name: &str) -> Option<ProjectPrediction> {
+    pub(crate) fn predict_project(&self, name: &str) -> Option<ProjectPrediction> {
         lock(&self.0.predictions).get(name).cloned()
     }
 
-    pub(super) fn insert_prediction(&self, name: &str, prediction: ProjectPrediction) {
+    pub(crate) fn insert_prediction(&self, name: &str, prediction: ProjectPrediction) {
         let mut predictions = lock(&self.0.predictions);
         if predictions.get(name) == Some(&prediction) {
             return;

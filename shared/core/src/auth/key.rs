@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::model::{AccessLevel, Level, User};
+use crate::model::{Level, Membership, RoleMembership, User};
 use crate::store::{Item, StoreError};
 
 /// The lookup form of a key: `sha256$` and the unsalted SHA-256 in lower-case hexadecimal.
@@ -34,26 +34,6 @@ pub fn mask_key(key: &str) -> String {
     let first: String = characters[..4].iter().collect();
     let last: String = characters[characters.len() - 4..].iter().collect();
     format!("{first}...{last}")
-}
-
-/// A user's membership of an organization.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Membership {
-    /// The organization.
-    pub organization: Uuid,
-    /// The user's level there.
-    pub level: Level,
-}
-
-/// A user's role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoleMembership {
-    /// The organization of the role.
-    pub organization: Uuid,
-    /// The role.
-    pub role: Uuid,
-    /// The role's access level for flags.
-    pub level: AccessLevel,
 }
 
 /// A stored API key with a snapshot of its user, so that one read authenticates a request.

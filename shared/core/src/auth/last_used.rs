@@ -21,7 +21,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// The write runs in the background. A local server responds without waiting for it; a function waits
 /// ([`KeyCache::settled`]), because Lambda freezes a process after its response.
-pub(super) fn record_use(store: &Store, cache: &KeyCache, hash: &str, last_used: i64, now: DateTime<Utc>) {
+pub(crate) fn record_use(store: &Store, cache: &KeyCache, hash: &str, last_used: i64, now: DateTime<Utc>) {
     let now = now.timestamp();
     let latest_stale = now - LAST_USED_INTERVAL_SECONDS;
     if last_used > latest_stale {

@@ -1,6 +1,6 @@
 //! Scopes of API keys: `<object>:<read|write>`, or `*`.
 
-use crate::activity::logs_of;
+use crate::write_times::logs_of;
 
 /// The scope that a call requires, possibly with an alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Scope {
     }
 
     /// The activity logs that a call with this scope may write to.
-    pub(super) fn logs(self) -> &'static [&'static str] {
+    pub(crate) fn logs(self) -> &'static [&'static str] {
         if self.is_logged { logs_of(self.name) } else { &[] }
     }
 
@@ -62,8 +62,8 @@ pub fn is_scope(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn granted(scopes: &[&str], wanted: &str) -> bool {
-        grants(&scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>(), wanted)
+    fn granted(scopes: &[&str], required: &str) -> bool {
+        grants(&scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>(), required)
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) struct RequestClock(pub Clock);
 /// Marks the response of an SDK route: web pages may send these requests with credentials, and browsers then reject the
 /// origin `*`. A response extension.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SdkRouteMarker;
+pub(crate) struct SdkRouteMarker;
 
 /// Wraps `routes` in the middleware. Functions run the result, the local server mounts it.
 pub fn edge(routes: Router, clock: Clock) -> Router {

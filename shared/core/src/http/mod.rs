@@ -1,4 +1,4 @@
-//! HTTP: routing, request parsing, responses, CORS and the request log, the same for every route of every function.
+//! HTTP: request parsing, responses, CORS and the request log, the same for every route of every function.
 
 mod body;
 mod call;
@@ -6,11 +6,11 @@ mod edge;
 mod page;
 mod request_log;
 mod response;
-mod routes;
 mod sdk_body;
 
 pub use body::{BODY_BYTES_MAX, Fields};
 pub use call::{Call, ClientUrl, Credential, CredentialSource, RestoredRecord, RestoredTile};
+pub(crate) use edge::SdkRouteMarker;
 pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use request_log::{REQUEST_TARGET, RequestId};
@@ -18,5 +18,4 @@ pub use response::{
     GATEWAY_BYTES_MAX, accepts_gzip, created, deliver, empty, escaped_json_length, gzip, json, json_text,
     sized, too_long,
 };
-pub use routes::{Route, Routes};
 pub use sdk_body::{BodyRules, SdkBody, SdkBodyError, SdkPayload};

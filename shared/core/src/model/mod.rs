@@ -1,12 +1,14 @@
 //! Stored records that several functions use.
 
 mod feed;
+mod membership;
 mod organization;
 mod project;
 mod role;
 mod user;
 
 pub use feed::{FEED_BYTES_LIMIT, FEED_BYTES_MAX, FeedForm, FeedHead, FeedPlace};
+pub use membership::{Membership, RoleMembership};
 pub use organization::{AccessLevel, Level, Organization};
 pub use project::{Project, TokenRow};
 pub use role::{Role, RoleMember};

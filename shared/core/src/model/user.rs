@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::membership::Membership;
 use super::organization::Level;
-use crate::auth::Membership;
 use crate::clock::timestamp;
 
 /// A user, as in records and responses.

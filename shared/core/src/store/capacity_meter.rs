@@ -27,7 +27,7 @@ use crate::traces::CallSpan;
 
 /// An SDK interceptor.
 #[derive(Debug, Clone, Copy)]
-pub struct Meter;
+pub struct CapacityMeter;
 
 /// Requests the consumed capacity if the input is one of these types.
 macro_rules! request_capacity {
@@ -84,9 +84,9 @@ impl Storable for CallStart {
     type Storer = StoreReplace<CallStart>;
 }
 
-impl Intercept for Meter {
+impl Intercept for CapacityMeter {
     fn name(&self) -> &'static str {
-        "Meter"
+        "CapacityMeter"
     }
 
     fn read_before_execution(

@@ -1,4 +1,4 @@
-//! Connects a CLI command to the tables of a deployment, with error messages that say what to do next.
+//! Connects a CLI command to the tables of a deployment, with error messages that name the next step.
 //!
 //! Must stay true: no error contains the SDK's debug output, and each is returned within seconds.
 

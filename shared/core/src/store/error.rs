@@ -68,7 +68,7 @@ where
             (_, Some(code)) if code == "TransactionConflictException" => StoreError::Conflict,
             (_, Some(code)) if code == "ResourceNotFoundException" => StoreError::Failed(format!(
                 "there is no such table: PENNON_RECORDS_TABLE and PENNON_BLOCKS_TABLE name the tables, the region and the \
-                 credentials say where they are ({text})"
+                 credentials select the account ({text})"
             )),
             _ => StoreError::Failed(text),
         }

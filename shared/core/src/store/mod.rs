@@ -19,7 +19,7 @@ mod table;
 mod tls_roots;
 
 pub use byte_limited_read::ByteLimitedRead;
-pub use capacity_meter::Meter;
+pub use capacity_meter::CapacityMeter;
 pub use change::{Action, Change, Condition};
 pub use connect::ConnectError;
 pub use error::StoreError;
@@ -90,7 +90,7 @@ pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -
         .operation_timeout(OPERATION_TIME)
         .build();
     let mut config =
-        aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts).interceptor(Meter);
+        aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts).interceptor(CapacityMeter);
     if let Some(counter) = round_trips {
         config = config.interceptor(counter);
     }

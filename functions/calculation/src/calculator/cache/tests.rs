@@ -55,11 +55,11 @@ fn equal_queries_have_equal_cache_keys() {
     let one = trend(json!({"events": [{"id": "a"}]}));
     let same = trend(json!({"interval": "day", "events": "[{\"id\": \"a\"}]"}));
     let other = trend(json!({"events": [{"id": "b"}]}));
-    let key = cache_key(Purpose::Request, &one, None);
-    assert_eq!(key, cache_key(Purpose::Request, &same, None));
-    assert_ne!(key, cache_key(Purpose::Request, &other, None));
-    assert_ne!(key, cache_key(Purpose::Request, &one, Some("v2")));
-    assert_ne!(key, cache_key(Purpose::Saved, &one, None));
+    let key = cache_key(CacheScope::Request, &one, None);
+    assert_eq!(key, cache_key(CacheScope::Request, &same, None));
+    assert_ne!(key, cache_key(CacheScope::Request, &other, None));
+    assert_ne!(key, cache_key(CacheScope::Request, &one, Some("v2")));
+    assert_ne!(key, cache_key(CacheScope::Saved, &one, None));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn a_damaged_object_gives_no_result() {
 fn a_release_without_objects_reads_no_result_from_such_an_item() {
     let (item, _) = encode(7, KEY, stored(json!([noise(800_000)]))).unwrap();
     let body: Value = item.body().unwrap();
-    assert_eq!(body.get("result"), None, "it asks for one");
+    assert_eq!(body.get("result"), None, "the result is in the object");
 }
 
 #[test]

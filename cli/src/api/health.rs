@@ -148,9 +148,9 @@ impl LocalCheck {
 fn unwritable_message(directory: &Path, error: &io::Error) -> String {
     let next = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "Make room on the disk; the server goes on by itself when there is some"
+            "Free disk space; the server recovers without a restart"
         }
-        _ => "Make the directory writable for the server's user; the server goes on by itself then",
+        _ => "Make the directory writable for the server's user; the server recovers without a restart",
     };
     format!("{} cannot be written: {error}. {next}.", directory.display())
 }

@@ -1,18 +1,22 @@
-//! The router of the whole API: the routes of all functions.
+//! The whole API: the state and the routers of all functions, merged for one process.
+
+mod health;
 
 use axum::Router;
 use axum::routing::get;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::config::max_answer_wait;
-use pennon_core::http::{Route, edge};
+use pennon_core::http::edge;
+use pennon_core::routes::Route;
 use pennon_eventstore::EventStore;
 use pennon_flags::Flags;
 use pennon_insights::Insights;
 use serde::Serialize;
 
-use super::health::Health;
 use crate::data::open_events;
+
+pub use health::Health;
 
 /// The shared state of all functions.
 #[derive(Debug, Clone)]
@@ -63,7 +67,7 @@ pub fn api(services: &Services) -> Router {
 
 /// A route, and the function that serves it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Group {
+pub struct FunctionRoute {
     /// The function.
     pub group: &'static str,
     /// The method.
@@ -73,23 +77,23 @@ pub struct Group {
 }
 
 /// Every route of every function, sorted. A route that several functions serve is listed for each.
-pub fn groups() -> Vec<Group> {
+pub fn function_routes() -> Vec<FunctionRoute> {
     let role_access = pennon_role_access::routes().table();
-    let mut all = group("flags", pennon_flags::routes().table());
-    all.extend(group("flags", role_access.clone()));
-    all.extend(group("role_access", role_access));
+    let mut all = function_table("flags", pennon_flags::routes().table());
+    all.extend(function_table("flags", role_access.clone()));
+    all.extend(function_table("role_access", role_access));
     let calculation = pennon_calculation::routes().table();
-    all.extend(group("calculation", calculation.clone()));
-    all.extend(group("insights", calculation));
-    all.extend(group("insights", pennon_insights::routes().table()));
-    all.extend(group("capture", pennon_capture::routes().table()));
-    all.extend(group("flags", pennon_flags::open_routes().table()));
-    all.extend(group("projects", pennon_projects::routes().table()));
-    all.extend(group("reference", pennon_reference::routes().table()));
+    all.extend(function_table("calculation", calculation.clone()));
+    all.extend(function_table("insights", calculation));
+    all.extend(function_table("insights", pennon_insights::routes().table()));
+    all.extend(function_table("capture", pennon_capture::routes().table()));
+    all.extend(function_table("flags", pennon_flags::open_routes().table()));
+    all.extend(function_table("projects", pennon_projects::routes().table()));
+    all.extend(function_table("reference", pennon_reference::routes().table()));
     all.sort();
     all
 }
 
-fn group(group: &'static str, routes: Vec<Route>) -> Vec<Group> {
-    routes.into_iter().map(|route| Group { group, method: route.method, path: route.path }).collect()
+fn function_table(group: &'static str, routes: Vec<Route>) -> Vec<FunctionRoute> {
+    routes.into_iter().map(|route| FunctionRoute { group, method: route.method, path: route.path }).collect()
 }

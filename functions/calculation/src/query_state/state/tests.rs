@@ -79,7 +79,7 @@ fn a_new_calculation_is_queued_once_a_worker_has_begun() {
     let (two, b) = queued(&begun(&one, 1), &start_request("b", 2, true, true), 2);
     let (two, c) = queued(&two, &start_request("c", 3, true, true), 3);
     assert_eq!((two.generation, ids(&two), b.as_str(), c.as_str()), (generation(1), vec!["a"], "b", "c"));
-    assert_eq!(queued(&two, &start_request("b", 4, true, true), 4).0, two, "who waits already");
+    assert_eq!(queued(&two, &start_request("b", 4, true, true), 4).0, two, "it waits already");
     assert_eq!(two.get_run(generation(2), at(4)).unwrap().start_time, at(2));
     assert_eq!(joined(&two, &start_request("d", 4, false, false)).next, two.next);
     let second = ended(&two, 5, None);
@@ -107,7 +107,7 @@ fn a_waiter_without_an_id_gets_the_generation_of_the_queued_run() {
 fn a_pending_result_is_kept_when_another_calculation_starts() {
     let with_pending = StartRequest { result_pending: true, ..start_request("a", 0, true, true) };
     let one = new(None, &with_pending, 1);
-    assert_eq!(one.pending_results().count(), 0, "it goes on");
+    assert_eq!(one.pending_results().count(), 0, "it is still running");
     let (two, _) = queued(&begun(&one, 1), &start_request("b", 2, true, true), 2);
     let second = ended(&two, 3, None);
     let pending_results: Vec<_> = second.pending_results().map(|(begun, end)| (begun, end.at)).collect();
@@ -141,11 +141,7 @@ fn a_run_beside_a_result_is_running_or_failed_later() {
         failed.run_beside_result(None, at(11)).is_some()
             && failed.run_beside_result(Some(at(9)), at(11)).is_some()
     );
-    assert_eq!(
-        failed.run_beside_result(Some(at(10)), at(11)),
-        None,
-        "a newer result says that all is well again"
-    );
+    assert_eq!(failed.run_beside_result(Some(at(10)), at(11)), None, "a newer result supersedes the failure");
     assert_eq!(failed.run_beside_result(None, at(610)), None);
     let done = ended(&begun(&running, 1), 10, None);
     assert_eq!(done.run_beside_result(None, at(11)), None);
@@ -179,7 +175,7 @@ fn a_calculation_runs_until_the_last_waiter_has_cancelled() {
     let without = two.without_waiter("b", gone).unwrap();
     assert_eq!((without.generation, ids(&without)), (generation(2), vec!["c"]));
     let left = without.without_waiter("c", gone).unwrap();
-    assert_eq!((left.generation, &left.end), (generation(1), &one.end), "what was told before is told again");
+    assert_eq!((left.generation, &left.end), (generation(1), &one.end), "the earlier run is reported again");
     assert_eq!(new(None, &start_request("a", 0, false, false), 1).without_waiter("a", gone), None);
     // A waiter of the queued run keeps waiting; the run starts at once when the running one has no waiters left.
     let (both, _) = queued(&begun(&two, 5), &start_request("d", 6, true, true), 3);
@@ -193,7 +189,7 @@ fn a_calculation_runs_until_the_last_waiter_has_cancelled() {
 fn a_calculation_is_reported_under_an_id_of_its_waiters() {
     let state = new(None, &start_request("mine", 0, false, false), 1);
     assert_eq!(state.reported_id("mine", "key"), "mine");
-    assert_eq!(state.reported_id("key", "key"), "mine", "the one who asked last");
+    assert_eq!(state.reported_id("key", "key"), "mine", "the latest waiter");
     let both = joined(&state, &start_request("key", 1, false, false));
     assert_eq!(
         (both.reported_id("yours", "key"), both.reported_id("mine", "key")),

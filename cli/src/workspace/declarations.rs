@@ -35,7 +35,7 @@ pub struct Declared<T> {
 
 /// All declarations, by their ids.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
+pub struct Declarations {
     /// By id.
     pub organizations: BTreeMap<String, Declared<OrganizationSpec>>,
     /// By number.
@@ -66,10 +66,10 @@ pub struct NewKey {
     pub secret: String,
 }
 
-impl State {
+impl Declarations {
     /// Loads the declarations of the installation.
-    pub async fn load(records: &Table) -> Result<State, StoreError> {
-        let mut state = State::default();
+    pub async fn load(records: &Table) -> Result<Declarations, StoreError> {
+        let mut state = Declarations::default();
         for item in records.query(Query::partition(keys::INSTALLATION)).await? {
             state.insert(&item)?;
         }
@@ -154,7 +154,12 @@ impl State {
 
     /// This state after `file` is applied at `now`, and the keys that were created. With `prune`, declarations that are not in
     /// the file are removed.
-    pub fn apply_file(&self, file: &Workspace, prune: bool, now: DateTime<Utc>) -> (State, Vec<NewKey>) {
+    pub fn apply_file(
+        &self,
+        file: &Workspace,
+        prune: bool,
+        now: DateTime<Utc>,
+    ) -> (Declarations, Vec<NewKey>) {
         let record_id = |project: u64, id: u64| format!("{project}/{id}");
         let mut new_keys = Vec::new();
         let mut hashed_keys = Vec::new();
@@ -177,7 +182,7 @@ impl State {
                     .iter()
                     .any(|(_, new, _)| new.label == key.spec.label && new.user == key.spec.user)
         });
-        let state = State {
+        let state = Declarations {
             organizations: merge(
                 &self.organizations,
                 keyed(&file.organizations, |org| org.id.to_string()),

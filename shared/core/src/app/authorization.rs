@@ -9,12 +9,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::access::{Access, Caller};
-use super::cache::ProjectPrediction;
-use super::key::{KeyRecord, hash_key};
-use super::last_used;
-use super::scope::Scope;
-use crate::app::App;
+use super::App;
+use crate::auth::{Access, Caller, KeyRecord, ProjectPrediction, Scope, hash_key, record_use};
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
@@ -252,7 +248,7 @@ impl App {
         }
         if let Some(item) = fresh_item {
             self.keys.insert(presented.hash.clone(), key.clone());
-            last_used::record_use(&self.store, &self.keys, &presented.hash, item.count, call.now);
+            record_use(&self.store, &self.keys, &presented.hash, item.count, call.now);
         }
         Ok(Caller { key })
     }

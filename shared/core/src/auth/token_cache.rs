@@ -1,6 +1,6 @@
 //! A cache of the projects of public project tokens.
 //!
-//! Must stay true: a revoked token is rejected after at most [`REMEMBERED`]; unknown tokens are never cached, so that a new
+//! Must stay true: a revoked token is rejected after at most [`TOKEN_CACHE_TTL`]; unknown tokens are never cached, so that a new
 //! project receives events at once; the cache has a maximum number of entries.
 
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ use crate::store::keys::ProjectId;
 use crate::store::{Item, Key, Store, StoreError, keys};
 
 /// Time to live of a cached token.
-pub const REMEMBERED: Duration = Duration::from_secs(5);
+pub const TOKEN_CACHE_TTL: Duration = Duration::from_secs(5);
 const CACHED_TOKENS_MAX: usize = 10_000;
 /// Maximum length of a token.
 const TOKEN_BYTES_MAX: usize = 200;
 
 /// The cached tokens of this process. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Tokens {
+pub struct TokenCache {
     cached: Arc<Mutex<HashMap<String, CachedToken>>>,
 }
 
@@ -31,10 +31,10 @@ struct CachedToken {
     read_at: Option<MonotonicInstant>,
 }
 
-impl Tokens {
+impl TokenCache {
     /// The project of `token`, if there is one.
     pub async fn project(&self, store: &Store, token: &str) -> Result<Option<ProjectId>, StoreError> {
-        self.project_within(store, token, REMEMBERED).await
+        self.project_within(store, token, TOKEN_CACHE_TTL).await
     }
 
     /// The project of `token`, if there is one, read at most `age` ago.
@@ -44,7 +44,7 @@ impl Tokens {
         token: &str,
         age: Duration,
     ) -> Result<Option<ProjectId>, StoreError> {
-        match self.remembered(token, age) {
+        match self.cached_project(token, age) {
             Some(project) => Ok(Some(project)),
             None => {
                 Ok(self.fetch_project_with(store, token, |_| Vec::new()).await?.map(|(project, _)| project))
@@ -63,7 +63,7 @@ impl Tokens {
         if !is_possible(token) {
             return Ok(None);
         }
-        let predicted = self.guess(token);
+        let predicted = self.predict_project(token);
         let mut batch = vec![keys::token(token)];
         batch.extend(predicted.into_iter().flat_map(record_keys));
         let mut items = store.records.batch_get(&batch).await?.into_iter();
@@ -82,17 +82,17 @@ impl Tokens {
     }
 
     /// The cached project of `token`, if it was read at most `age` ago.
-    pub fn remembered(&self, token: &str, age: Duration) -> Option<ProjectId> {
+    pub fn cached_project(&self, token: &str, age: Duration) -> Option<ProjectId> {
         let cached = *self.lock().get(token)?;
         cached.read_at.filter(|at| at.is_younger_than(age)).map(|_| cached.project)
     }
 
     /// The project that `token` resolved to the last time, possibly outdated.
-    pub fn guess(&self, token: &str) -> Option<ProjectId> {
+    pub fn predict_project(&self, token: &str) -> Option<ProjectId> {
         self.lock().get(token).map(|cached| cached.project)
     }
 
-    /// Expires every token, as if [`REMEMBERED`] had passed.
+    /// Expires every token, as if [`TOKEN_CACHE_TTL`] had passed.
     pub fn expire(&self) {
         self.lock().values_mut().for_each(|cached| cached.read_at = None);
     }

@@ -1,11 +1,16 @@
-//! The state of every handler: the store, the clock and the caches of keys and tokens.
+//! The state of every handler (the store, the clock, the caches of keys and tokens), and its authorization of requests.
+//!
+//! [`App::project`] and its variants are the only way from a request to the data of a project.
 
-use crate::activity::WriteTimes;
-use crate::auth::{KeyCache, Tokens};
+mod authorization;
+mod shared_link;
+
+use crate::auth::{KeyCache, TokenCache};
 use crate::clock::Clock;
 use crate::payload_keys::PayloadKeys;
 use crate::store::Store;
 use crate::throttle::Rates;
+use crate::write_times::WriteTimes;
 
 /// The state that the functions share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -17,7 +22,7 @@ pub struct App {
     /// The API key cache.
     pub keys: KeyCache,
     /// The project token cache.
-    pub tokens: Tokens,
+    pub tokens: TokenCache,
     /// The rate limits per API key; `None` if there are none.
     pub rates: Option<Rates>,
     /// The encryption keys of secret flag payloads.
@@ -33,7 +38,7 @@ impl App {
             store,
             clock,
             keys: KeyCache::default(),
-            tokens: Tokens::default(),
+            tokens: TokenCache::default(),
             rates: None,
             payload_keys: PayloadKeys::default(),
             write_times: WriteTimes::default(),

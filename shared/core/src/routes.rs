@@ -10,10 +10,9 @@ use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, on};
 
-use super::call::Call;
-use super::edge::SdkRouteMarker;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::http::{Call, SdkRouteMarker};
 
 /// Allowed headers for a preflight request that does not list any.
 const KEY_HEADERS: &str =
@@ -122,7 +121,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// The router over `state` for routes that do not require an API key, without an [`App`].
     pub fn into_open_router(self, state: S) -> Router {
-        debug_assert!(self.authentication != Authentication::ApiKey, "these routes ask for keys");
+        debug_assert!(self.authentication != Authentication::ApiKey, "these routes require a key");
         self.build(state, None)
     }
 

@@ -1,0 +1,97 @@
+//! Limits and names of the validators, in the form that the schemas use.
+//!
+//! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Patterns and texts that contain
+//! a limit are compared with the constant by the tests below.
+
+use pennon_analytics::session_fields;
+use pennon_filters::dates::Interval;
+use pennon_filters::operator::Operator;
+
+pub(crate) use pennon_analytics::limits::{
+    ACTION_STEPS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, GROUP_TYPES,
+    NAME_BYTES as NAME_MAX, SERIES, STEPS, WINDOW_SECONDS,
+};
+pub(crate) use pennon_core::idempotency::BYTES_MAX as IDEMPOTENCY_KEY_MAX;
+pub(crate) use pennon_core::store::keys::QUERY_NAME_BYTES_MAX as QUERY_ID_MAX;
+pub(crate) use pennon_filters::limits::BUCKETS;
+
+/// The operators of a filter on events and persons.
+pub(crate) fn operators() -> [&'static str; 33] {
+    Operator::all_names()
+}
+
+/// The intervals of a query.
+pub(crate) fn intervals() -> [&'static str; 5] {
+    Interval::ALL.map(Interval::name)
+}
+
+/// The session fields other than the duration, to which all operators apply.
+pub(crate) fn session_fields_without_duration() -> Vec<&'static str> {
+    session_fields().map(|(name, _)| name).filter(|name| *name != SESSION_DURATION).collect()
+}
+
+/// The session field to which only operators of numbers apply.
+pub(crate) const SESSION_DURATION: &str = "$session_duration";
+
+/// The largest index of a group type.
+pub(crate) const GROUP_TYPE_MAX: i64 = GROUP_TYPES as i64 - 1;
+
+/// Patterns of numbers in a query string, each for the numbers of a range. Leading zeros are allowed.
+pub(crate) mod patterns {
+    /// The index of a series.
+    pub(crate) const SERIES_INDEX: &str = "0*([01]?[0-9]|2[0-5])";
+    /// The index of a step that is not the last.
+    pub(crate) const FROM_STEP: &str = "0*([12]?[0-9]|30)";
+    /// The index of a step that is not the first.
+    pub(crate) const TO_STEP: &str = "0*([1-9]|[12][0-9]|3[01])";
+    /// The number of intervals of a moving average.
+    pub(crate) const SMOOTHING: &str = "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)";
+    /// The number of breakdown values.
+    pub(crate) const BREAKDOWN_LIMIT: &str = "0*(1000|[0-9]{1,3})";
+    /// The index of a group type.
+    pub(crate) const GROUP_TYPE: &str = "0*[0-4]";
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use pennon_core::http::{BODY_BYTES_MAX, LIMIT_DEFAULT, LIMIT_MAX};
+    use regex::Regex;
+
+    #[test]
+    fn patterns_match_the_numbers_of_their_ranges() {
+        let steps = STEPS as i64;
+        let ranges = [
+            (patterns::SERIES_INDEX, 0, SERIES as i64 - 1),
+            (patterns::FROM_STEP, 0, steps - 2),
+            (patterns::TO_STEP, 1, steps - 1),
+            (patterns::SMOOTHING, 1, BUCKETS as i64),
+            (patterns::BREAKDOWN_LIMIT, 0, BREAKDOWN_LIMIT as i64),
+            (patterns::GROUP_TYPE, 0, GROUP_TYPE_MAX),
+        ];
+        for (pattern, least, most) in ranges {
+            let pattern = Regex::new(&format!("^({pattern})$")).unwrap();
+            for number in 0..most + 2_000 {
+                let matches = pattern.is_match(&number.to_string());
+                assert_eq!(matches, (least..=most).contains(&number), "{pattern} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts_have_the_numbers_of_the_limits() {
+        let document = crate::document("0");
+        let parameters = document["paths"]["/api/projects/"]["get"]["parameters"].as_array().unwrap();
+        let limit = parameters.iter().find(|parameter| parameter["name"] == "limit").unwrap();
+        let text = limit["description"].as_str().unwrap();
+        assert!(
+            text.contains(&format!("1 to {LIMIT_MAX}.")) && text.ends_with(&format!(": {LIMIT_DEFAULT}."))
+        );
+        let body =
+            &document["paths"]["/api/projects/{project_id}/feature_flags/"]["post"]["responses"]["413"];
+        let digits: String =
+            body["description"].as_str().unwrap().chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(digits, BODY_BYTES_MAX.to_string());
+    }
+}
