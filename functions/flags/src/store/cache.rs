@@ -5,7 +5,7 @@
 //! safe. The caches are limited in bytes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::ProjectId;
@@ -24,7 +24,7 @@ const COHORT_NAMES_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The flag cache of one process. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct FlagCache(Arc<Mutex<Caches>>);
+pub struct FlagCache(Arc<Caches>);
 
 #[derive(Debug)]
 struct Caches {
@@ -51,77 +51,68 @@ impl Default for Caches {
 impl FlagCache {
     /// The cached rows of `project`.
     pub fn get_rows(&self, project: ProjectId) -> Option<FlagRows> {
-        self.lock().rows.get(&project).cloned()
+        self.0.rows.get(&project)
     }
 
     /// Caches checksum-verified rows.
     pub fn put_rows(&self, project: ProjectId, rows: &FlagRows) {
-        let bytes = rows.bytes();
-        self.lock().rows.insert(project, rows.clone(), bytes);
+        self.0.rows.insert(project, rows.clone(), rows.bytes());
     }
 
     /// The record of flag `id` at this item version.
     pub fn get_flag(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<StoredFlag>> {
-        self.lock().flags.get(&(project, id)).filter(|stored| stored.version == version).cloned()
+        self.0.flags.get(&(project, id)).filter(|stored| stored.version == version)
     }
 
     /// Caches a record whose text has `bytes`.
     pub fn put_flag(&self, project: ProjectId, stored: &Arc<StoredFlag>, bytes: usize) {
         // A decoded text takes several times its length.
-        self.lock().flags.insert((project, stored.flag.id), stored.clone(), bytes * 5 + 500);
+        self.0.flags.insert((project, stored.flag.id), stored.clone(), bytes * 5 + 500);
     }
 
     /// The rendered flag `id` at this item version.
     pub fn get_template(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<FlagTemplate>> {
-        let caches = self.lock();
-        caches
-            .templates
-            .get(&(project, id))
-            .filter(|(cached_version, _)| *cached_version == version)
-            .map(|(_, template)| template.clone())
+        let (cached_version, template) = self.0.templates.get(&(project, id))?;
+        (cached_version == version).then_some(template)
     }
 
     /// Whether flag `id` referred to cohorts when it was last rendered.
     pub fn names_cohorts(&self, project: ProjectId, id: i64) -> bool {
-        self.lock().templates.get(&(project, id)).is_some_and(|(_, template)| template.names_cohorts())
+        self.0.templates.get(&(project, id)).is_some_and(|(_, template)| template.names_cohorts())
     }
 
     /// Caches a rendered flag.
     pub fn put_template(&self, project: ProjectId, id: i64, version: u64, template: &Arc<FlagTemplate>) {
         let bytes = template.bytes() + 200;
-        self.lock().templates.insert((project, id), (version, template.clone()), bytes);
+        self.0.templates.insert((project, id), (version, template.clone()), bytes);
     }
 
     /// The cohort names that were read at this version number of the project.
     pub fn get_cohort_names(&self, project: ProjectId, number: i64) -> Option<CohortNames> {
-        self.lock()
-            .cohort_names
-            .get(&project)
-            .filter(|(cached_version, _)| *cached_version == number)
-            .map(|(_, cohort_names)| cohort_names.clone())
+        let (cached_version, cohort_names) = self.0.cohort_names.get(&project)?;
+        (cached_version == number).then_some(cohort_names)
     }
 
     /// Caches cohort names that were read at or after this version number.
     pub fn put_cohort_names(&self, project: ProjectId, number: i64, cohort_names: &CohortNames) {
         let bytes = cohort_names.values().flatten().map(String::len).sum::<usize>() + cohort_names.len() * 50;
-        self.lock().cohort_names.insert(project, (number, cohort_names.clone()), bytes);
+        self.0.cohort_names.insert(project, (number, cohort_names.clone()), bytes);
     }
 
     /// Declares the names valid for the number `to` too: between the two versions only a flag was written.
     pub fn carry_cohort_names(&self, project: ProjectId, from: i64, to: i64) {
-        if let Some((number, _)) =
-            self.lock().cohort_names.get_mut(&project).filter(|(cached_version, _)| *cached_version == from)
-        {
-            *number = to;
-        }
+        self.0.cohort_names.update(&project, |(number, _)| {
+            if *number == from {
+                *number = to;
+            }
+        });
     }
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
-        *self.lock() = Caches::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Caches> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rows.clear();
+        self.0.flags.clear();
+        self.0.templates.clear();
+        self.0.cohort_names.clear();
     }
 }

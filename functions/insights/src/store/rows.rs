@@ -4,7 +4,7 @@
 //! number; so they can be fetched in parallel with the version, and only verified rows are cached. Rows that could not be
 //! verified are still correct for a response: each was read after the request began.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::{try_join, try_join_all};
 use pennon_core::byte_limited_cache::ByteLimitedCache;
@@ -21,22 +21,22 @@ const CACHE_BYTES_MAX: usize = 48 << 20;
 
 /// Cache of summary rows by project. Clones share it.
 #[derive(Debug, Clone)]
-pub struct SummaryRowCache(Arc<Mutex<ByteLimitedCache<ProjectId, SummaryRows>>>);
+pub struct SummaryRowCache(Arc<ByteLimitedCache<ProjectId, SummaryRows>>);
 
 impl Default for SummaryRowCache {
     fn default() -> SummaryRowCache {
-        SummaryRowCache(Arc::new(Mutex::new(ByteLimitedCache::new(CACHE_BYTES_MAX))))
+        SummaryRowCache(Arc::new(ByteLimitedCache::new(CACHE_BYTES_MAX)))
     }
 }
 
 impl SummaryRowCache {
     fn get(&self, project: ProjectId) -> Option<SummaryRows> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&project).cloned()
+        self.0.get(&project)
     }
 
     fn insert(&self, project: ProjectId, rows: &SummaryRows) {
         let bytes = rows.rows.iter().map(InsightRow::bytes).sum();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(project, rows.clone(), bytes);
+        self.0.insert(project, rows.clone(), bytes);
     }
 }
 
