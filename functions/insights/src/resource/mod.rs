@@ -9,7 +9,6 @@ pub(crate) mod body;
 pub(crate) mod declarations;
 pub(crate) mod list;
 mod row;
-mod row_backfill;
 
 use std::collections::BTreeMap;
 
