@@ -6,6 +6,7 @@
 //!
 //! [`Embedded`] is the entry point.
 
+mod connection;
 mod connector;
 mod expiry;
 mod open_files;
