@@ -74,6 +74,8 @@ pub struct CachedResult {
     timezone: String,
     last_refresh: DateTime<Utc>,
     next_allowed_client_refresh: DateTime<Utc>,
+    /// Absent in results of earlier releases.
+    #[serde(default)]
     cache_target_age: Option<DateTime<Utc>>,
 }
 

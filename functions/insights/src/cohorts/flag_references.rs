@@ -34,8 +34,8 @@ impl FlagReferences {
         };
         let shards = (0..FLAG_ROW_SHARDS)
             .map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
-        let flags = futures::future::try_join_all(shards);
-        let (flags, rows) = tokio::try_join!(flags, list::fetch_rows::<CohortRecord>(records, project))?;
+        let flags = async { futures::future::try_join_all(shards).await.map_err(ApiError::from) };
+        let (flags, rows) = tokio::try_join!(flags, list::rows::<CohortRecord>(records, project))?;
         let using = with_dependents(&rows, BTreeSet::from([id]));
         let flags = flags.iter().flatten().map(Item::body).collect::<Result<Vec<FlagRow>, StoreError>>()?;
         let uses = |id: &i64| u64::try_from(*id).is_ok_and(|id| using.contains(&id));

@@ -126,14 +126,14 @@ impl DeclaredWrites {
                 self.writes.push(Write::Delete(row.key, WriteCondition::Version(row.version)));
             }
         }
-        // Whichever record had the name before.
-        self.writes.extend(
-            self.claimed_names
-                .into_iter()
-                .map(|(name, id)| Write::Put(Item::empty(name).with_version(id), WriteCondition::None)),
-        );
+        self.writes.extend(claim_names(self.claimed_names));
         Ok(self.writes)
     }
+}
+
+/// The writes that claim names for records, whoever had them before.
+pub(super) fn claim_names(names: BTreeMap<Key, u64>) -> impl Iterator<Item = Write> {
+    names.into_iter().map(|(name, id)| Write::Put(Item::empty(name).with_version(id), WriteCondition::None))
 }
 
 /// The stored record with the declared fields applied.

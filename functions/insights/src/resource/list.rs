@@ -11,7 +11,7 @@ use pennon_core::http::{Call, Page};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, Query, StoreError, Table};
 
-use super::{Resource, Row, key};
+use super::{Resource, Row, key, row_backfill};
 use crate::Insights;
 use crate::limits;
 
@@ -80,15 +80,40 @@ async fn access_and_rows<R: Resource>(
     let (access, prefetched) = tokio::join!(state.app.project(call, scope, |_| []), prefetch);
     let (access, []) = access?;
     let project = access.project.id;
-    let rows = match prefetched {
+    let stored = match prefetched {
         Some(rows) if path_id == Some(project) => rows?,
         _ => fetch_rows::<R>(records, project).await?,
+    };
+    let rows = match stored {
+        Some(rows) => rows,
+        None => {
+            row_backfill::backfill_rows::<R>(records, project).await?;
+            fetch_rows::<R>(records, project).await?.unwrap_or_default()
+        }
     };
     Ok((access, rows))
 }
 
-/// All rows of the kind.
-pub async fn fetch_rows<R: Resource>(records: &Table, project: ProjectId) -> Result<Vec<Row>, StoreError> {
-    let items = records.query(Query::partition(keys::records_pk(project, R::ROWS))).await?;
-    items.iter().map(Item::body).collect()
+/// The rows of the kind; `None` where they were not backfilled yet.
+async fn fetch_rows<R: Resource>(
+    records: &Table,
+    project: ProjectId,
+) -> Result<Option<Vec<Row>>, StoreError> {
+    let mut items = records.query(Query::partition(keys::records_pk(project, R::ROWS))).await?;
+    let complete_marker = keys::summary_rows_complete_marker(project, R::ROWS);
+    match items.pop() {
+        Some(last) if last.key == complete_marker => {
+            items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// All rows of the kind. Backfills them if necessary.
+pub async fn rows<R: Resource>(records: &Table, project: ProjectId) -> ApiResult<Vec<Row>> {
+    if let Some(rows) = fetch_rows::<R>(records, project).await? {
+        return Ok(rows);
+    }
+    row_backfill::backfill_rows::<R>(records, project).await?;
+    Ok(fetch_rows::<R>(records, project).await?.unwrap_or_default())
 }

@@ -9,6 +9,7 @@ pub(crate) mod body;
 pub(crate) mod declarations;
 pub(crate) mod list;
 mod row;
+mod row_backfill;
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@
 //! | state of a background calculation; calculations by a caller's name | `PROJECT#{id}#QUERY` | `KEY#{cache key}`, `ID#{name}` |
 //! | queued calculation | `JOB#{its number modulo 8}` | uuid |
 //! | action, cohort, dashboard | `PROJECT#{id}#ACTION`, `#COHORT`, `#DASHBOARD` | padded id |
-//! | summary row of one that is not deleted | `PROJECT#{id}#ACTIONROW`, `#COHORTROW`, `#DASHBOARDROW` | padded id |
+//! | summary row of one that is not deleted; marker that all rows of the kind exist | `PROJECT#{id}#ACTIONROW`, `#COHORTROW`, `#DASHBOARDROW` | padded id; `WHOLE` |
 //! | live action by name (as its version) | `PROJECT#{id}#ACTIONNAME#{name}` | `NAME` |
 //! | scheduled task: delete tiles or insights of a deleted dashboard, or parts of a cohort's member list | `DUE` | `{instant}#DASHBOARD#{project}#{id}`, `{instant}#INSIGHTS#{project}#{id}`, `{instant}#MEMBERS#{project}#{id}#{generation}` |
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
@@ -209,6 +209,12 @@ pub fn records_pk(project: ProjectId, kind: Kind) -> String {
 /// A record of a project.
 pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
     Key::new(records_pk(project, kind), padded(id))
+}
+
+/// A marker that exists once every record of a kind has its summary row; sorted after these rows. Records of releases without
+/// summary rows get theirs with the first list request.
+pub fn summary_rows_complete_marker(project: ProjectId, rows: Kind) -> Key {
+    Key::new(records_pk(project, rows), "WHOLE")
 }
 
 /// The live action with this name; its id is the item's version.
