@@ -149,9 +149,14 @@ def crate_lints(path, text):
 
 
 def profiles(root, deploy):
-    """The deployment profile must not inherit the settings of the root profile (functions/.cargo/config.toml has the reason)."""
+    """The deployment profile must not inherit the settings of the root profile (functions/.cargo/config.toml has the reason), nor the
+    profile `dist` the levels of single packages."""
+    dist = root.get("profile", {}).get("dist", {})
     root = root.get("profile", {}).get("release", {})
     deploy = deploy.get("profile", {}).get("release", {})
+    for spec in root.get("package", {}) if dist.get("inherits") == "release" else ():
+        if spec not in dist.get("package", {}):
+            yield f"Cargo.toml: [profile.dist.package] does not say the level of {spec}, as [profile.release.package] does"
     for name in ("panic", "lto", "codegen-units"):
         if name not in root:
             yield f"Cargo.toml: [profile.release] does not say {name}, so cargo-lambda would decide"

@@ -166,6 +166,15 @@ class Profiles(unittest.TestCase):
         deploy = {**self.DEPLOY, "package": {"aws-sdk-dynamodb": {"opt-level": "s"}}}
         self.assertEqual(self.findings(root, deploy), [])
 
+    def test_the_levels_of_release_are_not_those_of_dist(self):
+        package = {"parquet": {"opt-level": 1}}
+        deploy = {"profile": {"release": {**self.DEPLOY, "package": package}}}
+        dist = {"inherits": "release", "opt-level": 3}
+        root = {"profile": {"release": {**self.ROOT, "package": package}, "dist": dist}}
+        self.assertEqual(len(list(tidy.profiles(root, deploy))), 1)
+        dist["package"] = {"parquet": {"opt-level": 3}}
+        self.assertEqual(list(tidy.profiles(root, deploy)), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -190,8 +190,7 @@ fn remove_leftovers(parent: &Path, prefix: &str) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
         let path = entry.path();
-        // Earlier releases locked another file.
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || is_locked(&path) {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         if let Ok(Some(_lock)) = lock(&path.join(STAGING_LOCK), true) {
@@ -233,27 +232,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("thing");
         let left = |name: &str| directory.path().join(format!("thing.unfinished-{name}"));
-        // Killed before it created the lock file, before it acquired the lock, while it wrote; and of an earlier release.
-        let files: [(&str, &[&str]); 4] = [
-            ("1", &[]),
-            ("2", &[STAGING_LOCK]),
-            ("3", &[STAGING_LOCK, "content"]),
-            ("4", &[LOCK, "content"]),
-        ];
+        // Killed before it created the lock file, before it acquired the lock, while it wrote.
+        let files: [(&str, &[&str]); 3] =
+            [("1", &[]), ("2", &[STAGING_LOCK]), ("3", &[STAGING_LOCK, "content"])];
         for (name, files) in files {
             std::fs::create_dir(left(name)).unwrap();
             files.iter().for_each(|file| std::fs::write(left(name).join(file), "").unwrap());
         }
-        let before = left("5");
-        std::fs::create_dir(&before).unwrap();
-        let _held = lock(&before.join(LOCK), true).unwrap().unwrap();
-        std::fs::write(left("6"), "a file of the user").unwrap();
+        std::fs::write(left("4"), "a file of the user").unwrap();
         let other = Staging::new(&place, false).unwrap();
         let own = Staging::new(&place, false).unwrap();
         for (name, _) in files {
             assert!(!left(name).exists(), "{name}");
         }
-        assert!(before.exists() && left("6").exists());
+        assert!(left("4").exists());
         assert!(other.path().exists() && own.path().exists());
         std::fs::write(own.path().join("file"), "1").unwrap();
         own.clear().unwrap();

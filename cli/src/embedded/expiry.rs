@@ -6,10 +6,11 @@
 use std::path::Path;
 
 use pennon_core::store::{EXPIRES_AT, Key};
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 
+use super::connection::{Mode, open};
 use super::reader::decode_key;
-use super::stream::{StreamEvent, StreamWriter, now_micros, open};
+use super::stream::{StreamEvent, StreamWriter, now_micros};
 use super::writer::WriteLock;
 
 /// Most items that one run deletes.
@@ -25,11 +26,11 @@ pub fn delete_expired(
     has_stream: bool,
 ) -> rusqlite::Result<usize> {
     let now = now_micros() / 1_000_000;
-    let keys = list_expired(&open(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?, table, now)?;
+    let keys = list_expired(&open(file, Mode::ReadOnly)?, table, now)?;
     if keys.is_empty() {
         return Ok(0);
     }
-    let mut connection = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut connection = open(file, Mode::ReadWrite)?;
     let mut deleted = 0;
     for batch in keys.chunks(BATCH_SIZE) {
         let _guard = write_lock.acquire();

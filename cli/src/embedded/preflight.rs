@@ -6,15 +6,13 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
+use super::connection::{Mode, open};
 use super::{FILE, wal, write_mark};
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much of the database is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,9 +92,7 @@ pub fn check_database(directory: &Path, events: &Path, thoroughness: Thoroughnes
 /// The write count that is stored in the database at `file`, or the damage that `quick_check` finds.
 fn inspect(file: &Path, thoroughness: Thoroughness) -> rusqlite::Result<Result<Option<u64>, String>> {
     // Opened for writing, because SQLite has to rebuild the index of a log that a killed process left.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let connection = open(file, Mode::ReadWrite)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let stored = write_mark::read_stored(&connection)?;
     if thoroughness == Thoroughness::EveryPage {

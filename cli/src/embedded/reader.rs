@@ -11,22 +11,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use pennon_core::store::local_backend::{PartitionPage, PartitionRange, from_json};
 use pennon_core::store::{Attributes, Key};
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
+use super::connection::{Mode, open};
 use super::open_files::OpenFiles;
 
 /// DynamoDB's limit on the bytes of a page of a query.
 const PAGE_BYTES_MAX: i64 = 1 << 20;
-/// A read waits only for a process that recovers the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The database's prefix of a key attribute of type text.
 const TEXT_PREFIX: &str = "S:";
-/// Prepared statements cached for each connection: a few shapes of query for each table.
-pub(super) const STATEMENT_CACHE_SIZE: usize = 32;
 /// Items that one statement reads.
 const KEYS_PER_STATEMENT: usize = 8;
 
@@ -77,19 +73,11 @@ impl FileReader {
         // If the file was replaced, a new connection would read other data; the database still has the right file open.
         let connection = match idle {
             Some(connection) => connection,
-            None => self.files.run_checked(|| self.open()).ok()?.ok()?,
+            None => self.files.run_checked(|| open(&self.file, Mode::ReadOnly)).ok()?.ok()?,
         };
         let result = read(&connection).ok()?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Some(result)
-    }
-
-    fn open(&self) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.file, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
-        Ok(connection)
     }
 }
 

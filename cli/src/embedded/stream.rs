@@ -12,10 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dynoxide::streams::shard_id;
 use pennon_core::store::{Key, StoreError};
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::connection::{Mode, open};
 use super::writer::{WriteLock, lock};
 
 /// Most records that are retained.
@@ -26,7 +27,6 @@ const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const TRIM_INTERVAL: usize = 256;
 /// A follower polls at this interval if it gets no notification, as for a write of another process.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The index for the database's own queries, by table and sequence number.
 const CREATE_INDEX: &str = "CREATE INDEX IF NOT EXISTS pennon_stream_numbers
@@ -51,15 +51,9 @@ const TRIM_BY_AGE: &str = "DELETE FROM _stream_records WHERE id < COALESCE(
 
 /// Creates the stream's index in `file`, and trims the stream.
 pub fn prepare(file: &Path) -> rusqlite::Result<()> {
-    let connection = open(file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let connection = open(file, Mode::ReadWrite)?;
     connection.execute_batch(CREATE_INDEX)?;
     trim(&connection)
-}
-
-pub(super) fn open(file: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(connection)
 }
 
 /// Deletes the records above [`RECORDS_MAX`], and those older than [`RETENTION`].
@@ -198,7 +192,7 @@ impl StreamFollower {
     ) -> Result<StreamFollower, StoreError> {
         let changes = write_lock.subscribe();
         let begin = || {
-            let connection = open(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let connection = open(file, Mode::ReadOnly)?;
             let last_read = query_number(&connection, LAST_NUMBER, table)?.unwrap_or(0);
             Ok((connection, last_read))
         };

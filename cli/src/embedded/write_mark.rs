@@ -16,15 +16,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pennon_core::config::StoreConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 
 use super::FILE;
+use super::connection::{Mode, open};
 
 /// The sidecar file's name, in the directory of the database.
 pub const MARK: &str = "dynamodb.mark";
 const SYNC_INTERVAL: Duration = Duration::from_secs(10);
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const SELECT_NUMBER: &str = "SELECT number FROM pennon_writes";
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS pennon_writes (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL);
     INSERT OR IGNORE INTO pennon_writes VALUES (1, 0);";
@@ -51,7 +51,7 @@ impl WriteMark {
         let path = directory.join(MARK);
         let database = directory.join(FILE);
         let unusable = |e: rusqlite::Error| format!("{} cannot be used: {e}", database.display());
-        let connection = open(&database, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(unusable)?;
+        let connection = open(&database, Mode::ReadWrite).map_err(unusable)?;
         create_counter(&connection).map_err(unusable)?;
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
         let file = file.map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
@@ -94,12 +94,6 @@ impl State {
     }
 }
 
-fn open(database: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(database, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    Ok(connection)
-}
-
 /// Creates the table of the number, and the triggers that increment it.
 fn create_counter(connection: &Connection) -> rusqlite::Result<()> {
     let names = StoreConfig::local();
@@ -116,7 +110,7 @@ fn create_counter(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&(sql + "COMMIT;"))
 }
 
-/// The number in the database; `None` for one of an earlier release, which has no counter.
+/// The number in the database; `None` if no server has opened it yet.
 pub(super) fn read_stored(connection: &Connection) -> rusqlite::Result<Option<u64>> {
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'pennon_writes'";
     if connection.query_row(sql, [], |_| Ok(())).optional()?.is_none() {
@@ -198,8 +192,7 @@ mod tests {
                 table.transact(vec![Write::Delete(item("a").key, WriteCondition::None)]).await.unwrap();
                 let last = read(directory.path()).unwrap();
                 assert!(last > after);
-                let connection =
-                    open(&directory.path().join(FILE), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+                let connection = open(&directory.path().join(FILE), Mode::ReadOnly).unwrap();
                 assert_eq!(read_stored(&connection).unwrap(), Some(last));
             }
         }

@@ -11,18 +11,18 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynoxide::storage::compute_hash_prefix;
 use dynoxide::types::{AttributeValue as Value, MAX_ITEM_SIZE, item_size};
 use pennon_core::store::local_backend::{from_json, to_json};
 use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError, keys};
-use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::{oneshot, watch};
 
+use super::connection::{self, Mode};
 use super::open_files::OpenFiles;
-use super::reader::{STATEMENT_CACHE_SIZE, encode_key, get_item_json};
+use super::reader::{encode_key, get_item_json};
 use super::stream::{StreamEvent, StreamTrimmer, StreamWriter};
 use super::write_mark::WriteMark;
 
@@ -31,8 +31,6 @@ const PK_BYTES_MAX: usize = 2048;
 const SK_BYTES_MAX: usize = 1024;
 /// Most transactions that share a commit.
 const GROUP_COMMIT_MAX: usize = 64;
-/// A write waits in SQLite only for a process that recovers the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Allows one writer of the file at a time, and notifies the stream's followers of writes.
 #[derive(Debug, Clone, Default)]
@@ -250,10 +248,7 @@ impl Inner {
     }
 
     fn open(&self) -> rusqlite::Result<WriteConnection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.file, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
+        let connection = connection::open(&self.file, Mode::ReadWrite)?;
         // A commit is on the disk before it is acknowledged.
         connection.pragma_update(None, "synchronous", "FULL")?;
         Ok(WriteConnection { connection, trimmer: StreamTrimmer::default() })

@@ -1,45 +1,63 @@
 //! An in-memory cache with a limit in bytes.
+//!
+//! Must stay true: the values never exceed the limit together; a value larger than 97 % of the limit is not stored.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that drops all entries when a new one would exceed its limit.
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, EntryAction, EntryResult};
+
+/// The estimated number of entries. So small a number makes it one shard, in which one value may take all of the limit.
+const ENTRIES_ESTIMATE: usize = 32;
+
+/// A map that evicts what was not used for long when a new value would exceed its limit. Threads share it without a lock.
 #[derive(Debug)]
-pub struct ByteLimitedCache<K, V> {
-    entries: HashMap<K, (V, usize)>,
-    bytes: usize,
-    bytes_max: usize,
+pub struct ByteLimitedCache<K, V>(Cache<K, SizedValue<V>, ValueBytes>);
+
+/// A value with its size in bytes.
+#[derive(Debug, Clone)]
+struct SizedValue<V> {
+    value: V,
+    bytes: u64,
 }
 
-impl<K: Hash + Eq, V> ByteLimitedCache<K, V> {
+#[derive(Debug, Clone)]
+struct ValueBytes;
+
+impl<K, V> Weighter<K, SizedValue<V>> for ValueBytes {
+    fn weight(&self, _: &K, entry: &SizedValue<V>) -> u64 {
+        // An entry without weight would never be evicted.
+        entry.bytes.max(1)
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> ByteLimitedCache<K, V> {
     /// An empty cache for at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
-        ByteLimitedCache { entries: HashMap::new(), bytes: 0, bytes_max }
+        ByteLimitedCache(Cache::with_weighter(ENTRIES_ESTIMATE, bytes_max as u64, ValueBytes))
     }
 
     /// The value of `key`.
-    pub fn get(&self, key: &K) -> Option<&V> {
-        self.entries.get(key).map(|(value, _)| value)
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.0.get(key).map(|entry| entry.value)
     }
 
-    /// The value of `key`, for changes that do not change its size.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.entries.get_mut(key).map(|(value, _)| value)
+    /// Applies `change`, which does not change the size, to the value of `key`. Returns its result if there is a value.
+    pub fn update<R>(&self, key: &K, change: impl FnOnce(&mut V) -> R) -> Option<R> {
+        match self.0.entry(key, None, |_, entry| EntryAction::Retain(change(&mut entry.value))) {
+            EntryResult::Retained(result) => Some(result),
+            _ => None,
+        }
     }
 
-    /// Inserts a value of this size. A value larger than the limit is not stored.
-    pub fn insert(&mut self, key: K, value: V, bytes: usize) {
-        if let Some((_, old_bytes)) = self.entries.remove(&key) {
-            self.bytes -= old_bytes;
-        }
-        if self.bytes + bytes > self.bytes_max {
-            self.entries.clear();
-            self.bytes = 0;
-        }
-        if bytes <= self.bytes_max {
-            self.bytes += bytes;
-            self.entries.insert(key, (value, bytes));
-        }
+    /// Inserts a value of this size.
+    pub fn insert(&self, key: K, value: V, bytes: usize) {
+        self.0.insert(key, SizedValue { value, bytes: bytes as u64 });
+    }
+
+    /// Removes all values.
+    pub fn clear(&self) {
+        self.0.clear();
     }
 }
 
@@ -49,15 +67,26 @@ mod tests {
 
     #[test]
     fn the_byte_limit_is_never_exceeded() {
-        let mut map = ByteLimitedCache::new(10);
-        map.insert(1, 'a', 4);
-        map.insert(2, 'b', 6);
-        assert_eq!((map.get(&1), map.get(&2), map.bytes), (Some(&'a'), Some(&'b'), 10));
-        map.insert(2, 'c', 5);
-        assert_eq!((map.get(&1), map.get(&2), map.bytes), (Some(&'a'), Some(&'c'), 9));
-        map.insert(3, 'd', 2);
-        assert_eq!((map.get(&1), map.get(&3), map.bytes), (None, Some(&'d'), 2));
-        map.insert(4, 'e', 11);
-        assert_eq!((map.get(&3), map.get(&4), map.bytes), (None, None, 0));
+        let cache = ByteLimitedCache::new(1000);
+        for key in 0..1000 {
+            cache.insert(key, 'a', key);
+            assert!(cache.0.weight() <= 1000, "{key}");
+        }
+        assert_eq!((cache.get(&970), cache.get(&971)), (Some('a'), None));
+        cache.insert(1, 'b', 30);
+        assert_eq!(cache.get(&1), Some('b'));
+        cache.insert(1, 'c', 971);
+        assert_eq!(cache.get(&1), None, "a value that is too large replaces the one before it");
+        cache.clear();
+        assert_eq!((cache.get(&970), cache.0.weight()), (None, 0));
+    }
+
+    #[test]
+    fn a_value_is_changed_in_place() {
+        let cache = ByteLimitedCache::new(10);
+        cache.insert('a', 1, 5);
+        assert_eq!(cache.update(&'a', |value| std::mem::replace(value, 2)), Some(1));
+        assert_eq!(cache.update(&'b', |value| std::mem::replace(value, 2)), None);
+        assert_eq!((cache.get(&'a'), cache.get(&'b')), (Some(2), None));
     }
 }

@@ -1,43 +1,27 @@
-//! A bounded FIFO cache of immutable or validated values.
+//! A cache of immutable or validated values, limited by their number.
 //!
-//! Must stay true: the number of entries is bounded; the oldest is evicted first.
+//! Must stay true: the number of entries is bounded; what was not used for long is evicted first.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use quick_cache::{UnitWeighter, sync};
+
+/// So small an estimate makes the cache one shard, whose limit is exact.
+const ENTRIES_ESTIMATE: usize = 32;
 
 /// A bounded map from name to value.
 #[derive(Debug)]
-pub(crate) struct Cache<V> {
-    entries: Mutex<Entries<V>>,
-    most: usize,
-}
-
-#[derive(Debug)]
-struct Entries<V> {
-    values: HashMap<String, V>,
-    order: VecDeque<String>,
-}
+pub(crate) struct Cache<V>(sync::Cache<String, V>);
 
 impl<V: Clone> Cache<V> {
     pub(crate) fn new(most: usize) -> Cache<V> {
-        Cache { entries: Mutex::new(Entries { values: HashMap::new(), order: VecDeque::new() }), most }
+        Cache(sync::Cache::with_weighter(ENTRIES_ESTIMATE, most as u64, UnitWeighter))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<V> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).values.get(name).cloned()
+        self.0.get(name)
     }
 
     pub(crate) fn put(&self, name: &str, value: V) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.values.insert(name.to_owned(), value).is_some() {
-            return;
-        }
-        entries.order.push_back(name.to_owned());
-        if entries.order.len() > self.most
-            && let Some(oldest) = entries.order.pop_front()
-        {
-            entries.values.remove(&oldest);
-        }
+        self.0.insert(name.to_owned(), value);
     }
 }
 
@@ -46,11 +30,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_first() {
+    fn the_number_of_entries_is_bounded() {
         let cache = Cache::new(2);
-        for (name, value) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
-            cache.put(name, value);
+        for number in 0..100 {
+            cache.put(&number.to_string(), number);
+            assert!(cache.0.len() <= 2);
         }
-        assert_eq!((cache.get("a"), cache.get("b"), cache.get("c")), (None, Some(2), Some(4)));
+        assert_eq!(cache.get("99"), Some(99));
     }
 }

@@ -5,7 +5,7 @@
 //! after that time.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chrono_tz::Tz;
 use pennon_core::auth::TOKEN_CACHE_TTL;
@@ -58,7 +58,7 @@ pub struct CompiledProjectCache(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    projects: Mutex<ByteLimitedCache<ProjectId, CacheEntry>>,
+    projects: ByteLimitedCache<ProjectId, CacheEntry>,
     /// Held while a project is compiled: other requests wait for the result (single-flight).
     compiling: tokio::sync::Mutex<()>,
 }
@@ -72,14 +72,14 @@ struct CacheEntry {
 
 impl Default for CompiledProjectCache {
     fn default() -> Self {
-        let projects = Mutex::new(ByteLimitedCache::new(BYTES_MAX));
+        let projects = ByteLimitedCache::new(BYTES_MAX);
         Self(Arc::new(Shared { projects, compiling: tokio::sync::Mutex::default() }))
     }
 }
 
 impl CompiledProjectCache {
     fn get(&self, project: ProjectId) -> Option<CacheEntry> {
-        self.lock().get(&project).cloned()
+        self.0.projects.get(&project)
     }
 
     /// The project, if its version was confirmed within [`TOKEN_CACHE_TTL`].
@@ -93,31 +93,29 @@ impl CompiledProjectCache {
 
     /// The project, if it has this version, which was just read.
     fn get_at_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
-        let mut projects = self.lock();
-        let cached = projects.get_mut(&project).filter(|cached| cached.project.number == number)?;
-        cached.checked_at = Some(MonotonicInstant::now());
-        Some(cached.project.clone())
+        let confirm = |cached: &mut CacheEntry| {
+            let is_current = cached.project.number == number;
+            is_current.then(|| {
+                cached.checked_at = Some(MonotonicInstant::now());
+                cached.project.clone()
+            })
+        };
+        self.0.projects.update(&project, confirm).flatten()
     }
 
     fn put(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
         let entry = CacheEntry { project: compiled.clone(), checked_at: Some(MonotonicInstant::now()) };
-        self.lock().insert(compiled.settings.id, entry, bytes);
+        self.0.projects.insert(compiled.settings.id, entry, bytes);
     }
 
     /// Makes the next request check the version of a project that this process has just changed.
     pub fn invalidate(&self, project: ProjectId) {
-        if let Some(cached) = self.lock().get_mut(&project) {
-            cached.checked_at = None;
-        }
+        self.0.projects.update(&project, |cached| cached.checked_at = None);
     }
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
-        *self.lock() = ByteLimitedCache::new(BYTES_MAX);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, CacheEntry>> {
-        self.0.projects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.projects.clear();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The feed cache of a process, and the feed type.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::body::Bytes;
 use pennon_core::model::FeedPlace;
@@ -93,7 +93,7 @@ pub struct FeedCache(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    feeds: Mutex<ByteLimitedCache<ProjectId, Arc<Feed>>>,
+    feeds: ByteLimitedCache<ProjectId, Arc<Feed>>,
     build_locks: Mutex<HashMap<ProjectId, Weak<BuildLock>>>,
 }
 
@@ -102,29 +102,28 @@ type BuildLock = tokio::sync::Mutex<()>;
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { feeds: Mutex::new(ByteLimitedCache::new(FEEDS_BYTES_MAX)), build_locks: Mutex::default() }
+        Shared { feeds: ByteLimitedCache::new(FEEDS_BYTES_MAX), build_locks: Mutex::default() }
     }
 }
 
 impl FeedCache {
     /// The cached feed of `project`.
     pub fn get(&self, project: ProjectId) -> Option<Arc<Feed>> {
-        lock(&self.0.feeds).get(&project).cloned()
+        self.0.feeds.get(&project)
     }
 
     /// Caches a feed, unless a newer one is cached.
     pub fn put(&self, project: ProjectId, feed: Feed) -> Arc<Feed> {
         let (bytes, feed) = (feed.bytes(), Arc::new(feed));
-        let mut feeds = lock(&self.0.feeds);
-        if feeds.get(&project).is_none_or(|cached| cached.number <= feed.number) {
-            feeds.insert(project, feed.clone(), bytes);
+        if self.0.feeds.get(&project).is_none_or(|cached| cached.number <= feed.number) {
+            self.0.feeds.insert(project, feed.clone(), bytes);
         }
         feed
     }
 
     /// The lock that serializes building the feed of `project`.
     pub fn build_lock(&self, project: ProjectId) -> Arc<BuildLock> {
-        let mut build_locks = lock(&self.0.build_locks);
+        let mut build_locks = self.0.build_locks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(build_lock) = build_locks.get(&project).and_then(Weak::upgrade) {
             return build_lock;
         }
@@ -136,10 +135,6 @@ impl FeedCache {
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
-        *lock(&self.0.feeds) = ByteLimitedCache::new(FEEDS_BYTES_MAX);
+        self.0.feeds.clear();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

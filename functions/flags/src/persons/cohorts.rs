@@ -4,7 +4,7 @@
 //! cohort raises that version.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Query, StoreError};
@@ -50,27 +50,25 @@ impl LoadedCohorts {
 
 /// The cohort cache of a process.
 #[derive(Debug, Clone)]
-pub struct CohortCache(Arc<Mutex<CacheEntries>>);
+pub struct CohortCache(Arc<CacheEntries>);
 
 /// Per project: the version number at which the cohorts were read, and the cohorts.
 type CacheEntries = ByteLimitedCache<ProjectId, (i64, Arc<LoadedCohorts>)>;
 
 impl Default for CohortCache {
     fn default() -> CohortCache {
-        CohortCache(Arc::new(Mutex::new(ByteLimitedCache::new(BYTES_MAX))))
+        CohortCache(Arc::new(ByteLimitedCache::new(BYTES_MAX)))
     }
 }
 
 impl CohortCache {
     fn get(&self, project: ProjectId, number: i64, named: &BTreeSet<i64>) -> Option<Arc<LoadedCohorts>> {
-        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (cached_version, cohorts) = cache.get(&project)?;
-        (*cached_version == number && named.is_subset(&cohorts.requested)).then(|| cohorts.clone())
+        let (cached_version, cohorts) = self.0.get(&project)?;
+        (cached_version == number && named.is_subset(&cohorts.requested)).then_some(cohorts)
     }
 
     fn put(&self, project: ProjectId, number: i64, cohorts: &Arc<LoadedCohorts>) {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.insert(project, (number, cohorts.clone()), cohorts.bytes);
+        self.0.insert(project, (number, cohorts.clone()), cohorts.bytes);
     }
 }
 

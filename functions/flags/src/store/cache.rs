@@ -5,7 +5,7 @@
 //! safe. The caches are limited in bytes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 pub use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::store::keys::ProjectId;
@@ -27,7 +27,7 @@ const COHORT_NAMES_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct FlagCache {
     /// Summary rows by project.
     pub(super) rows: SummaryRowCache<FlagRowKind>,
-    records: Arc<Mutex<Caches>>,
+    records: Arc<Caches>,
 }
 
 #[derive(Debug)]
@@ -53,67 +53,58 @@ impl Default for Caches {
 impl FlagCache {
     /// The record of flag `id` at this item version.
     pub fn get_flag(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<StoredFlag>> {
-        self.lock().flags.get(&(project, id)).filter(|stored| stored.version == version).cloned()
+        self.records.flags.get(&(project, id)).filter(|stored| stored.version == version)
     }
 
     /// Caches a record whose text has `bytes`.
     pub fn put_flag(&self, project: ProjectId, stored: &Arc<StoredFlag>, bytes: usize) {
         // A decoded text takes several times its length.
-        self.lock().flags.insert((project, stored.flag.id), stored.clone(), bytes * 5 + 500);
+        self.records.flags.insert((project, stored.flag.id), stored.clone(), bytes * 5 + 500);
     }
 
     /// The rendered flag `id` at this item version.
     pub fn get_template(&self, project: ProjectId, id: i64, version: u64) -> Option<Arc<FlagTemplate>> {
-        let caches = self.lock();
-        caches
-            .templates
-            .get(&(project, id))
-            .filter(|(cached_version, _)| *cached_version == version)
-            .map(|(_, template)| template.clone())
+        let (cached_version, template) = self.records.templates.get(&(project, id))?;
+        (cached_version == version).then_some(template)
     }
 
     /// Whether flag `id` referred to cohorts when it was last rendered.
     pub fn names_cohorts(&self, project: ProjectId, id: i64) -> bool {
-        self.lock().templates.get(&(project, id)).is_some_and(|(_, template)| template.names_cohorts())
+        self.records.templates.get(&(project, id)).is_some_and(|(_, template)| template.names_cohorts())
     }
 
     /// Caches a rendered flag.
     pub fn put_template(&self, project: ProjectId, id: i64, version: u64, template: &Arc<FlagTemplate>) {
         let bytes = template.bytes() + 200;
-        self.lock().templates.insert((project, id), (version, template.clone()), bytes);
+        self.records.templates.insert((project, id), (version, template.clone()), bytes);
     }
 
     /// The cohort names that were read at this version number of the project.
     pub fn get_cohort_names(&self, project: ProjectId, number: i64) -> Option<CohortNames> {
-        self.lock()
-            .cohort_names
-            .get(&project)
-            .filter(|(cached_version, _)| *cached_version == number)
-            .map(|(_, cohort_names)| cohort_names.clone())
+        let (cached_version, cohort_names) = self.records.cohort_names.get(&project)?;
+        (cached_version == number).then_some(cohort_names)
     }
 
     /// Caches cohort names that were read at or after this version number.
     pub fn put_cohort_names(&self, project: ProjectId, number: i64, cohort_names: &CohortNames) {
         let bytes = cohort_names.values().flatten().map(String::len).sum::<usize>() + cohort_names.len() * 50;
-        self.lock().cohort_names.insert(project, (number, cohort_names.clone()), bytes);
+        self.records.cohort_names.insert(project, (number, cohort_names.clone()), bytes);
     }
 
     /// Declares the names valid for the number `to` too: between the two versions only a flag was written.
     pub fn carry_cohort_names(&self, project: ProjectId, from: i64, to: i64) {
-        if let Some((number, _)) =
-            self.lock().cohort_names.get_mut(&project).filter(|(cached_version, _)| *cached_version == from)
-        {
-            *number = to;
-        }
+        self.records.cohort_names.update(&project, |(number, _)| {
+            if *number == from {
+                *number = to;
+            }
+        });
     }
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
         self.rows.clear();
-        *self.lock() = Caches::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Caches> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.flags.clear();
+        self.records.templates.clear();
+        self.records.cohort_names.clear();
     }
 }

@@ -55,7 +55,7 @@ impl MemberChange {
         let mut persons = input.person_ids.clone();
         if let Some(bytes) = call.file("csv")? {
             change.has_csv = true;
-            let (id_kind, ids) = csv::parse(bytes)?;
+            let (id_kind, ids) = csv::parse(&bytes)?;
             match id_kind {
                 IdKind::DistinctId => {
                     if ids.iter().any(|id| id.len() > limits::DISTINCT_ID_BYTES) {

@@ -3,10 +3,10 @@
 //! Must stay true: a revoked key works for at most [`KEY_CACHE_SECONDS`]; a cached project is only a prediction for
 //! prefetching, which the request verifies by rows it reads; both caches have a maximum number of entries.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use quick_cache::sync::Cache;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -23,12 +23,22 @@ const PREDICTIONS_MAX: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub struct KeyCache(Arc<CacheState>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CacheState {
-    keys: Mutex<HashMap<String, CachedKey>>,
-    predictions: Mutex<HashMap<String, ProjectPrediction>>,
+    keys: Cache<String, CachedKey>,
+    predictions: Cache<String, ProjectPrediction>,
     /// Running background writes of last-used times.
     background_writes: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Default for CacheState {
+    fn default() -> CacheState {
+        CacheState {
+            keys: Cache::new(CACHED_KEYS_MAX),
+            predictions: Cache::new(PREDICTIONS_MAX),
+            background_writes: Mutex::default(),
+        }
+    }
 }
 
 /// A key, and when it was read.
@@ -45,9 +55,8 @@ pub(crate) struct ProjectPrediction {
 
 impl KeyCache {
     pub(crate) fn get(&self, hash: &str) -> Option<Arc<KeyRecord>> {
-        let keys = lock(&self.0.keys);
-        let (record, read_at) = keys.get(hash)?;
-        read_at.is_younger_than(Duration::from_secs(KEY_CACHE_SECONDS)).then(|| record.clone())
+        let (record, read_at) = self.0.keys.get(hash)?;
+        read_at.is_younger_than(Duration::from_secs(KEY_CACHE_SECONDS)).then_some(record)
     }
 
     pub(crate) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
@@ -55,32 +64,23 @@ impl KeyCache {
     }
 
     fn insert_read_at(&self, hash: String, record: Arc<KeyRecord>, read_at: MonotonicInstant) {
-        let mut keys = lock(&self.0.keys);
-        if keys.len() >= CACHED_KEYS_MAX {
-            keys.clear();
-        }
-        keys.insert(hash, (record, read_at));
+        self.0.keys.insert(hash, (record, read_at));
     }
 
     /// Removes every key, as if [`KEY_CACHE_SECONDS`] had passed.
     pub fn clear(&self) {
-        lock(&self.0.keys).clear();
+        self.0.keys.clear();
     }
 
     /// The project that `name`, a token or the hash of a key, resolved to the last time.
     pub(crate) fn predict_project(&self, name: &str) -> Option<ProjectPrediction> {
-        lock(&self.0.predictions).get(name).cloned()
+        self.0.predictions.get(name)
     }
 
     pub(crate) fn insert_prediction(&self, name: &str, prediction: ProjectPrediction) {
-        let mut predictions = lock(&self.0.predictions);
-        if predictions.get(name) == Some(&prediction) {
-            return;
+        if self.0.predictions.get(name).as_ref() != Some(&prediction) {
+            self.0.predictions.insert(name.to_owned(), prediction);
         }
-        if predictions.len() >= PREDICTIONS_MAX {
-            predictions.clear();
-        }
-        predictions.insert(name.to_owned(), prediction);
     }
 
     /// Registers a background write, for [`KeyCache::settled`].
@@ -138,11 +138,12 @@ mod tests {
     fn both_caches_have_a_maximum_number_of_entries() {
         let cache = KeyCache::default();
         let prediction = ProjectPrediction { project: 1, organizations: Vec::new() };
-        for n in 0..=CACHED_KEYS_MAX {
+        for n in 0..2 * CACHED_KEYS_MAX {
             cache.insert(n.to_string(), record());
             cache.insert_prediction(&n.to_string(), prediction.clone());
         }
-        assert_eq!(lock(&cache.0.keys).len(), 1);
-        assert_eq!(lock(&cache.0.predictions).len(), 1);
+        // Each shard rounds its part of the maximum up.
+        assert!(cache.0.keys.len() <= CACHED_KEYS_MAX + cache.0.keys.num_shards());
+        assert!(cache.0.predictions.len() <= PREDICTIONS_MAX + cache.0.predictions.num_shards());
     }
 }

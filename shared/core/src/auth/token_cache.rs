@@ -3,9 +3,10 @@
 //! Must stay true: a revoked token is rejected after at most [`TOKEN_CACHE_TTL`]; unknown tokens are never cached, so that a new
 //! project receives events at once; the cache has a maximum number of entries.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use quick_cache::sync::Cache;
 
 use crate::clock::MonotonicInstant;
 use crate::model::TokenRow;
@@ -19,9 +20,15 @@ const CACHED_TOKENS_MAX: usize = 10_000;
 const TOKEN_BYTES_MAX: usize = 200;
 
 /// The cached tokens of this process. Clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TokenCache {
-    cached: Arc<Mutex<HashMap<String, CachedToken>>>,
+    cached: Arc<Cache<String, CachedToken>>,
+}
+
+impl Default for TokenCache {
+    fn default() -> TokenCache {
+        TokenCache { cached: Arc::new(Cache::new(CACHED_TOKENS_MAX)) }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,42 +75,37 @@ impl TokenCache {
         batch.extend(predicted.into_iter().flat_map(record_keys));
         let mut items = store.records.batch_get(&batch).await?.into_iter();
         let Some(item) = items.next().flatten() else {
-            self.lock().remove(token);
+            self.cached.remove(token);
             return Ok(None);
         };
         let project = item.body::<TokenRow>()?.project;
-        let mut cached = self.lock();
-        if cached.len() >= CACHED_TOKENS_MAX {
-            cached.clear();
-        }
-        cached.insert(token.to_owned(), CachedToken { project, read_at: Some(MonotonicInstant::now()) });
+        let read_at = Some(MonotonicInstant::now());
+        self.cached.insert(token.to_owned(), CachedToken { project, read_at });
         let records = if predicted == Some(project) { items.collect() } else { Vec::new() };
         Ok(Some((project, records)))
     }
 
     /// The cached project of `token`, if it was read at most `age` ago.
     pub fn cached_project(&self, token: &str, age: Duration) -> Option<ProjectId> {
-        let cached = *self.lock().get(token)?;
+        let cached = self.cached.get(token)?;
         cached.read_at.filter(|at| at.is_younger_than(age)).map(|_| cached.project)
     }
 
     /// The project that `token` resolved to the last time, possibly outdated.
     pub fn predict_project(&self, token: &str) -> Option<ProjectId> {
-        self.lock().get(token).map(|cached| cached.project)
+        self.cached.get(token).map(|cached| cached.project)
     }
 
     /// Expires every token, as if [`TOKEN_CACHE_TTL`] had passed.
     pub fn expire(&self) {
-        self.lock().values_mut().for_each(|cached| cached.read_at = None);
+        for (token, cached) in self.cached.iter() {
+            self.cached.insert(token, CachedToken { read_at: None, ..cached });
+        }
     }
 
     /// Removes every token, as in a new process.
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CachedToken>> {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.clear();
     }
 }
 

@@ -2,8 +2,12 @@
 //!
 //! An empty body is an empty object, whatever its content type. Form values are strings; the field parsers coerce them.
 
+use std::convert::Infallible;
+
+use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use futures::FutureExt as _;
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ApiResult};
@@ -26,7 +30,7 @@ pub enum Accepts {
 }
 
 /// Parses the fields of `body` by its content type.
-pub fn fields(headers: &HeaderMap, body: &[u8], accepts: Accepts) -> ApiResult<Fields> {
+pub fn fields(headers: &HeaderMap, body: &Bytes, accepts: Accepts) -> ApiResult<Fields> {
     if body.is_empty() {
         return Ok(Fields::new());
     }
@@ -89,77 +93,50 @@ fn urlencoded(body: &[u8]) -> Fields {
 }
 
 /// The text fields of a multipart body, without files.
-fn multipart(declared: &str, body: &[u8]) -> ApiResult<Fields> {
-    let mut fields = Fields::new();
-    for part in parts(declared, body)? {
-        if !part.is_file {
-            let value = String::from_utf8_lossy(part.content).into_owned();
-            fields.insert(part.name.to_owned(), Value::String(value));
-        }
-    }
-    Ok(fields)
+fn multipart(declared: &str, body: &Bytes) -> ApiResult<Fields> {
+    let parts = parse_parts(declared, body)?.into_iter().filter(|part| !part.is_file);
+    let value = |content: &[u8]| Value::String(String::from_utf8_lossy(content).into_owned());
+    Ok(parts.map(|part| (part.name, value(&part.content))).collect())
 }
 
 /// The content of the file called `name` in a multipart body; `None` for other content types or without the file.
-pub fn file<'a>(headers: &HeaderMap, body: &'a [u8], name: &str) -> ApiResult<Option<&'a [u8]>> {
+pub fn file(headers: &HeaderMap, body: &Bytes, name: &str) -> ApiResult<Option<Bytes>> {
     let declared = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let media_type = declared.split(';').next().unwrap_or("").trim();
-    if !media_type.eq_ignore_ascii_case("multipart/form-data") {
+    if body.is_empty() || !media_type.eq_ignore_ascii_case("multipart/form-data") {
         return Ok(None);
     }
-    let part = parts(declared, body)?.into_iter().find(|part| part.is_file && part.name == name);
+    let part = parse_parts(declared, body)?.into_iter().find(|part| part.is_file && part.name == name);
     Ok(part.map(|part| part.content))
 }
 
 /// A part of a multipart body.
-struct Part<'a> {
-    name: &'a str,
+struct Part {
+    name: String,
     is_file: bool,
-    content: &'a [u8],
+    content: Bytes,
 }
 
-/// The named parts of a multipart body. A delimiter is at the start of a line.
-fn parts<'a>(declared: &str, body: &'a [u8]) -> ApiResult<Vec<Part<'a>>> {
-    let error = |what: &str| ApiError::parse(format!("Multipart form parse error - {what}"));
-    let boundary = declared
-        .split(';')
-        .filter_map(|part| part.trim().strip_prefix("boundary="))
-        .map(|boundary| boundary.trim_matches('"'))
-        .find(|boundary| !boundary.is_empty() && boundary.len() <= 70)
-        .ok_or_else(|| error("no boundary"))?;
-    let first = format!("--{boundary}");
-    let next = format!("\r\n--{boundary}");
-    let mut rest = match body.strip_prefix(first.as_bytes()) {
-        Some(rest) => rest,
-        // Skip the preamble before the first delimiter.
-        None => split_at(body, next.as_bytes()).map_or(&[][..], |(_, rest)| rest),
-    };
+/// The named parts of a multipart body.
+fn parse_parts(declared: &str, body: &Bytes) -> ApiResult<Vec<Part>> {
+    // The parser is asynchronous, and never waits because the body is in memory.
+    let parts = read_parts(declared, body.clone()).now_or_never();
+    parts
+        .unwrap_or(Err(multer::Error::IncompleteStream))
+        .map_err(|error| ApiError::parse(format!("Multipart form parse error - {error}")))
+}
+
+async fn read_parts(declared: &str, body: Bytes) -> multer::Result<Vec<Part>> {
+    let boundary = multer::parse_boundary(declared)?;
+    let body = futures::stream::iter([Ok::<Bytes, Infallible>(body)]);
+    let mut multipart = multer::Multipart::new(body, boundary);
     let mut parts = Vec::new();
-    while !rest.is_empty() && !rest.starts_with(b"--") {
-        let (part, after) = split_at(rest, next.as_bytes()).unwrap_or((rest, &[]));
-        let (head, content) = split_at(part, b"\r\n\r\n").ok_or_else(|| error("a part without a head"))?;
-        let head = std::str::from_utf8(head).map_err(|_| error("a head that is not UTF-8"))?;
-        let is_disposition = |line: &&str| line.to_ascii_lowercase().starts_with("content-disposition:");
-        if let Some(line) = head.lines().find(is_disposition)
-            && let Some(name) = quoted_value(line, "name=\"")
-        {
-            parts.push(Part { name, is_file: line.contains("filename="), content });
-        }
-        rest = after;
+    while let Some(field) = multipart.next_field().await? {
+        let (name, is_file) = (field.name().map(str::to_owned), field.file_name().is_some());
+        let content = field.bytes().await?;
+        parts.extend(name.map(|name| Part { name, is_file, content }));
     }
     Ok(parts)
-}
-
-/// The bytes before and after the first `delimiter`.
-fn split_at<'a>(bytes: &'a [u8], delimiter: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let at = memchr::memmem::find(bytes, delimiter)?;
-    Some((&bytes[..at], &bytes[at + delimiter.len()..]))
-}
-
-fn quoted_value<'a>(line: &'a str, start: &str) -> Option<&'a str> {
-    // `filename="..."` ends in the same letters.
-    let at = line.match_indices(start).map(|(at, _)| at).find(|at| !line[..*at].ends_with("file"))?;
-    line[at + start.len()..].split('"').next()
 }
 
 #[cfg(test)]
@@ -171,7 +148,9 @@ mod tests {
     fn read(content_type: &str, body: &str) -> Result<Value, Value> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        fields(&headers, body.as_bytes(), Accepts::Forms).map(Value::Object).map_err(|error| error.body())
+        fields(&headers, &Bytes::copy_from_slice(body.as_bytes()), Accepts::Forms)
+            .map(Value::Object)
+            .map_err(|error| error.body())
     }
 
     #[test]
@@ -196,12 +175,13 @@ mod tests {
             b"--B\r\nContent-Disposition: form-data; filename=\"x.csv\"; name=\"csv\"\r\n\r\n\xff\r\nb\r\n",
         );
         body.extend(b"--B\r\nContent-Disposition: form-data; name=\"c\"\r\n\r\n\r\n--B--\r\n--B\r\nafter");
-        assert_eq!(file(&headers, &body, "csv").unwrap(), Some(&b"\xff\r\nb"[..]));
+        let body = Bytes::from(body);
+        assert_eq!(file(&headers, &body, "csv").unwrap().as_deref(), Some(&b"\xff\r\nb"[..]));
         assert_eq!(file(&headers, &body, "a").unwrap(), None);
         let text = fields(&headers, &body, Accepts::Forms).unwrap();
         assert_eq!(Value::Object(text), json!({"a": "1--B\r\n2", "c": ""}));
-        assert_eq!(file(&headers, b"", "csv").unwrap(), None);
-        assert!(file(&headers, b"--B\r\nno head", "csv").is_err());
+        assert_eq!(file(&headers, &Bytes::new(), "csv").unwrap(), None);
+        assert!(file(&headers, &Bytes::from_static(b"--B\r\nno head"), "csv").is_err());
         headers.insert(CONTENT_TYPE, "application/json".parse().unwrap());
         assert_eq!(file(&headers, &body, "csv").unwrap(), None);
         headers.insert(CONTENT_TYPE, "multipart/form-data".parse().unwrap());

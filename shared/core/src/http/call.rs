@@ -144,7 +144,7 @@ impl Call {
     }
 
     /// The content of the file called `name` in a multipart form.
-    pub fn file(&self, name: &str) -> ApiResult<Option<&[u8]>> {
+    pub fn file(&self, name: &str) -> ApiResult<Option<Bytes>> {
         file(&self.headers, &self.body, name)
     }
 

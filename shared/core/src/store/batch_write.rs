@@ -1,6 +1,7 @@
 //! Batch writes without a transaction, for rows that are no longer read and for copies that can be rebuilt.
 
 use aws_sdk_dynamodb::types::{DeleteRequest, PutRequest, WriteRequest};
+use futures::future::BoxFuture;
 
 use super::item::{Item, Key};
 use super::table::back_off;
@@ -32,19 +33,22 @@ impl Table {
         Ok(())
     }
 
-    async fn write_batch(&self, mut pending: Vec<WriteRequest>) -> Result<(), StoreError> {
-        for attempt in 0.. {
-            let answer = self.client.batch_write_item().request_items(&*self.name, pending).send().await?;
-            pending = answer
-                .unprocessed_items
-                .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
-                .unwrap_or_default();
-            if pending.is_empty() {
-                break;
+    fn write_batch(&self, mut pending: Vec<WriteRequest>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            for attempt in 0.. {
+                let answer =
+                    self.client.batch_write_item().request_items(&*self.name, pending).send().await?;
+                pending = answer
+                    .unprocessed_items
+                    .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
+                    .unwrap_or_default();
+                if pending.is_empty() {
+                    break;
+                }
+                back_off(attempt, "unwritten keys").await?;
             }
-            back_off(attempt, "unwritten keys").await?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, Select};
+use futures::future::BoxFuture;
 
 use super::item::{PK, SK};
 use super::{Key, StoreError, Table};
@@ -40,52 +41,56 @@ pub enum RangeEnd {
 
 impl Table {
     /// Reads the keys of at most `limit` items of `range`, after skipping `skip`, in order from `end`.
-    pub async fn keys(
-        &self,
-        range: &KeyRange,
+    pub fn keys<'a>(
+        &'a self,
+        range: &'a KeyRange,
         end: RangeEnd,
         skip: usize,
         limit: usize,
-    ) -> Result<Vec<Key>, StoreError> {
-        let mut keys = Vec::new();
-        let (mut read, total) = (0, skip.saturating_add(limit));
-        let mut start = None;
-        while read < total {
-            let page = self
-                .range_query(range)
-                .scan_index_forward(end == RangeEnd::First)
-                .projection_expression("#p, #s")
-                .expression_attribute_names("#s", SK)
-                .set_exclusive_start_key(start)
-                .limit(i32::try_from(total - read).unwrap_or(i32::MAX))
-                .send()
-                .await?;
-            for mut item in page.items.unwrap_or_default() {
-                if read >= skip {
-                    keys.push(take_key(&mut item)?);
+    ) -> BoxFuture<'a, Result<Vec<Key>, StoreError>> {
+        Box::pin(async move {
+            let mut keys = Vec::new();
+            let (mut read, total) = (0, skip.saturating_add(limit));
+            let mut start = None;
+            while read < total {
+                let page = self
+                    .range_query(range)
+                    .scan_index_forward(end == RangeEnd::First)
+                    .projection_expression("#p, #s")
+                    .expression_attribute_names("#s", SK)
+                    .set_exclusive_start_key(start)
+                    .limit(i32::try_from(total - read).unwrap_or(i32::MAX))
+                    .send()
+                    .await?;
+                for mut item in page.items.unwrap_or_default() {
+                    if read >= skip {
+                        keys.push(take_key(&mut item)?);
+                    }
+                    read += 1;
                 }
-                read += 1;
+                start = page.last_evaluated_key.filter(|key| !key.is_empty());
+                if start.is_none() {
+                    break;
+                }
             }
-            start = page.last_evaluated_key.filter(|key| !key.is_empty());
-            if start.is_none() {
-                break;
-            }
-        }
-        Ok(keys)
+            Ok(keys)
+        })
     }
 
     /// Counts the items of `range`.
-    pub async fn count(&self, range: &KeyRange) -> Result<usize, StoreError> {
-        let (mut count, mut start) = (0, None);
-        loop {
-            let call = self.range_query(range).select(Select::Count).set_exclusive_start_key(start);
-            let page = call.send().await?;
-            count += usize::try_from(page.count).unwrap_or(0);
-            start = page.last_evaluated_key.filter(|key| !key.is_empty());
-            if start.is_none() {
-                return Ok(count);
+    pub fn count<'a>(&'a self, range: &'a KeyRange) -> BoxFuture<'a, Result<usize, StoreError>> {
+        Box::pin(async move {
+            let (mut count, mut start) = (0, None);
+            loop {
+                let call = self.range_query(range).select(Select::Count).set_exclusive_start_key(start);
+                let page = call.send().await?;
+                count += usize::try_from(page.count).unwrap_or(0);
+                start = page.last_evaluated_key.filter(|key| !key.is_empty());
+                if start.is_none() {
+                    return Ok(count);
+                }
             }
-        }
+        })
     }
 
     fn range_query(&self, range: &KeyRange) -> QueryFluentBuilder {

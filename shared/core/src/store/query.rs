@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures::future::BoxFuture;
 
 use super::byte_limited_read::take_within_bytes;
 use super::item::{Attributes, Item, Key, PK, SK};
@@ -100,34 +101,36 @@ impl Table {
         self.query_page(query, query.limit, None, start).await
     }
 
-    async fn query_page(
-        &self,
-        query: &Query,
+    fn query_page<'a>(
+        &'a self,
+        query: &'a Query,
         limit: Option<usize>,
         bytes_max: Option<usize>,
         start: Option<PageStart>,
-    ) -> Result<Page, StoreError> {
-        let start = start.or_else(|| {
-            let after = Key::new(query.pk.clone(), query.after.clone()?);
-            Some(PageStart(after.attributes()))
-        });
-        let local_page = match self.local_page(query, limit, start.as_ref()) {
-            Some(pending) => pending.await,
-            None => None,
-        };
-        let (items, next) = match local_page {
-            Some(page) => {
-                let last = page.items.last().filter(|_| page.more).map(Item::key_of).transpose()?;
-                (page.items, last.as_ref().map(Key::attributes))
-            }
-            None => {
-                let output = self.sdk_query(query, limit, start).send().await?;
-                (output.items.unwrap_or_default(), output.last_evaluated_key)
-            }
-        };
-        let first = take_within_bytes(items, bytes_max.unwrap_or(usize::MAX))?;
-        let next = next.filter(|key| first.is_complete && !key.is_empty());
-        Ok(Page { items: self.load_parts(first.items).await?, next: next.map(PageStart) })
+    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let start = start.or_else(|| {
+                let after = Key::new(query.pk.clone(), query.after.clone()?);
+                Some(PageStart(after.attributes()))
+            });
+            let local_page = match self.local_page(query, limit, start.as_ref()) {
+                Some(pending) => pending.await,
+                None => None,
+            };
+            let (items, next) = match local_page {
+                Some(page) => {
+                    let last = page.items.last().filter(|_| page.more).map(Item::key_of).transpose()?;
+                    (page.items, last.as_ref().map(Key::attributes))
+                }
+                None => {
+                    let output = self.sdk_query(query, limit, start).send().await?;
+                    (output.items.unwrap_or_default(), output.last_evaluated_key)
+                }
+            };
+            let first = take_within_bytes(items, bytes_max.unwrap_or(usize::MAX))?;
+            let next = next.filter(|key| first.is_complete && !key.is_empty());
+            Ok(Page { items: self.load_parts(first.items).await?, next: next.map(PageStart) })
+        })
     }
 
     fn sdk_query(&self, query: &Query, limit: Option<usize>, start: Option<PageStart>) -> QueryFluentBuilder {

@@ -2,6 +2,8 @@
 //!
 //! Must stay true: all reads are strongly consistent, so that a list right after a write includes it; all changes go through
 //! [`Table::transact`] (or are atomic updates of one item), so that a reader never sees a partial change; nothing uses `Scan`.
+//!
+//! The futures that call the SDK are boxed: its code is compiled once, here, and not again in every crate that awaits a call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
+use futures::future::BoxFuture;
 
 use super::StoreError;
 use super::change::{Action, Change, changes};
@@ -115,20 +118,23 @@ impl Table {
     }
 
     /// Gets the attributes of the item at `key`.
-    async fn get_stored(&self, key: &Key) -> Result<Option<Attributes>, StoreError> {
-        if let Some(mut found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
-        {
-            return Ok(found.pop());
-        }
-        let answer = self
-            .client
-            .get_item()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .consistent_read(true)
-            .send()
-            .await?;
-        Ok(answer.item)
+    fn get_stored<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Attributes>, StoreError>> {
+        Box::pin(async move {
+            if let Some(mut found) =
+                self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
+            {
+                return Ok(found.pop());
+            }
+            let answer = self
+                .client
+                .get_item()
+                .table_name(&*self.name)
+                .set_key(Some(key.attributes()))
+                .consistent_read(true)
+                .send()
+                .await?;
+            Ok(answer.item)
+        })
     }
 
     /// Gets the items at `keys`, in their order. Up to 100 keys take one round trip.
@@ -160,71 +166,80 @@ impl Table {
         Ok(futures::future::try_join_all(chunks).await?.into_iter().flatten().collect())
     }
 
-    async fn batch_get_chunk(&self, keys: &[&Key]) -> Result<Vec<Attributes>, StoreError> {
-        if let [key] = keys {
-            return Ok(self.get_stored(key).await?.into_iter().collect());
-        }
-        if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
-            return Ok(found);
-        }
-        let mut pending: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
-        let mut found = Vec::with_capacity(keys.len());
-        for attempt in 0.. {
-            let request = KeysAndAttributes::builder()
-                .set_keys(Some(pending))
-                .consistent_read(true)
-                .build()
-                .map_err(|e| StoreError::Failed(e.to_string()))?;
-            let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
-            found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
-            pending = answer
-                .unprocessed_keys
-                .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
-                .map(|unprocessed| unprocessed.keys)
-                .unwrap_or_default();
-            if pending.is_empty() {
-                break;
+    fn batch_get_chunk<'a>(
+        &'a self,
+        keys: &'a [&'a Key],
+    ) -> BoxFuture<'a, Result<Vec<Attributes>, StoreError>> {
+        Box::pin(async move {
+            if let [key] = keys {
+                return Ok(self.get_stored(key).await?.into_iter().collect());
             }
-            back_off(attempt, "unread keys").await?;
-        }
-        Ok(found)
+            if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
+                return Ok(found);
+            }
+            let mut pending: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
+            let mut found = Vec::with_capacity(keys.len());
+            for attempt in 0.. {
+                let request = KeysAndAttributes::builder()
+                    .set_keys(Some(pending))
+                    .consistent_read(true)
+                    .build()
+                    .map_err(|e| StoreError::Failed(e.to_string()))?;
+                let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
+                found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
+                pending = answer
+                    .unprocessed_keys
+                    .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
+                    .map(|unprocessed| unprocessed.keys)
+                    .unwrap_or_default();
+                if pending.is_empty() {
+                    break;
+                }
+                back_off(attempt, "unread keys").await?;
+            }
+            Ok(found)
+        })
     }
 
     /// Executes all of `writes` or none. On a conflict with another transaction it retries with exponential backoff and jitter, at
     /// most 10 attempts.
-    pub async fn transact(&self, writes: Vec<Write>) -> Result<(), StoreError> {
-        let changes = changes(&writes)?;
-        if changes.len() > TRANSACTION_WRITES_MAX {
-            return Err(StoreError::Failed(format!("a transaction of {} writes", changes.len())));
-        }
-        let bytes = |change: &Change| if let Action::Put(item) = &change.action { size(item) } else { 0 };
-        if changes.iter().map(bytes).sum::<usize>() > TRANSACTION_BYTES_MAX {
-            return Err(StoreError::TooLarge);
-        }
-        let changes = Arc::new(changes);
-        if let Some(local) = &self.local_backend
-            && let Some(done) = local.transact(&self.name, changes.clone()).await
-        {
-            return done.map(|_| ());
-        }
-        let items = changes.iter().map(|change| change.to_sdk(&self.name));
-        let items = items.collect::<Result<Vec<_>, _>>()?;
-        for attempt in 0.. {
-            let sent =
-                self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
-            let Err(error) = sent else { return Ok(()) };
-            let failure = match error.as_service_error() {
-                Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
-                    cancellation_error(canceled.cancellation_reasons())
-                }
-                _ => error.into(),
-            };
-            match failure {
-                StoreError::Conflict if attempt + 1 < ATTEMPTS_MAX => back_off(attempt, "conflict").await?,
-                other => return Err(other),
+    pub fn transact(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let changes = changes(&writes)?;
+            if changes.len() > TRANSACTION_WRITES_MAX {
+                return Err(StoreError::Failed(format!("a transaction of {} writes", changes.len())));
             }
-        }
-        Ok(())
+            let bytes = |change: &Change| if let Action::Put(item) = &change.action { size(item) } else { 0 };
+            if changes.iter().map(bytes).sum::<usize>() > TRANSACTION_BYTES_MAX {
+                return Err(StoreError::TooLarge);
+            }
+            let changes = Arc::new(changes);
+            if let Some(local) = &self.local_backend
+                && let Some(done) = local.transact(&self.name, changes.clone()).await
+            {
+                return done.map(|_| ());
+            }
+            let items = changes.iter().map(|change| change.to_sdk(&self.name));
+            let items = items.collect::<Result<Vec<_>, _>>()?;
+            for attempt in 0.. {
+                let sent =
+                    self.client.transact_write_items().set_transact_items(Some(items.clone())).send().await;
+                let Err(error) = sent else { return Ok(()) };
+                let failure = match error.as_service_error() {
+                    Some(TransactWriteItemsError::TransactionCanceledException(canceled)) => {
+                        cancellation_error(canceled.cancellation_reasons())
+                    }
+                    _ => error.into(),
+                };
+                match failure {
+                    StoreError::Conflict if attempt + 1 < ATTEMPTS_MAX => {
+                        back_off(attempt, "conflict").await?
+                    }
+                    other => return Err(other),
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Stores one item if `guard` holds.
@@ -233,87 +248,105 @@ impl Table {
     }
 
     /// Adds `by` to the counter at `key` and returns its new value, which no other call returns.
-    pub async fn increment(&self, key: &Key, by: i64) -> Result<i64, StoreError> {
-        if let Some(local) = &self.local_backend {
-            let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
-            let change = Change { key: key.clone(), action: add, when: Vec::new() };
-            if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
-                return done;
+    pub fn increment<'a>(&'a self, key: &'a Key, by: i64) -> BoxFuture<'a, Result<i64, StoreError>> {
+        Box::pin(async move {
+            if let Some(local) = &self.local_backend {
+                let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
+                let change = Change { key: key.clone(), action: add, when: Vec::new() };
+                if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
+                    return done;
+                }
             }
-        }
-        let answer = self
-            .client
-            .update_item()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("ADD #n :by")
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_values(":by", number(by))
-            .return_values(ReturnValue::UpdatedNew)
-            .send()
-            .await?;
-        answer
-            .attributes
-            .and_then(|map| parsed(&map, COUNT))
-            .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
+            let answer = self
+                .client
+                .update_item()
+                .table_name(&*self.name)
+                .set_key(Some(key.attributes()))
+                .update_expression("ADD #n :by")
+                .expression_attribute_names("#n", COUNT)
+                .expression_attribute_values(":by", number(by))
+                .return_values(ReturnValue::UpdatedNew)
+                .send()
+                .await?;
+            answer
+                .attributes
+                .and_then(|map| parsed(&map, COUNT))
+                .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))
+        })
     }
 
     /// Adds one to the counter at `key` if it is below `most`. Returns whether it was. The counter expires at `seconds` since
     /// the epoch.
-    pub async fn increment_if_below(&self, key: &Key, most: i64, seconds: i64) -> Result<bool, StoreError> {
-        if most <= 0 {
-            return Ok(false);
-        }
-        let sent = self
-            .client
-            .update_item()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("SET #e = :e ADD #n :one")
-            .condition_expression("attribute_not_exists(#n) OR #n < :most")
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_names("#e", EXPIRES_AT)
-            .expression_attribute_values(":one", number(1))
-            .expression_attribute_values(":most", number(most))
-            .expression_attribute_values(":e", number(seconds))
-            .send()
-            .await;
-        was_applied(sent)
+    pub fn increment_if_below<'a>(
+        &'a self,
+        key: &'a Key,
+        most: i64,
+        seconds: i64,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            if most <= 0 {
+                return Ok(false);
+            }
+            let sent = self
+                .client
+                .update_item()
+                .table_name(&*self.name)
+                .set_key(Some(key.attributes()))
+                .update_expression("SET #e = :e ADD #n :one")
+                .condition_expression("attribute_not_exists(#n) OR #n < :most")
+                .expression_attribute_names("#n", COUNT)
+                .expression_attribute_names("#e", EXPIRES_AT)
+                .expression_attribute_values(":one", number(1))
+                .expression_attribute_values(":most", number(most))
+                .expression_attribute_values(":e", number(seconds))
+                .send()
+                .await;
+            was_applied(sent)
+        })
     }
 
     /// Sets the counter at `key` to `least` if it is lower.
-    pub async fn raise(&self, key: &Key, least: i64) -> Result<(), StoreError> {
-        let sent = self
-            .client
-            .update_item()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("SET #n = :least")
-            .condition_expression("attribute_not_exists(#n) OR #n < :least")
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_values(":least", number(least))
-            .send()
-            .await;
-        was_applied(sent).map(|_| ())
+    pub fn raise<'a>(&'a self, key: &'a Key, least: i64) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let sent = self
+                .client
+                .update_item()
+                .table_name(&*self.name)
+                .set_key(Some(key.attributes()))
+                .update_expression("SET #n = :least")
+                .condition_expression("attribute_not_exists(#n) OR #n < :least")
+                .expression_attribute_names("#n", COUNT)
+                .expression_attribute_values(":least", number(least))
+                .send()
+                .await;
+            was_applied(sent).map(|_| ())
+        })
     }
 
     /// Sets the counter of the item at `key` to `to` if the item exists and its counter is unset or at most `most`. Returns
     /// whether it was set.
-    pub async fn advance(&self, key: &Key, to: i64, most: i64) -> Result<bool, StoreError> {
-        let sent = self
-            .client
-            .update_item()
-            .table_name(&*self.name)
-            .set_key(Some(key.attributes()))
-            .update_expression("SET #n = :to")
-            .condition_expression("attribute_exists(#p) AND (attribute_not_exists(#n) OR #n <= :most)")
-            .expression_attribute_names("#p", PK)
-            .expression_attribute_names("#n", COUNT)
-            .expression_attribute_values(":to", number(to))
-            .expression_attribute_values(":most", number(most))
-            .send()
-            .await;
-        was_applied(sent)
+    pub fn advance<'a>(
+        &'a self,
+        key: &'a Key,
+        to: i64,
+        most: i64,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let sent = self
+                .client
+                .update_item()
+                .table_name(&*self.name)
+                .set_key(Some(key.attributes()))
+                .update_expression("SET #n = :to")
+                .condition_expression("attribute_exists(#p) AND (attribute_not_exists(#n) OR #n <= :most)")
+                .expression_attribute_names("#p", PK)
+                .expression_attribute_names("#n", COUNT)
+                .expression_attribute_values(":to", number(to))
+                .expression_attribute_values(":most", number(most))
+                .send()
+                .await;
+            was_applied(sent)
+        })
     }
 }
 

@@ -3,15 +3,15 @@
 //! Must stay true: the calls of a project are cached for at most [`REMEMBERED`], and not beyond the next batch
 //! that this process stores; calls of a block never change.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pennon_core::byte_limited_cache::ByteLimitedCache;
 use pennon_core::clock::MonotonicInstant;
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::calls::{CallsByKey, FlagCalls};
+use quick_cache::sync::Cache;
 
 use crate::keys::BlockId;
 
@@ -27,11 +27,11 @@ const BLOCKS_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct FlagCallCache {
     /// Number of batches and rows of calls that this process has stored.
     appended: AtomicU64,
-    projects: Mutex<HashMap<ProjectId, ProjectCalls>>,
-    blocks: Mutex<ByteLimitedCache<(ProjectId, BlockId), Arc<CallsByKey>>>,
+    projects: Cache<ProjectId, ProjectCalls>,
+    blocks: ByteLimitedCache<(ProjectId, BlockId), Arc<CallsByKey>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ProjectCalls {
     calls: Arc<FlagCalls>,
     /// State when the read started: the number of batches, and the time.
@@ -50,8 +50,8 @@ impl Default for FlagCallCache {
     fn default() -> FlagCallCache {
         FlagCallCache {
             appended: AtomicU64::new(0),
-            projects: Mutex::default(),
-            blocks: Mutex::new(ByteLimitedCache::new(BLOCKS_BYTES_MAX)),
+            projects: Cache::new(PROJECTS_MAX),
+            blocks: ByteLimitedCache::new(BLOCKS_BYTES_MAX),
         }
     }
 }
@@ -70,34 +70,25 @@ impl FlagCallCache {
     /// The cached calls of `project`, if still valid.
     pub(crate) fn get(&self, project: ProjectId) -> Option<Arc<FlagCalls>> {
         let appended = self.appended.load(Ordering::Acquire);
-        let projects = lock(&self.projects);
-        let known = projects.get(&project)?;
-        (known.appended == appended && known.at.is_younger_than(REMEMBERED)).then(|| known.calls.clone())
+        let known = self.projects.get(&project)?;
+        (known.appended == appended && known.at.is_younger_than(REMEMBERED)).then_some(known.calls)
     }
 
     /// Caches the calls of `project` from a read that began at `start`.
     pub(crate) fn keep(&self, project: ProjectId, start: ReadStart, calls: Arc<FlagCalls>) {
-        let mut projects = lock(&self.projects);
-        if projects.len() >= PROJECTS_MAX {
-            projects.clear();
-        }
-        projects.insert(project, ProjectCalls { calls, appended: start.appended, at: start.at });
+        self.projects.insert(project, ProjectCalls { calls, appended: start.appended, at: start.at });
     }
 
     /// The cached calls of a block.
     pub(crate) fn block(&self, project: ProjectId, id: BlockId) -> Option<Arc<CallsByKey>> {
-        lock(&self.blocks).get(&(project, id)).cloned()
+        self.blocks.get(&(project, id))
     }
 
     /// Caches the calls of a block.
     pub(crate) fn keep_block(&self, project: ProjectId, id: BlockId, calls: &Arc<CallsByKey>) {
         let bytes = 100 + calls.iter().map(|(key, _)| key.len() + 48).sum::<usize>();
-        lock(&self.blocks).insert((project, id), calls.clone(), bytes);
+        self.blocks.insert((project, id), calls.clone(), bytes);
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
