@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
 use http_body_util::BodyExt;
-use pennon::serve::api;
+use pennon::api::api;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
 use tower::ServiceExt;

@@ -12,6 +12,7 @@ use serde_json::{Value, json as object};
 
 use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest};
 use crate::errors::engine_error;
+use crate::query_response::QueryResponse;
 use crate::refresh::RefreshParam;
 use crate::request::query_id;
 use crate::source::QuerySource;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use super::router::{Services, api};
+use crate::api::{Services, api};
 use crate::import::{ImportOptions, import_file};
 use crate::workspace::{self, ApplyOptions, Declarations};
 

@@ -5,7 +5,6 @@
 //! that the deleted dashboard is unchanged; the task is deleted last.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::activity::Entry;
 use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;

@@ -11,7 +11,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::future::{try_join, try_join_all};
 
@@ -119,18 +119,18 @@ pub struct PrefetchedRows {
 
 /// The verified rows of one kind, cached by project for the life of a process. Clones share them.
 #[derive(Debug, Clone)]
-pub struct SummaryRowCache<K: SummaryRowKind>(Arc<Mutex<ByteLimitedCache<ProjectId, SummaryRows<K>>>>);
+pub struct SummaryRowCache<K: SummaryRowKind>(Arc<ByteLimitedCache<ProjectId, SummaryRows<K>>>);
 
 impl<K: SummaryRowKind> Default for SummaryRowCache<K> {
     fn default() -> Self {
-        SummaryRowCache(Arc::new(Mutex::new(ByteLimitedCache::new(CACHE_BYTES_MAX))))
+        SummaryRowCache(Arc::new(ByteLimitedCache::new(CACHE_BYTES_MAX)))
     }
 }
 
 impl<K: SummaryRowKind> SummaryRowCache<K> {
     /// The cached rows of `project`, whatever their version is.
     pub fn get(&self, project: ProjectId) -> Option<SummaryRows<K>> {
-        self.lock().get(&project).cloned()
+        self.0.get(&project)
     }
 
     /// The cached rows of `version`.
@@ -141,7 +141,7 @@ impl<K: SummaryRowKind> SummaryRowCache<K> {
 
     /// Clears the cache, as in a new process.
     pub fn clear(&self) {
-        *self.lock() = ByteLimitedCache::new(CACHE_BYTES_MAX);
+        self.0.clear();
     }
 
     /// Prefetches the first page of each partition (at most 1 MB each); nothing when rows of `project` are cached.
@@ -204,11 +204,7 @@ impl<K: SummaryRowKind> SummaryRowCache<K> {
 
     fn insert(&self, project: ProjectId, rows: &SummaryRows<K>) {
         let bytes = rows.bytes();
-        self.lock().insert(project, rows.clone(), bytes);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByteLimitedCache<ProjectId, SummaryRows<K>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.insert(project, rows.clone(), bytes);
     }
 }
 
