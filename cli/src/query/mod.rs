@@ -95,7 +95,7 @@ async fn calculate(
     let answered =
         calculator.respond(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
     let calculated = answered.calculated.ok_or("the calculation gave no result")?;
-    let rows = || table::build_rows(&resolved.keyed.query, &calculated.result);
+    let rows = || resolved.keyed.query.table(&calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
     let mut text = if options.csv {
         table::to_csv(&rows())?

@@ -3,7 +3,7 @@
 //! Must stay true: SQL is printed only if the files have all events of the project.
 
 use chrono::{DateTime, Utc};
-use pennon_analytics::clickhouse::{MAX_PERSON_MERGES, Place, SegmentFiles};
+use pennon_analytics::clickhouse::{FileLocation, MAX_PERSON_MERGES, SegmentFiles};
 use pennon_calculation::Calculator;
 use pennon_calculation::calculator::DefinitionLookup;
 use pennon_eventstore::EventStore;
@@ -16,7 +16,7 @@ pub(super) async fn to_sql(
     calculator: &Calculator,
     events: &EventStore,
     known: &DefinitionLookup,
-    place: Place,
+    place: FileLocation,
     now: DateTime<Utc>,
 ) -> Result<String, String> {
     let (project, query) = (&resolved.project, &resolved.keyed.query);
@@ -43,17 +43,17 @@ pub(super) async fn to_sql(
 
 /// The location of the files for ClickHouse: that of `--files`, or `events_url`. An error for characters that ClickHouse reads
 /// as a glob pattern.
-pub fn parse_file_location(option: Option<&str>, events_url: &str) -> Result<Place, String> {
+pub fn parse_file_location(option: Option<&str>, events_url: &str) -> Result<FileLocation, String> {
     let url = option.unwrap_or(events_url);
     let place = if url.starts_with("https://") || url.starts_with("http://") {
-        Place::Bucket(url.to_owned())
+        FileLocation::Bucket(url.to_owned())
     } else if let Some(bucket) = url.strip_prefix("s3://") {
         let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
-        Place::Bucket(format!("https://{bucket}.s3.amazonaws.com/{prefix}"))
+        FileLocation::Bucket(format!("https://{bucket}.s3.amazonaws.com/{prefix}"))
     } else {
-        Place::Directory(url.strip_prefix("file://").unwrap_or(url).to_owned())
+        FileLocation::Directory(url.strip_prefix("file://").unwrap_or(url).to_owned())
     };
-    let (Place::Directory(base) | Place::Bucket(base)) = &place;
+    let (FileLocation::Directory(base) | FileLocation::Bucket(base)) = &place;
     match base.chars().find(|letter| "*?{}[]".contains(*letter)) {
         None => Ok(place),
         Some(letter) => Err(format!(
@@ -69,15 +69,15 @@ mod tests {
 
     #[test]
     fn a_location_is_a_directory_or_a_bucket() {
-        let directory = |path: &str| Place::Directory(path.to_owned());
+        let directory = |path: &str| FileLocation::Directory(path.to_owned());
         assert_eq!(parse_file_location(None, "file:///data/events").unwrap(), directory("/data/events"));
         assert_eq!(parse_file_location(Some("events"), "file:///data/events").unwrap(), directory("events"));
-        let bucket = Place::Bucket("https://b.s3.amazonaws.com/events".to_owned());
+        let bucket = FileLocation::Bucket("https://b.s3.amazonaws.com/events".to_owned());
         assert_eq!(parse_file_location(None, "s3://b/events").unwrap(), bucket);
         let minio = "http://127.0.0.1:9000/b/events";
         assert_eq!(
             parse_file_location(Some(minio), "s3://b/events").unwrap(),
-            Place::Bucket(minio.to_owned())
+            FileLocation::Bucket(minio.to_owned())
         );
         assert!(parse_file_location(None, "file:///a*b").unwrap_err().contains("--files"));
     }

@@ -1,116 +1,9 @@
-//! Formats results as tables; the first row has the headings.
+//! Formats tables of results as text and as CSV; the first row has the headings.
 //!
-//! Must stay true: every number of a result is in its table, unchanged; no text from events contains terminal escapes, or is a
-//! formula in a spreadsheet.
+//! Must stay true: no text from events contains terminal escapes, or is a formula in a spreadsheet.
 
-use pennon_analytics::Query;
-use pennon_analytics::query::FunnelVizType;
+use pennon_analytics::kinds::TableRows;
 use pennon_calculation::escape_formula;
-use serde_json::Value;
-
-/// The rows of a table, as cells.
-pub(super) type TableRows = Vec<Vec<String>>;
-
-/// Builds the table of a result.
-pub(super) fn build_rows(query: &Query, result: &Value) -> TableRows {
-    match query {
-        Query::Trends(query) if query.display.is_total() => total_rows(result),
-        Query::Trends(_) => time_series_rows(result, |series| cell(&series["label"])),
-        Query::Funnels(query) => match query.viz {
-            FunnelVizType::Steps => funnel_step_rows(result),
-            FunnelVizType::Trends => time_series_rows(result, |series| match &series["breakdown_value"] {
-                Value::Null => "conversion rate".to_owned(),
-                value => cell(value),
-            }),
-            FunnelVizType::TimeToConvert => histogram_rows(result),
-        },
-        Query::Correlation(_) => correlation_rows(result),
-    }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn heading(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn total_rows(result: &Value) -> TableRows {
-    let rows =
-        list(result).iter().map(|series| vec![cell(&series["label"]), cell(&series["aggregated_value"])]);
-    std::iter::once(heading(&["series", "value"])).chain(rows).collect()
-}
-
-/// A row for each bucket, a column for each series. The days are those of the current period, not of a compared one.
-fn time_series_rows(result: &Value, label: impl Fn(&Value) -> String) -> TableRows {
-    let series = list(result);
-    let current = |one: &&Value| one["compare_label"] != "previous";
-    let days = series.iter().find(current).or(series.first()).map_or(&[][..], |first| list(&first["days"]));
-    let mut head = vec!["day".to_owned()];
-    head.extend(series.iter().map(|one| match &one["compare_label"] {
-        Value::Null => label(one),
-        period => format!("{} ({})", label(one), cell(period)),
-    }));
-    let length = series.iter().map(|one| list(&one["data"]).len()).max().unwrap_or(0);
-    let row = |at: usize| {
-        let numbers = series.iter().map(|one| list(&one["data"]).get(at).map_or_else(String::new, cell));
-        std::iter::once(days.get(at).map_or_else(String::new, cell)).chain(numbers).collect()
-    };
-    std::iter::once(head).chain((0..length).map(row)).collect()
-}
-
-fn funnel_step_rows(result: &Value) -> TableRows {
-    const COLUMNS: [&str; 4] = ["name", "count", "average_conversion_time", "median_conversion_time"];
-    let split = list(result).first().is_some_and(Value::is_array);
-    let mut head = if split { vec!["breakdown".to_owned()] } else { Vec::new() };
-    head.push("step".to_owned());
-    head.extend(heading(&COLUMNS));
-    let row = |(at, step): (usize, &Value)| {
-        let mut cells = if split { vec![cell(&step["breakdown"])] } else { Vec::new() };
-        cells.push((at + 1).to_string());
-        cells.extend(COLUMNS.iter().map(|column| cell(&step[*column])));
-        cells
-    };
-    let funnels: Vec<&[Value]> =
-        if split { list(result).iter().map(list).collect() } else { vec![list(result)] };
-    std::iter::once(head)
-        .chain(funnels.into_iter().flat_map(|steps| steps.iter().enumerate().map(row)))
-        .collect()
-}
-
-fn histogram_rows(result: &Value) -> TableRows {
-    let bins = list(&result["bins"]).iter().map(|bin| vec![cell(&bin[0]), cell(&bin[1])]);
-    let mean = vec!["average".to_owned(), cell(&result["average_conversion_time"])];
-    std::iter::once(heading(&["from second", "count"])).chain(bins).chain([mean]).collect()
-}
-
-fn correlation_rows(result: &Value) -> TableRows {
-    const COLUMNS: [&str; 4] = ["correlation_type", "success_count", "failure_count", "odds_ratio"];
-    let row = |event: &Value| {
-        let name = cell(&event["event"]["event"]);
-        std::iter::once(name).chain(COLUMNS.iter().map(|column| cell(&event[*column]))).collect()
-    };
-    let mut head = vec!["event".to_owned()];
-    head.extend(heading(&COLUMNS));
-    std::iter::once(head).chain(list(&result["events"]).iter().map(row)).collect()
-}
-
-/// A value as a cell.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) => {
-            let text = number.to_string();
-            text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-        }
-        Value::Array(list) if list.iter().all(|one| one.is_string() || one.is_null()) => {
-            list.iter().map(cell).collect::<Vec<_>>().join("::")
-        }
-        other => other.to_string(),
-    }
-}
 
 /// Replaces line breaks, control characters and bidirectional overrides by spaces.
 fn sanitize(text: &str) -> String {
@@ -165,12 +58,12 @@ pub(super) fn to_csv(rows: &TableRows) -> Result<String, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_analytics::ParsedQuery;
-    use serde_json::json;
+    use pennon_analytics::{ParsedQuery, Query};
+    use serde_json::{Value, json};
 
     fn table(node: &Value, result: &Value) -> TableRows {
         let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
-        build_rows(&query, result)
+        query.table(result)
     }
 
     #[test]

@@ -3,9 +3,8 @@
 //! Must stay true: a link holds the query of its number and the selector of the number, so the list has as many actors as
 //! the number counts.
 
-use axum::extract::State;
 use axum::response::Response;
-use pennon_analytics::ParsedQuery;
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, link, sized};
 use pennon_filters::CalcError;
@@ -16,29 +15,15 @@ use crate::calculator::{QueryOrigin, QueryRequest};
 use crate::errors::engine_error;
 use crate::handlers::keyed_query;
 use crate::persons::READ_PERSONS;
-use crate::request::{self, Endpoint};
+use crate::request;
 
-/// `GET` and `POST P/persons/funnel/`
-pub async fn funnel(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    actors_page(&state, &call, Endpoint::Funnel).await
-}
-
-/// `GET` and `POST P/persons/funnel/correlation/`
-pub async fn correlation(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    actors_page(&state, &call, Endpoint::Correlation).await
-}
-
-/// `GET` and `POST P/persons/trends/`
-pub async fn trends(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
-    actors_page(&state, &call, Endpoint::Trend).await
-}
-
-async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult<Response> {
-    let request = request::parse(call, endpoint);
+/// `GET` and `POST P/persons/<path of the kind>/`
+pub async fn list(state: Calculation, call: Call, kind: InsightKind) -> ApiResult<Response> {
+    let request = request::parse(&call, kind);
     let query = request.as_ref().ok().and_then(keyed_query);
     let (access, items) = state
         .app
-        .authorize_project_with(call, READ_PERSONS, |id| {
+        .authorize_project_with(&call, READ_PERSONS, |id| {
             query.iter().flat_map(|query| query.keys(id)).collect()
         })
         .await?;
@@ -50,7 +35,7 @@ async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> Ap
         }
         _ => return Err(ApiError::invalid("required", "This field is required.", Some("events"))),
     };
-    let selector = query.query.selector(&request.merged).map_err(engine_error)?;
+    let point = query.query.data_point(&request.merged).map_err(engine_error)?;
     let deadline = state.calculator.deadline();
     let stored = state.calculator.complete_prefetch(&access.project, &query, items).await?;
     let query_request = QueryRequest {
@@ -63,11 +48,11 @@ async fn actors_page(state: &Calculation, call: &Call, endpoint: Endpoint) -> Ap
         deadline,
         origin: QueryOrigin::default(),
     };
-    let Page { limit, offset } = Page::of(call);
-    let actors = state.calculator.actors(&query_request, selector, limit, offset).await?;
+    let Page { limit, offset } = Page::of(&call);
+    let actors = state.calculator.actors(&query_request, point, limit, offset).await?;
     let at = |offset: usize| {
         link(
-            call,
+            &call,
             &[("limit", Some(limit.to_string())), ("offset", (offset > 0).then(|| offset.to_string()))],
         )
     };

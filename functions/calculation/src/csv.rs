@@ -8,9 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use csv::{QuoteStyle, Terminator, WriterBuilder};
 use serde_json::Value;
 
-/// Header of the column with totals over the whole range.
-const TOTAL: &str = "total count";
-
 /// Any JSON: one row for each element of a list, else one row; one column for each leaf, named by its path.
 pub(crate) fn flatten_json(value: &Value) -> Vec<u8> {
     let rows = match value {
@@ -35,29 +32,9 @@ pub(crate) fn flatten_json(value: &Value) -> Vec<u8> {
     write_rows(std::iter::once(head).chain(body))
 }
 
-/// The series of a trend: one row for each series, one column for each bucket.
-pub(crate) fn trend_series(result: &Value) -> Vec<u8> {
-    let series = result.as_array().map_or(&[][..], Vec::as_slice);
-    let list = |row: &Value, key: &str| row[key].as_array().cloned().unwrap_or_default();
-    let is_total = series.first().is_some_and(|row| row.get("aggregated_value").is_some());
-    let mut head = vec!["series".to_owned()];
-    match series.first() {
-        Some(_) if is_total => head.push(TOTAL.to_owned()),
-        Some(first) => head.extend(list(first, "labels").iter().map(cell)),
-        None => {}
-    }
-    let rows = series.iter().map(|row| {
-        let own =
-            Some(&row["action"]["custom_name"]).filter(|name| name.as_str().is_some_and(|it| !it.is_empty()));
-        let mut cells = vec![cell(own.unwrap_or(&row["label"]))];
-        match is_total {
-            true => cells.push(cell(&row["aggregated_value"])),
-            false => cells.extend(list(row, "data").iter().map(cell)),
-        }
-        cells
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    write_rows(std::iter::once(head).chain(rows))
+/// The rows of a table.
+pub(crate) fn table(rows: &[Vec<Value>]) -> Vec<u8> {
+    write_rows(rows.iter().map(|row| row.iter().map(cell).collect()))
 }
 
 /// A file name from a name that the client sent.
@@ -140,10 +117,16 @@ fn write_rows(rows: impl Iterator<Item = Vec<String>>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pennon_analytics::InsightKind;
     use serde_json::json;
 
     fn text(bytes: Vec<u8>) -> String {
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn trend_series(result: &Value) -> Vec<u8> {
+        let rows = InsightKind::Trends.description().endpoint.csv_rows;
+        rows.map(|rows| table(&rows(result))).unwrap_or_default()
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The calculation endpoints: funnel, trend, correlation.
+//! The calculation endpoints, one for each kind of insight.
 //!
 //! Must stay true: the key is authenticated before the query is validated; a cached result is fetched in the round trip
 //! that finds the key and the project.
 
-use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use chrono::NaiveDate;
-use pennon_analytics::{ParsedQuery, unwrap_single_breakdown_values};
+use pennon_analytics::kinds::Endpoint;
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
@@ -18,74 +18,51 @@ use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest, range
 use crate::csv;
 use crate::errors::{engine_error, timeout_error};
 use crate::format::{Format, csv_response, into_response};
-use crate::request::{self, Endpoint, Request};
+use crate::request::{self, Request};
 use crate::{Calculation, RefreshMode};
 
 pub(crate) const READ_INSIGHTS: &str = "insight:read";
 /// Default number of series of a page.
 const SERIES_PER_PAGE: usize = 25;
 
-/// `GET` and `POST P/insights/funnel/`
-pub async fn funnel(State(state): State<Calculation>, call: Call) -> Response {
-    let result = calculate(&state, &call, Endpoint::Funnel).await;
-    into_response(
-        &call,
-        result.and_then(|result| {
-            let EndpointResult { mut body, request, .. } = result;
-            unwrap_single_breakdown_values(&request.merged, &mut body["result"]);
-            match Format::of(&call)? {
-                Format::Json => sized(&call.headers, &body),
-                Format::Csv => csv_response(csv::flatten_json(&body)),
-            }
-        }),
-    )
+/// `GET` and `POST P/insights/<path of the kind>/`
+pub async fn insight(state: Calculation, call: Call, kind: InsightKind) -> Response {
+    let result = calculate(&state, &call, kind).await;
+    into_response(&call, result.and_then(|result| format_result(&call, &kind.description().endpoint, result)))
 }
 
-/// `GET` and `POST P/insights/trend/`
-pub async fn trend(State(state): State<Calculation>, call: Call) -> Response {
-    let result = calculate(&state, &call, Endpoint::Trend).await;
-    into_response(
-        &call,
-        result.and_then(|result| match Format::of(&call)? {
-            Format::Json => {
-                let mut body = result.body;
+fn format_result(call: &Call, endpoint: &Endpoint, result: EndpointResult) -> ApiResult<Response> {
+    let EndpointResult { mut body, request, range_days } = result;
+    (endpoint.adapt_result)(&request.merged, &mut body["result"]);
+    if !endpoint.has_timezone
+        && let Some(fields) = body.as_object_mut()
+    {
+        fields.shift_remove("timezone");
+    }
+    match (Format::of(call)?, endpoint.csv_rows) {
+        (Format::Json, _) => {
+            if endpoint.is_paged {
                 let series = body["result"].as_array().map_or(0, Vec::len);
-                body["next"] = object!(next_link(&call, series));
-                sized(&call.headers, &body)
+                body["next"] = object!(next_link(call, series));
             }
-            Format::Csv => series_csv(&call, &result),
-        }),
-    )
-}
-
-/// `GET` and `POST P/insights/funnel/correlation/`
-pub async fn correlation(State(state): State<Calculation>, call: Call) -> Response {
-    let result = calculate(&state, &call, Endpoint::Correlation).await;
-    into_response(
-        &call,
-        result.and_then(|EndpointResult { body, .. }| {
-            let body = object!({
-                "result": body["result"], "last_refresh": body["last_refresh"], "is_cached": body["is_cached"],
-            });
-            match Format::of(&call)? {
-                Format::Json => sized(&call.headers, &body),
-                Format::Csv => csv_response(csv::flatten_json(&body)),
-            }
-        }),
-    )
+            sized(&call.headers, &body)
+        }
+        (Format::Csv, Some(rows)) => named_csv(call, &rows(&body["result"]), range_days),
+        (Format::Csv, None) => csv_response(csv::flatten_json(&body)),
+    }
 }
 
 /// The body of a response before it is formatted, and its request.
 struct EndpointResult {
     body: Value,
     request: Request,
-    /// The first and last day of the range, if the request has a query; no first day where the range begins with the
-    /// earliest event.
-    range_days: Option<(Option<NaiveDate>, NaiveDate)>,
+    /// The range, if the request has a query.
+    range_days: Option<RangeDays>,
 }
 
-async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiResult<EndpointResult> {
-    let request = request::parse(call, endpoint);
+async fn calculate(state: &Calculation, call: &Call, kind: InsightKind) -> ApiResult<EndpointResult> {
+    let endpoint = &kind.description().endpoint;
+    let request = request::parse(call, kind);
     let query = request.as_ref().ok().and_then(keyed_query);
     let (access, items) = state
         .app
@@ -101,14 +78,11 @@ async fn calculate(state: &Calculation, call: &Call, endpoint: Endpoint) -> ApiR
             return Err(engine_error(CalcError::unsupported("insight", kind)));
         }
         (_, Some(query)) => query,
-        _ if call.method == Method::POST && endpoint != Endpoint::Correlation => {
+        _ if call.method == Method::POST && endpoint.requires_series => {
             return Err(ApiError::invalid("required", "This field is required.", Some("events")));
         }
         _ => {
-            let result = match endpoint {
-                Endpoint::Correlation => object!({"events": [], "skewed": false}),
-                Endpoint::Funnel | Endpoint::Trend => object!([]),
-            };
+            let result = (endpoint.empty_result)();
             let body = envelope(result, &project.timezone, timestamp(call.now), false);
             return Ok(EndpointResult { body, request, range_days: None });
         }
@@ -150,16 +124,19 @@ fn envelope(result: Value, timezone: &str, last_refresh: String, is_cached: bool
     object!({"result": result, "timezone": timezone, "last_refresh": last_refresh, "is_cached": is_cached})
 }
 
-/// The series of a trend as a CSV file.
-fn series_csv(call: &Call, result: &EndpointResult) -> ApiResult<Response> {
+/// The first and last day of a range; no first day where the range begins with the earliest event.
+type RangeDays = (Option<NaiveDate>, NaiveDate);
+
+/// The rows of a result as a CSV file with a name.
+fn named_csv(call: &Call, rows: &[Vec<Value>], range_days: Option<RangeDays>) -> ApiResult<Response> {
     let parameter = |name: &str| call.query_value(name).filter(|text| !text.is_empty());
     let mut text = Vec::new();
     let insight = parameter("export_insight_id");
     if let Some(id) = insight.filter(|id| id.chars().all(|letter| letter.is_ascii_alphanumeric())) {
         text.extend(format!("{}/insights/{id}/\n", call.url.origin).into_bytes());
     }
-    text.extend(csv::trend_series(&result.body["result"]));
-    let days = match result.range_days {
+    text.extend(csv::table(rows));
+    let days = match range_days {
         Some((Some(from), to)) => format!(" ({from} - {to})"),
         Some((None, to)) => format!(" (up until {to})"),
         None => String::new(),

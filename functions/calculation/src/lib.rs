@@ -31,15 +31,18 @@ mod request;
 mod source;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::Method;
+use pennon_analytics::InsightKind;
 use pennon_core::app::App;
+use pennon_core::http::Call;
 use pennon_core::routes::Routes;
 
 pub use crate::csv::escape_formula;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use format::{Format, with_csv};
-pub use pennon_analytics::query::RefreshMode;
+pub use pennon_analytics::refresh::RefreshMode;
 pub use query_response::QueryResponse;
 pub use refresh::RefreshParam;
 pub use request::{QUERY_ID, query_id};
@@ -71,20 +74,19 @@ pub fn routes() -> Routes<Calculation> {
         .add(Method::GET, &format!("{PROJECT}/event_definitions/{{id}}"), event_definitions::retrieve)
         .add(Method::GET, &format!("{PROJECT}/property_definitions"), property_definitions::list)
         .add(Method::GET, &format!("{PROJECT}/property_definitions/{{id}}"), property_definitions::retrieve);
-    for method in [Method::GET, Method::POST] {
+    let methods = [Method::GET, Method::POST];
+    for (method, kind) in
+        methods.iter().flat_map(|method| InsightKind::ALL.iter().map(move |kind| (method, *kind)))
+    {
+        let endpoint = &kind.description().endpoint;
+        let result = move |State(state): State<Calculation>, call: Call| handlers::insight(state, call, kind);
         // The extension selects the format of the response.
         for ending in ["", ".csv", ".json"] {
-            let path = |name: &str| format!("{PROJECT}/insights/{name}{ending}");
-            routes = routes
-                .add(method.clone(), &path("funnel"), handlers::funnel)
-                .add(method.clone(), &path("funnel/correlation"), handlers::correlation)
-                .add(method.clone(), &path("trend"), handlers::trend);
+            routes =
+                routes.add(method.clone(), &format!("{PROJECT}/insights/{}{ending}", endpoint.path), result);
         }
-        let path = |name: &str| format!("{PROJECT}/persons/{name}");
-        routes = routes
-            .add(method.clone(), &path("funnel"), actors::funnel)
-            .add(method.clone(), &path("funnel/correlation"), actors::correlation)
-            .add(method.clone(), &path("trends"), actors::trends);
+        let people = move |State(state): State<Calculation>, call: Call| actors::list(state, call, kind);
+        routes = routes.add(method.clone(), &format!("{PROJECT}/persons/{}", endpoint.persons_path), people);
     }
     routes
 }

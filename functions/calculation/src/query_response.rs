@@ -5,7 +5,8 @@
 
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
-use pennon_analytics::query::{BackgroundStart, Decision, Freshness, RefreshAction, RefreshMode, decide};
+use pennon_analytics::refresh::Freshness;
+use pennon_analytics::refresh::{BackgroundStart, RefreshAction, RefreshDecision, RefreshMode, decide};
 use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::Write;
@@ -32,7 +33,7 @@ pub struct QueryResponse {
 
 /// What to do for a query, given its cached result and its background calculation.
 struct CacheDecision {
-    decision: Decision,
+    decision: RefreshDecision,
     /// The cached result, if it may be returned.
     cached: Option<QueryResult>,
     /// The status of a running or failed background calculation.
@@ -249,7 +250,7 @@ impl QueryRequest<'_> {
     /// Replaces the decision to calculate where a client was answered 503 for this query and has not fetched the result
     /// yet: the result is returned if it is there, forced or not; nothing is started while the calculation runs; a failure
     /// is returned until a request is forced.
-    fn pending_result_decision(&self, cached: Option<&QueryResult>, forced: bool) -> Option<Decision> {
+    fn pending_result_decision(&self, cached: Option<&QueryResult>, forced: bool) -> Option<RefreshDecision> {
         let state = &self.tracked.filter(|_| self.origin.retries_on_503)?.state;
         let is_cached = |(started, end): (Option<DateTime<Utc>>, &RunEnd)| {
             end.failure.is_none()
@@ -259,6 +260,6 @@ impl QueryRequest<'_> {
         let is_running = state.result_pending && state.is_alive(self.now, Clock::Running.now(None));
         let reports_failure = state.result_pending && state.has_failed(self.now) && !forced;
         (is_available || is_running || reports_failure)
-            .then_some(Decision { shows_stored: is_available, then: RefreshAction::Nothing })
+            .then_some(RefreshDecision { shows_stored: is_available, then: RefreshAction::Nothing })
     }
 }

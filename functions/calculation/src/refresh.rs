@@ -1,6 +1,6 @@
 //! The parameter `refresh`: how a request uses cached results.
 
-use pennon_analytics::query::RefreshMode;
+use pennon_analytics::refresh::RefreshMode;
 use serde_json::Value;
 
 /// The value of `refresh`.

@@ -4,7 +4,7 @@
 //! the result are not part of the query.
 
 use axum::http::Method;
-use pennon_analytics::ParsedQuery;
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
@@ -14,17 +14,6 @@ use crate::errors::engine_error;
 use crate::jobs::query_name_is_too_long;
 use crate::refresh::RefreshParam;
 use crate::source::QuerySource;
-
-/// A calculation endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
-    /// Funnels.
-    Funnel,
-    /// Properties that correlate with success in a funnel.
-    Correlation,
-    /// Trends.
-    Trend,
-}
 
 /// A parsed request.
 #[derive(Debug)]
@@ -60,8 +49,8 @@ const NON_QUERY_PARAMETERS: [&str; 10] = [
     "offset",
 ];
 
-/// Parses the request of an endpoint.
-pub fn parse(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
+/// Parses a request to the endpoint of a kind of insight.
+pub fn parse(call: &Call, kind: InsightKind) -> ApiResult<Request> {
     let body = if call.method == Method::POST { call.json_fields()? } else { Fields::new() };
     let query_id = query_id(call, Some(&body))?;
     let refresh = RefreshParam::parse(call.query_value("refresh"), body.get("refresh"));
@@ -72,11 +61,7 @@ pub fn parse(call: &Call, endpoint: Endpoint) -> ApiResult<Request> {
             (Some(other), _) => Some(other.to_string()),
         };
     let merged = merge(call.query(), body);
-    let source = match endpoint {
-        Endpoint::Funnel => QuerySource::Funnel(merged.clone()),
-        Endpoint::Correlation => QuerySource::Correlation(merged.clone()),
-        Endpoint::Trend => QuerySource::Trend(merged.clone()),
-    };
+    let source = QuerySource::Request(kind, merged.clone());
     let parsed = source.parse().map_err(engine_error)?;
     Ok(Request { parsed, refresh, merged, source, query_id, invalidation_key })
 }

@@ -1,6 +1,6 @@
 //! A query as it was sent, so that a job can parse it again.
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_core::http::Fields;
 use pennon_filters::CalcResult;
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,25 @@ use serde_json::Value;
 
 /// A query as it was sent. Parsing it again gives the same query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "form", content = "question", rename_all = "snake_case")]
+#[serde(into = "StoredSource", try_from = "StoredSource")]
 pub enum QuerySource {
     /// A query node.
     Node(Value),
     /// The filters of an insight.
     Filters(Fields),
-    /// A request for a funnel.
-    Funnel(Fields),
-    /// A request for a correlation.
-    Correlation(Fields),
-    /// A request for a trend.
-    Trend(Fields),
+    /// A request to the endpoint of a kind of insight.
+    Request(InsightKind, Fields),
 }
+
+/// The stored form: which form of query, and the query.
+#[derive(Serialize, Deserialize)]
+struct StoredSource {
+    form: String,
+    question: Value,
+}
+
+const NODE: &str = "node";
+const FILTERS: &str = "filters";
 
 impl QuerySource {
     /// Parses the query.
@@ -28,9 +34,60 @@ impl QuerySource {
         match self {
             QuerySource::Node(node) => Query::from_query_node(node),
             QuerySource::Filters(filters) => Query::from_insight_filters(filters),
-            QuerySource::Funnel(request) => Query::from_funnel_filters(request),
-            QuerySource::Correlation(request) => Query::from_correlation_filters(request),
-            QuerySource::Trend(request) => Query::from_trends_filters(request),
+            QuerySource::Request(kind, request) => kind.parse_request(request),
         }
+    }
+}
+
+impl From<QuerySource> for StoredSource {
+    fn from(source: QuerySource) -> StoredSource {
+        let (form, question) = match source {
+            QuerySource::Node(node) => (NODE, node),
+            QuerySource::Filters(filters) => (FILTERS, Value::Object(filters)),
+            QuerySource::Request(kind, request) => {
+                (kind.description().endpoint.job_form, Value::Object(request))
+            }
+        };
+        StoredSource { form: form.to_owned(), question }
+    }
+}
+
+impl TryFrom<StoredSource> for QuerySource {
+    type Error = String;
+
+    fn try_from(stored: StoredSource) -> Result<QuerySource, String> {
+        let StoredSource { form, question } = stored;
+        if form == NODE {
+            return Ok(QuerySource::Node(question));
+        }
+        let Value::Object(fields) = question else { return Err(format!("a {form} query is not an object")) };
+        if form == FILTERS {
+            return Ok(QuerySource::Filters(fields));
+        }
+        let kind = InsightKind::ALL.iter().find(|kind| kind.description().endpoint.job_form == form);
+        kind.map(|kind| QuerySource::Request(*kind, fields)).ok_or(format!("unknown form of query: {form}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_stored_form_is_that_of_earlier_releases() {
+        for (form, question) in [
+            ("node", json!({"kind": "TrendsQuery"})),
+            ("filters", json!({"insight": "FUNNELS"})),
+            ("funnel", json!({"events": []})),
+            ("correlation", json!({"events": []})),
+            ("trend", json!({"events": []})),
+        ] {
+            let stored = json!({"form": form, "question": question});
+            let source: QuerySource = serde_json::from_value(stored.clone()).unwrap();
+            assert_eq!(serde_json::to_string(&source).unwrap(), stored.to_string());
+        }
+        assert!(serde_json::from_value::<QuerySource>(json!({"form": "other", "question": {}})).is_err());
     }
 }

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn generated_queries_are_valid_insight_queries() {
         for insight in usage::called_insights("a").into_iter().chain(usage::enriched_insights("a")) {
-            pennon_analytics::query::validate_node(&insight.query).unwrap();
+            pennon_analytics::kinds::validate_node(&insight.query).unwrap();
         }
     }
 }

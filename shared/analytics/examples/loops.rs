@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use pennon_analytics::scan::{
-    Column, ColumnKey, Dictionary, EventSelection, MISSING, Order, Partition, Run, ScanRequest,
+    ArrivalOrder, Column, ColumnKey, Dictionary, EventRun, EventSelection, MISSING, Partition, ScanRequest,
 };
 use pennon_analytics::{Definitions, ParsedQuery, PartitionResult, Plan, ProjectContext, Query};
 use pennon_filters::dates::WeekStart;
@@ -155,11 +155,11 @@ impl Share {
         };
         let runs = self.rows.iter().filter(|(name, _)| wanted(name)).map(|(name, rows)| {
             let columns = scan.columns.iter().map(|key| (key.clone(), self.column(rows, key))).collect();
-            Run {
+            EventRun {
                 event: (*name).to_owned(),
                 actors: rows.actors.clone().into(),
                 times: rows.times.clone().into(),
-                order: Order::Untied,
+                order: ArrivalOrder::Untied,
                 columns,
                 facts: BTreeMap::new(),
             }

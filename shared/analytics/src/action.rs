@@ -8,11 +8,11 @@ use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::operator::{Operator, ValueTest};
 use serde_json::{Map, Value};
 
+use crate::compiler::Compiler;
 use crate::definitions::Action;
 use crate::element::ElementTest;
 use crate::filter::Predicate;
 use crate::limits;
-use crate::plan::Compiler;
 use crate::scan::{ColumnKey, ColumnRef};
 
 /// The event whose elements steps can test.

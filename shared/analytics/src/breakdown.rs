@@ -13,9 +13,9 @@ use pennon_filters::text::{text_length, text_of};
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value;
 
-use crate::plan::Compiler;
+use crate::compiler::Compiler;
 use crate::query::{BreakdownDimension, DimensionSource};
-use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, MISSING, Run};
+use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey, MISSING};
 use crate::sql::{CompiledExpression, Expression};
 
 /// A compiled breakdown: the source of each of its parts.
@@ -94,7 +94,7 @@ impl BreakdownReader {
     }
 
     /// The texts of each part.
-    pub(crate) fn texts(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
+    pub(crate) fn texts(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
         let texts = |part: &ReadPart| {
             let texts = part.source.texts(run, part.normalize_url, work)?;
             let has_root = self.missing_url_is_root && part.normalize_url && part.may_miss;
@@ -156,7 +156,7 @@ fn source(part: &DimensionSource, compiler: &mut Compiler<'_>, attr: &str) -> Ca
 }
 
 impl Source {
-    fn texts(&self, run: &Run, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
+    fn texts(&self, run: &EventRun, normalize_url: bool, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
         match self {
             Self::Column(key) => run
                 .column(key)
@@ -168,17 +168,17 @@ impl Source {
     }
 }
 
-fn all_missing(run: &Run) -> TextColumn {
+fn all_missing(run: &EventRun) -> TextColumn {
     let codes = vec![MISSING; run.actors.len()].into();
     TextColumn { codes, table: Vec::new(), missing: MISSING, values: Vec::new() }
 }
 
-fn constant(run: &Run, value: Value) -> Column {
+fn constant(run: &EventRun, value: Value) -> Column {
     Column::new(vec![0; run.actors.len()], vec![value])
 }
 
 /// The time of each event as text, in UTC.
-fn times(run: &Run, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
+fn times(run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<TextColumn> {
     let text = |time: &i64| zone::utc_text(&zone::from_micros(*time, chrono_tz::UTC));
     let value = |time: &i64| {
         work.consume(WORK_PER_TEXT)?;

@@ -10,11 +10,12 @@ use uuid::Uuid;
 use crate::cohort::{self, Cohorts};
 use crate::compiler::Compiler;
 use crate::join::{DataRequirements, JoinData};
-use crate::plan::{ProjectContext, derive_join_data};
+use crate::join_derived::derive_join_data;
+use crate::project::ProjectContext;
 
 /// A compiled member count.
 #[derive(Debug, Clone)]
-pub struct Membership {
+pub struct CohortCount {
     id: u64,
     needs: DataRequirements,
     cohorts: Cohorts,
@@ -22,15 +23,15 @@ pub struct Membership {
 
 impl ProjectContext {
     /// Compiles a count of the members of cohort `id` at `now`. An error if the cohort is missing or invalid.
-    pub fn membership(&self, id: u64, now: DateTime<Utc>) -> CalcResult<Membership> {
+    pub fn membership(&self, id: u64, now: DateTime<Utc>) -> CalcResult<CohortCount> {
         let mut compiler = Compiler::new(self, now);
         cohort::compile(id, &mut compiler, "cohort")?;
         let Compiler { needs, cohorts, .. } = compiler;
-        Ok(Membership { id, needs, cohorts })
+        Ok(CohortCount { id, needs, cohorts })
     }
 }
 
-impl Membership {
+impl CohortCount {
     /// The data that the count reads. Its main scan is empty; only the further scans read events.
     pub fn needs(&self) -> &DataRequirements {
         &self.needs

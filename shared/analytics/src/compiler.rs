@@ -15,14 +15,15 @@ use crate::cohort::{self, Cohorts};
 use crate::definitions::Definitions;
 use crate::filter::{Filter, Parser, Predicate};
 use crate::join::{self, DataRequirements};
-use crate::plan::ProjectContext;
+use crate::project::ProjectContext;
+use crate::query::CommonFields;
 use crate::repartition::ActorKind;
 use crate::scan::{ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest};
 use crate::sessions;
 use crate::sql::{Aggregate, CompiledAggregate, CompiledExpression, Expression};
 
 /// Compiles filters and expressions, and collects the columns, events and actors that a plan reads.
-pub(crate) struct Compiler<'a> {
+pub struct Compiler<'a> {
     /// The current instant, in the project's time zone.
     pub(crate) now: DateTime<Tz>,
     /// Actions and cohorts by id.
@@ -202,4 +203,15 @@ impl<'a> Compiler<'a> {
 fn empty_scan() -> ScanRequest {
     let events = EventSelection::Named(BTreeSet::new());
     ScanRequest { events, from: Micros::MAX, to: Micros::MIN, columns: BTreeSet::new(), arrivals: false }
+}
+
+/// The filters on every event of a query: its own and, with `filter_test_accounts`, the project's test account filters.
+pub(crate) fn common_filter(common: &CommonFields, project: &ProjectContext) -> CalcResult<Filter> {
+    let mut members = Vec::new();
+    if common.filter_test_accounts {
+        let filters = Value::Array(project.test_account_filters.clone());
+        members.push(Parser::default().parse(Some(&filters), "filter_test_accounts")?);
+    }
+    members.push(common.properties.clone());
+    Ok(Filter::All(members))
 }

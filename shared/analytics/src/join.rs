@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::dictionary_encoder::DictionaryEncoder;
-use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Partition, Run, ScanRequest};
+use crate::scan::{Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Partition, ScanRequest};
 
 /// The data that a plan reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -283,14 +283,14 @@ fn expand_to_rows(column: &Column, actors: &[u32]) -> Column {
 }
 
 /// The properties objects of the ids in column `names` of the run.
-fn lookup_objects(run: &Run, names: &ColumnKey, known: &Properties<String>) -> Column {
+fn lookup_objects(run: &EventRun, names: &ColumnKey, known: &Properties<String>) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(pennon_filters::text::text_of).collect::<Vec<_>>();
     expand_to_rows(&known.objects(texts.iter().map(Option::as_deref)), &names.codes)
 }
 
 /// Property `key` of the ids in column `names` of the run.
-fn lookup_property(run: &Run, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
+fn lookup_property(run: &EventRun, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(pennon_filters::text::text_of).collect::<Vec<_>>();
     let of_names = known.column(texts.iter().map(Option::as_deref), key);

@@ -1,6 +1,6 @@
 //! Analytics calculations: filters on events, cohorts, funnels, trends and correlations.
 //!
-//! All functions are pure: no I/O, no clock, no randomness, no cloud types. [`query`] parses a request, [`plan`] compiles
+//! All functions are pure: no I/O, no clock, no randomness, no cloud types. [`kinds`] parses a request, [`plan`] compiles
 //! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
 //! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows flags.
 
@@ -10,36 +10,37 @@ pub mod clickhouse;
 mod cohort;
 mod cohort_count;
 mod compiler;
-mod correlation;
 pub mod definitions;
 mod dictionary;
 mod dictionary_encoder;
 mod element;
 pub mod filter;
-mod funnel;
 mod interpolate;
 mod join;
+mod join_derived;
+pub mod kinds;
 pub mod limits;
 mod matcher;
 pub mod people;
 pub mod plan;
+mod project;
 pub mod query;
 mod references;
+pub mod refresh;
 mod repartition;
 pub mod scan;
 mod sessions;
 pub mod sql;
-mod trends;
 mod url;
 mod validation;
 
-pub use cohort_count::Membership;
+pub use cohort_count::CohortCount;
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
-pub use funnel::unwrap_single_breakdown_values;
 pub use join::{DataRequirements, JoinData, Properties};
-pub use plan::{Answer, PartitionResult, Plan, ProjectContext};
-pub use query::{ParsedQuery, Query};
+pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Query, QueryOutput};
+pub use plan::Plan;
+pub use project::ProjectContext;
 pub use references::COHORT_TYPES;
 pub use repartition::ActorKind;
 pub use sessions::{SessionFieldType, session_fields};

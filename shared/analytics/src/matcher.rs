@@ -6,10 +6,10 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use crate::action::{self, Step};
+use crate::compiler::Compiler;
 use crate::filter::{Filter, Mask, Predicate};
-use crate::plan::Compiler;
 use crate::query::EventOrAction;
-use crate::scan::Run;
+use crate::scan::EventRun;
 
 /// Selects the events of a series, step, exclusion or criterion.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Matcher {
     }
 
     /// The rows of a run that match.
-    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+    pub(crate) fn mask(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         let mut mask = Mask::Nothing;
         for alternative in &self.alternatives {
             if alternative.event.as_ref().is_none_or(|name| *name == run.event) {

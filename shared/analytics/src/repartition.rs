@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use crate::dictionary_encoder::DictionaryEncoder;
 use crate::join::group_column;
-use crate::plan::ProjectContext;
-use crate::scan::{Column, ColumnKey, JoinedColumnKey, MISSING, Micros, Partition, Run, Seq};
+use crate::project::ProjectContext;
+use crate::scan::{Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Micros, Partition, Seq};
 
 /// The kind of actor that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -92,7 +92,7 @@ fn repartition(
     column: &ColumnKey,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Vec<Partition>> {
-    let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
+    let runs: Vec<&EventRun> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let named = ActorIndex::new(&runs, column, work)?;
     let (lists, places) = named.split(partitions.len().max(1));
     let mut rows_by_partition: Vec<BTreeMap<&str, Vec<RowRef>>> = vec![BTreeMap::new(); lists.len()];
@@ -133,10 +133,10 @@ struct ActorIndex<'a> {
 }
 
 impl<'a> ActorIndex<'a> {
-    fn new(runs: &[&'a Run], column: &ColumnKey, work: &WorkBudget<'_>) -> CalcResult<Self> {
+    fn new(runs: &[&'a EventRun], column: &ColumnKey, work: &WorkBudget<'_>) -> CalcResult<Self> {
         let (mut keys, mut rows) = (Vec::<Cow<'a, str>>::new(), Vec::new());
         let mut known: HashMap<Cow<'a, str>, u32> = HashMap::new();
-        let mut of_run = |run: &'a Run| {
+        let mut of_run = |run: &'a EventRun| {
             work.check()?;
             let Some(names) = run.columns.get(column) else { return Ok(Vec::new()) };
             // The dictionary may have values that no row has: these must not become actors. So go by the codes of rows.
@@ -185,17 +185,17 @@ impl<'a> ActorIndex<'a> {
 fn merge_runs(
     event: &str,
     mut rows: Vec<RowRef>,
-    sources: &[&Run],
+    sources: &[&EventRun],
     work: &WorkBudget<'_>,
-) -> CalcResult<Run> {
+) -> CalcResult<EventRun> {
     work.check()?;
     rows.sort_unstable_by_key(|row| (row.actor, row.time, row.seq));
     let used: BTreeSet<u32> = rows.iter().map(|row| row.source).collect();
-    let sources: BTreeMap<u32, &Run> =
+    let sources: BTreeMap<u32, &EventRun> =
         used.into_iter().filter_map(|source| Some((source, *sources.get(source as usize)?))).collect();
     let columns: BTreeSet<&ColumnKey> = sources.values().flat_map(|run| run.columns.keys()).collect();
     let facts: BTreeSet<&JoinedColumnKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
-    Ok(Run {
+    Ok(EventRun {
         event: event.to_owned(),
         columns: columns
             .into_iter()
@@ -214,8 +214,8 @@ fn merge_runs(
 /// Builds one column of rows of several source runs; equal values share a code.
 fn merge_column<'a>(
     rows: &[RowRef],
-    sources: &BTreeMap<u32, &'a Run>,
-    of: impl Fn(&'a Run) -> Option<&'a Column>,
+    sources: &BTreeMap<u32, &'a EventRun>,
+    of: impl Fn(&'a EventRun) -> Option<&'a Column>,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Column> {
     work.check()?;
@@ -282,7 +282,7 @@ mod tests {
                     Column::new((0..).take(rows.len()).collect(), values)
                 };
                 let person = |row: &&(u32, Event)| persons.iter().position(|other| *other == row.1.0);
-                Run {
+                EventRun {
                     event: if first { "a" } else { "b" }.to_owned(),
                     actors: rows.iter().map(|row| u32::try_from(person(row).unwrap()).unwrap()).collect(),
                     times: rows.iter().map(|row| row.1.1).collect(),

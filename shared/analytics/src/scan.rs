@@ -1,7 +1,7 @@
 //! The scan interface of the event store: the request, and the columns that it returns.
 //!
 //! Must stay true: a [`Partition`] holds *all* requested events of its actors; partitions share no actor; inside a
-//! [`Run`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is the canonical
+//! [`EventRun`] rows are ordered by (actor, time, seq); an event that was captured twice appears once; an actor is the canonical
 //! person after all merges. So calculations need no hash table over actors and no sort.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -79,7 +79,7 @@ pub struct ScanRequest {
     pub to: Micros,
     /// The columns to read; a run has exactly these.
     pub columns: BTreeSet<ColumnKey>,
-    /// Whether events of *different* actors at one time must be ordered by arrival too: then runs have [`Order::Seqs`].
+    /// Whether events of *different* actors at one time must be ordered by arrival too: then runs have [`ArrivalOrder::Seqs`].
     pub arrivals: bool,
 }
 
@@ -150,7 +150,7 @@ impl Column {
 /// The arrival order of the rows of a run, which orders rows of equal actor and time. All runs of a partition use the same
 /// variant, so that their rows can be compared.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub enum ArrivalOrder {
     /// No two rows of the partition have the same actor and the same time.
     Untied,
     /// By row: its index among the partition's events of the same actor and time.
@@ -159,13 +159,13 @@ pub enum Order {
     Seqs(Arc<Vec<Seq>>),
 }
 
-impl Default for Order {
+impl Default for ArrivalOrder {
     fn default() -> Self {
         Self::Seqs(Arc::default())
     }
 }
 
-impl Order {
+impl ArrivalOrder {
     /// The sort key of a row among rows of the same actor and time.
     #[inline]
     pub fn at(&self, row: usize) -> Seq {
@@ -177,7 +177,7 @@ impl Order {
     }
 }
 
-impl FromIterator<Seq> for Order {
+impl FromIterator<Seq> for ArrivalOrder {
     fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
         Self::Seqs(Arc::new(seqs.into_iter().collect()))
     }
@@ -185,7 +185,7 @@ impl FromIterator<Seq> for Order {
 
 /// The events of one name of one partition. A clone shares the memory of the original.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub struct EventRun {
     /// The event's name.
     pub event: String,
     /// Index into [`Partition::actors`], ascending.
@@ -193,22 +193,22 @@ pub struct Run {
     /// Event time; ascending within an actor.
     pub times: ScalarBuffer<Micros>,
     /// Arrival order; ascending within an actor and a time.
-    pub order: Order,
+    pub order: ArrivalOrder,
     /// The requested columns.
     pub columns: BTreeMap<ColumnKey, Column>,
     /// The joined columns; empty in a run from the event store.
     pub facts: BTreeMap<JoinedColumnKey, Column>,
 }
 
-impl Default for Run {
+impl Default for EventRun {
     fn default() -> Self {
         let (actors, times) = (ScalarBuffer::from(Vec::new()), ScalarBuffer::from(Vec::new()));
         let (columns, facts) = (BTreeMap::new(), BTreeMap::new());
-        Self { event: String::new(), actors, times, order: Order::default(), columns, facts }
+        Self { event: String::new(), actors, times, order: ArrivalOrder::default(), columns, facts }
     }
 }
 
-impl Run {
+impl EventRun {
     /// A column; none if it was not requested.
     pub fn column(&self, key: &ColumnRef) -> Option<&Column> {
         match key {
@@ -226,7 +226,7 @@ pub struct Partition {
     /// The group keys or distinct ids, in the order of `actors`; empty for persons.
     pub keys: Vec<String>,
     /// One run per event name that occurs, ordered by name.
-    pub runs: Vec<Run>,
+    pub runs: Vec<EventRun>,
     /// The kind of the actors. A query that counts two kinds gets all of its events once in partitions of each kind.
     pub counted: ActorKind,
 }

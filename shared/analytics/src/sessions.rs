@@ -18,7 +18,9 @@ use crate::cohort::MIN_EVENT_TIME;
 use crate::compiler::Compiler;
 use crate::join::{Properties, session_column};
 use crate::limits;
-use crate::scan::{ColumnKey, ColumnRef, EventSelection, MISSING, Micros, Partition, Run, ScanRequest, Seq};
+use crate::scan::{
+    ColumnKey, ColumnRef, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq,
+};
 
 /// Maximum event time: the end of the year 9999.
 const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
@@ -227,7 +229,7 @@ fn build_sessions_within(
     partitions: &[Partition],
     work: &WorkBudget<'_>,
 ) -> CalcResult<Properties<String>> {
-    let runs: Vec<&Run> = partitions.iter().flat_map(|partition| &partition.runs).collect();
+    let runs: Vec<&EventRun> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
     let mut used_bytes = 0;
     for (number, run) in (0..).zip(&runs) {
@@ -296,7 +298,7 @@ impl Session {
         }
     }
 
-    fn value(&self, field: SessionField, runs: &[&Run]) -> Option<Value> {
+    fn value(&self, field: SessionField, runs: &[&EventRun]) -> Option<Value> {
         let entry = self.pages.map_or(self.first, |pages| pages.0);
         let end = self.pages.map_or(self.last, |pages| pages.1);
         let property = |at: EventPosition, key: &str| {
@@ -371,13 +373,13 @@ mod tests {
                 (session_column(), column(ids.iter().map(|id| json!(id)).collect())),
                 (ColumnKey::Property(URL.to_owned()), column(urls)),
             ];
-            Run {
+            EventRun {
                 event: event.to_owned(),
                 actors: vec![0; ids.len()].into(),
                 times: (0..).take(ids.len()).collect(),
                 order: (0..).take(ids.len()).collect(),
                 columns: columns.into(),
-                ..Run::default()
+                ..EventRun::default()
             }
         };
         let runs = vec![run("$pageview", &["a", "b", "c", "c"]), run("x", &["c", "b", "a", ""])];

@@ -8,7 +8,7 @@ use pennon_filters::error::CalcResult;
 
 use crate::compiler::Compiler;
 use crate::definitions::Action;
-use crate::plan::ProjectContext;
+use crate::project::ProjectContext;
 use crate::{action, cohort};
 
 impl Action {

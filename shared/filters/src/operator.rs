@@ -200,7 +200,9 @@ pub enum ComparisonOperator {
 }
 
 impl ComparisonOperator {
-    fn holds<T: PartialOrd + ?Sized>(self, left: &T, right: &T) -> bool {
+    /// Whether the comparison is true of two values.
+    #[inline]
+    pub fn holds<T: PartialOrd + ?Sized>(self, left: &T, right: &T) -> bool {
         match self {
             Self::Less => left < right,
             Self::LessOrEqual => left <= right,

@@ -11,6 +11,7 @@ use crate::body::json::text_bytes;
 
 /// Converts a value to text: strings unchanged, booleans as `true` and `false`, whole numbers without a fraction, the rest
 /// as compact JSON. None for null.
+#[inline]
 pub fn text_of(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Null => None,
@@ -33,6 +34,7 @@ fn number_text(number: &Number) -> String {
 }
 
 /// Length of the text form in bytes, without building it. Approximate for values other than strings.
+#[inline]
 pub fn text_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -42,6 +44,7 @@ pub fn text_length(value: &Value) -> usize {
 }
 
 /// The number of a JSON number or numeric string. None for booleans.
+#[inline]
 pub fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

@@ -1,6 +1,6 @@
 //! Request fields of funnels and correlations, and of the selection of their actors.
 
-use pennon_analytics::query::{FunnelVizType, StepOrder, WindowUnit};
+use pennon_analytics::kinds::funnels::{FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{

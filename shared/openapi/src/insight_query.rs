@@ -4,7 +4,9 @@
 //! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
 //! levels, so a body that matches the schema may still be rejected.
 
-use pennon_analytics::query::{BREAKDOWN_TYPES, CONDITION_TYPES, DISPLAYS, INTERVALS, StepOrder};
+use pennon_analytics::kinds::funnels::StepOrder;
+use pennon_analytics::kinds::trends::DISPLAYS;
+use pennon_analytics::kinds::{BREAKDOWN_TYPES, CONDITION_TYPES, INTERVALS};
 use serde_json::{Value, json};
 
 use crate::limits::operators;

@@ -1,6 +1,6 @@
 //! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
-use pennon_analytics::query::{FunnelVizType, StepOrder, WindowUnit};
+use pennon_analytics::kinds::funnels::{FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{

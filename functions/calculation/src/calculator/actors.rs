@@ -3,7 +3,8 @@
 //! Must stay true: actors are matched by the same code that counts them; the pages together hold each actor once, as long
 //! as no event arrives; memory grows with the offset and size of the page, not with the number of actors.
 
-use pennon_analytics::people::{MatchedActor, Selector, union};
+use pennon_analytics::kinds::DataPoint;
+use pennon_analytics::people::{MatchedActor, union};
 use pennon_analytics::scan::Partition;
 use pennon_analytics::{ActorKind, Plan};
 use pennon_core::clock::timestamp;
@@ -56,11 +57,11 @@ impl FirstActors {
 }
 
 impl Calculator {
-    /// The actors behind the number that `selector` selects: `limit` of them after the first `offset`.
+    /// The actors behind the number that `point` names: `limit` of them after the first `offset`.
     pub async fn actors(
         &self,
         request: &QueryRequest<'_>,
-        selector: Selector,
+        point: DataPoint,
         limit: usize,
         offset: usize,
     ) -> ApiResult<ActorsPage> {
@@ -70,7 +71,7 @@ impl Calculator {
         let work = Box::pin(async {
             let at = (offset, limit);
             let attempt =
-                |concurrency| self.try_actors(request, &used, &selector, at, &cancellation, concurrency);
+                |concurrency| self.try_actors(request, &used, &point, at, &cancellation, concurrency);
             match attempt(Concurrency::Shared).await {
                 Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
                 outcome => outcome,
@@ -83,7 +84,7 @@ impl Calculator {
         &self,
         request: &QueryRequest<'_>,
         used: &QueryDefinitions,
-        selector: &Selector,
+        point: &DataPoint,
         (offset, limit): (usize, usize),
         cancellation: &CancellationGuard,
         concurrency: Concurrency,
@@ -91,14 +92,14 @@ impl Calculator {
         let QueryRequest { project, keyed, now, .. } = *request;
         let (_, plan, permit) = self.plan(project, &keyed.query, used, now, concurrency).await?;
         let inputs = self.load_inputs(project, &plan, used).await?;
-        let kind = selector.counts(&keyed.query, &plan);
+        let kind = keyed.query.counted_actors(point, &plan);
         // A plan over persons partitions by person, so the same group is in several partitions.
-        let is_shared = kind != plan.actors(selector);
+        let is_shared = kind != plan.actors(point);
         let kept = (!is_shared).then(|| offset.saturating_add(limit));
-        let selector = selector.clone();
+        let point = point.clone();
         let add =
             move |first: FirstActors, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
-                Ok(first.add(plan.people(partition, &selector, is_cancelled)?, kept))
+                Ok(first.add(plan.people(partition, &point, is_cancelled)?, kept))
             };
         let parts = execution::map_partitions(plan.clone(), inputs, cancellation, permit, add).await?;
         let mut first = FirstActors::default();

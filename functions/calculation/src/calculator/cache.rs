@@ -8,7 +8,7 @@
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_analytics::Query;
-use pennon_analytics::query::cache_target_age;
+use pennon_analytics::refresh::cache_target_age;
 use pennon_core::clock::{Clock, timestamp};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, ProjectId};

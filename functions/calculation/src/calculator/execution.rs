@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_analytics::scan::Partition;
-use pennon_analytics::{Answer, JoinData, PartitionResult, Plan};
+use pennon_analytics::{JoinData, PartitionResult, Plan, QueryOutput};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_eventstore::{QueryMemory, ThreadMeter};
 use pennon_filters::CalcResult;
@@ -80,7 +80,7 @@ pub(super) async fn run_plan(
     inputs: PlanInputs,
     cancellation: &CancellationGuard,
     permit: CalculationPermit,
-) -> ApiResult<Answer> {
+) -> ApiResult<QueryOutput> {
     let add =
         |partial: PartitionResult, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
             Ok(partial.merge(plan.partial(partition, is_cancelled)?))

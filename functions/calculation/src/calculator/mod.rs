@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use pennon_analytics::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+use pennon_analytics::refresh::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
 use pennon_analytics::{Definitions, Plan, ProjectContext, Query};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;

@@ -7,7 +7,7 @@
 //! finished and one more follows.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_analytics::query::BackgroundStart;
+use pennon_analytics::refresh::BackgroundStart;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 //! Must stay true: absent, null and a value are different; read-only and unknown fields are ignored, except misspelled
 //! writable fields; the first invalid field is reported, in the order of [`InsightInput`].
 
-use pennon_analytics::query::decode_and_validate_query;
+use pennon_analytics::kinds::decode_and_validate_query;
 use pennon_calculation::engine_error;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;

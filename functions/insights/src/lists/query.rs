@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use pennon_analytics::kinds::stored_kinds;
 use pennon_filters::body::FieldError;
 use pennon_filters::body::fields::{self, invalid_choice};
 use pennon_filters::dates::grammar::DateText;
@@ -44,16 +45,6 @@ const SORT_FIELDS: [(&str, SortField); 11] = [
     ("saved", SortField::Saved),
     ("last_viewed_at", SortField::LastViewedAt),
     ("created_by", SortField::CreatedBy),
-];
-
-/// Values of the parameter `insight`, and the query kind of each.
-const KINDS: [(&str, &str); 6] = [
-    ("TRENDS", "TrendsQuery"),
-    ("FUNNELS", "FunnelsQuery"),
-    ("RETENTION", "RetentionQuery"),
-    ("PATHS", "PathsQuery"),
-    ("STICKINESS", "StickinessQuery"),
-    ("LIFECYCLE", "LifecycleQuery"),
 ];
 
 /// The query of a list of insights.
@@ -167,7 +158,7 @@ fn is_of_kind(row: &InsightRow, kind: &str) -> bool {
     let wrapper = row.query_kind.as_deref();
     let is_sql = matches!(wrapper, Some("DataTableNode" | "DataVisualizationNode" | "InsightVizNode"))
         && row.source_kind.as_deref() == Some("HogQLQuery");
-    if let Some((_, query)) = KINDS.iter().find(|(name, _)| *name == kind) {
+    if let Some((_, query)) = stored_kinds().find(|(name, _)| *name == kind) {
         return (wrapper.is_none() && row.filters_insight.as_deref() == Some(kind))
             || (wrapper == Some("InsightVizNode") && row.source_kind.as_deref() == Some(query));
     }

@@ -12,7 +12,7 @@ use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros};
 
 /// The distinct values of events that a statement reads: as texts in columns `k0`, `k1`, ..., as numbers in `n0`, `n1`, ...
 #[derive(Debug, Default)]
-pub(super) struct SelectedColumns {
+pub(crate) struct SelectedColumns {
     keys: Vec<ColumnKey>,
     texts: Vec<bool>,
     numbers: Vec<bool>,
@@ -23,20 +23,20 @@ const GROUP_PREFIX: &str = "$group_";
 
 impl SelectedColumns {
     /// Index, key, whether read as text, whether read as number.
-    pub(super) fn columns(&self) -> impl Iterator<Item = (usize, &ColumnKey, bool, bool)> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (usize, &ColumnKey, bool, bool)> {
         let forms = self.texts.iter().zip(&self.numbers);
         self.keys.iter().zip(forms).enumerate().map(|(at, (key, (text, number)))| (at, key, *text, *number))
     }
 
     /// The column with the texts of a key.
-    pub(super) fn text(&mut self, key: &ColumnKey) -> CalcResult<String> {
+    pub(crate) fn text(&mut self, key: &ColumnKey) -> CalcResult<String> {
         let at = self.column_index(key)?;
         self.texts[at] = true;
         Ok(format!("k{at}"))
     }
 
     /// The column with the numbers of a key.
-    pub(super) fn number(&mut self, key: &ColumnKey) -> CalcResult<String> {
+    pub(crate) fn number(&mut self, key: &ColumnKey) -> CalcResult<String> {
         let at = self.column_index(key)?;
         self.numbers[at] = true;
         Ok(format!("n{at}"))
@@ -59,7 +59,7 @@ impl SelectedColumns {
     }
 
     /// The condition for a predicate.
-    pub(super) fn condition(&mut self, predicate: &Predicate) -> CalcResult<String> {
+    pub(crate) fn condition(&mut self, predicate: &Predicate) -> CalcResult<String> {
         match predicate {
             Predicate::All(members) => {
                 let members =

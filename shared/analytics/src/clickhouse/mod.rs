@@ -10,20 +10,21 @@
 //! numbers above 10^16 or below 10^-5 are formatted differently as text.
 
 mod condition;
-mod funnel;
-mod quote;
+pub(crate) mod quote;
 mod source;
-mod trend;
 mod values;
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use pennon_filters::error::{CalcError, CalcResult};
 use uuid::Uuid;
 
-use crate::plan::{Compiler, ProjectContext};
-use crate::query::{BreakdownDimension, CommonFields, DimensionSource, FunnelsQuery, Query, TrendsQuery};
+use crate::compiler::{Compiler, common_filter};
+use crate::matcher::Matcher;
+use crate::project::ProjectContext;
+use crate::query::{BreakdownDimension, CommonFields, DimensionSource, Series};
 use crate::scan::{ColumnKey, Micros};
 use condition::SelectedColumns;
 
@@ -31,7 +32,7 @@ use condition::SelectedColumns;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SegmentFiles {
     /// Their location.
-    pub place: Place,
+    pub place: FileLocation,
     /// The files to read.
     pub segments: Vec<Segment>,
     /// Merged person ids in the files and their canonical ids: at most [`MAX_PERSON_MERGES`].
@@ -40,7 +41,7 @@ pub struct SegmentFiles {
 
 /// The location of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum FileLocation {
     /// A directory, read with `file()`; its path.
     Directory(String),
     /// A bucket, read with `s3()`; its URL, including the common prefix of all objects.
@@ -66,14 +67,14 @@ pub struct Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
     /// Its type.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Some values of the key are in the JSON column, because they do not fit the type.
     pub exceptions: bool,
 }
 
 /// The type of a property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Strings.
     Text,
     /// 64-bit integers.
@@ -89,66 +90,47 @@ pub enum Kind {
 /// Maximum merged persons in a statement.
 pub const MAX_PERSON_MERGES: usize = 2_000;
 
-impl Query {
-    /// Translates the query to one SQL statement over `files`. Relative dates are relative to `now`.
-    pub fn clickhouse(
-        &self,
-        project: &ProjectContext,
-        now: DateTime<Utc>,
-        files: &SegmentFiles,
-    ) -> CalcResult<String> {
-        match self {
-            Self::Trends(query) => StatementWriter::new(project, now, files).trend(self, query),
-            Self::Funnels(query) => StatementWriter::new(project, now, files).funnel(self, query),
-            Self::Correlation(_) => Err(unsupported("a correlation")),
-        }
-    }
+/// A select from `events`, and the range of their times.
+pub struct EventSelect {
+    /// The statement.
+    pub(crate) sql: String,
+    /// First instant.
+    pub(crate) from: DateTime<Tz>,
+    /// Last instant.
+    pub(crate) to: DateTime<Tz>,
 }
 
 /// Builds one statement.
-struct StatementWriter<'a> {
-    project: &'a ProjectContext,
-    now: DateTime<Utc>,
+pub struct StatementWriter<'a> {
+    pub(crate) project: &'a ProjectContext,
     files: &'a SegmentFiles,
-    compiler: Compiler<'a>,
+    pub(crate) compiler: Compiler<'a>,
     /// The values of events that the statement reads.
-    fields: SelectedColumns,
+    pub(crate) fields: SelectedColumns,
 }
 
 impl<'a> StatementWriter<'a> {
-    fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a SegmentFiles) -> Self {
+    pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>, files: &'a SegmentFiles) -> Self {
         let compiler = Compiler::new(project, now);
-        Self { project, now, files, compiler, fields: SelectedColumns::default() }
-    }
-
-    fn trend(mut self, query_node: &Query, query: &TrendsQuery) -> CalcResult<String> {
-        let range = query_node.range(self.project, self.now)?;
-        let select = trend::select(&mut self, query, &range)?;
-        self.statement(&select, (range.from.min(range.first).timestamp_micros(), range.to.timestamp_micros()))
-    }
-
-    fn funnel(mut self, query_node: &Query, query: &FunnelsQuery) -> CalcResult<String> {
-        let range = query_node.range(self.project, self.now)?;
-        let select = funnel::select(&mut self, query)?;
-        self.statement(&select, (range.from.timestamp_micros(), range.to.timestamp_micros()))
+        Self { project, files, compiler, fields: SelectedColumns::default() }
     }
 
     /// Combines the definition of `events` and the select from it.
-    fn statement(&self, select: &str, times: (Micros, Micros)) -> CalcResult<String> {
-        let events = source::events(self, times)?;
+    pub(crate) fn statement(&self, select: &EventSelect) -> CalcResult<String> {
+        let times = (select.from.timestamp_micros(), select.to.timestamp_micros());
+        let (events, select) = (source::events(self, times)?, &select.sql);
         Ok(format!("WITH events AS (\n{events}\n)\n{select}\nSETTINGS precise_float_parsing = 1"))
     }
 
     /// The condition on all events of the query.
-    fn common_condition(&mut self, common: &CommonFields) -> CalcResult<String> {
-        let filter = crate::plan::common_filter(common, self.project)?;
+    pub(crate) fn common_condition(&mut self, common: &CommonFields) -> CalcResult<String> {
+        let filter = common_filter(common, self.project)?;
         let predicate = self.compiler.compile_filter(&filter, "properties")?;
         self.fields.condition(&predicate)
     }
 
     /// The condition on the events of a series or step.
-    fn series_condition(&mut self, series: &crate::query::Series) -> CalcResult<String> {
-        use crate::matcher::Matcher;
+    pub(crate) fn series_condition(&mut self, series: &Series) -> CalcResult<String> {
         let matcher =
             Matcher::new(&series.event_or_action, &series.properties, &mut self.compiler, "properties")?;
         let Some(matcher) = matcher else {
@@ -169,7 +151,7 @@ impl<'a> StatementWriter<'a> {
     }
 
     /// The texts of the parts of a breakdown; null if missing.
-    fn breakdown_parts(&mut self, parts: &[BreakdownDimension]) -> CalcResult<Vec<String>> {
+    pub(crate) fn breakdown_parts(&mut self, parts: &[BreakdownDimension]) -> CalcResult<Vec<String>> {
         parts.iter().map(|part| self.breakdown_part(part)).collect()
     }
 
@@ -197,7 +179,7 @@ impl<'a> StatementWriter<'a> {
 }
 
 /// The error for a query that has no translation.
-fn unsupported(what: &str) -> CalcError {
+pub(crate) fn unsupported(what: &str) -> CalcError {
     CalcError::invalid("engine", format!("This cannot be written as SQL for ClickHouse: {what}."))
 }
 

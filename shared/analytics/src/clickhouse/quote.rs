@@ -3,7 +3,7 @@
 //! Must stay true: all texts are quoted and escaped.
 
 /// A string literal.
-pub(super) fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('\'');
     for letter in text.chars() {
@@ -21,24 +21,24 @@ pub(super) fn text(text: &str) -> String {
 }
 
 /// The name of a column.
-pub(super) fn name(name: &str) -> String {
+pub(crate) fn name(name: &str) -> String {
     let quoted = text(name);
     let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
     format!("`{}`", inner.replace('`', r"\`"))
 }
 
 /// A number with all its digits.
-pub(super) fn float(number: f64) -> String {
+pub(crate) fn float(number: f64) -> String {
     format!("toFloat64({})", text(&format!("{number:?}")))
 }
 
 /// Comma-separated string literals, without brackets.
-pub(super) fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// The AND of conditions, simplified.
-pub(super) fn all(conditions: impl Iterator<Item = String>) -> String {
+pub(crate) fn all(conditions: impl Iterator<Item = String>) -> String {
     let conditions: Vec<String> = conditions.filter(|condition| condition != TRUE).collect();
     match conditions.len() {
         0 => TRUE.to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn all(conditions: impl Iterator<Item = String>) -> String {
 }
 
 /// The OR of conditions, simplified.
-pub(super) fn any(mut conditions: Vec<String>) -> String {
+pub(crate) fn any(mut conditions: Vec<String>) -> String {
     conditions.retain(|condition| condition != FALSE);
     match conditions.len() {
         0 => FALSE.to_owned(),

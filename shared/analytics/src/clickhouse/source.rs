@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use pennon_filters::error::CalcResult;
 use uuid::Uuid;
 
-use super::{MAX_PERSON_MERGES, Place, Segment, StatementWriter, quote, unsupported, values};
+use super::{MAX_PERSON_MERGES, Segment, StatementWriter, quote, unsupported, values};
+use crate::clickhouse::FileLocation;
 use crate::repartition::ActorKind;
 use crate::scan::{EventSelection, Micros};
 
@@ -132,10 +133,10 @@ fn time_bound(sign: &str, micros: Micros) -> String {
 }
 
 /// The table function that reads some files.
-fn table(place: &Place, objects: &[&str]) -> String {
+fn table(place: &FileLocation, objects: &[&str]) -> String {
     let (function, base) = match place {
-        Place::Directory(path) => ("file", path),
-        Place::Bucket(url) => ("s3", url),
+        FileLocation::Directory(path) => ("file", path),
+        FileLocation::Bucket(url) => ("s3", url),
     };
     let base = base.trim_end_matches('/');
     let path = match objects {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::definitions::{Cohort, Definitions};
-use crate::query::ParsedQuery;
+use crate::kinds::{ParsedQuery, Query};
 
 fn project() -> ProjectContext {
     ProjectContext {
@@ -20,7 +20,7 @@ fn project() -> ProjectContext {
     }
 }
 
-fn segment(object: &str, kind: Kind, events: &[&str]) -> Segment {
+fn segment(object: &str, kind: ColumnType, events: &[&str]) -> Segment {
     Segment {
         object: object.to_owned(),
         columns: [("plan".to_owned(), Column { kind, exceptions: false })].into(),
@@ -31,7 +31,7 @@ fn segment(object: &str, kind: Kind, events: &[&str]) -> Segment {
 }
 
 fn files(segments: Vec<Segment>) -> SegmentFiles {
-    SegmentFiles { place: Place::Directory("/data".to_owned()), segments, merged: Vec::new() }
+    SegmentFiles { place: FileLocation::Directory("/data".to_owned()), segments, merged: Vec::new() }
 }
 
 fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
@@ -48,12 +48,12 @@ fn trend(properties: Value) -> Value {
 fn only_files_that_may_have_its_events_are_named() {
     let late = Segment {
         times: (1_709_251_200_000_000, 1_709_251_200_000_000),
-        ..segment("p/late", Kind::Text, &["a"])
+        ..segment("p/late", ColumnType::Text, &["a"])
     };
     let all = vec![
-        segment("p/one", Kind::Text, &["a"]),
-        segment("p/two", Kind::Text, &["b", "a"]),
-        segment("p/other", Kind::Text, &["b"]),
+        segment("p/one", ColumnType::Text, &["a"]),
+        segment("p/two", ColumnType::Text, &["b", "a"]),
+        segment("p/other", ColumnType::Text, &["b"]),
         late,
     ];
     let text = sql(&trend(json!([])), &files(all)).unwrap();
@@ -65,7 +65,7 @@ fn only_files_that_may_have_its_events_are_named() {
 
 #[test]
 fn files_with_other_kinds_of_columns_are_read_apart() {
-    let all = vec![segment("p/one", Kind::Text, &["a"]), segment("p/two", Kind::Integer, &["a"])];
+    let all = vec![segment("p/one", ColumnType::Text, &["a"]), segment("p/two", ColumnType::Integer, &["a"])];
     let text = sql(&trend(json!([{"key": "plan", "operator": "exact", "value": "x"}])), &files(all)).unwrap();
     assert!(text.contains("CAST(`p.plan`, 'Nullable(String)') AS k0"), "{text}");
     assert!(text.contains("CAST(toString(`p.plan`), 'Nullable(String)') AS k0"), "{text}");
@@ -74,9 +74,9 @@ fn files_with_other_kinds_of_columns_are_read_apart() {
 
 #[test]
 fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
-    let place = Place::Bucket("https://b.s3.amazonaws.com/events/".to_owned());
+    let place = FileLocation::Bucket("https://b.s3.amazonaws.com/events/".to_owned());
     let merged = vec![(Uuid::from_u128(1), Uuid::from_u128(2))];
-    let files = SegmentFiles { place, merged, ..files(vec![segment("p/one", Kind::Text, &["a"])]) };
+    let files = SegmentFiles { place, merged, ..files(vec![segment("p/one", ColumnType::Text, &["a"])]) };
     let text = sql(&trend(json!([])), &files).unwrap();
     assert!(text.contains("FROM s3('https://b.s3.amazonaws.com/events/p/one', Parquet)"), "{text}");
     assert!(text.contains("['00000000000000000000000000000001']"), "{text}");
@@ -86,7 +86,7 @@ fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
 
 #[test]
 fn what_it_cannot_say_is_named() {
-    let files = files(vec![segment("p/one", Kind::Text, &["a"])]);
+    let files = files(vec![segment("p/one", ColumnType::Text, &["a"])]);
     let cohort = json!([{"key": "id", "type": "cohort", "value": 7}]);
     let element = json!([{"key": "text", "type": "element", "operator": "exact", "value": "x"}]);
     let expression = json!([{"key": "1 = 1", "type": "hogql"}]);

@@ -2,14 +2,15 @@
 //!
 //! Must stay true: missing and null have no text and no number; `50.0` and `50` have the same text.
 
-use super::{Column, Kind, Segment, quote};
+use super::{Column, Segment, quote};
+use crate::clickhouse::ColumnType;
 use crate::scan::ColumnKey;
 
 /// 2^53: below it, floats represent all whole numbers.
 const EXACT_FLOAT_LIMIT: &str = "9007199254740992";
 
 /// The text of a value of a segment's events.
-pub(super) fn text(segment: &Segment, key: &ColumnKey) -> String {
+pub(crate) fn text(segment: &Segment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return "distinct_id".to_owned() };
     first_non_null(
         property_column(segment, key).map(|(column, kind)| column_text(&column, kind)),
@@ -19,7 +20,7 @@ pub(super) fn text(segment: &Segment, key: &ColumnKey) -> String {
 }
 
 /// The number of a value of a segment's events.
-pub(super) fn number(segment: &Segment, key: &ColumnKey) -> String {
+pub(crate) fn number(segment: &Segment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return numeric("distinct_id") };
     first_non_null(
         property_column(segment, key).and_then(|(column, kind)| column_number(&column, kind)),
@@ -36,7 +37,7 @@ fn first_non_null(own: Option<String>, rest: Option<String>) -> Option<String> {
 }
 
 /// The property column of a key.
-fn property_column(segment: &Segment, key: &str) -> Option<(String, Kind)> {
+fn property_column(segment: &Segment, key: &str) -> Option<(String, ColumnType)> {
     let column = segment.columns.get(key)?;
     Some((quote::name(&format!("p.{key}")), column.kind))
 }
@@ -51,22 +52,22 @@ fn json_column(segment: &Segment, key: &str) -> Option<String> {
     listed.then(|| format!("nullIf(JSONExtractRaw(properties, {}), '')", quote::text(key)))
 }
 
-fn column_text(column: &str, kind: Kind) -> String {
+fn column_text(column: &str, kind: ColumnType) -> String {
     match kind {
-        Kind::Text => column.to_owned(),
-        Kind::Integer | Kind::Boolean => format!("toString({column})"),
-        Kind::Float => float_text(column),
-        Kind::Json => json_text(column),
+        ColumnType::Text => column.to_owned(),
+        ColumnType::Integer | ColumnType::Boolean => format!("toString({column})"),
+        ColumnType::Float => float_text(column),
+        ColumnType::Json => json_text(column),
     }
 }
 
 /// None for types that are never numbers.
-fn column_number(column: &str, kind: Kind) -> Option<String> {
+fn column_number(column: &str, kind: ColumnType) -> Option<String> {
     match kind {
-        Kind::Text => Some(numeric(column)),
-        Kind::Integer | Kind::Float => Some(format!("toFloat64({column})")),
-        Kind::Boolean => None,
-        Kind::Json => Some(json_number(column)),
+        ColumnType::Text => Some(numeric(column)),
+        ColumnType::Integer | ColumnType::Float => Some(format!("toFloat64({column})")),
+        ColumnType::Boolean => None,
+        ColumnType::Json => Some(json_number(column)),
     }
 }
 

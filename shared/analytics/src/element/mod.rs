@@ -17,7 +17,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
 use crate::limits;
-use crate::scan::{Column, ColumnKey, Run};
+use crate::scan::{Column, ColumnKey, EventRun};
 pub(crate) use selector::Selector;
 
 /// One element.
@@ -90,7 +90,7 @@ impl ElementTest {
     }
 
     /// Whether each row passes. Each distinct chain and list is parsed once.
-    pub(crate) fn rows(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Vec<bool>> {
+    pub(crate) fn rows(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Vec<bool>> {
         work.consume(run.actors.len())?;
         let answers = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
             let Some(column) = run.columns.get(key) else { return Ok(None) };

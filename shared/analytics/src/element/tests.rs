@@ -118,7 +118,8 @@ fn parsing_never_fails() {
 fn each_test_of_each_distinct_chain_counts_as_a_comparison() {
     let tags = ElementTest::Tag { names: ["a".to_owned(), "b".to_owned()].into(), negated: false };
     let selectors = ElementTest::selectors(["a", "b", "c"].into_iter(), false, "properties").unwrap();
-    let mut run = Run { event: "$autocapture".to_owned(), actors: vec![0; 2].into(), ..Run::default() };
+    let mut run =
+        EventRun { event: "$autocapture".to_owned(), actors: vec![0; 2].into(), ..EventRun::default() };
     run.columns.insert(chain_column(), Column::new(vec![0, 1], vec![json!("a"), json!("div")]));
     // A set of tags is looked up once, and each selector is compared.
     for (test, comparisons) in [(tags, 2), (selectors, 6)] {

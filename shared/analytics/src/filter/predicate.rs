@@ -12,7 +12,7 @@ use super::parse::group_column_index;
 use super::{Filter, PropertyFilter, Target};
 use crate::element::{self, ElementTest};
 use crate::join::group_column;
-use crate::scan::{Column, ColumnKey, ColumnRef, JoinedColumnKey, Run};
+use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey};
 use crate::sessions;
 use crate::sql::CompiledExpression;
 
@@ -126,7 +126,7 @@ impl Predicate {
     }
 
     /// The rows of a run that pass.
-    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+    pub(crate) fn mask(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         Ok(match self {
             Self::All(members) => members.iter().try_fold(Mask::Every, |mask, member| match mask {
                 Mask::Nothing => Ok(Mask::Nothing),
@@ -306,11 +306,11 @@ mod tests {
 
     #[test]
     fn each_comparison_of_a_mask_is_counted() {
-        let mut run = Run {
+        let mut run = EventRun {
             event: "e".to_owned(),
             actors: vec![0; 2].into(),
             times: vec![1, 2].into(),
-            ..Run::default()
+            ..EventRun::default()
         };
         run.columns.insert(
             ColumnKey::Property("p".to_owned()),

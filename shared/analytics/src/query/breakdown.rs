@@ -25,13 +25,17 @@ pub struct RawBreakdown<'a> {
     pub hide_other: Field<'a>,
 }
 
-/// The kind of insight that the breakdown belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InsightKind {
-    /// One key, or up to three dimensions.
-    Trend,
-    /// One or more keys of a single type.
-    Funnel,
+/// The rules of a kind for its breakdown.
+#[derive(Debug, Clone, Copy)]
+pub struct BreakdownRules {
+    /// Numbers can be put into bins; else the number of bins is ignored.
+    pub has_bins: bool,
+    /// `breakdown` may be a list of several keys.
+    pub takes_key_lists: bool,
+    /// All entries of `breakdowns` must be of one type.
+    pub is_of_one_type: bool,
+    /// Fields that an entry of `breakdowns` lacks default to the request's own fields.
+    pub inherits_fields: bool,
 }
 
 /// A breakdown.
@@ -221,10 +225,10 @@ impl BreakdownDimension {
 }
 
 /// Parses the breakdown; `None` if the request has none.
-pub fn parse(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult<Option<Breakdown>> {
+pub fn parse(raw: &RawBreakdown<'_>, rules: BreakdownRules) -> CalcResult<Option<Breakdown>> {
     let by = match get_entries(&raw.breakdowns)? {
-        Some(entries) => parse_entries(&entries, raw, insight_kind)?,
-        None if raw.breakdown.has_content() => parse_single(raw, insight_kind)?,
+        Some(entries) => parse_entries(&entries, raw, rules)?,
+        None if raw.breakdown.has_content() => parse_single(raw, rules)?,
         None => return Ok(None),
     };
     let limit = match raw.limit.integer()? {
@@ -271,7 +275,7 @@ fn decode_json_string<'a>(field: &'a Field<'_>) -> Option<Cow<'a, Value>> {
     }
 }
 
-fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult<BreakdownBy> {
+fn parse_single(raw: &RawBreakdown<'_>, rules: BreakdownRules) -> CalcResult<BreakdownBy> {
     let attr = raw.breakdown.attr;
     let kind = parse_kind(raw.kind.text()?, raw.kind.attr)?;
     let decoded = decode_json_string(&raw.breakdown);
@@ -282,7 +286,7 @@ fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult
     let (keys, form) = match value {
         Value::Array(list) => {
             let keys: Vec<&Value> = list.iter().filter(|key| !key.is_null()).collect();
-            if insight_kind == InsightKind::Trend && keys.len() > 1 {
+            if !rules.takes_key_lists && keys.len() > 1 {
                 return Err(CalcError::invalid(
                     attr,
                     "A trend takes several keys in \"breakdowns\", not as a list in \"breakdown\".",
@@ -291,10 +295,7 @@ fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult
             if keys.len() > limits::BREAKDOWN_KEYS {
                 return Err(limits::too_many(attr, "keys", limits::BREAKDOWN_KEYS));
             }
-            (
-                keys,
-                if insight_kind == InsightKind::Trend { BreakdownForm::Single } else { BreakdownForm::List },
-            )
+            (keys, if rules.takes_key_lists { BreakdownForm::List } else { BreakdownForm::Single })
         }
         one => (vec![one], BreakdownForm::Single),
     };
@@ -309,11 +310,7 @@ fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult
                 _ => parse_key(key, attr)?,
             };
             let source = parse_source(kind, key, &raw.group_index, attr)?;
-            Ok(BreakdownDimension {
-                source,
-                normalize_url,
-                bins: bins.filter(|_| insight_kind == InsightKind::Trend),
-            })
+            Ok(BreakdownDimension { source, normalize_url, bins: bins.filter(|_| rules.has_bins) })
         })
         .collect::<CalcResult<Vec<_>>>()?;
     if dimensions.is_empty() {
@@ -322,12 +319,8 @@ fn parse_single(raw: &RawBreakdown<'_>, insight_kind: InsightKind) -> CalcResult
     Ok(BreakdownBy::Dimensions { dimensions, form })
 }
 
-/// Parses the entries of `breakdowns`. For a funnel, fields that an entry lacks default to the request's own fields.
-fn parse_entries(
-    list: &[Value],
-    raw: &RawBreakdown<'_>,
-    insight_kind: InsightKind,
-) -> CalcResult<BreakdownBy> {
+/// Parses the entries of `breakdowns`.
+fn parse_entries(list: &[Value], raw: &RawBreakdown<'_>, rules: BreakdownRules) -> CalcResult<BreakdownBy> {
     let attr = raw.breakdowns.attr;
     let entries = list
         .iter()
@@ -345,7 +338,7 @@ fn parse_entries(
             _ => Err(CalcError::invalid(attr, "A breakdown by cohorts cannot be combined with others.")),
         };
     }
-    if insight_kind == InsightKind::Funnel && kinds.windows(2).any(|pair| pair.first() != pair.last()) {
+    if rules.is_of_one_type && kinds.windows(2).any(|pair| pair.first() != pair.last()) {
         return Err(CalcError::invalid(attr, "The breakdowns of a funnel must all be of one type."));
     }
     let dimensions = entries
@@ -354,24 +347,20 @@ fn parse_entries(
         .map(|(entry, kind)| {
             let field = |key: &str| Field::of(entry, key, attr);
             let key = parse_key(entry.get("property").unwrap_or(&Value::Null), attr)?;
-            let group = field_or_default(field("group_type_index"), &raw.group_index, insight_kind);
+            let group = field_or_default(field("group_type_index"), &raw.group_index, rules);
             let source = parse_source(kind, key, &group, attr)?;
-            let bins =
-                parse_bins(&field("histogram_bin_count"))?.filter(|_| insight_kind == InsightKind::Trend);
+            let bins = parse_bins(&field("histogram_bin_count"))?.filter(|_| rules.has_bins);
             let normalize_url =
-                field_or_default(field("normalize_url"), &raw.normalize_url, insight_kind).boolean()?;
+                field_or_default(field("normalize_url"), &raw.normalize_url, rules).boolean()?;
             Ok(BreakdownDimension { source, normalize_url, bins })
         })
         .collect::<CalcResult<Vec<_>>>()?;
     Ok(BreakdownBy::Dimensions { dimensions, form: BreakdownForm::Several })
 }
 
-/// A field of an entry; for a funnel it defaults to the request's field.
-fn field_or_default<'a>(own: Field<'a>, request_field: &Field<'a>, insight_kind: InsightKind) -> Field<'a> {
-    match insight_kind {
-        InsightKind::Funnel => own.or(request_field.clone()),
-        InsightKind::Trend => own,
-    }
+/// A field of an entry, or the request's field if the rules say so.
+fn field_or_default<'a>(own: Field<'a>, request_field: &Field<'a>, rules: BreakdownRules) -> Field<'a> {
+    if rules.inherits_fields { own.or(request_field.clone()) } else { own }
 }
 
 /// Supported breakdown types.

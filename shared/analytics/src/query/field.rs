@@ -121,7 +121,7 @@ pub struct RawSeries<'a> {
     pub fields: Cow<'a, Map<String, Value>>,
 }
 
-/// The unparsed fields that trends and funnels share.
+/// The unparsed fields that all kinds share.
 #[derive(Debug, Clone)]
 pub struct RawCommon<'a> {
     pub series: Vec<RawSeries<'a>>,
@@ -132,53 +132,4 @@ pub struct RawCommon<'a> {
     pub explicit_date: Field<'a>,
     pub interval: Field<'a>,
     pub breakdown: RawBreakdown<'a>,
-}
-
-/// The unparsed fields of a trend.
-#[derive(Debug, Clone)]
-pub struct RawTrends<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub compare: Field<'a>,
-    pub compare_to: Field<'a>,
-    pub formula: Field<'a>,
-    /// A list of formulas as strings; takes precedence over `formula`.
-    pub formulas: Field<'a>,
-    /// A list of formulas as objects, which may have names; takes precedence over `formulas`.
-    pub formula_nodes: Field<'a>,
-    pub smoothing_intervals: Field<'a>,
-    pub conversion_goal: Field<'a>,
-}
-
-/// The unparsed fields of a funnel.
-#[derive(Debug, Clone)]
-pub struct RawFunnels<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub viz_type: Field<'a>,
-    pub order_type: Field<'a>,
-    pub window_interval: Field<'a>,
-    pub window_days: Field<'a>,
-    pub window_unit: Field<'a>,
-    pub exclusions: Vec<RawExclusion<'a>>,
-    pub from_step: Field<'a>,
-    pub to_step: Field<'a>,
-    pub bin_count: Field<'a>,
-    pub attribution_type: Field<'a>,
-    pub attribution_value: Field<'a>,
-    /// Limit of breakdown values if the request sets none.
-    pub default_limit: usize,
-    pub aggregate_by_hogql: Field<'a>,
-    /// Set only if groups are counted instead of persons.
-    pub group_type: Field<'a>,
-    /// Comparison with an earlier period, which funnels reject.
-    pub compare: Field<'a>,
-}
-
-/// An exclusion, not parsed yet.
-#[derive(Debug, Clone)]
-pub struct RawExclusion<'a> {
-    pub series: RawSeries<'a>,
-    pub from_step: Option<Value>,
-    pub to_step: Option<Value>,
 }

@@ -12,7 +12,7 @@ use super::evaluate::RowValues;
 use super::tree::Node;
 use super::value::Value;
 use crate::interpolate::interpolate;
-use crate::scan::{Micros, Run, Seq};
+use crate::scan::{EventRun, Micros, Seq};
 
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +247,7 @@ impl Accumulator {
     }
 
     /// Adds a row.
-    pub(super) fn add(&mut self, input: &AggregateInput, run: &Run, row: usize) {
+    pub(super) fn add(&mut self, input: &AggregateInput, run: &EventRun, row: usize) {
         if input.when.as_ref().is_some_and(|when| !when.get(row).copied().unwrap_or(false)) {
             return;
         }

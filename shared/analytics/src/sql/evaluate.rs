@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::function::Function;
 use super::tree::{Arithmetic, Comparison, Node, SymbolTable};
 use super::value::Value;
-use crate::scan::{Column, ColumnRef, MISSING, Micros, Run};
+use crate::scan::{Column, ColumnRef, EventRun, MISSING, Micros};
 
 /// The columns and compiled patterns that nodes reference by index.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl Environment {
     pub(crate) fn evaluate_rows(
         &self,
         node: &Node,
-        run: &Run,
+        run: &EventRun,
         work: &WorkBudget<'_>,
     ) -> CalcResult<RowValues> {
         let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();

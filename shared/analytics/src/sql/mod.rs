@@ -27,7 +27,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value as Json;
 
 use crate::filter::Mask;
-use crate::scan::{Column, ColumnRef, MISSING, Run};
+use crate::scan::{Column, ColumnRef, EventRun, MISSING};
 use aggregate::{Accumulator, AggregateCall, AggregateInput};
 use evaluate::Environment;
 use tree::{Node, SymbolTable, TreeBuilder};
@@ -67,7 +67,7 @@ pub(crate) struct CompiledAggregate {
 /// The evaluated inputs of an aggregate for the rows of a run; built once per run.
 #[derive(Debug)]
 pub(crate) struct AggregateInputs<'a> {
-    run: &'a Run,
+    run: &'a EventRun,
     inputs: Vec<AggregateInput>,
 }
 
@@ -156,7 +156,7 @@ impl CompiledExpression {
     }
 
     /// Evaluates the rows of a run to a column.
-    pub(crate) fn column(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Column> {
+    pub(crate) fn column(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Column> {
         let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let mut codes_of = Vec::with_capacity(rows.values.len());
         let mut values: Vec<Json> = Vec::new();
@@ -175,7 +175,7 @@ impl CompiledExpression {
     }
 
     /// The rows of a run for which it is true.
-    pub(crate) fn mask(&self, run: &Run, work: &WorkBudget<'_>) -> CalcResult<Mask> {
+    pub(crate) fn mask(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Mask> {
         let rows = self.environment.evaluate_rows(&self.node, run, work)?;
         let holds: Vec<bool> = rows.values.iter().map(|value| value.truth() == Some(true)).collect();
         Ok(match holds.as_slice() {
@@ -197,7 +197,11 @@ impl CompiledAggregate {
     }
 
     /// Evaluates the inputs for the rows of a run.
-    pub(crate) fn inputs<'a>(&self, run: &'a Run, work: &WorkBudget<'_>) -> CalcResult<AggregateInputs<'a>> {
+    pub(crate) fn inputs<'a>(
+        &self,
+        run: &'a EventRun,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<AggregateInputs<'a>> {
         let inputs = self.calls.iter().map(|call| {
             let (of, when) = call.nodes();
             let over = |node: Option<&Node>| {

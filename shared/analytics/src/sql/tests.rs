@@ -20,14 +20,14 @@ fn text_column(values: Vec<Json>) -> Column {
 }
 
 /// A run of rows whose properties are these objects, all of them of the person `{"plan": "free"}`.
-fn run(rows: &[Json]) -> Run {
+fn run(rows: &[Json]) -> EventRun {
     let count = rows.len();
-    let mut run = Run {
+    let mut run = EventRun {
         event: "sign up".to_owned(),
         actors: vec![0; count].into(),
         times: (0..).map(|row| AT + row * 1_000_000).take(count).collect(),
         order: (0..).take(count).collect(),
-        ..Run::default()
+        ..EventRun::default()
     };
     for key in ["a", "b", "$c", "odd name", "order"] {
         let values = rows.iter().map(|row| row.get(key).cloned().unwrap_or(Json::Null)).collect();

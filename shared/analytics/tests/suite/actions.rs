@@ -1,6 +1,6 @@
 //! Actions and elements: which events a step means, counted by a trend over one series.
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn ask(actions: &Value, series: &Value, filters: &Value, events: &[Value]) -> Re
         let mut body = series.clone();
         body["date_from"] = json!("dStart");
         body["properties"] = filters.clone();
-        let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
+        let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
         match answer[0]["data"][0].as_u64().unwrap() {
             0 => {}
             1 => found.push(index.to_string()),

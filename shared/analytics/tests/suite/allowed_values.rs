@@ -1,6 +1,6 @@
 //! The refusal of a word that is not allowed lists the words that are.
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ fn with(base: &Value, more: &Value) -> Value {
 
 fn funnel(more: &Value) -> CalcError {
     let body = with(&json!({"events": [{"id": "a"}, {"id": "b"}]}), more);
-    Query::from_funnel_filters(body.as_object().unwrap()).unwrap_err()
+    InsightKind::Funnels.parse_request(body.as_object().unwrap()).unwrap_err()
 }
 
 fn trend(more: &Value) -> CalcError {
     let body = with(&json!({"events": [{"id": "a"}]}), more);
-    Query::from_trends_filters(body.as_object().unwrap()).unwrap_err()
+    InsightKind::Trends.parse_request(body.as_object().unwrap()).unwrap_err()
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use pennon_analytics::query::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_analytics::{ParsedQuery, ProjectContext, Query};
+use pennon_analytics::refresh::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
+use pennon_analytics::{InsightKind, ParsedQuery, ProjectContext, Query};
 use pennon_filters::ErrorKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn world(now: &str, events: &[(&str, &str, &str)]) -> World {
 }
 
 fn trend(body: &Value) -> Query {
-    match Query::from_trends_filters(body.as_object().unwrap()).unwrap() {
+    match InsightKind::Trends.parse_request(body.as_object().unwrap()).unwrap() {
         ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
@@ -125,7 +125,7 @@ fn a_funnel_row_has_every_field() {
         ],
     );
     let body = json!({"events": [{"id": "a", "order": 0, "custom_name": " Start "}, {"id": "b", "order": 1}, {"id": "c", "order": 2}], "date_from": "2020-01-01"});
-    let got = world.ask(Query::from_funnel_filters(body.as_object().unwrap())).unwrap();
+    let got = world.ask(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
     assert_eq!(got.as_array().unwrap().len(), 3);
     let mut second = got[1].clone();
     let converted = second["converted_people_url"].take();
@@ -147,7 +147,7 @@ fn a_funnel_row_has_every_field() {
 fn a_calculation_stops_when_told_to() {
     let world = sign_ups();
     let funnel = json!({"events": [{"id": "sign up"}], "date_from": "2020-01-01"});
-    let funnel = Query::from_funnel_filters(funnel.as_object().unwrap()).unwrap();
+    let funnel = InsightKind::Funnels.parse_request(funnel.as_object().unwrap()).unwrap();
     let ParsedQuery::Query(funnel) = funnel else { panic!("no query") };
     for query in [funnel, trend(&json!({"events": [{"id": "sign up"}]}))] {
         let plan = query.plan(&world.project, world.now).unwrap();
@@ -174,7 +174,8 @@ fn projects_may_count_distinct_ids() {
         let all = world.answer(&trend(&json!({"events": series})), 2).unwrap();
         let big = world.answer(&trend(&json!({"events": series, "properties": plan})), 2).unwrap();
         let steps = json!({"events": [{"id": "sign up"}, {"id": "paid", "order": 1}], "date_from": "-7d"});
-        let Ok(ParsedQuery::Query(funnel)) = Query::from_funnel_filters(steps.as_object().unwrap()) else {
+        let Ok(ParsedQuery::Query(funnel)) = InsightKind::Funnels.parse_request(steps.as_object().unwrap())
+        else {
             panic!()
         };
         let steps = world.answer(&funnel, 2).unwrap();

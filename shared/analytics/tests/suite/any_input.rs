@@ -1,7 +1,8 @@
 //! Whatever is sent has an answer: questions of random fields and random values are refused or calculated.
 
-use pennon_analytics::query::{decode_and_validate_query, freshness, next_allowed_client_refresh};
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::kinds::decode_and_validate_query;
+use pennon_analytics::refresh::{freshness, next_allowed_client_refresh};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -159,7 +160,7 @@ fn ask(world: &World, parsed: Result<ParsedQuery, CalcError>) {
 /// Asks for the people of whatever number the request chooses.
 fn ask_people(world: &World, parsed: Result<ParsedQuery, CalcError>, request: &Map<String, Value>) {
     let Ok(ParsedQuery::Query(query)) = parsed else { return };
-    let (Ok(selector), Ok(plan)) = (query.selector(request), query.plan(&world.project, world.now)) else {
+    let (Ok(selector), Ok(plan)) = (query.data_point(request), query.plan(&world.project, world.now)) else {
         return;
     };
     let facts = world.facts(&plan);
@@ -175,9 +176,9 @@ proptest! {
     #[test]
     fn every_request_has_an_answer(request in requests()) {
         let world = world();
-        ask(&world, Query::from_trends_filters(&request));
-        ask(&world, Query::from_funnel_filters(&request));
-        ask_people(&world, Query::from_funnel_filters(&request), &request);
+        ask(&world, InsightKind::Trends.parse_request(&request));
+        ask(&world, InsightKind::Funnels.parse_request(&request));
+        ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 

@@ -1,6 +1,6 @@
 //! Cohorts by rules: who belongs, found out by a trend of an event that everybody sends, filtered by the cohort.
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ impl Project {
                 "date_from": "dStart", "properties": [{"type": "cohort", "key": "id", "value": id, "operator": operator}],
                 "events": [{"id": "mark", "properties": [{"key": "who", "value": who}]}],
             });
-            let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
+            let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
             if answer[0]["data"][0] == json!(1) {
                 found.push(*who);
             }

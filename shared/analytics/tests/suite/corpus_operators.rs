@@ -1,6 +1,6 @@
 //! The operator cases of analytics: one filter, one value, counted by a trend of one day.
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use serde_json::{Value, json};
 
 use crate::support::{World, cases};
@@ -24,7 +24,7 @@ fn filters_let_the_expected_values_through() {
         let filter = json!({"key": "value", "type": "event", "operator": case["operator"],
             "value": case["filter_value"]});
         let body = json!({"events": [{"id": "e", "properties": [filter]}], "date_from": &instant[..10]});
-        let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap())).unwrap();
+        let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap())).unwrap();
         let want: Value = json!(u8::from(case["expect"] == json!(true)));
         if answer[0]["data"][0] != want {
             failures.push(format!("{case}"));

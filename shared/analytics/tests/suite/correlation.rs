@@ -1,13 +1,13 @@
 //! Correlations: who and what counts, and that the links lead to as many people as the numbers beside them say.
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
 use crate::support::{World, cases};
 
 fn query(request: &Value) -> Result<Query, CalcError> {
-    match Query::from_correlation_filters(request.as_object().unwrap())? {
+    match InsightKind::Correlation.parse_request(request.as_object().unwrap())? {
         ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
@@ -203,9 +203,8 @@ fn what_a_correlation_needs_is_asked_for() {
     let most = |count: usize| json!({"funnel_correlation_exclude_event_names": vec!["x"; count]});
     assert!(query(&request(most(1_000))).is_ok());
     assert!(query(&request(most(1_001))).unwrap_err().detail.starts_with("Too many names"));
-    let none = Query::from_correlation_filters(
-        json!({"funnel_correlation_type": "properties"}).as_object().unwrap(),
-    );
+    let none = InsightKind::Correlation
+        .parse_request(json!({"funnel_correlation_type": "properties"}).as_object().unwrap());
     assert_eq!(none.unwrap(), ParsedQuery::Empty);
 }
 
@@ -256,7 +255,7 @@ fn decoded(text: &str) -> String {
 
 fn people(world: &World, request: &Map<String, Value>) -> usize {
     let query = query(&Value::Object(request.clone())).unwrap();
-    let selector = query.selector(request).unwrap();
+    let selector = query.data_point(request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
     let facts = world.facts(&plan);
     let parts = plan.join(world.partitions(plan.scan(), 3), facts, &|| false).unwrap();

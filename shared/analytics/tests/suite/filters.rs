@@ -1,6 +1,6 @@
 //! Filters on what is no property of the event, operators by the contract's table, and what negation means.
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_filters::{CalcError, ErrorKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ fn passing(filter: &Value) -> Result<Vec<u64>, CalcError> {
     for (index, who) in ["a", "b", "c"].into_iter().enumerate() {
         let only = json!({"type": "event_metadata", "key": "distinct_id", "value": who});
         let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [only]}], "properties": [filter]});
-        if world.ask(Query::from_trends_filters(body.as_object().unwrap()))?[0]["data"][0] == json!(1) {
+        if world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"][0] == json!(1)
+        {
             found.push(index as u64);
         }
     }
@@ -82,7 +83,7 @@ fn columns_of_events_are_filtered() {
 fn a_group_that_restricts_nothing_is_written_back_as_one() {
     let world = |filter: &Value| {
         let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": filter}]});
-        let asked = Query::from_trends_filters(body.as_object().unwrap());
+        let asked = InsightKind::Trends.parse_request(body.as_object().unwrap());
         let world = World::of_case(&json!({"now": "2024-05-15T12:00:00Z", "project": {"timezone": "UTC"},
             "persons": [], "events": []}));
         world.ask(asked).unwrap()[0]["persons_urls"][0]["url"].clone()
@@ -128,7 +129,7 @@ fn holds(property: Option<&Value>, operator: &str, value: &Value) -> bool {
     }));
     let filter = json!({"key": "p", "operator": operator, "value": value});
     let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-    world.ask(Query::from_trends_filters(body.as_object().unwrap())).unwrap()[0]["data"][0] == json!(1)
+    world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap())).unwrap()[0]["data"][0] == json!(1)
 }
 
 fn scalars() -> impl Strategy<Value = Value> {
@@ -226,7 +227,7 @@ fn a_long_text_times_a_long_list_is_refused_before_it_is_searched() {
             let mut filter = filter.clone();
             filter["value"].as_array_mut().unwrap().truncate(count);
             let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-            world.ask(Query::from_trends_filters(body.as_object().unwrap()))
+            world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))
         };
         let kind = format!("{} {} {}", filter["type"], filter["key"], filter["operator"]);
         let refused = asked(10_000).expect_err(&kind);
@@ -248,7 +249,8 @@ fn times_of_events_are_compared_as_instants() {
         let asked = |operator: &str, value: &Value| {
             let filter = json!({"type": kind, "key": key, "operator": operator, "value": value});
             let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-            Ok(world.ask(Query::from_trends_filters(body.as_object().unwrap()))?[0]["data"][0] == json!(1))
+            Ok(world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"][0]
+                == json!(1))
         };
         for (operator, value, want) in [
             ("gt", json!("2024-01-01 10:00:00"), false),
@@ -295,7 +297,8 @@ fn a_join_stops_when_it_is_told_to() {
         world.project.aggregate_by_distinct_id = aggregate_by_distinct_id;
         let mut body = json!({"date_from": "dStart", "events": [{"id": "e"}]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let Ok(ParsedQuery::Query(query)) = Query::from_trends_filters(body.as_object().unwrap()) else {
+        let Ok(ParsedQuery::Query(query)) = InsightKind::Trends.parse_request(body.as_object().unwrap())
+        else {
             panic!("{body}")
         };
         let plan = query.plan(&world.project, world.now).unwrap();

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery};
 use serde_json::{Value, json};
 
 use crate::support::World;
@@ -32,7 +32,7 @@ fn body(extra: &Value) -> Value {
 
 /// Values and counts of the rows of an answer.
 fn rows(world: &World, extra: &Value) -> Vec<Value> {
-    let result = world.ask(Query::from_funnel_filters(body(extra).as_object().unwrap())).unwrap();
+    let result = world.ask(InsightKind::Funnels.parse_request(body(extra).as_object().unwrap())).unwrap();
     let row = |row: &Value| json!([row[0]["breakdown_value"], row[0]["count"], row[1]["count"]]);
     let mut rows: Vec<Value> = result.as_array().unwrap().iter().map(row).collect();
     rows.sort_by_key(Value::to_string);
@@ -79,7 +79,7 @@ fn every_value_of_an_expression_has_its_row() {
     let steps: Vec<Value> = (0..20).map(|order| json!({"id": "a", "order": order})).collect();
     let mut asked = body(&asked);
     asked["events"] = json!(steps);
-    let ask = |count: usize| of(count).ask(Query::from_funnel_filters(asked.as_object().unwrap()));
+    let ask = |count: usize| of(count).ask(InsightKind::Funnels.parse_request(asked.as_object().unwrap()));
     assert_eq!(ask(1_600).unwrap().as_array().unwrap().len(), 1_600);
     let error = ask(1_601).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("breakdown"));
@@ -96,7 +96,7 @@ fn one_actor_does_not_keep_counting_when_the_time_is_over() {
         json!({"funnel_viz_type": "trends"}),
     ] {
         let ParsedQuery::Query(query) =
-            Query::from_funnel_filters(body(&extra).as_object().unwrap()).unwrap()
+            InsightKind::Funnels.parse_request(body(&extra).as_object().unwrap()).unwrap()
         else {
             panic!("no question")
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pennon_analytics::people::MatchedActor;
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ fn decoded(text: &str) -> String {
 }
 
 fn query(request: &Map<String, Value>) -> Result<Query, CalcError> {
-    match Query::from_funnel_filters(request)? {
+    match InsightKind::Funnels.parse_request(request)? {
         ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
@@ -40,7 +40,7 @@ fn query(request: &Map<String, Value>) -> Result<Query, CalcError> {
 /// The people that a request of the list of people means.
 fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<MatchedActor>, CalcError> {
     let query = query(request)?;
-    let selector = query.selector(request)?;
+    let selector = query.data_point(request)?;
     let plan = query.plan(&world.project, world.now)?;
     let facts = world.facts(&plan);
     let mut people = Vec::new();
@@ -86,7 +86,7 @@ fn every_link_leads_to_as_many_people_as_its_number_says() {
             continue;
         }
         let world = World::of_case(&case);
-        let Ok(result) = world.ask(Query::from_funnel_filters(body)) else { continue };
+        let Ok(result) = world.ask(InsightKind::Funnels.parse_request(body)) else { continue };
         let Query::Funnels(funnel) = query(body).unwrap() else { panic!() };
         let optional: Vec<bool> = funnel.steps.iter().map(|step| step.optional).collect();
         let name = case["name"].as_str().unwrap();
@@ -127,7 +127,7 @@ fn the_row_of_the_rest_and_a_value_of_its_name_are_one() {
         "insight": "FUNNELS", "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "date_from": "2020-01-05",
         "breakdown": "v", "breakdown_limit": 2,
     });
-    let result = world.ask(Query::from_funnel_filters(body.as_object().unwrap())).unwrap();
+    let result = world.ask(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
     let rows: Vec<_> = result
         .as_array()
         .unwrap()

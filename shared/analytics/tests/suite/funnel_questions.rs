@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pennon_analytics::query::{Attribution, BreakdownBy, DimensionSource, FunnelVizType, StepOrder};
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder};
+use pennon_analytics::query::{BreakdownBy, DimensionSource};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ fn body(extra: &Value) -> Value {
 }
 
 fn ask(extra: &Value) -> Result<Query, CalcError> {
-    parsed(Query::from_funnel_filters(body(extra).as_object().unwrap()))
+    parsed(InsightKind::Funnels.parse_request(body(extra).as_object().unwrap()))
 }
 
 fn parsed(parsed: Result<ParsedQuery, CalcError>) -> Result<Query, CalcError> {
@@ -61,10 +62,10 @@ fn a_request_and_its_node_are_one_funnel() {
             "exclusions": [{"kind": "FunnelExclusionEventsNode", "event": "x", "funnelFromStep": 0, "funnelToStep": 2}],
         },
     });
-    let request = parsed(Query::from_funnel_filters(request.as_object().unwrap())).unwrap();
+    let request = parsed(InsightKind::Funnels.parse_request(request.as_object().unwrap())).unwrap();
     assert_eq!(request.normalised(), node(same).normalised());
     // Its own legacy form asks the same.
-    let again = parsed(Query::from_funnel_filters(&request.to_insight_filters())).unwrap();
+    let again = parsed(InsightKind::Funnels.parse_request(&request.to_insight_filters())).unwrap();
     assert_eq!(again.normalised(), request.normalised());
 }
 
@@ -89,7 +90,10 @@ fn group_zero_is_persons_in_requests_only() {
     let zero = node(json!({"series": [{"event": "a"}], "aggregation_group_type_index": 0}));
     assert_eq!(group(&zero), Some(0));
     // A link, which is a request, tells it too.
-    assert_eq!(group(&parsed(Query::from_funnel_filters(&zero.to_insight_filters())).unwrap()), Some(0));
+    assert_eq!(
+        group(&parsed(InsightKind::Funnels.parse_request(&zero.to_insight_filters())).unwrap()),
+        Some(0)
+    );
     for wrong in [json!(5), json!(-1), json!("x"), json!(1.5)] {
         let error = ask(&json!({"aggregation_group_type_index": wrong})).unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("aggregation_group_type_index"));
@@ -276,7 +280,7 @@ fn whatever_changes_numbers_changes_the_text_that_results_are_kept_under() {
     // The request's own legacy form loses none of it either.
     for extra in &questions {
         let question = ask(extra).unwrap();
-        let again = parsed(Query::from_funnel_filters(&question.to_insight_filters())).unwrap();
+        let again = parsed(InsightKind::Funnels.parse_request(&question.to_insight_filters())).unwrap();
         assert_eq!(again.normalised(), question.normalised(), "{extra}");
         assert!(question.describe().contains("funnel("), "{extra}");
     }

@@ -1,7 +1,7 @@
 //! How requests and nodes become questions: what is read, what is refused and with which words.
 
-use pennon_analytics::query::{decode_and_validate_query, validate_node};
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::kinds::{decode_and_validate_query, validate_node};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::{CalcError, ErrorKind};
 use serde_json::{Map, Value, json};
 
@@ -10,11 +10,11 @@ fn object(value: &Value) -> &Map<String, Value> {
 }
 
 fn trend(body: &Value) -> Result<ParsedQuery, CalcError> {
-    Query::from_trends_filters(object(body))
+    InsightKind::Trends.parse_request(object(body))
 }
 
 fn funnel(body: &Value) -> Result<ParsedQuery, CalcError> {
-    Query::from_funnel_filters(object(body))
+    InsightKind::Funnels.parse_request(object(body))
 }
 
 fn query(parsed: Result<ParsedQuery, CalcError>) -> Query {

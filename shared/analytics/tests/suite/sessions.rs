@@ -1,6 +1,6 @@
 //! Fields of sessions: made from all their events, asked for by filters.
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn passing(key: &str, operator: &str, value: &Value) -> Result<[u64; 4], CalcErr
             "events": [{"id": "asked", "properties": [{"key": "which", "value": session.to_string()}]}],
             "properties": [{"type": "session", "key": key, "operator": operator, "value": value}],
         });
-        let answer = world.ask(Query::from_trends_filters(body.as_object().unwrap()))?;
+        let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
         *found = answer[0]["data"][0].as_u64().unwrap();
     }
     Ok(found)

@@ -1,6 +1,6 @@
 //! Ranges of trends and what answers over long ones hold, with numbers counted by hand.
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn world(now: &str, zone: &str, events: &[(&str, &str)]) -> World {
 fn asked(world: &World, body: &Value) -> Result<Value, CalcError> {
     let mut whole = json!({"events": [{"id": "a"}]});
     whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-    match Query::from_trends_filters(whole.as_object().unwrap())? {
+    match InsightKind::Trends.parse_request(whole.as_object().unwrap())? {
         ParsedQuery::Query(query) => world.answer(&query, 3),
         other => panic!("{other:?}"),
     }

@@ -1,7 +1,7 @@
 //! Rules of trends whose numbers are counted by hand from the contract's words: totals of rolling actives, several
 //! formulas, multipliers, and requests that are refused by the name of their parameter.
 
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn world(by_distinct_id: bool, events: &[(&str, &str, Value)]) -> World {
 }
 
 fn parse_legacy(body: &Value) -> Result<Query, CalcError> {
-    match Query::from_trends_filters(body.as_object().unwrap())? {
+    match InsightKind::Trends.parse_request(body.as_object().unwrap())? {
         ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
@@ -181,7 +181,7 @@ fn dates_and_displays_that_cannot_be_read_are_refused_by_name() {
         if key != "display" {
             let mut funnel = json!({"events": [{"id": "a"}, {"id": "b"}]});
             funnel[key] = json!(value);
-            let error = Query::from_funnel_filters(funnel.as_object().unwrap()).unwrap_err();
+            let error = InsightKind::Funnels.parse_request(funnel.as_object().unwrap()).unwrap_err();
             assert_eq!(error.attr.as_deref(), Some(key), "{value}");
         }
     }
@@ -204,7 +204,7 @@ fn a_funnel_beside_an_earlier_period_is_refused_by_name() {
     assert!(error.detail.starts_with("Not supported yet"), "{error}");
     let legacy = |compare: Value| {
         let body = json!({"events": [{"id": "a"}, {"id": "b"}], "compare": compare});
-        Query::from_funnel_filters(body.as_object().unwrap())
+        InsightKind::Funnels.parse_request(body.as_object().unwrap())
     };
     assert!(legacy(json!(false)).is_ok() && legacy(json!("false")).is_ok() && legacy(json!(null)).is_ok());
     for compare in [json!(true), json!("true")] {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pennon_analytics::scan::{Column, ColumnKey, Dictionary, MISSING, Order, Partition, Run};
+use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, Dictionary, EventRun, MISSING, Partition};
 use pennon_analytics::{Definitions, ParsedQuery, PartitionResult, ProjectContext, Query};
 use pennon_filters::dates::WeekStart;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ type Event = (bool, i64, usize, bool);
 /// Counts by series, text and day.
 type Counts = BTreeMap<(usize, String), Vec<u64>>;
 
-fn run(name: &str, events: &[Event], unused: usize) -> Option<Run> {
+fn run(name: &str, events: &[Event], unused: usize) -> Option<EventRun> {
     let mut own: Vec<&Event> = events.iter().filter(|event| event.0 == (name == "one")).collect();
     own.sort_by_key(|event| event.1);
     let mut list: Vec<Value> = (0..unused).map(|index| json!(format!("unused {index}"))).collect();
@@ -53,11 +53,11 @@ fn run(name: &str, events: &[Event], unused: usize) -> Option<Run> {
     let dictionary: Arc<Dictionary> = Arc::new(list.into());
     let passes = own.iter().map(|event| u32::from(event.3)).collect();
     let key = |key: &str| ColumnKey::Property(key.to_owned());
-    (!own.is_empty()).then(|| Run {
+    (!own.is_empty()).then(|| EventRun {
         event: name.to_owned(),
         actors: vec![0; own.len()].into(),
         times: own.iter().map(|event| START + event.1 * DAY / 24).collect(),
-        order: Order::Ties((0..).take(own.len()).collect()),
+        order: ArrivalOrder::Ties((0..).take(own.len()).collect()),
         columns: BTreeMap::from([
             (key("k"), Column { codes: codes.into(), values: dictionary }),
             (key("n"), Column::new(passes, vec![json!(0), json!(1)])),

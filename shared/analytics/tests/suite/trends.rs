@@ -1,7 +1,7 @@
 //! Rules of trends one by one, with numbers counted by hand or printed in the contract.
 
 use pennon_analytics::people::union;
-use pennon_analytics::{ParsedQuery, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn world(now: &str, events: &[(&str, &str, &str, Value)]) -> World {
 }
 
 fn trend(body: &Value) -> Query {
-    match Query::from_trends_filters(body.as_object().unwrap()).unwrap() {
+    match InsightKind::Trends.parse_request(body.as_object().unwrap()).unwrap() {
         ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }
@@ -30,7 +30,7 @@ fn ask(world: &World, body: Value) -> Value {
 }
 
 fn refusal(body: Value) -> CalcError {
-    Query::from_trends_filters(body.as_object().unwrap()).unwrap_err()
+    InsightKind::Trends.parse_request(body.as_object().unwrap()).unwrap_err()
 }
 
 fn pick(answer: &Value, keys: &[&str]) -> Value {
@@ -399,7 +399,7 @@ fn links_lead_to_the_people_behind_each_number() {
     for case in crate::support::cases("trends.json") {
         let world = World::of_case(&case);
         let Ok(ParsedQuery::Query(query)) =
-            Query::from_trends_filters(case["request"]["body"].as_object().unwrap())
+            InsightKind::Trends.parse_request(case["request"]["body"].as_object().unwrap())
         else {
             continue;
         };
@@ -462,8 +462,8 @@ fn people_of(world: &World, url: &str) -> (u64, u64) {
             (decoded(key), Value::String(decoded(value)))
         })
         .collect();
-    let Ok(ParsedQuery::Query(query)) = Query::from_trends_filters(&request) else { panic!("{url}") };
-    let selector = query.selector(&request).unwrap();
+    let Ok(ParsedQuery::Query(query)) = InsightKind::Trends.parse_request(&request) else { panic!("{url}") };
+    let selector = query.data_point(&request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
     let facts = world.facts(&plan);
     let parts = plan.join(world.partitions(plan.scan(), 3), facts, &|| false).unwrap();

@@ -8,7 +8,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use pennon_analytics::Query;
+use pennon_analytics::InsightKind;
 use serde_json::json;
 
 use crate::persons::{self, PersonWork};
@@ -140,10 +140,11 @@ fn too_many_values_of_a_step_are_refused_where_each_takes_a_scan() {
         "breakdown": "u", "breakdown_type": "event",
         "breakdown_attribution_type": "step", "breakdown_attribution_value": 0});
     // Each of the events of a and b has a value of its own.
-    let refused = world(5_001, Spread::One).ask(Query::from_funnel_filters(request.as_object().unwrap()));
+    let refused =
+        world(5_001, Spread::One).ask(InsightKind::Funnels.parse_request(request.as_object().unwrap()));
     let refused = refused.unwrap_err();
     assert_eq!(refused.attr.as_deref(), Some("breakdown_attribution_type"));
     assert!(refused.detail.contains("at most 100000000"), "{refused}");
     let request = request.as_object().unwrap();
-    assert!(world(200, Spread::One).ask(Query::from_funnel_filters(request)).is_ok());
+    assert!(world(200, Spread::One).ask(InsightKind::Funnels.parse_request(request)).is_ok());
 }

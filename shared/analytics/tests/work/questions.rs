@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pennon_analytics::people::Selector;
+use pennon_analytics::kinds::DataPoint;
 use pennon_analytics::scan::Partition;
-use pennon_analytics::{JoinData, ParsedQuery, PartitionResult, Plan, Query};
+use pennon_analytics::{InsightKind, JoinData, ParsedQuery, PartitionResult, Plan, Query};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::support::{Event, World, instant};
 pub struct Question {
     pub name: String,
     query: Query,
-    people: Option<Selector>,
+    people: Option<DataPoint>,
 }
 
 /// Everything that is read before a question is calculated.
@@ -29,11 +29,11 @@ impl Question {
     fn new(name: &str, request: &Value, people: Option<&Value>) -> Self {
         let object = request.as_object().unwrap();
         let parsed = if name.starts_with("trend") {
-            Query::from_trends_filters(object)
+            InsightKind::Trends.parse_request(object)
         } else if name.starts_with("funnel") {
-            Query::from_funnel_filters(object)
+            InsightKind::Funnels.parse_request(object)
         } else {
-            Query::from_correlation_filters(object)
+            InsightKind::Correlation.parse_request(object)
         };
         let ParsedQuery::Query(query) = parsed.unwrap_or_else(|error| panic!("{name}: {error}")) else {
             panic!("{name} is no question")
@@ -41,7 +41,7 @@ impl Question {
         let people = people.map(|link| {
             let mut all = object.clone();
             all.extend(link.as_object().unwrap().clone());
-            query.selector(&all).unwrap_or_else(|error| panic!("{name}: {error}"))
+            query.data_point(&all).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         Self { name: name.to_owned(), query, people }
     }

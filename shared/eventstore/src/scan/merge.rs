@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pennon_analytics::DictionaryEncoder;
-use pennon_analytics::scan::{Column, ColumnKey, MISSING, Micros, Order, Partition, Run, Seq};
+use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, EventRun, MISSING, Micros, Partition, Seq};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -247,40 +247,49 @@ fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
     both
 }
 
-fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey], form: Form) -> Run {
+fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey], form: Form) -> EventRun {
     let facts = BTreeMap::new();
     if let [only] = heads {
         let run = only.run;
         let rows = run.core.codes.len();
         let order = match form {
-            Form::Untied => Order::Untied,
-            Form::Ties => Order::Ties(run.core.ties.clone().unwrap_or_else(|| vec![0; rows].into())),
+            Form::Untied => ArrivalOrder::Untied,
+            Form::Ties => ArrivalOrder::Ties(run.core.ties.clone().unwrap_or_else(|| vec![0; rows].into())),
             Form::Seqs => match &run.seqs {
-                Some((seqs, 0)) if seqs.len() == rows => Order::Seqs(seqs.clone()),
-                _ => Order::Seqs(Arc::new(run.seqs().to_vec())),
+                Some((seqs, 0)) if seqs.len() == rows => ArrivalOrder::Seqs(seqs.clone()),
+                _ => ArrivalOrder::Seqs(Arc::new(run.seqs().to_vec())),
             },
         };
         let columns = keys.iter().cloned().zip(run.columns.iter().cloned()).collect();
-        return Run { event, actors: only.codes(), times: run.core.times.clone(), order, columns, facts };
+        return EventRun {
+            event,
+            actors: only.codes(),
+            times: run.core.times.clone(),
+            order,
+            columns,
+            facts,
+        };
     }
     let codes = heads.iter().map(Head::codes).collect::<Vec<_>>();
     let places = places(heads, &codes, persons, form);
     let actors = arranged(&places, |head| codes[head].iter().copied());
     let times = arranged(&places, |head| heads[head].run.core.times.iter().copied());
     let order = match form {
-        Form::Untied => Order::Untied,
+        Form::Untied => ArrivalOrder::Untied,
         Form::Ties => {
             let ties = |head: usize| {
                 let known = heads[head].run.core.ties.as_ref();
                 (0..codes[head].len()).map(move |row| known.map_or(0, |ties| ties[row]))
             };
-            Order::Ties(arranged(&places, ties).into())
+            ArrivalOrder::Ties(arranged(&places, ties).into())
         }
-        Form::Seqs => Order::Seqs(Arc::new(arranged(&places, |head| heads[head].run.seqs().iter().copied()))),
+        Form::Seqs => {
+            ArrivalOrder::Seqs(Arc::new(arranged(&places, |head| heads[head].run.seqs().iter().copied())))
+        }
     };
     let columns =
         keys.iter().enumerate().map(|(at, key)| (key.clone(), column(heads, &places, at))).collect();
-    Run { event, actors: actors.into(), times: times.into(), order, columns, facts }
+    EventRun { event, actors: actors.into(), times: times.into(), order, columns, facts }
 }
 
 /// Scatters the values of all heads to the positions of their rows.

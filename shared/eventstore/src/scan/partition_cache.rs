@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pennon_analytics::scan::{ColumnKey, Order, Partition, Seq};
+use pennon_analytics::scan::{ArrivalOrder, ColumnKey, Partition, Seq};
 use uuid::Uuid;
 
 use super::compiled_request::{CompiledRequest, Origin};
@@ -98,9 +98,9 @@ fn bytes_of(partition: &Partition) -> u64 {
     let mut values = 0;
     for run in &partition.runs {
         let order = match &run.order {
-            Order::Untied => 0,
-            Order::Ties(_) => size_of::<u32>(),
-            Order::Seqs(_) => size_of::<Seq>(),
+            ArrivalOrder::Untied => 0,
+            ArrivalOrder::Ties(_) => size_of::<u32>(),
+            ArrivalOrder::Seqs(_) => size_of::<Seq>(),
         };
         let row = size_of::<u32>() + size_of::<i64>() + order + run.columns.len() * size_of::<u32>();
         bytes += run.times.len() * row;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use pennon_analytics::clickhouse::{Column, Kind as Value, Segment};
+use pennon_analytics::clickhouse::{Column, ColumnType as Value, Segment};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
-use pennon_analytics::scan::{Order, ScanRequest};
+use pennon_analytics::scan::{ArrivalOrder, ScanRequest};
 use pennon_eventstore::{EventStore, GRACE_MICROS, MergeMode, Settings, derived};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ async fn look(events: &EventStore, asked: &ScanRequest) -> Vec<PlainRow> {
     let scan = events.scan(PROJECT, &[], asked).await.unwrap();
     if asked.arrivals {
         let mut runs = scan.partitions.iter().flat_map(|partition| &partition.runs);
-        assert!(runs.all(|run| matches!(run.order, Order::Seqs(_))));
+        assert!(runs.all(|run| matches!(run.order, ArrivalOrder::Seqs(_))));
     }
     rows(&scan)
 }

@@ -26,6 +26,7 @@ impl BucketStarts {
     }
 
     /// The starts, ascending.
+    #[inline]
     pub fn starts(&self) -> &[Micros] {
         &self.starts
     }
@@ -37,6 +38,7 @@ impl BucketStarts {
     }
 
     /// A finder for loops over many instants; none without buckets.
+    #[inline]
     pub fn finder(&self) -> Option<BucketFinder<'_>> {
         (!self.starts.is_empty()).then_some(BucketFinder { starts: &self.starts, rate: self.rate })
     }
@@ -58,6 +60,7 @@ impl BucketFinder<'static> {
 
 impl BucketFinder<'_> {
     /// The first start.
+    #[inline]
     pub fn first(self) -> Micros {
         self.starts.first().copied().unwrap_or(Micros::MAX)
     }

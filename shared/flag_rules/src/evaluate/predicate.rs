@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use pennon_filters::operator::ComparisonOperator;
 use pennon_filters::semver::{Range, Version};
 use pennon_filters::text;
 use serde_json::Value;
@@ -97,31 +98,10 @@ enum Test {
     Starts(Vec<String>),
     Ends(Vec<String>),
     Matches(Vec<Arc<Pattern>>),
-    Number(OrderingOperator, f64),
+    Number(ComparisonOperator, f64),
     Between(f64, f64),
-    Instant(OrderingOperator, DateBound, Tz),
+    Instant(ComparisonOperator, DateBound, Tz),
     Version(Range),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum OrderingOperator {
-    Less,
-    LessOrEqual,
-    Equal,
-    GreaterOrEqual,
-    Greater,
-}
-
-impl OrderingOperator {
-    fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
-        match self {
-            Self::Less => left < right,
-            Self::LessOrEqual => left <= right,
-            Self::Equal => left == right,
-            Self::GreaterOrEqual => left >= right,
-            Self::Greater => left > right,
-        }
-    }
 }
 
 impl Predicate {
@@ -181,10 +161,10 @@ impl Test {
             "starts_with" => Self::Starts(lower()),
             "ends_with" => Self::Ends(lower()),
             "regex" => Self::Matches(texts().map(|text| compiler.patterns.get(&text)).collect()),
-            "gt" => number(OrderingOperator::Greater)?,
-            "gte" => number(OrderingOperator::GreaterOrEqual)?,
-            "lt" => number(OrderingOperator::Less)?,
-            "lte" => number(OrderingOperator::LessOrEqual)?,
+            "gt" => number(ComparisonOperator::Greater)?,
+            "gte" => number(ComparisonOperator::GreaterOrEqual)?,
+            "lt" => number(ComparisonOperator::Less)?,
+            "lte" => number(ComparisonOperator::LessOrEqual)?,
             "between" => {
                 let [low, high] = value.as_array()?.as_slice() else { return None };
                 let (low, high) =
@@ -194,9 +174,9 @@ impl Test {
                 }
                 Self::Between(low, high)
             }
-            "is_date_before" => instant(OrderingOperator::Less)?,
-            "is_date_after" => instant(OrderingOperator::Greater)?,
-            "is_date_exact" => instant(OrderingOperator::Equal)?,
+            "is_date_before" => instant(ComparisonOperator::Less)?,
+            "is_date_after" => instant(ComparisonOperator::Greater)?,
+            "is_date_exact" => instant(ComparisonOperator::Equal)?,
             other => Self::Version(Range::parse(
                 other.strip_prefix("semver_")?,
                 &ComparableValue::from(value).text(),
@@ -238,7 +218,7 @@ impl Test {
             }
             // A property that is no number, date or version matches neither the operator nor its negation.
             Self::Number(comparison, bound) => {
-                return Some(value.number().is_some_and(|number| comparison.holds(number, *bound)));
+                return Some(value.number().is_some_and(|number| comparison.holds(&number, bound)));
             }
             Self::Between(low, high) => {
                 let inside = |number| (*low..=*high).contains(&number) != negated;
@@ -248,7 +228,7 @@ impl Test {
                 let clock = Clock { zone: *zone, now };
                 let bound = bound.at(&clock)?;
                 return Some(
-                    clock.parse_property(value).is_some_and(|instant| comparison.holds(instant, bound)),
+                    clock.parse_property(value).is_some_and(|instant| comparison.holds(&instant, &bound)),
                 );
             }
             Self::Version(range) => {

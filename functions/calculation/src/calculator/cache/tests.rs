@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use pennon_analytics::ParsedQuery;
+use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::model::AccessLevel;
 use uuid::Uuid;
 
@@ -29,7 +29,7 @@ fn project() -> Project {
 }
 
 fn trend(request: Value) -> Query {
-    match Query::from_trends_filters(request.as_object().unwrap()).unwrap() {
+    match InsightKind::Trends.parse_request(request.as_object().unwrap()).unwrap() {
         ParsedQuery::Query(query) => query,
         other => panic!("{other:?}"),
     }

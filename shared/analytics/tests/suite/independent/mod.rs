@@ -21,7 +21,8 @@ mod trend_question;
 mod trend_rows;
 mod unchanged;
 
-use pennon_analytics::{Query, unwrap_single_breakdown_values};
+use pennon_analytics::InsightKind;
+use pennon_analytics::kinds::funnels::unwrap_single_breakdown_values;
 use pennon_filters::CalcError;
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ fn some_seeds() -> impl Iterator<Item = u64> {
 
 fn ask_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
     let body = body.as_object().unwrap();
-    let mut result = history.world().ask(Query::from_funnel_filters(body))?;
+    let mut result = history.world().ask(InsightKind::Funnels.parse_request(body))?;
     unwrap_single_breakdown_values(body, &mut result);
     Ok(result)
 }
@@ -128,7 +129,7 @@ fn the_definition_and_the_published_scan_agree() {
 
 fn judge_trend(history: &History, question: &trend_question::Question) -> Result<Judgement, CalcError> {
     let body = question.body();
-    let got = history.world().ask(Query::from_trends_filters(body.as_object().unwrap()))?;
+    let got = history.world().ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
     Ok(trend_answer::judge(question, history, &got))
 }
 

@@ -1,6 +1,6 @@
 //! What must not change an answer, or must double it.
 
-use pennon_analytics::{ParsedQuery, PartitionResult, Query};
+use pennon_analytics::{InsightKind, ParsedQuery, PartitionResult};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
@@ -20,7 +20,11 @@ pub struct Asked {
 impl Asked {
     fn parse(&self, body: &Value) -> Result<ParsedQuery, CalcError> {
         let body = body.as_object().unwrap();
-        if self.is_funnel { Query::from_funnel_filters(body) } else { Query::from_trends_filters(body) }
+        if self.is_funnel {
+            InsightKind::Funnels.parse_request(body)
+        } else {
+            InsightKind::Trends.parse_request(body)
+        }
     }
 
     fn answer(&self, history: &History) -> Result<Value, CalcError> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use pennon_analytics::scan::{Column, ColumnKey, EventSelection, MISSING, Partition, Run, ScanRequest};
+use pennon_analytics::scan::{Column, ColumnKey, EventRun, EventSelection, MISSING, Partition, ScanRequest};
 use pennon_analytics::{
     Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext, Properties,
     Query,
@@ -238,7 +238,7 @@ fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
     }
 }
 
-fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> Run {
+fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<ColumnKey>) -> EventRun {
     rows.sort_by_key(|(actor, time, seq, _)| (*actor, *time, *seq));
     let column = |key: &ColumnKey| {
         let (mut codes, mut values, mut known) = (Vec::new(), Vec::new(), HashMap::<Value, u32>::new());
@@ -258,7 +258,7 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
         }
         (key.clone(), Column::new(codes, values))
     };
-    Run {
+    EventRun {
         event: name.to_owned(),
         columns: columns.iter().map(column).collect(),
         actors: rows.iter().map(|row| row.0).collect(),

@@ -67,7 +67,7 @@ proptest! {
                 prop_assert!(expected.is_empty());
                 continue;
             };
-            let Order::Seqs(seqs) = &run.order else { panic!("the order of arrival was given") };
+            let ArrivalOrder::Seqs(seqs) = &run.order else { panic!("the order of arrival was given") };
             let column = &run.columns[&keys[0]];
             let found = (0..run.times.len()).map(|row| (
                 partition.actors[run.actors[row] as usize], run.times[row], seqs[row],

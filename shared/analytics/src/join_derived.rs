@@ -1,0 +1,32 @@
+//! Computes the join data that is derived from events: sessions, and the persons that match behavioural criteria.
+
+use std::collections::HashSet;
+
+use pennon_filters::CalcResult;
+use pennon_filters::work_budget::WorkBudget;
+
+use crate::cohort::Cohorts;
+use crate::join::{DataRequirements, JoinData};
+use crate::sessions;
+
+/// Fills `facts.sessions` and `facts.behaviours` from the further scans.
+pub(crate) fn derive_join_data(
+    needs: &DataRequirements,
+    cohorts: &Cohorts,
+    facts: &mut JoinData,
+    work: &WorkBudget<'_>,
+) -> CalcResult<()> {
+    let mut scans = std::mem::take(&mut facts.further).into_iter();
+    if needs.sessions.is_some() {
+        let partitions = scans.next().unwrap_or_default();
+        facts.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
+    }
+    for (index, mut partitions) in scans.enumerate() {
+        let mut persons = HashSet::new();
+        for partition in &mut partitions {
+            persons.extend(cohorts.matching_persons(index, partition, facts, work)?);
+        }
+        facts.behaviours.push(persons);
+    }
+    Ok(())
+}

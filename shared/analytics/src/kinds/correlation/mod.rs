@@ -1,0 +1,132 @@
+//! Correlation: which events and properties correlate with converting in a funnel.
+//!
+//! `query` is the parsed query, a funnel with a kind of factors; `calculation` ranks the factors.
+
+mod calculation;
+mod describe;
+mod query;
+mod table;
+
+use pennon_filters::CalcResult;
+use pennon_filters::dates::range::{DateRange, Rounding};
+use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value, json};
+
+use super::funnels::dialects;
+use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
+use crate::compiler::Compiler;
+use crate::definitions::DefinitionIds;
+use crate::people::MatchedActor;
+use crate::project::ProjectContext;
+use crate::query::{CommonFields, Series};
+use crate::scan::Partition;
+pub use calculation::CorrelationPoint;
+use calculation::{CompiledCorrelation, CorrelationCounts};
+pub use query::{CorrelationQuery, Factor};
+
+impl InsightQuery for CorrelationQuery {
+    fn common(&self) -> &CommonFields {
+        &self.funnel.common
+    }
+
+    fn series(&self) -> &[Series] {
+        &self.funnel.series
+    }
+
+    fn rounding(&self) -> Rounding {
+        self.funnel.rounding()
+    }
+
+    fn mentions(&self) -> DefinitionIds {
+        self.funnel.mentions()
+    }
+
+    fn canonical_node(&self) -> Value {
+        let mut node = dialects::canonical_node(&self.funnel);
+        node["kind"] = json!("FunnelCorrelationQuery");
+        node["correlation"] = json!(self.correlation_fields());
+        node
+    }
+
+    fn to_insight_filters(&self) -> Map<String, Value> {
+        let mut filters = dialects::to_insight_filters(&self.funnel);
+        filters.extend(self.correlation_fields());
+        filters
+    }
+
+    fn describe(&self) -> String {
+        describe::describe(self)
+    }
+
+    fn table(&self, result: &Value) -> TableRows {
+        table::rows(result)
+    }
+
+    fn select_sql(&self, _writer: &mut StatementWriter<'_>, _range: &DateRange) -> CalcResult<EventSelect> {
+        Err(unsupported("a correlation"))
+    }
+}
+
+impl RegisteredKind for CorrelationQuery {
+    type Compiled = CompiledCorrelation;
+
+    const DESCRIPTION: KindDescription = KindDescription {
+        node_kind: None,
+        insight_names: &[],
+        endpoint: Endpoint {
+            path: "funnel/correlation",
+            persons_path: "funnel/correlation",
+            job_form: "correlation",
+            requires_series: false,
+            empty_result: || json!({"events": [], "skewed": false}),
+            adapt_result: |_, _| {},
+            has_timezone: false,
+            is_paged: false,
+            csv_rows: None,
+        },
+        saved_fields: &[],
+        parse_node: query::reject_node,
+        parse_filters: query::parse,
+    };
+
+    fn compile(
+        &self,
+        project: &ProjectContext,
+        range: DateRange,
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<CompiledCorrelation> {
+        CompiledCorrelation::new(self, project, range, compiler)
+    }
+
+    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<CorrelationPoint> {
+        calculation::parse_point(self, request)
+    }
+}
+
+impl CompiledInsight for CompiledCorrelation {
+    type Partial = CorrelationCounts;
+    type DataPoint = CorrelationPoint;
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<CorrelationCounts> {
+        self.count_partition(partition, work)
+    }
+
+    fn merge(left: CorrelationCounts, right: CorrelationCounts) -> CorrelationCounts {
+        left.merge(right)
+    }
+
+    fn finish(&self, merged: CorrelationCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        Ok(QueryOutput { result: self.build_result(merged, work)?, has_more: None })
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &CorrelationPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}

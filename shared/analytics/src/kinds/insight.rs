@@ -1,0 +1,159 @@
+//! The traits that a kind of insight implements.
+//!
+//! Must stay true: a calculation crosses these traits once for each partition, never for each row.
+
+use std::fmt::Debug;
+
+use pennon_filters::CalcResult;
+use pennon_filters::dates::Interval;
+use pennon_filters::dates::range::{DateRange, Rounding};
+use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value};
+
+use super::saved_query::SavedField;
+use super::table::TableRows;
+use super::{ParsedQuery, Query, QueryOutput};
+use crate::clickhouse::{EventSelect, StatementWriter};
+use crate::compiler::Compiler;
+use crate::definitions::DefinitionIds;
+use crate::people::MatchedActor;
+use crate::project::ProjectContext;
+use crate::query::{CommonFields, Series};
+use crate::repartition::ActorKind;
+use crate::scan::Partition;
+
+/// A parsed query of one kind.
+pub trait InsightQuery: Debug {
+    /// Filters, date range, interval and breakdown.
+    fn common(&self) -> &CommonFields;
+
+    /// The series or steps; empty for kinds without any.
+    fn series(&self) -> &[Series];
+
+    /// How the date range is rounded.
+    fn rounding(&self) -> Rounding;
+
+    /// The interval that decides how long a result stays fresh.
+    fn refresh_interval(&self) -> Interval {
+        self.common().interval
+    }
+
+    /// The ids of the actions and cohorts that the query references directly.
+    fn mentions(&self) -> DefinitionIds;
+
+    /// The query node with defaults filled in, for cache keys. Fields that do not affect the result are left out.
+    fn canonical_node(&self) -> Value;
+
+    /// The query as insight filters, dates as they were sent. Parsing them gives the same query again.
+    fn to_insight_filters(&self) -> Map<String, Value>;
+
+    /// Readable SQL-like text for people.
+    fn describe(&self) -> String;
+
+    /// A result as a table; the first row has the headings.
+    fn table(&self, result: &Value) -> TableRows;
+
+    /// The select from `events` for ClickHouse, or an error that names what cannot be translated.
+    fn select_sql(&self, writer: &mut StatementWriter<'_>, range: &DateRange) -> CalcResult<EventSelect>;
+}
+
+/// What the registration needs of a kind, beside its queries.
+pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
+    /// The compiled query.
+    type Compiled: CompiledInsight;
+
+    /// Names, endpoints and parsers.
+    const DESCRIPTION: KindDescription;
+
+    /// Resolves names, compiles filters and registers the data that the calculation reads.
+    fn compile(
+        &self,
+        project: &ProjectContext,
+        range: DateRange,
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<Self::Compiled>;
+
+    /// Parses the parameters of a link to the actors of a data point.
+    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<DataPointOf<Self>>;
+
+    /// The groups that a data point counts, where the query alone decides that.
+    fn counted_groups(&self, _point: &DataPointOf<Self>) -> Option<ActorKind> {
+        None
+    }
+}
+
+/// A compiled query of one kind: resolved dates, compiled filters.
+pub trait CompiledInsight: Debug + Clone {
+    /// The result of one partition. The default is the result for no actors.
+    type Partial: Debug + Clone + Default + PartialEq;
+    /// A number of a result.
+    type DataPoint: Debug + Clone + PartialEq + Eq;
+
+    /// The actor kind that a data point counts; `None` for the only one of the plan.
+    fn actor_kind(&self, _point: &Self::DataPoint) -> Option<ActorKind> {
+        None
+    }
+
+    /// Computes the result of one joined partition.
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Self::Partial>;
+
+    /// Merges the results of two partitions, in any order.
+    fn merge(left: Self::Partial, right: Self::Partial) -> Self::Partial;
+
+    /// Builds the final result from the merged results.
+    fn finish(&self, merged: Self::Partial, work: &WorkBudget<'_>) -> CalcResult<QueryOutput>;
+
+    /// Lists the actors of one joined partition that count towards a data point, ordered by id.
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &Self::DataPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>>;
+}
+
+/// The partial result of a kind.
+pub type PartialOf<Q> = <<Q as RegisteredKind>::Compiled as CompiledInsight>::Partial;
+
+/// The data point of a kind.
+pub type DataPointOf<Q> = <<Q as RegisteredKind>::Compiled as CompiledInsight>::DataPoint;
+
+/// Names, endpoints and parsers of a kind.
+#[derive(Debug)]
+pub struct KindDescription {
+    /// The `kind` of its query nodes; `None` if it has none.
+    pub node_kind: Option<&'static str>,
+    /// The values of `insight` in insight filters; the first one is written.
+    pub insight_names: &'static [&'static str],
+    /// Its own endpoints.
+    pub endpoint: Endpoint,
+    /// The fields of its nodes that are validated before an insight is stored, beside those that all kinds share.
+    pub(crate) saved_fields: &'static [SavedField],
+    /// Parses a node.
+    pub(crate) parse_node: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
+    /// Parses insight filters, or the merged query string and body of a request to its endpoint.
+    pub(crate) parse_filters: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
+}
+
+/// The endpoints of a kind: `insights/<path>/` for a result, `persons/<persons_path>/` for the actors behind a number.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Path of results, below `insights/`.
+    pub path: &'static str,
+    /// Path of actors, below `persons/`.
+    pub persons_path: &'static str,
+    /// The name of such requests in stored background jobs.
+    pub job_form: &'static str,
+    /// Whether a POST without series is an error; else its result is `empty_result`.
+    pub requires_series: bool,
+    /// The result of a request without series.
+    pub empty_result: fn() -> Value,
+    /// Adapts a result to what the client of this request expects.
+    pub adapt_result: fn(&Map<String, Value>, &mut Value),
+    /// Whether responses have the field `timezone`.
+    pub has_timezone: bool,
+    /// Whether responses have the link `next`.
+    pub is_paged: bool,
+    /// The rows of a CSV export, with a file name; `None` exports the leaves of the response.
+    pub csv_rows: Option<fn(&Value) -> Vec<Vec<Value>>>,
+}

@@ -1,0 +1,153 @@
+//! Parses requests, stored filters and query nodes of any kind, and what all queries can do.
+//!
+//! Must stay true: a kind that is not registered is reported by its name, never as an error.
+
+use chrono::{DateTime, Utc};
+use pennon_filters::dates::Interval;
+use pennon_filters::dates::range::DateRange;
+use pennon_filters::{CalcError, CalcResult};
+use serde_json::{Map, Value};
+
+use super::{InsightKind, Query, TableRows};
+use crate::clickhouse::{SegmentFiles, StatementWriter};
+use crate::definitions::DefinitionIds;
+use crate::project::ProjectContext;
+use crate::query::node::{WRAPPERS, get_kind};
+use crate::query::{CommonFields, Series, canonical};
+
+/// Result of parsing a request, stored filters or a query node.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one value per request")]
+pub enum ParsedQuery {
+    /// A supported query.
+    Query(Query),
+    /// A query without series. The endpoint decides between an empty result and an error.
+    Empty,
+    /// A query kind that insights can store but that cannot be calculated; its name, such as `RetentionQuery`.
+    OtherKind(String),
+}
+
+/// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes.
+const STORED_ONLY: [(&str, &str); 4] = [
+    ("RETENTION", "RetentionQuery"),
+    ("PATHS", "PathsQuery"),
+    ("STICKINESS", "StickinessQuery"),
+    ("LIFECYCLE", "LifecycleQuery"),
+];
+
+/// Maximum number of nested wrappers.
+const MAX_WRAPPERS: usize = 4;
+
+/// The kinds that insights can store: the value of `insight` in insight filters, and the kind of query nodes.
+pub fn stored_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let calculated = InsightKind::ALL.iter().filter_map(|kind| {
+        let description = kind.description();
+        Some((*description.insight_names.first()?, description.node_kind?))
+    });
+    calculated.chain(STORED_ONLY)
+}
+
+impl InsightKind {
+    /// The kind of a query node.
+    pub fn of_node(node_kind: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.description().node_kind == Some(node_kind))
+    }
+
+    /// Parses a request to the kind's endpoint: query string and body already merged into one object.
+    pub fn parse_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
+        (self.description().parse_filters)(request)
+    }
+}
+
+impl Query {
+    /// Parses the stored `filters` of an insight. Without an `insight` field they are trends filters.
+    pub fn from_insight_filters(filters: &Map<String, Value>) -> CalcResult<ParsedQuery> {
+        let name = filters.get("insight").and_then(Value::as_str).unwrap_or("TRENDS");
+        let kind = InsightKind::ALL.iter().find(|kind| kind.description().insight_names.contains(&name));
+        match kind {
+            Some(kind) => kind.parse_request(filters),
+            None => Ok(ParsedQuery::OtherKind(name.to_owned())),
+        }
+    }
+
+    /// Parses a query node, bare or inside wrapper nodes.
+    pub fn from_query_node(node: &Value) -> CalcResult<ParsedQuery> {
+        let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
+        for _ in 0..MAX_WRAPPERS {
+            let name = get_kind(object)?;
+            if let Some(kind) = InsightKind::of_node(name) {
+                return (kind.description().parse_node)(object);
+            }
+            match object.get("source") {
+                Some(Value::Object(source)) if WRAPPERS.contains(&name) => object = source,
+                _ => return Ok(ParsedQuery::OtherKind(name.to_owned())),
+            }
+        }
+        Err(CalcError::parse("The query is wrapped too many times."))
+    }
+
+    /// Filters, date range, interval and breakdown.
+    pub fn common(&self) -> &CommonFields {
+        self.as_insight().common()
+    }
+
+    /// The series of a trend, or the steps of a funnel.
+    pub fn series(&self) -> &[Series] {
+        self.as_insight().series()
+    }
+
+    /// The interval that decides how long a result stays fresh.
+    pub(crate) fn refresh_interval(&self) -> Interval {
+        self.as_insight().refresh_interval()
+    }
+
+    /// Resolves the date range of the query at `now`. Errors name the date field that cannot be parsed.
+    pub fn range(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<DateRange> {
+        let rounding = self.as_insight().rounding();
+        self.common().dates.resolve(rounding, now.with_timezone(&project.timezone), project.earliest_event)
+    }
+
+    /// The ids of the actions and cohorts that the query references directly. These may reference further ones.
+    pub fn mentions(&self) -> DefinitionIds {
+        self.as_insight().mentions()
+    }
+
+    /// Whether resolving the date range needs the time of the project's earliest event.
+    pub fn needs_earliest(&self) -> bool {
+        self.common().dates.needs_earliest()
+    }
+
+    /// Canonical JSON of the query, for cache keys: the query node without wrappers, defaults filled in, keys sorted.
+    /// Equal queries have equal texts. Fields that do not affect the result are left out.
+    pub fn normalised(&self) -> String {
+        canonical::sort_keys(self.as_insight().canonical_node()).to_string()
+    }
+
+    /// Readable SQL-like text, for the `hogql` field of an insight.
+    pub fn describe(&self) -> String {
+        self.as_insight().describe()
+    }
+
+    /// The query as insight filters, dates as they were sent.
+    pub fn to_insight_filters(&self) -> Map<String, Value> {
+        self.as_insight().to_insight_filters()
+    }
+
+    /// A result as a table; the first row has the headings.
+    pub fn table(&self, result: &Value) -> TableRows {
+        self.as_insight().table(result)
+    }
+
+    /// Translates the query to one SQL statement over `files`. Relative dates are relative to `now`.
+    pub fn clickhouse(
+        &self,
+        project: &ProjectContext,
+        now: DateTime<Utc>,
+        files: &SegmentFiles,
+    ) -> CalcResult<String> {
+        let range = self.range(project, now)?;
+        let mut writer = StatementWriter::new(project, now, files);
+        let select = self.as_insight().select_sql(&mut writer, &range)?;
+        writer.statement(&select)
+    }
+}

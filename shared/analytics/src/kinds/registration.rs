@@ -1,0 +1,178 @@
+//! Makes the types that hold any kind from the list of kinds.
+
+/// Defines [`super::Query`], [`super::InsightKind`], [`super::DataPoint`], [`super::PartitionResult`] and
+/// `CompiledQuery`, each with a variant per kind that delegates to the traits of [`super::insight`].
+macro_rules! register_kinds {
+    ($($(#[$doc:meta])+ $kind:ident($query:ty),)+) => {
+        use insight::{CompiledInsight, DataPointOf, InsightQuery, PartialOf, RegisteredKind};
+
+        /// An insight query that can be calculated.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Query {
+            $($(#[$doc])+ $kind($query),)+
+        }
+
+        /// A kind of insight.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum InsightKind {
+            $($(#[$doc])+ $kind,)+
+        }
+
+        /// A number of a result, whose actors can be listed.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum DataPoint {
+            $($(#[$doc])+ $kind(DataPointOf<$query>),)+
+        }
+
+        #[derive(Debug, Clone)]
+        pub(crate) enum CompiledQuery {
+            $($kind(Box<<$query as RegisteredKind>::Compiled>),)+
+        }
+
+        #[derive(Debug, Clone, PartialEq)]
+        enum KindPartial {
+            $($kind(Box<PartialOf<$query>>),)+
+        }
+
+        /// The mergeable result of one partition. The default is the result for no actors.
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct PartitionResult(Option<KindPartial>);
+
+        $(
+            impl From<$query> for Query {
+                fn from(query: $query) -> Self {
+                    Self::$kind(query)
+                }
+            }
+        )+
+
+        $(
+            impl From<PartialOf<$query>> for PartitionResult {
+                fn from(partial: PartialOf<$query>) -> Self {
+                    Self(Some(KindPartial::$kind(Box::new(partial))))
+                }
+            }
+        )+
+
+        impl InsightKind {
+            /// All kinds, in the order of their registration.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)+];
+
+            /// Names, endpoints and parsers.
+            pub fn description(self) -> &'static KindDescription {
+                match self {
+                    $(Self::$kind => const { &<$query as RegisteredKind>::DESCRIPTION },)+
+                }
+            }
+        }
+
+        impl Query {
+            fn as_insight(&self) -> &dyn InsightQuery {
+                match self {
+                    $(Self::$kind(query) => query,)+
+                }
+            }
+
+            pub(crate) fn compile(
+                &self,
+                project: &crate::project::ProjectContext,
+                range: pennon_filters::dates::range::DateRange,
+                compiler: &mut crate::compiler::Compiler<'_>,
+            ) -> pennon_filters::CalcResult<CompiledQuery> {
+                match self {
+                    $(Self::$kind(query) => {
+                        let compiled = RegisteredKind::compile(query, project, range, compiler)?;
+                        Ok(CompiledQuery::$kind(Box::new(compiled)))
+                    })+
+                }
+            }
+
+            /// Parses the parameters of a link to the actors of a data point.
+            pub fn data_point(
+                &self,
+                request: &serde_json::Map<String, Value>,
+            ) -> pennon_filters::CalcResult<DataPoint> {
+                match self {
+                    $(Self::$kind(query) => query.parse_data_point(request).map(DataPoint::$kind),)+
+                }
+            }
+
+            /// The actor kind that a data point counts: groups if its series counts groups, else the actors of the plan.
+            pub fn counted_actors(
+                &self,
+                point: &DataPoint,
+                plan: &crate::plan::Plan,
+            ) -> crate::repartition::ActorKind {
+                let groups = match (self, point) {
+                    $((Self::$kind(query), DataPoint::$kind(point)) => query.counted_groups(point),)+
+                    _ => None,
+                };
+                groups.unwrap_or_else(|| plan.actors(point))
+            }
+        }
+
+        impl CompiledQuery {
+            pub(crate) fn actor_kind(&self, point: &DataPoint) -> Option<crate::repartition::ActorKind> {
+                match (self, point) {
+                    $((Self::$kind(query), DataPoint::$kind(point)) => query.actor_kind(point),)+
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn partial(
+                &self,
+                partition: &crate::scan::Partition,
+                work: &pennon_filters::work_budget::WorkBudget<'_>,
+            ) -> pennon_filters::CalcResult<PartitionResult> {
+                match self {
+                    $(Self::$kind(query) => query.partial(partition, work).map(PartitionResult::from),)+
+                }
+            }
+
+            pub(crate) fn people(
+                &self,
+                partition: &crate::scan::Partition,
+                point: &DataPoint,
+                work: &pennon_filters::work_budget::WorkBudget<'_>,
+            ) -> pennon_filters::CalcResult<Vec<crate::people::MatchedActor>> {
+                match (self, point) {
+                    $((Self::$kind(query), DataPoint::$kind(point)) => query.people(partition, point, work),)+
+                    _ => Err(pennon_filters::CalcError::invalid(
+                        "insight",
+                        "The number is not one of this query.",
+                    )),
+                }
+            }
+
+            pub(crate) fn finish(
+                &self,
+                merged: PartitionResult,
+                work: &pennon_filters::work_budget::WorkBudget<'_>,
+            ) -> pennon_filters::CalcResult<QueryOutput> {
+                match self {
+                    $(Self::$kind(query) => {
+                        let partial = match merged.0 {
+                            Some(KindPartial::$kind(partial)) => *partial,
+                            _ => Default::default(),
+                        };
+                        query.finish(partial, work)
+                    })+
+                }
+            }
+        }
+
+        impl PartitionResult {
+            /// Merges two partial results of the same plan.
+            #[must_use]
+            pub fn merge(self, other: Self) -> Self {
+                Self(match (self.0, other.0) {
+                    $((Some(KindPartial::$kind(left)), Some(KindPartial::$kind(right))) => {
+                        type Compiled = <$query as RegisteredKind>::Compiled;
+                        Some(KindPartial::$kind(Box::new(Compiled::merge(*left, *right))))
+                    })+
+                    (left, right) => left.or(right),
+                })
+            }
+        }
+    };
+}

@@ -1,0 +1,152 @@
+//! Trends: a count or statistic of events for each time bucket, or one over the whole range.
+//!
+//! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers.
+
+mod calculation;
+mod clickhouse;
+mod describe;
+mod dialects;
+mod formulas;
+mod query;
+mod table;
+
+use pennon_filters::CalcResult;
+use pennon_filters::dates::Interval;
+use pennon_filters::dates::range::{DateRange, Rounding};
+use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value, json};
+
+use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use crate::clickhouse::{EventSelect, StatementWriter};
+use crate::compiler::Compiler;
+use crate::definitions::DefinitionIds;
+use crate::people::MatchedActor;
+use crate::project::ProjectContext;
+use crate::query::{CommonFields, Math, Series, UniqueBy};
+use crate::repartition::ActorKind;
+use crate::scan::Partition;
+use calculation::{CompiledTrend, PartialResult};
+pub use calculation::{Formula, TrendPoint};
+pub use dialects::DISPLAYS;
+pub use formulas::NamedFormula;
+pub use query::{Display, TrendsQuery};
+
+impl InsightQuery for TrendsQuery {
+    fn common(&self) -> &CommonFields {
+        &self.common
+    }
+
+    fn series(&self) -> &[Series] {
+        &self.series
+    }
+
+    /// Totals are rounded by days, a single number not at all.
+    fn rounding(&self) -> Rounding {
+        Rounding {
+            interval: if self.display.is_total() { Interval::Day } else { self.common.interval },
+            exact: self.display == Display::BoldNumber,
+            cut_minutes: false,
+        }
+    }
+
+    fn mentions(&self) -> DefinitionIds {
+        self.common.mentions(&self.series)
+    }
+
+    fn canonical_node(&self) -> Value {
+        dialects::canonical_node(self)
+    }
+
+    fn to_insight_filters(&self) -> Map<String, Value> {
+        dialects::to_insight_filters(self)
+    }
+
+    fn describe(&self) -> String {
+        describe::describe(self)
+    }
+
+    fn table(&self, result: &Value) -> TableRows {
+        table::rows(self, result)
+    }
+
+    fn select_sql(&self, writer: &mut StatementWriter<'_>, range: &DateRange) -> CalcResult<EventSelect> {
+        let sql = clickhouse::select(writer, self, range)?;
+        Ok(EventSelect { sql, from: range.from.min(range.first), to: range.to })
+    }
+}
+
+impl RegisteredKind for TrendsQuery {
+    type Compiled = CompiledTrend;
+
+    const DESCRIPTION: KindDescription = KindDescription {
+        node_kind: Some("TrendsQuery"),
+        insight_names: &["TRENDS", "SESSIONS"],
+        endpoint: Endpoint {
+            path: "trend",
+            persons_path: "trends",
+            job_form: "trend",
+            requires_series: true,
+            empty_result: || json!([]),
+            adapt_result: |_, _| {},
+            has_timezone: true,
+            is_paged: true,
+            csv_rows: Some(table::csv_rows),
+        },
+        saved_fields: dialects::SAVED_FIELDS,
+        parse_node: dialects::parse_node,
+        parse_filters: dialects::parse_filters,
+    };
+
+    fn compile(
+        &self,
+        project: &ProjectContext,
+        range: DateRange,
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<CompiledTrend> {
+        CompiledTrend::new(self, project, range, compiler)
+    }
+
+    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
+        calculation::parse_point(self, request)
+    }
+
+    fn counted_groups(&self, point: &TrendPoint) -> Option<ActorKind> {
+        match self.series.get(point.series)?.math {
+            Math::Unique(UniqueBy::Group(index)) | Math::Rolling(_, UniqueBy::Group(index)) => {
+                Some(ActorKind::Groups(index))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl CompiledInsight for CompiledTrend {
+    type Partial = PartialResult;
+    type DataPoint = TrendPoint;
+
+    fn actor_kind(&self, point: &TrendPoint) -> Option<ActorKind> {
+        Some(self.series_actor_kind(point.series))
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PartialResult> {
+        self.aggregate(partition, work)
+    }
+
+    fn merge(left: PartialResult, right: PartialResult) -> PartialResult {
+        left.merge(right)
+    }
+
+    fn finish(&self, merged: PartialResult, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        self.build_result(merged, work)
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &TrendPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
