@@ -211,7 +211,7 @@ mod tests {
             "saved": true, "tags": ["x"],
         });
         let written = insight(1, body.clone());
-        for field in INSIGHT_FIELDS.iter().filter(|field| field.is_used(FieldUse::Write)) {
+        for field in INSIGHT_FIELDS.iter().filter(|field| field.is_used(Write)) {
             let Some(value) = field.value else { continue };
             assert_eq!(Some(&value(&written)), body.get(field.name), "not written: {}", field.name);
         }
