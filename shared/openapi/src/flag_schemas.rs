@@ -133,7 +133,7 @@ fn request_value(field: &FlagField, filters: &Value) -> Value {
             any_of([json!({"type": "string", "pattern": pattern}), integer()])
         }
         FieldKind::Filters => filters.clone(),
-        FieldKind::Choice(choices) => enum_of(choices),
+        FieldKind::OneOf(choices) => enum_of(choices),
         FieldKind::Instant => instant(),
         FieldKind::CallTime => text(),
         FieldKind::Tags => list(text()),
@@ -156,7 +156,7 @@ fn response_value(field: &FlagField) -> Value {
         FieldKind::Id => id(),
         FieldKind::Percentage => percentage(),
         FieldKind::Text(_) | FieldKind::Key => text(),
-        FieldKind::Choice(choices) => enum_of(choices),
+        FieldKind::OneOf(choices) => enum_of(choices),
         FieldKind::Instant => instant(),
         FieldKind::CallTime => with_description(instant(), LAST_CALLED),
         FieldKind::AnyJson => any(),

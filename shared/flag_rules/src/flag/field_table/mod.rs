@@ -59,7 +59,7 @@ pub enum FieldKind {
     /// The key of a flag.
     Key,
     /// One of these texts.
-    Choice(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
     Instant,
     /// The instant of a call; a body may have it in any form that can be parsed.
     CallTime,

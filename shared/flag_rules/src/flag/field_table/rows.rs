@@ -339,13 +339,13 @@ pub static FLAG_FIELDS: [FlagField; 37] = [
     },
     FlagField {
         name: "user_access_level",
-        kind: FieldKind::Choice(&AccessLevel::NAMES),
+        kind: FieldKind::OneOf(&AccessLevel::NAMES),
         response: ResponseValue::PerRequest(RequestValue::AccessLevel),
         ..NOT_STORED
     },
     FlagField {
         name: "creation_context",
-        kind: FieldKind::Choice(&CREATION_CONTEXTS),
+        kind: FieldKind::OneOf(&CREATION_CONTEXTS),
         nullable: true,
         stored: |flag| (&flag.creation_context).into(),
         write: FieldWrite::Stored {
@@ -392,13 +392,13 @@ pub static FLAG_FIELDS: [FlagField; 37] = [
     },
     FlagField {
         name: "status",
-        kind: FieldKind::Choice(&Status::RECORD_VALUES),
+        kind: FieldKind::OneOf(&Status::RECORD_VALUES),
         response: ResponseValue::PerRequest(RequestValue::Status),
         ..NOT_STORED
     },
     FlagField {
         name: "evaluation_runtime",
-        kind: FieldKind::Choice(&EVALUATION_RUNTIMES),
+        kind: FieldKind::OneOf(&EVALUATION_RUNTIMES),
         nullable: true,
         stored: |flag| (&flag.evaluation_runtime).into(),
         write: FieldWrite::Stored {
@@ -415,7 +415,7 @@ pub static FLAG_FIELDS: [FlagField; 37] = [
     },
     FlagField {
         name: "bucketing_identifier",
-        kind: FieldKind::Choice(&BUCKETING_IDENTIFIERS),
+        kind: FieldKind::OneOf(&BUCKETING_IDENTIFIERS),
         nullable: true,
         stored: |flag| (&flag.bucketing_identifier).into(),
         write: FieldWrite::Stored {

@@ -120,7 +120,7 @@ fn fields_accept_values_of_their_type() {
         let (valid, invalid) = match field.kind {
             FieldKind::Boolean => (vec![json!(true), json!("off")], vec![json!("maybe"), json!([])]),
             FieldKind::Integer => (vec![json!(7), json!("7")], vec![json!("seven"), json!(true)]),
-            FieldKind::Choice(choices) => {
+            FieldKind::OneOf(choices) => {
                 (choices.iter().map(|choice| json!(choice)).collect(), vec![json!("another"), json!(1)])
             }
             FieldKind::Text(rule) => {
