@@ -92,7 +92,7 @@ fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_droppe
 
     write(&connection, &rows[0], &rows[0].text);
     assert_eq!(server.purchases(), json!(2.0));
-    assert!(done(&["check", "--lift"], &data).contains(&format!("{id} is whole again")));
+    assert!(done(&["check", "--lift"], &data).contains(&format!("{id} is intact again")));
     let refused = pennon(&["check", "--project", "1", "--drop", &id], &data);
     assert!(!refused.status.success() && text(&refused.stderr).contains("no damaged block"));
 

@@ -94,7 +94,7 @@ fn health_says_that_the_disk_is_full_and_is_well_when_it_is_not() {
         let full = problem(&server);
         let parent = probe.parent().unwrap().display().to_string();
         assert!(full.contains(&format!("{parent} cannot be written")), "{full}");
-        assert!(full.contains("Make room on the disk"), "{full}");
+        assert!(full.contains("Free disk space"), "{full}");
         assert_eq!(health(&server), (200, json!("ok")), "the probe has removed its file");
         assert!(probe.symlink_metadata().is_err());
     }

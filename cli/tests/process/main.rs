@@ -424,7 +424,7 @@ fn damage_is_reported_by_responses_and_by_a_check_and_is_repaired_or_dropped() {
         assert!(output_text.contains(part), "{part} in {output_text}");
     }
     std::fs::write(&lost, &whole).unwrap();
-    assert!(done(&["check", "--lift"], &data).contains("is whole again"));
+    assert!(done(&["check", "--lift"], &data).contains("is intact again"));
     assert_eq!(server.purchases(), 2.0);
 
     assert_eq!(server.stop(), 0);
