@@ -145,8 +145,8 @@ mod tests {
             assert!(operation.path.starts_with('/'), "{}", operation.path);
             let statuses: BTreeSet<u16> = operation.responses.iter().map(|(status, _)| *status).collect();
             assert_eq!(statuses.len(), operation.responses.len(), "{}", operation.id);
-            let is_refusal = operation.summary.starts_with("Refused: ");
-            assert_eq!(statuses.iter().any(|status| *status < 400), !is_refusal, "{}", operation.id);
+            let is_not_allowed = operation.summary.starts_with("Not allowed: ");
+            assert_eq!(statuses.iter().any(|status| *status < 400), !is_not_allowed, "{}", operation.id);
             for link in &operation.links {
                 let target = all.iter().find(|it| it.id == link.operation);
                 let target = target.unwrap_or_else(|| panic!("{} leads nowhere", operation.id));

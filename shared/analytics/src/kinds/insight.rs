@@ -135,6 +135,9 @@ pub struct KindDescription {
     pub(crate) parse_filters: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
 }
 
+/// Makes the rows of a CSV file, header first, of the `result` of a response.
+pub type CsvRows = fn(&Value) -> Vec<Vec<Value>>;
+
 /// The endpoints of a kind: `insights/<path>/` for a result, `persons/<persons_path>/` for the actors behind a number.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -155,5 +158,5 @@ pub struct Endpoint {
     /// Whether responses have the link `next`.
     pub is_paged: bool,
     /// The rows of a CSV export, with a file name; `None` exports the leaves of the response.
-    pub csv_rows: Option<fn(&Value) -> Vec<Vec<Value>>>,
+    pub csv_rows: Option<CsvRows>,
 }
