@@ -112,8 +112,8 @@ impl From<parquet::errors::ParquetError> for EventStoreError {
     }
 }
 
-impl From<arrow::error::ArrowError> for EventStoreError {
-    fn from(error: arrow::error::ArrowError) -> Self {
+impl From<arrow_schema::ArrowError> for EventStoreError {
+    fn from(error: arrow_schema::ArrowError) -> Self {
         EventStoreError::corrupt(error)
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::datatypes::UInt32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;

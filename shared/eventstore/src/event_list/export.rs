@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::store::keys::ProjectId;
 

@@ -6,14 +6,18 @@
 use std::fs::File;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Float64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type,
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, LargeStringArray, RecordBatch, StringArray,
+    StringViewArray, TimestampMicrosecondArray,
 };
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, TimeUnit};
 use chrono::DateTime;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
@@ -147,9 +151,55 @@ enum Cells {
     Float(Float64Array),
     Time(TimestampMicrosecondArray),
     Text(StringArray),
-    /// Dictionary and codes.
-    Coded(Int32Array, StringArray),
+    LargeText(LargeStringArray),
+    TextView(StringViewArray),
+    Dictionary { keys: Vec<usize>, nulls: Option<NullBuffer>, values: Box<Cells> },
     Values(Vec<Option<Value>>),
+}
+
+impl Cells {
+    /// The value in a row; none if it is null or not a number.
+    fn value(&self, row: usize) -> Option<PropertyValue<'_>> {
+        Some(match self {
+            Cells::Nothing => return None,
+            Cells::Boolean(array) => PropertyValue::Boolean(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Integer(array) => PropertyValue::Integer(array.is_valid(row).then(|| array.value(row))?),
+            Cells::Float(array) => {
+                let float = array.is_valid(row).then(|| array.value(row))?;
+                // NaN and infinities have no JSON form and are absent.
+                PropertyValue::Float(Some(float).filter(|float| float.is_finite())?)
+            }
+            Cells::Time(array) => {
+                PropertyValue::Text(format_instant(array.is_valid(row).then(|| array.value(row))?)?.into())
+            }
+            Cells::Text(array) => PropertyValue::Text(array.is_valid(row).then(|| array.value(row))?.into()),
+            Cells::LargeText(array) => {
+                PropertyValue::Text(array.is_valid(row).then(|| array.value(row))?.into())
+            }
+            Cells::TextView(array) => {
+                PropertyValue::Text(array.is_valid(row).then(|| array.value(row))?.into())
+            }
+            Cells::Dictionary { keys, nulls, values } => {
+                return values.value(dictionary_key(keys, nulls.as_ref(), row)?);
+            }
+            Cells::Values(values) => PropertyValue::of(values.get(row)?.as_ref()?),
+        })
+    }
+
+    /// The instant in a row of a timestamp column, in microseconds; none in other columns.
+    fn instant(&self, row: usize) -> Option<i64> {
+        match self {
+            Cells::Time(array) => array.is_valid(row).then(|| array.value(row)),
+            Cells::Dictionary { keys, nulls, values } => {
+                values.instant(dictionary_key(keys, nulls.as_ref(), row)?)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn dictionary_key(keys: &[usize], nulls: Option<&NullBuffer>, row: usize) -> Option<usize> {
+    keys.get(row).copied().filter(|_| nulls.is_none_or(|nulls| nulls.is_valid(row)))
 }
 
 impl ParquetImportRows {
@@ -170,33 +220,12 @@ impl ParquetImportRows {
 
     /// The value of a column in a row; none if it is null or not a number.
     pub fn cell(&self, column: usize, row: usize) -> Option<PropertyValue<'_>> {
-        Some(match self.columns.get(column)? {
-            Cells::Nothing => return None,
-            Cells::Boolean(array) => PropertyValue::Boolean(array.is_valid(row).then(|| array.value(row))?),
-            Cells::Integer(array) => PropertyValue::Integer(array.is_valid(row).then(|| array.value(row))?),
-            Cells::Float(array) => {
-                let float = array.is_valid(row).then(|| array.value(row))?;
-                // NaN and infinities have no JSON form and are absent.
-                PropertyValue::Float(Some(float).filter(|float| float.is_finite())?)
-            }
-            Cells::Time(array) => {
-                PropertyValue::Text(instant(array.is_valid(row).then(|| array.value(row))?)?.into())
-            }
-            Cells::Text(array) => PropertyValue::Text(array.is_valid(row).then(|| array.value(row))?.into()),
-            Cells::Coded(codes, texts) => {
-                let code = codes.is_valid(row).then(|| codes.value(row) as usize)?;
-                PropertyValue::Text(texts.is_valid(code).then(|| texts.value(code))?.into())
-            }
-            Cells::Values(values) => PropertyValue::of(values.get(row)?.as_ref()?),
-        })
+        self.columns.get(column)?.value(row)
     }
 
     /// The instant of a timestamp column, in microseconds; none in other columns.
     pub fn instant(&self, column: usize, row: usize) -> Option<i64> {
-        match self.columns.get(column)? {
-            Cells::Time(array) => array.is_valid(row).then(|| array.value(row)),
-            _ => None,
-        }
+        self.columns.get(column)?.instant(row)
     }
 }
 
@@ -206,36 +235,84 @@ impl std::fmt::Debug for ParquetImportRows {
     }
 }
 
+/// Refuses a type that [`has_json_form`] refuses.
 fn cells(array: &ArrayRef) -> Result<Cells, EventStoreError> {
     Ok(match array.data_type() {
         DataType::Null => Cells::Nothing,
         DataType::Boolean => Cells::Boolean(array.as_boolean().clone()),
+        DataType::Int8 => Cells::Integer(integers::<Int8Type>(array)),
+        DataType::Int16 => Cells::Integer(integers::<Int16Type>(array)),
+        DataType::Int32 => Cells::Integer(integers::<Int32Type>(array)),
+        DataType::Int64 => Cells::Integer(array.as_primitive::<Int64Type>().clone()),
+        DataType::UInt8 => Cells::Integer(integers::<UInt8Type>(array)),
+        DataType::UInt16 => Cells::Integer(integers::<UInt16Type>(array)),
+        DataType::UInt32 => Cells::Integer(integers::<UInt32Type>(array)),
+        DataType::Float16 => Cells::Float(floats::<Float16Type>(array)),
+        DataType::Float32 => Cells::Float(floats::<Float32Type>(array)),
+        DataType::Float64 => Cells::Float(array.as_primitive::<Float64Type>().clone()),
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => Cells::Time(instants(array)?),
+        DataType::Utf8 => Cells::Text(array.as_string::<i32>().clone()),
+        DataType::LargeUtf8 => Cells::LargeText(array.as_string::<i64>().clone()),
+        DataType::Utf8View => Cells::TextView(array.as_string_view().clone()),
+        DataType::Dictionary(..) => dictionary(array)?,
         DataType::UInt64 | DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => {
             Cells::Values(values(array)?)
         }
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => {
-            let micros = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
-            Cells::Time(micros.as_primitive::<TimestampMicrosecondType>().clone())
-        }
-        other if other.is_integer() => {
-            Cells::Integer(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
-        }
-        other if other.is_floating() => {
-            Cells::Float(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
-        }
-        DataType::Dictionary(_, of) if is_text(of) => {
-            let of = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-            let coded = cast(array, &of)?;
-            let coded = coded.as_dictionary::<Int32Type>();
-            Cells::Coded(coded.keys().clone(), coded.values().as_string::<i32>().clone())
-        }
-        DataType::Dictionary(_, of) => cells(&cast(array, of)?)?,
-        _ => Cells::Text(cast(array, &DataType::Utf8)?.as_string::<i32>().clone()),
+        other => return Err(without_json_form(other)),
     })
 }
 
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+fn without_json_form(data_type: &DataType) -> EventStoreError {
+    EventStoreError::Corrupt(format!("type {data_type} has no JSON form"))
+}
+
+fn integers<T: ArrowPrimitiveType>(array: &ArrayRef) -> Int64Array
+where
+    i64: From<T::Native>,
+{
+    array.as_primitive::<T>().unary(i64::from)
+}
+
+fn floats<T: ArrowPrimitiveType>(array: &ArrayRef) -> Float64Array
+where
+    f64: From<T::Native>,
+{
+    array.as_primitive::<T>().unary(f64::from)
+}
+
+/// Microseconds since 1970; an instant that they cannot count is null.
+fn instants(array: &ArrayRef) -> Result<TimestampMicrosecondArray, EventStoreError> {
+    const DAY: i64 = 86_400_000_000;
+    Ok(match array.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => scaled::<TimestampSecondType>(array, 1_000_000),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => scaled::<TimestampMillisecondType>(array, 1000),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            array.as_primitive::<TimestampMicrosecondType>().clone()
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            array.as_primitive::<TimestampNanosecondType>().unary(|nanos| nanos.div_euclid(1000))
+        }
+        DataType::Date32 => scaled::<Date32Type>(array, DAY),
+        DataType::Date64 => scaled::<Date64Type>(array, 1000),
+        other => return Err(without_json_form(other)),
+    })
+}
+
+fn scaled<T: ArrowPrimitiveType>(array: &ArrayRef, micros: i64) -> TimestampMicrosecondArray
+where
+    i64: From<T::Native>,
+{
+    array.as_primitive::<T>().unary_opt(|value| i64::from(value).checked_mul(micros))
+}
+
+fn dictionary(array: &ArrayRef) -> Result<Cells, EventStoreError> {
+    let dictionary = array.as_any_dictionary();
+    // Without values, every key is null.
+    if dictionary.values().is_empty() {
+        return Ok(Cells::Nothing);
+    }
+    let (keys, nulls) = (dictionary.normalized_keys(), dictionary.keys().nulls().cloned());
+    Ok(Cells::Dictionary { keys, nulls, values: Box::new(cells(dictionary.values())?) })
 }
 
 /// Values inside lists and structs, and of types that our own columns do not use.
@@ -274,7 +351,7 @@ fn structs(array: &ArrayRef) -> Result<Vec<Option<Value>>, EventStoreError> {
 }
 
 /// UTC with six fractional digits and `Z`.
-fn instant(micros: i64) -> Option<String> {
+fn format_instant(micros: i64) -> Option<String> {
     let at = DateTime::from_timestamp_micros(micros)?;
     Some(at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string())
 }
@@ -285,9 +362,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow::array::{
-        BinaryArray, BooleanArray, Float64Array, Int32Array, StringArray, TimestampMicrosecondArray,
-        TimestampMillisecondArray, UInt64Array,
+    use arrow_array::{
+        BinaryArray, Date32Array, DictionaryArray, Float32Array, Int32Array, TimestampMillisecondArray,
+        TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
     };
     use parquet::arrow::ArrowWriter;
     use serde_json::json;
@@ -309,11 +386,7 @@ mod tests {
         let text: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
         let mut table = open(vec![
             ("text", text.clone()),
-            (
-                "coded",
-                cast(&text, &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)))
-                    .unwrap(),
-            ),
+            ("coded", Arc::new(vec![Some("a"), None].into_iter().collect::<DictionaryArray<Int32Type>>())),
             ("small", Arc::new(Int32Array::from(vec![Some(-5), None]))),
             ("large", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
             ("float", Arc::new(Float64Array::from(vec![50.0, f64::NAN]))),
@@ -323,6 +396,12 @@ mod tests {
                 "millis",
                 Arc::new(TimestampMillisecondArray::from(vec![Some(1500), None]).with_timezone("+02:00")),
             ),
+            ("large_text", Arc::new(LargeStringArray::from(vec![Some("b"), None]))),
+            ("text_view", Arc::new(StringViewArray::from(vec![Some("c"), None]))),
+            ("half", Arc::new(Float32Array::from(vec![Some(0.5), None]))),
+            ("day", Arc::new(Date32Array::from(vec![Some(1), None]))),
+            ("seconds", Arc::new(TimestampSecondArray::from(vec![Some(2), Some(i64::MAX)]))),
+            ("nanos", Arc::new(TimestampNanosecondArray::from(vec![Some(1999), None]))),
         ])
         .unwrap();
         assert_eq!(table.rows(), 2);
@@ -330,6 +409,8 @@ mod tests {
         let first = json!({
             "text": "a", "coded": "a", "small": -5, "large": u64::MAX, "float": 50.0, "yes": true,
             "micros": "1970-01-01T00:00:01.500001Z", "millis": "1970-01-01T00:00:01.500000Z",
+            "large_text": "b", "text_view": "c", "half": 0.5, "day": "1970-01-02T00:00:00.000000Z",
+            "seconds": "1970-01-01T00:00:02.000000Z", "nanos": "1970-01-01T00:00:00.000001Z",
         });
         let object = |row: usize| {
             let cells =

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 

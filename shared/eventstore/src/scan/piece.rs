@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::ScalarBuffer;
 use pennon_analytics::scan::{Column, Micros, Partition, Seq};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};

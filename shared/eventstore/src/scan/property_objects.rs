@@ -8,7 +8,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::buffer::BooleanBuffer;
+use arrow_buffer::BooleanBuffer;
 use pennon_analytics::scan::{Column, Seq};
 
 use super::piece::{Core, SizedColumn};

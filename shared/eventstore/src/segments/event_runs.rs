@@ -6,8 +6,8 @@
 
 use std::ops::Range as Rows;
 
-use arrow::array::{Array, DictionaryArray, FixedSizeBinaryArray, StringArray};
-use arrow::datatypes::Int32Type;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, DictionaryArray, FixedSizeBinaryArray, StringArray};
 use pennon_analytics::scan::{Micros, Seq};
 
 use crate::error::EventStoreError;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow_buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{DataType, Int32Type, Int64Type};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
 use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 

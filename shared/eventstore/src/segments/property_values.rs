@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Float64Type, Int64Type};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
 use pennon_analytics::scan::MISSING;
 use serde_json::{Map, Value};
 

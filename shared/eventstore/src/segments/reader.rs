@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, TimestampMicrosecondType, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, TimestampMicrosecondType, UInt64Type};
+use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ParquetMetaData;
@@ -279,7 +280,7 @@ pub(crate) fn seqs(batch: &RecordBatch) -> Result<Vec<Seq>, EventStoreError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use arrow::array::{ArrayRef, Int32Array};
+    use arrow_array::{ArrayRef, Int32Array};
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::{KeyValue, ParquetMetaDataReader};
     use parquet::file::properties::WriterProperties;

@@ -10,12 +10,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeBinaryBuilder, Float64Array,
-    Int32Array, Int64Array, RecordBatch, StringArray, new_null_array,
+use arrow_array::builder::FixedSizeBinaryBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt32Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
+    StringArray, new_null_array,
 };
-use arrow::compute::interleave;
-use arrow::datatypes::{DataType, Int32Type, SchemaRef, UInt32Type};
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::interleave::interleave;
 use pennon_analytics::scan::{MISSING, Micros, Seq};
 use serde_json::{Map, Value};
 

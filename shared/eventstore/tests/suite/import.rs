@@ -258,7 +258,7 @@ async fn a_bad_line_is_named_and_nothing_is_stored() {
 
 mod parquet_files {
     use super::*;
-    use arrow::array::{
+    use arrow_array::{
         ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
     };
     use parquet::arrow::ArrowWriter;
@@ -480,7 +480,7 @@ mod parquet_files {
             file(&place, "lacking.parquet", vec![("event", texts(&two)), ("timestamp", texts(&two))]);
         let error = place.import(&lacking, Some(1)).await.unwrap_err();
         assert!(error.message.starts_with("has no column distinct_id; "), "{error}");
-        let without_form: ArrayRef = Arc::new(arrow::array::BinaryArray::from(vec![b"x".as_slice()]));
+        let without_form: ArrayRef = Arc::new(arrow_array::BinaryArray::from(vec![b"x".as_slice()]));
         let error = place.import(&file(&place, "blob.parquet", vec![("blob", without_form)]), Some(1)).await;
         let error = error.unwrap_err();
         assert!(error.message.starts_with("column blob has type"), "{error}");

@@ -9,8 +9,9 @@ mod range_widths;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::UInt32Type;
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
 use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;

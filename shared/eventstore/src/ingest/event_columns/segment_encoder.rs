@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Builder, Int32Array,
-    Int64Builder, PrimitiveBuilder, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray,
-    UInt64Array,
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, PrimitiveBuilder, StringBuilder};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, DictionaryArray, FixedSizeBinaryArray, Int32Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt64Array,
 };
-use arrow::datatypes::{Int32Type, SchemaRef};
+use arrow_schema::SchemaRef;
 use uuid::Uuid;
 
 use super::EventColumns;

@@ -1,8 +1,9 @@
 //! Values through columns into a segment's file and back.
 #![allow(clippy::unwrap_used)]
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

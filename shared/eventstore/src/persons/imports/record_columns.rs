@@ -6,7 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{FixedSizeBinaryBuilder, StringBuilder, TimestampMicrosecondBuilder, UInt32Builder};
+use arrow_array::builder::{
+    FixedSizeBinaryBuilder, StringBuilder, TimestampMicrosecondBuilder, UInt32Builder,
+};
 use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 use serde::Serialize;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};

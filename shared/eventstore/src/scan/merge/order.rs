@@ -3,7 +3,7 @@
 //!
 //! Must stay true: every position is used once; the position of a row does not depend on its source run.
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::ScalarBuffer;
 use pennon_analytics::scan::{Micros, Seq};
 
 use super::SourceRun;

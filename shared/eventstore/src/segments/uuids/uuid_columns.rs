@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use arrow_array::builder::FixedSizeBinaryBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 
 use crate::error::EventStoreError;
 use crate::segments::uuids::line_uuids::{Source, line_of, uuid_of};
@@ -94,7 +97,7 @@ pub(crate) fn joined(batch: RecordBatch) -> Result<RecordBatch, EventStoreError>
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use arrow::array::UInt64Array;
+    use arrow_array::UInt64Array;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{
+use arrow_array::{
     DictionaryArray, FixedSizeBinaryArray, Int64Array, StringArray, TimestampMicrosecondArray, UInt64Array,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -78,7 +78,7 @@ fn check_range(range: &Range, footer: &Footer, batch: &RecordBatch, rows: &[Key]
     expected.dedup();
     assert_eq!(persons, expected);
     let numbers =
-        |name: &str| batch.column_by_name(name).unwrap().as_primitive::<arrow::datatypes::UInt32Type>();
+        |name: &str| batch.column_by_name(name).unwrap().as_primitive::<arrow_array::types::UInt32Type>();
     let (codes, ties) = (numbers("person_code"), numbers("tie"));
     let mut runs: Vec<(String, Vec<i64>)> = Vec::new();
     for (at, row) in rows.iter().enumerate() {
