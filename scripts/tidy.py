@@ -41,8 +41,6 @@ RETIRED_WORDS = set("""
     ask asked asking asks everybody judge judged judges judging nobody said say says somebody someone sought tell tells told
     wanted whoever
 """.split())
-# Crates in which the words are still being replaced.
-PENDING_WORDS = ("shared/analytics/", "shared/flag_rules/", "shared/eventstore/", "functions/insights/")
 
 UNFINISHED = re.compile(r"\b(todo|unimplemented)!|#\[ignore\b")
 SDK = re.compile(r"\baws_(sdk|smithy)_\w+")
@@ -124,7 +122,7 @@ def retired_names(path, text):
         for name in re.findall(r"\b[A-Za-z_]\w*", line):
             if name in RETIRED_TYPES:
                 yield number, f"the name {name} is retired; docs/glossary.md has the terms"
-            elif not path.startswith(PENDING_WORDS) and RETIRED_WORDS.intersection(name.split("_")):
+            elif RETIRED_WORDS.intersection(name.split("_")):
                 yield number, f"the name {name} has a retired word; name what it holds or does"
 
 

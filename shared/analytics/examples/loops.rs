@@ -2,7 +2,7 @@
 //!
 //! Must stay true: the events are the same in every run, so that the check sums beside the times, which are of the whole
 //! answers, show whether a change of a loop changed a number. Arguments: events (10,000,000), repetitions (7), and part
-//! of the name of the questions wanted.
+//! of the name of the questions requested.
 
 #![allow(
     clippy::unwrap_used,
@@ -149,11 +149,11 @@ fn share(seed: u64, events: u64) -> Share {
 
 impl Share {
     fn partition(&self, scan: &ScanRequest) -> Partition {
-        let wanted = |name: &str| match &scan.events {
+        let requested = |name: &str| match &scan.events {
             EventSelection::All => true,
             EventSelection::Named(names) => names.contains(name),
         };
-        let runs = self.rows.iter().filter(|(name, _)| wanted(name)).map(|(name, rows)| {
+        let runs = self.rows.iter().filter(|(name, _)| requested(name)).map(|(name, rows)| {
             let columns = scan.columns.iter().map(|key| (key.clone(), self.column(rows, key))).collect();
             EventRun {
                 event: (*name).to_owned(),

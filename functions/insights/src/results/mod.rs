@@ -115,7 +115,7 @@ impl<'a> ResultRequest<'a> {
         ResultRequest { project, refresh, now: call.now, query_id, dashboard_id: None }
     }
 
-    fn asked_by(&self, insight: &Insight) -> QueryOrigin<'a> {
+    fn requested_by(&self, insight: &Insight) -> QueryOrigin<'a> {
         QueryOrigin {
             query_id: self.query_id,
             // An insight that is being created has the id 0.
@@ -169,7 +169,7 @@ impl Insights {
                     known: &stored.known,
                     now: request.now,
                     deadline,
-                    origin: request.asked_by(insight),
+                    origin: request.requested_by(insight),
                 };
                 Box::pin(self.calculator.respond(&question, request.refresh)).await?
             }
@@ -225,7 +225,7 @@ impl Insights {
                 known: &stored.known,
                 now: request.now,
                 deadline,
-                origin: request.asked_by(insight),
+                origin: request.requested_by(insight),
             })
             .collect();
         let responses = Box::pin(self.calculator.respond_all(&questions, request.refresh)).await;

@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn decisions_match_the_table_of_the_contract() {
         for (mode, row) in TABLE {
-            for (stored, wanted) in CLASSES.into_iter().zip(row) {
-                assert_eq!(cell(decide(mode, stored), stored), wanted, "{mode:?} {stored:?}");
+            for (stored, requested) in CLASSES.into_iter().zip(row) {
+                assert_eq!(cell(decide(mode, stored), stored), requested, "{mode:?} {stored:?}");
             }
         }
     }
@@ -182,8 +182,8 @@ mod tests {
         for mode in RefreshMode::ALL {
             for stored in CLASSES {
                 if let RefreshAction::Background(start) = decide(mode, stored).then {
-                    let wanted = mode == RefreshMode::ForceAsync || stored.is_some();
-                    assert_eq!(start.forced, wanted, "{mode:?} {stored:?}");
+                    let requested = mode == RefreshMode::ForceAsync || stored.is_some();
+                    assert_eq!(start.forced, requested, "{mode:?} {stored:?}");
                 }
             }
         }

@@ -246,15 +246,15 @@ impl Block {
         Ok(())
     }
 
-    /// Decodes event `index` with the properties selected in `wanted`, by name index.
-    pub(crate) fn event(&self, index: usize, wanted: &[bool]) -> Result<Event, EventStoreError> {
+    /// Decodes event `index` with the properties selected in `requested`, by name index.
+    pub(crate) fn event(&self, index: usize, requested: &[bool]) -> Result<Event, EventStoreError> {
         let header = &self.headers[index];
         let mut reader = Reader::new(&self.plain[header.properties.clone()]);
         let mut properties = Map::new();
         while !reader.is_empty() {
             let tag = reader.tag()?;
             let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
-            match wanted.get(code) {
+            match requested.get(code) {
                 Some(true) => {
                     properties.insert(self.keys[code].clone(), reader.value(tag)?);
                 }

@@ -381,9 +381,9 @@ impl BlockFilter {
     }
 
     /// All events, with the selected properties.
-    pub(crate) fn properties(wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> BlockFilter {
+    pub(crate) fn properties(requested: impl Fn(&str) -> bool + Send + Sync + 'static) -> BlockFilter {
         let (from, to) = (Micros::MIN, Micros::MAX);
-        BlockFilter { event: Arc::new(|_| true), from, to, property: Arc::new(wanted), memory: None }
+        BlockFilter { event: Arc::new(|_| true), from, to, property: Arc::new(requested), memory: None }
     }
 }
 
@@ -403,32 +403,32 @@ pub(crate) struct WaitingRows {
 pub(crate) async fn filter_rows(
     project: ProjectId,
     blocks: Vec<RawBlock>,
-    wanted: BlockFilter,
+    requested: BlockFilter,
 ) -> Result<WaitingRows, EventStoreError> {
     if blocks.is_empty() {
         return Ok(WaitingRows::default());
     }
-    tokio::task::spawn_blocking(move || decode_rows(project, &blocks, &wanted)).await?
+    tokio::task::spawn_blocking(move || decode_rows(project, &blocks, &requested)).await?
 }
 
 /// Decodes all events of `blocks`, deduplicated, in order of arrival, with the selected properties only.
 pub(crate) async fn rows_with_properties(
     project: ProjectId,
     blocks: Vec<RawBlock>,
-    wanted: fn(&str) -> bool,
+    requested: fn(&str) -> bool,
 ) -> Result<Vec<Row>, EventStoreError> {
-    Ok(filter_rows(project, blocks, BlockFilter::properties(wanted)).await?.rows)
+    Ok(filter_rows(project, blocks, BlockFilter::properties(requested)).await?.rows)
 }
 
 /// Decompresses one block at a time. `blocks` are in order of arrival.
 pub(crate) fn decode_rows(
     project: ProjectId,
     blocks: &[RawBlock],
-    wanted: &BlockFilter,
+    requested: &BlockFilter,
 ) -> Result<WaitingRows, EventStoreError> {
     let mut found = WaitingRows::default();
     let mut seen = HashSet::new();
-    let lease = |purpose| wanted.memory.as_ref().map(|memory| memory.lease(purpose));
+    let lease = |purpose| requested.memory.as_ref().map(|memory| memory.lease(purpose));
     let (mut properties, mut others) = (lease(Purpose::Scan), lease(Purpose::Known));
     let compressed = blocks.iter().map(|raw| raw.bytes.len()).sum::<usize>();
     let mut held = compressed;
@@ -436,13 +436,13 @@ pub(crate) fn decode_rows(
         reserve(&mut others, held + raw.inflated_len())?;
         let (id, block) = (&raw.id, raw.open()?);
         let micros = i64::try_from(id.micros).unwrap_or(Micros::MAX);
-        let names = block.names.iter().map(|name| (wanted.event)(name)).collect::<Vec<_>>();
-        let keys = block.keys.iter().map(|key| (wanted.property)(key)).collect::<Vec<_>>();
+        let names = block.names.iter().map(|name| (requested.event)(name)).collect::<Vec<_>>();
+        let keys = block.keys.iter().map(|key| (requested.property)(key)).collect::<Vec<_>>();
         found.events += block.headers.len() as u64;
         for (index, header) in block.headers.iter().enumerate() {
             let is_new = seen.insert(header.uuid);
             held += SEEN_BYTES;
-            if is_new && names[header.name] && (wanted.from..=wanted.to).contains(&header.timestamp) {
+            if is_new && names[header.name] && (requested.from..=requested.to).contains(&header.timestamp) {
                 let event = block.event(index, &keys).map_err(|error| raw.block_error(error.into()))?;
                 if let Some(properties) = &mut properties {
                     properties.add(properties_bytes(&event.properties))?;

@@ -116,7 +116,7 @@ impl PropertyEncoder {
     fn unpacked(
         &self,
         properties: &EncodedProperties,
-        wanted: fn(&str) -> bool,
+        requested: fn(&str) -> bool,
     ) -> Result<Map<String, Value>, EventStoreError> {
         let mut reader = Reader::new(&self.bytes[properties.range.clone()]);
         let mut map = Map::new();
@@ -124,7 +124,7 @@ impl PropertyEncoder {
             let tag = reader.tag()?;
             let name = usize::try_from(reader.unsigned()?).ok().and_then(|code| self.keys.names.get(code));
             let name = name.ok_or_else(|| EventStoreError::corrupt("a property without a name"))?;
-            match wanted(name) {
+            match requested(name) {
                 true => drop(map.insert(name.to_string(), reader.value(tag)?)),
                 false => reader.skip(tag)?,
             }

@@ -97,7 +97,7 @@ struct Batch {
     /// Number of events, duplicates included.
     sent: u64,
     inflated: u64,
-    wanted: Arc<UuidQuery>,
+    requested: Arc<UuidQuery>,
     duplicates: DuplicateCheck,
     new: NewSegment,
 }
@@ -212,16 +212,16 @@ impl Compactor {
         let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
         let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
         let inflated_blocks = tokio::task::spawn_blocking(move || InflatedBlocks::of(blocks)).await??;
-        let (sent, wanted) = (inflated_blocks.events, inflated_blocks.wanted());
+        let (sent, requested) = (inflated_blocks.events, inflated_blocks.requested());
         let mut duplicates = DuplicateCheck::new(manifest);
-        self.duplicates.check_duplicates(&mut duplicates, manifest, &wanted).await?;
+        self.duplicates.check_duplicates(&mut duplicates, manifest, &requested).await?;
         let person_merges = self.index.person_merges(project).await?;
         let (held, range_rows) = (duplicates.held.clone(), self.segments.range_rows);
         let made = move || inflated_blocks.segment(project, &held, &person_merges, range_rows, now);
         let mut new = tokio::task::spawn_blocking(made).await??;
         self.segments.write_objects(&new).await?;
         new.forget_content();
-        Ok(Batch { read, ids, sent, inflated, wanted, duplicates, new })
+        Ok(Batch { read, ids, sent, inflated, requested, duplicates, new })
     }
 
     /// Lists the segment of a batch, on top of `manifest` or of a later one if that holds none of its events.
@@ -270,7 +270,7 @@ impl Compactor {
         {
             return Ok(false);
         }
-        self.duplicates.check_duplicates(duplicates, manifest, &batch.wanted).await?;
+        self.duplicates.check_duplicates(duplicates, manifest, &batch.requested).await?;
         Ok(duplicates.held.len() == batch.duplicates.held.len())
     }
 

@@ -94,10 +94,10 @@ impl Definitions {
             let others = file.footer.overflow_keys.iter().flatten();
             others.for_each(|key| names.add(key, None));
         }
-        let wanted = waiting.rows.iter().map(|row| (row.seq, row.event.uuid)).collect::<BTreeSet<_>>();
+        let requested = waiting.rows.iter().map(|row| (row.seq, row.event.uuid)).collect::<BTreeSet<_>>();
         let opener = waiting.opener();
         let read = tokio::task::spawn_blocking(move || {
-            opener.open_each(&wanted, |_, block, index| block.read_properties_into(index, &mut names))?;
+            opener.open_each(&requested, |_, block, index| block.read_properties_into(index, &mut names))?;
             Ok::<_, EventStoreError>(names)
         });
         self.blocks.mark_damage(read.await?).await

@@ -80,7 +80,7 @@ impl Ord for Unread {
 /// The candidates that were not returned yet.
 pub(super) struct Candidates {
     pub(super) list: EventList,
-    pub(super) wanted: Arc<EventListFilter>,
+    pub(super) requested: Arc<EventListFilter>,
     pub(super) waiting: BlockEvents,
     pub(super) person_merges: PersonMerges,
     pub(super) files: Vec<Arc<SegmentFile>>,
@@ -99,7 +99,7 @@ pub(super) struct Candidates {
 impl Candidates {
     pub(super) fn new(
         list: EventList,
-        wanted: Arc<EventListFilter>,
+        requested: Arc<EventListFilter>,
         manifest: &Manifest,
         waiting: BlockEvents,
         person_merges: PersonMerges,
@@ -109,13 +109,13 @@ impl Candidates {
         let is_of_person = |person: &Uuid| persons.as_ref().is_none_or(|ids| ids.contains(person));
         let of_blocks = waiting.rows.iter().enumerate().filter_map(|(at, row)| {
             let (time, seq) = (row.event.timestamp, row.seq);
-            let is_wanted = wanted.may_have(time, seq) && is_of_person(&row.person);
-            is_wanted.then_some(Candidate { time, seq, place: Place::Block(at) })
+            let is_requested = requested.may_have(time, seq) && is_of_person(&row.person);
+            is_requested.then_some(Candidate { time, seq, place: Place::Block(at) })
         });
         let found = of_blocks.collect();
-        let (from, to) = (wanted.after.saturating_add(1), wanted.latest());
+        let (from, to) = (requested.after.saturating_add(1), requested.latest());
         let entries = manifest.segments.iter();
-        let entries = entries.filter(|entry| entry.may_have(wanted.names.as_ref(), from, to));
+        let entries = entries.filter(|entry| entry.may_have(requested.names.as_ref(), from, to));
         let unread = entries.map(|entry| Unread {
             latest: entry.max_time.min(to),
             part: UnreadPart::Segment(Box::new(entry.clone())),
@@ -128,7 +128,7 @@ impl Candidates {
             bytes_read: 0,
             last: None,
             list,
-            wanted,
+            requested,
             waiting,
             person_merges,
             persons,
@@ -198,7 +198,7 @@ impl Candidates {
         let reads = reads.try_collect::<Vec<_>>().await?;
         for (read, bytes) in reads {
             self.bytes_read += bytes;
-            self.found.extend(read.into_iter().filter(|one| self.wanted.may_have(one.time, one.seq)));
+            self.found.extend(read.into_iter().filter(|one| self.requested.may_have(one.time, one.seq)));
         }
         self.lease.set((self.found.capacity() * size_of::<Candidate>()) as u64)
     }
@@ -207,7 +207,7 @@ impl Candidates {
     async fn add_file(&mut self, file: Arc<SegmentFile>) -> Result<(), EventStoreError> {
         let at = self.files.len();
         self.files.push(file.clone());
-        let (from, to) = (self.wanted.after.saturating_add(1), self.wanted.latest());
+        let (from, to) = (self.requested.after.saturating_add(1), self.requested.latest());
         let pages = match self.persons {
             // Rows of a person are contiguous; the person codes locate them.
             Some(_) => None,
@@ -229,7 +229,7 @@ impl Candidates {
                 let rows = end..end + run.rows as usize;
                 end = rows.end;
                 let name = file.footer.names.get(run.name as usize);
-                let is_named = name.is_some_and(|name| self.wanted.is_named(name));
+                let is_named = name.is_some_and(|name| self.requested.is_named(name));
                 if !is_named || run.min_time > to || run.max_time < from {
                     continue;
                 }

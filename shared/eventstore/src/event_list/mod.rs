@@ -187,12 +187,12 @@ impl EventList {
     pub(crate) async fn list_newest_events<T: EventListSink>(
         &self,
         project: ProjectId,
-        wanted: EventListFilter,
+        requested: EventListFilter,
         budget: EventListBudget,
         mut to: T,
         memory: &QueryMemory,
     ) -> Result<(T, EventListResult), EventStoreError> {
-        let mut candidates = self.candidates(project, wanted, memory).await?;
+        let mut candidates = self.candidates(project, requested, memory).await?;
         let mut walked = EventListResult::default();
         let mut batch = BATCH;
         let mut lease = memory.lease(Purpose::Known);
@@ -227,29 +227,29 @@ impl EventList {
     async fn candidates(
         &self,
         project: ProjectId,
-        wanted: EventListFilter,
+        requested: EventListFilter,
         memory: &QueryMemory,
     ) -> Result<Candidates, EventStoreError> {
         let blocks = self.blocks.raw_blocks(project).await?;
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let person_merges = merge_state.person_merges.clone();
-        let own = wanted.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
-        let persons = own.or(wanted.person).map(|id| {
+        let own = requested.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
+        let persons = own.or(requested.person).map(|id| {
             let person = person_merges.person(id);
             let mut ids = person_merges.members(person);
             ids.extend([id, person]);
             ids
         });
-        let wanted = Arc::new(wanted);
-        let named = wanted.clone();
+        let requested = Arc::new(requested);
+        let named = requested.clone();
         let choice = BlockFilter {
             event: Arc::new(move |name| named.is_named(name)),
-            from: wanted.after.saturating_add(1),
-            to: wanted.latest(),
+            from: requested.after.saturating_add(1),
+            to: requested.latest(),
             property: Arc::new(|_| false),
             memory: Some(memory.clone()),
         };
         let waiting = self.snapshots.block_events(project, &manifest, blocks, choice).await?;
-        Ok(Candidates::new(self.clone(), wanted, &manifest, waiting, person_merges, persons, memory))
+        Ok(Candidates::new(self.clone(), requested, &manifest, waiting, person_merges, persons, memory))
     }
 }

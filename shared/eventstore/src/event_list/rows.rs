@@ -63,10 +63,10 @@ impl Candidates {
         drop(decoding);
         self.bytes_read += bytes_read;
         let mut events = rows.into_iter().map(|row| self.listed(row)).collect::<Vec<_>>();
-        let wanted = &self.wanted;
+        let requested = &self.requested;
         events.retain(|listed| {
-            wanted.below.is_none_or(|below| listed.key < below)
-                && wanted.distinct_id.as_ref().is_none_or(|id| *id == listed.event.distinct_id)
+            requested.below.is_none_or(|below| listed.key < below)
+                && requested.distinct_id.as_ref().is_none_or(|id| *id == listed.event.distinct_id)
         });
         events.sort_by_key(|listed| Reverse(listed.key));
         Ok(events)
@@ -79,14 +79,14 @@ impl Candidates {
 
     async fn rows_of_blocks(
         &self,
-        wanted: BTreeSet<(pennon_analytics::scan::Seq, uuid::Uuid)>,
+        requested: BTreeSet<(pennon_analytics::scan::Seq, uuid::Uuid)>,
     ) -> Result<Vec<Row>, EventStoreError> {
         let persons = self.waiting.rows.iter().map(|row| ((row.seq, row.event.uuid), row.person));
-        let persons: BTreeMap<_, _> = persons.filter(|(key, _)| wanted.contains(key)).collect();
+        let persons: BTreeMap<_, _> = persons.filter(|(key, _)| requested.contains(key)).collect();
         let opener = self.waiting.opener();
         let read = tokio::task::spawn_blocking(move || {
-            let mut rows = Vec::with_capacity(wanted.len());
-            opener.open_each(&wanted, |seq, block, index| {
+            let mut rows = Vec::with_capacity(requested.len());
+            opener.open_each(&requested, |seq, block, index| {
                 let event: Event = block.event(index, &vec![true; block.keys.len()])?;
                 if let Some(person) = persons.get(&(seq, event.uuid)) {
                     rows.push(Row { seq, person: *person, event });

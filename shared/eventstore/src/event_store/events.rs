@@ -105,11 +105,14 @@ impl EventStore {
     pub async fn list_newest_events<T: EventListSink>(
         &self,
         project: ProjectId,
-        wanted: EventListFilter,
+        requested: EventListFilter,
         budget: EventListBudget,
         to: T,
     ) -> Result<(T, EventListResult), EventStoreError> {
-        self.components.event_list.list_newest_events(project, wanted, budget, to, &self.query_memory()).await
+        self.components
+            .event_list
+            .list_newest_events(project, requested, budget, to, &self.query_memory())
+            .await
     }
 
     /// Exports all events of a project to `to`.

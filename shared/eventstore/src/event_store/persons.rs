@@ -117,9 +117,9 @@ impl EventStore {
     pub async fn persons(
         &self,
         project: ProjectId,
-        wanted: &[Uuid],
+        requested: &[Uuid],
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
-        self.components.lookup.persons(project, wanted).await
+        self.components.lookup.persons(project, requested).await
     }
 
     /// The groups of a type by key, with the properties in `keys`.

@@ -179,9 +179,9 @@ fn calls_of(blocks: &[RawBlock]) -> Vec<(BlockId, CallsByKey)> {
 fn calls_of_block(block: &Block) -> Result<CallsByKey, EventStoreError> {
     let mut calls = CallsByKey::default();
     let Some(name) = block.names.iter().position(|name| name == CALL_EVENT) else { return Ok(calls) };
-    let wanted = block.keys.iter().map(|key| key == CALLED_KEY).collect::<Vec<_>>();
+    let requested = block.keys.iter().map(|key| key == CALLED_KEY).collect::<Vec<_>>();
     for (index, head) in block.headers.iter().enumerate().filter(|(_, head)| head.name == name) {
-        let event = block.event(index, &wanted)?;
+        let event = block.event(index, &requested)?;
         if let Some(Value::String(key)) = event.properties.get(CALLED_KEY)
             && is_possible_key(key)
         {

@@ -17,9 +17,9 @@ use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;
 
 /// The columns of a segment that hold these values.
-pub(crate) fn projection<'a>(footer: &Footer, wanted: impl Iterator<Item = &'a Origin>) -> Vec<String> {
+pub(crate) fn projection<'a>(footer: &Footer, requested: impl Iterator<Item = &'a Origin>) -> Vec<String> {
     let mut columns = Vec::new();
-    for origin in wanted {
+    for origin in requested {
         match origin {
             Origin::DistinctId => columns.push("distinct_id".to_owned()),
             Origin::AllProperties => columns.extend(property_values::all_places(footer)),
@@ -42,7 +42,7 @@ pub(crate) fn of_runs(
     batches: &[RecordBatch],
     footer: &Footer,
     rows: &[usize],
-    wanted: &[Arc<Origin>],
+    requested: &[Arc<Origin>],
     taken: &mut MemoryLease,
 ) -> Result<Vec<Vec<Column>>, EventStoreError> {
     let decoded = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
@@ -51,12 +51,12 @@ pub(crate) fn of_runs(
     }
     let mut columns = rows
         .iter()
-        .map(|rows| wanted.iter().map(|_| Gathering::with_rows(*rows)).collect::<Vec<_>>())
+        .map(|rows| requested.iter().map(|_| Gathering::with_rows(*rows)).collect::<Vec<_>>())
         .collect::<Vec<_>>();
     let (mut run, mut done) = (0, 0);
     for batch in batches {
         let overflow = property_values::overflow(batch)?;
-        let coded = wanted.iter().map(|origin| of_origin(batch, footer, &overflow, origin));
+        let coded = requested.iter().map(|origin| of_origin(batch, footer, &overflow, origin));
         let coded = coded.collect::<Result<Vec<_>, _>>()?;
         let mut translations = coded.iter().map(Translation::of).collect::<Vec<_>>();
         let mut at = 0;

@@ -82,20 +82,20 @@ impl Origin {
 }
 
 /// The filter for events in blocks. Their properties are reserved from `memory` while they exist as rows.
-pub(crate) fn block_filter(wanted: &Arc<CompiledRequest>, memory: &QueryMemory) -> BlockFilter {
-    let (named, requested) = (wanted.clone(), wanted.clone());
+pub(crate) fn block_filter(requested: &Arc<CompiledRequest>, memory: &QueryMemory) -> BlockFilter {
+    let (named, requested) = (requested.clone(), requested.clone());
     let selects = move |key: &str| {
         requested.columns.iter().any(|(_, origin)| match origin.as_ref() {
             Origin::DistinctId => false,
             Origin::AllProperties => true,
-            Origin::Property(wanted) => wanted == key,
+            Origin::Property(requested) => requested == key,
             Origin::Group { own, .. } => own == key || key == GROUPS,
         })
     };
     BlockFilter {
         event: Arc::new(move |event: &str| named.is_named(event)),
-        from: wanted.request.from,
-        to: wanted.request.to,
+        from: requested.request.from,
+        to: requested.request.to,
         property: Arc::new(selects),
         memory: Some(memory.clone()),
     }

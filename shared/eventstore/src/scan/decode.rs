@@ -32,11 +32,11 @@ impl Scanner {
         &self,
         mut found: TaskState,
         task: &Arc<Task>,
-        wanted: &Arc<CompiledRequest>,
+        requested: &Arc<CompiledRequest>,
         memory: &QueryMemory,
     ) -> Result<TaskState, EventStoreError> {
         let numbers = found.missing_numbers();
-        let columns = found.missing_columns(wanted, false);
+        let columns = found.missing_columns(requested, false);
         let persons = match &found.persons {
             None => Some(task.file.persons(task.group).await?),
             Some(_) => None,
@@ -52,7 +52,7 @@ impl Scanner {
         }
         let mut decoded = None;
         if !columns.runs.is_empty() {
-            let origins = columns.columns.iter().map(|column| wanted.columns[*column].1.as_ref());
+            let origins = columns.columns.iter().map(|column| requested.columns[*column].1.as_ref());
             let places = columns::projection(&task.file.footer, origins);
             let all = task.file.rows(task.group);
             let selection = RowSelection::from_consecutive_ranges(rows(&columns.runs).into_iter(), all);
@@ -61,16 +61,16 @@ impl Scanner {
             decoded = Some(read);
         }
         let keeps_whole = self.keeps_whole(task);
-        let needs_objects = !found.missing_columns(wanted, true).columns.is_empty();
-        let (of, requested) = (task.clone(), wanted.clone());
+        let needs_objects = !found.missing_columns(requested, true).columns.is_empty();
+        let (of, requested) = (task.clone(), requested.clone());
         let mut work =
-            Work { task: of, wanted: requested, numbers, columns, persons, parts, decoded, keeps_whole };
+            Work { task: of, requested: requested, numbers, columns, persons, parts, decoded, keeps_whole };
         let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &pieces)?;
             if !needs_objects {
-                clip(&work.task, &work.wanted, &mut found, &pieces);
+                clip(&work.task, &work.requested, &mut found, &pieces);
             }
             Ok::<_, EventStoreError>((found, taken))
         });
@@ -79,11 +79,11 @@ impl Scanner {
             return Ok(found);
         }
         // Reserved until they are counted as loaded.
-        let (found, _taken) = Box::pin(self.add_objects(found, (task, wanted), taken)).await?;
-        let (pieces, task, wanted) = (self.pieces.clone(), task.clone(), wanted.clone());
+        let (found, _taken) = Box::pin(self.add_objects(found, (task, requested), taken)).await?;
+        let (pieces, task, requested) = (self.pieces.clone(), task.clone(), requested.clone());
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;
-            clip(&task, &wanted, &mut found, &pieces);
+            clip(&task, &requested, &mut found, &pieces);
             found
         });
         Ok(done.await?)
@@ -111,18 +111,18 @@ pub(super) struct MissingNumbers {
 
 impl TaskState {
     /// Approximate memory for decoding the missing pieces, from the file metadata.
-    pub(super) fn decoding_bytes(&self, task: &Task, wanted: &CompiledRequest) -> u64 {
+    pub(super) fn decoding_bytes(&self, task: &Task, requested: &CompiledRequest) -> u64 {
         let file = &task.file;
         let rows_of = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.len()).sum::<usize>();
         let numbers = (rows_of(&self.missing_numbers().runs) * NUMBERS_ROW) as u64;
-        let columns = self.missing_columns(wanted, false);
-        let origins = columns.columns.iter().map(|column| wanted.columns[*column].1.as_ref());
+        let columns = self.missing_columns(requested, false);
+        let origins = columns.columns.iter().map(|column| requested.columns[*column].1.as_ref());
         let places = columns::projection(&file.footer, origins);
         let mut bytes = numbers;
         if !places.is_empty() {
             bytes += file.decoding_bytes(task.group, &places, rows_of(&columns.runs));
         }
-        let objects = self.missing_columns(wanted, true);
+        let objects = self.missing_columns(requested, true);
         if !objects.runs.is_empty() {
             let places = property_values::all_places(&file.footer);
             let rows = rows_of(&objects.runs).min(rows_at_once(places.len()));
@@ -158,7 +158,7 @@ pub(super) struct MissingColumns {
 /// The decoded data.
 struct Work {
     task: Arc<Task>,
-    wanted: Arc<CompiledRequest>,
+    requested: Arc<CompiledRequest>,
     numbers: MissingNumbers,
     columns: MissingColumns,
     persons: Option<Bytes>,
@@ -248,7 +248,7 @@ impl Work {
         let Some(decoded) = self.decoded.take() else { return Ok(()) };
         let rows = self.columns.runs.iter().map(|run| self.task.runs[*run].rows.len()).collect::<Vec<_>>();
         let origins: Vec<Arc<Origin>> =
-            self.columns.columns.iter().map(|column| self.wanted.columns[*column].1.clone()).collect();
+            self.columns.columns.iter().map(|column| self.requested.columns[*column].1.clone()).collect();
         let batches = &decoded.batches;
         let of_runs = if batches.is_empty() {
             // No column of the segment has such values.
@@ -261,7 +261,7 @@ impl Work {
             let task = &self.task.runs[*run];
             for (column, decoded) in self.columns.columns.iter().zip(columns) {
                 let column_of = SizedColumn::new(decoded);
-                let part = PieceKind::Column(self.wanted.columns[*column].1.clone());
+                let part = PieceKind::Column(self.requested.columns[*column].1.clone());
                 self.keep(task, part, || CachedPiece::Column(column_of.clone()), pieces);
                 found.runs[*run].columns[*column] = Self::slot(task, column_of);
             }
@@ -271,18 +271,23 @@ impl Work {
 }
 
 /// Drops rows of other times.
-fn clip(task: &Task, wanted: &CompiledRequest, found: &mut TaskState, pieces: &PieceCache) {
+fn clip(task: &Task, requested: &CompiledRequest, found: &mut TaskState, pieces: &PieceCache) {
     for (of, run) in task.runs.iter().zip(&mut found.runs) {
         if let Some(clip) = of.clip
             && !run.is_ready()
         {
             let put = |part: PieceKind, piece: CachedPiece| pieces.put(task.key(of.run, part, clip), piece);
-            clip_run(run, wanted, clip, put);
+            clip_run(run, requested, clip, put);
         }
     }
 }
 
-fn clip_run(run: &mut RunState, wanted: &CompiledRequest, clip: Clip, put: impl Fn(PieceKind, CachedPiece)) {
+fn clip_run(
+    run: &mut RunState,
+    requested: &CompiledRequest,
+    clip: Clip,
+    put: impl Fn(PieceKind, CachedPiece),
+) {
     let Slot::Whole(whole) = &run.core else { return };
     let whole = whole.clone();
     let keep = RowMask::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
@@ -294,7 +299,7 @@ fn clip_run(run: &mut RunState, wanted: &CompiledRequest, clip: Clip, put: impl 
         put(PieceKind::Seqs, CachedPiece::Seqs(seqs.clone()));
         run.seqs = Some(Slot::Ready(seqs));
     }
-    for (slot, (_, origin)) in run.columns.iter_mut().zip(&wanted.columns) {
+    for (slot, (_, origin)) in run.columns.iter_mut().zip(&requested.columns) {
         if let Slot::Whole(column) = slot {
             let column = keep.column(column);
             put(PieceKind::Column(origin.clone()), CachedPiece::Column(column.clone()));

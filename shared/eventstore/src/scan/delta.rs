@@ -39,7 +39,7 @@ impl DeltaRows {
     pub(crate) fn of_rows(
         rows: &[Row],
         names: &[String],
-        wanted: &CompiledRequest,
+        requested: &CompiledRequest,
         person_merges: &PersonMerges,
     ) -> DeltaRows {
         let column = |of: &dyn Fn(&Row) -> Option<Value>| {
@@ -60,7 +60,7 @@ impl DeltaRows {
             persons: rows.iter().map(|row| person_merges.person(row.person)).collect(),
             times: rows.iter().map(|row| row.event.timestamp).collect(),
             seqs: rows.iter().map(|row| row.seq).collect(),
-            columns: wanted.columns.iter().map(|(_, origin)| column(&|row| origin.value(row))).collect(),
+            columns: requested.columns.iter().map(|(_, origin)| column(&|row| origin.value(row))).collect(),
         }
     }
 

@@ -140,24 +140,24 @@ impl Scanner {
     pub(crate) async fn load(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<CompiledRequest>,
+        requested: &Arc<CompiledRequest>,
         seqs: bool,
         memory: &QueryMemory,
     ) -> Result<(Loaded, LoadStats), EventStoreError> {
-        let mut found = TaskState::look(&self.pieces, task, wanted, seqs);
+        let mut found = TaskState::look(&self.pieces, task, requested, seqs);
         if !found.is_complete() {
             // Only one scan at a time decodes a range; the others find the result in the cache.
             let decoding = task.file.decoding[task.group].clone().lock_owned().await;
-            found = TaskState::look(&self.pieces, task, wanted, seqs);
+            found = TaskState::look(&self.pieces, task, requested, seqs);
             if !found.is_complete() {
-                let permit = self.decode_budget.acquire(found.decoding_bytes(task, wanted)).await;
-                let (scanner, task, wanted, memory) =
-                    (self.clone(), task.clone(), wanted.clone(), memory.clone());
+                let permit = self.decode_budget.acquire(found.decoding_bytes(task, requested)).await;
+                let (scanner, task, requested, memory) =
+                    (self.clone(), task.clone(), requested.clone(), memory.clone());
                 // A started decode continues when the query is cancelled; until it ends, no other scan starts
                 // the same one or gets its memory.
                 let decoded = tokio::spawn(inherit_function_name(async move {
                     let _until_done = (decoding, permit);
-                    scanner.decode(found, &task, &wanted, &memory).await
+                    scanner.decode(found, &task, &requested, &memory).await
                 }));
                 found = decoded.await??;
             }
@@ -168,7 +168,7 @@ impl Scanner {
 }
 
 impl TaskState {
-    fn look(pieces: &PieceCache, task: &Task, wanted: &CompiledRequest, seqs: bool) -> TaskState {
+    fn look(pieces: &PieceCache, task: &Task, requested: &CompiledRequest, seqs: bool) -> TaskState {
         let mut stats = LoadStats::default();
         let persons = match pieces.get(&task.key(0, PieceKind::Persons, WHOLE)) {
             Some(CachedPiece::Persons(persons)) => Some(persons),
@@ -177,7 +177,7 @@ impl TaskState {
         let runs = task.runs.iter().map(|run| {
             let core = look(pieces, task, run, PieceKind::Core, &mut stats);
             let seqs = seqs.then(|| look(pieces, task, run, PieceKind::Seqs, &mut stats));
-            let columns = wanted.columns.iter();
+            let columns = requested.columns.iter();
             let columns = columns
                 .map(|(_, origin)| look(pieces, task, run, PieceKind::Column(origin.clone()), &mut stats));
             let found = RunState { columns: columns.collect(), core, seqs };
@@ -205,9 +205,13 @@ impl TaskState {
     }
 
     /// The missing columns: the one of all properties, or the others.
-    pub(super) fn missing_columns(&self, wanted: &CompiledRequest, all_properties: bool) -> MissingColumns {
-        let columns = (0..wanted.columns.len())
-            .filter(|column| (*wanted.columns[*column].1 == Origin::AllProperties) == all_properties);
+    pub(super) fn missing_columns(
+        &self,
+        requested: &CompiledRequest,
+        all_properties: bool,
+    ) -> MissingColumns {
+        let columns = (0..requested.columns.len())
+            .filter(|column| (*requested.columns[*column].1 == Origin::AllProperties) == all_properties);
         let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
         let columns = columns.filter(missing).collect::<Vec<_>>();
         let lacks = |run: &RunState| columns.iter().any(|column| run.columns[*column].is_missing());

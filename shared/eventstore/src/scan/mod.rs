@@ -110,30 +110,30 @@ impl Scanner {
         request: &ScanRequest,
         memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
-        let wanted = Arc::new(CompiledRequest::new(request, group_types));
+        let requested = Arc::new(CompiledRequest::new(request, group_types));
         let snapshot =
-            self.snapshots.snapshot_of(project, compiled_request::block_filter(&wanted, memory)).await?;
+            self.snapshots.snapshot_of(project, compiled_request::block_filter(&requested, memory)).await?;
         let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
         let hot = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
 
-        let budget = ScanBudget::new(memory.clone(), &wanted);
-        let files = self.wanted_segments(&snapshot.manifest, &wanted).await?;
+        let budget = ScanBudget::new(memory.clone(), &requested);
+        let files = self.requested_segments(&snapshot.manifest, &requested).await?;
         stats.segments = files.len() as u64;
-        let scan_plan = plan::of(&files, &hot, &wanted);
+        let scan_plan = plan::of(&files, &hot, &requested);
         stats.rows_touched = scan_plan.rows();
         budget.expect(scan_plan.rows() + hot.len() as u64)?;
 
-        let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &wanted, &snapshot.person_merges);
+        let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &requested, &snapshot.person_merges);
         // The rows were turned into these columns, so their reservation ends.
         drop(snapshot.hot_taken);
         stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
         let merge_state = &snapshot.merge_state;
-        let mut loaded = self.load_all(&scan_plan, &wanted, merge_state, memory, &mut stats).await?;
+        let mut loaded = self.load_all(&scan_plan, &requested, merge_state, memory, &mut stats).await?;
         if !hot.events.is_empty() {
             loaded.delta.push(hot);
         }
         let partitions =
-            self.build_partitions(scan_plan, loaded, &wanted, merge_state, memory, &mut stats).await?;
+            self.build_partitions(scan_plan, loaded, &requested, merge_state, memory, &mut stats).await?;
         let runs = partitions.iter().flat_map(|partition| &partition.runs);
         stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
@@ -143,15 +143,15 @@ impl Scanner {
     async fn load_all(
         &self,
         scan_plan: &ScanPlan,
-        wanted: &Arc<CompiledRequest>,
+        requested: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
         memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<LoadedRanges, EventStoreError> {
-        let seqs = wanted.request.arrivals;
+        let seqs = requested.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads =
-            scan_plan.tasks.iter().map(|task| self.load_final(task, wanted, merge_state, (seqs, memory)));
+            scan_plan.tasks.iter().map(|task| self.load_final(task, requested, merge_state, (seqs, memory)));
         let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
         let mut all = LoadedRanges::default();
         while let Some((loaded, deltas, took)) = loads.try_next().await? {
@@ -168,11 +168,11 @@ impl Scanner {
     async fn load_final(
         &self,
         task: &Arc<Task>,
-        wanted: &Arc<CompiledRequest>,
+        requested: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
         (seqs, memory): (bool, &QueryMemory),
     ) -> Result<(Loaded, Vec<DeltaRows>, LoadStats), EventStoreError> {
-        let (loaded, mut took) = self.load(task, wanted, seqs, memory).await?;
+        let (loaded, mut took) = self.load(task, requested, seqs, memory).await?;
         took.bytes_held = loaded.bytes();
         memory.take(took.bytes_held)?;
         let moved = merge_state.moved(task.file.object(), task.group, &loaded.persons);
@@ -180,8 +180,11 @@ impl Scanner {
             return Ok((loaded, Vec::new(), took));
         }
         // Moved rows are merged with rows that they were not ordered against, so arrival order is needed.
-        let (mut loaded, again) =
-            if seqs { (loaded, LoadStats::default()) } else { self.load(task, wanted, true, memory).await? };
+        let (mut loaded, again) = if seqs {
+            (loaded, LoadStats::default())
+        } else {
+            self.load(task, requested, true, memory).await?
+        };
         let memory = memory.clone();
         let split = tokio::task::spawn_blocking(move || {
             memory.measured(|| {
@@ -203,16 +206,21 @@ impl Scanner {
         &self,
         scan_plan: ScanPlan,
         loaded: LoadedRanges,
-        wanted: &Arc<CompiledRequest>,
+        requested: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
         memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
         let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
-        let cache_keys =
-            PartitionCacheKeys::of(&shares.by_share, shares.bits, &scan_plan.tasks, &loaded.touched, wanted);
+        let cache_keys = PartitionCacheKeys::of(
+            &shares.by_share,
+            shares.bits,
+            &scan_plan.tasks,
+            &loaded.touched,
+            requested,
+        );
         let mut partitions = cache_keys.take(&self.pieces, &mut shares.by_share);
-        if wanted.request.arrivals {
+        if requested.request.arrivals {
             shares.by_seq = shares.by_share.keys().copied().collect();
         } else if shares.by_share.values().any(|share| share.len() > 1) {
             shares = tokio::task::spawn_blocking(move || {
@@ -223,13 +231,14 @@ impl Scanner {
             // Sources that overlap are loaded again with arrival order.
             for at in shares.tasks_to_reload() {
                 let task = &scan_plan.tasks[at];
-                let (loaded, _, took) = self.load_final(task, wanted, merge_state, (true, memory)).await?;
+                let (loaded, _, took) = self.load_final(task, requested, merge_state, (true, memory)).await?;
                 stats.add(took);
                 shares.replace(at, task, loaded);
             }
         }
         let names = Arc::new(scan_plan.names);
-        let keys: Arc<Vec<ColumnKey>> = Arc::new(wanted.columns.iter().map(|(key, _)| key.clone()).collect());
+        let keys: Arc<Vec<ColumnKey>> =
+            Arc::new(requested.columns.iter().map(|(key, _)| key.clone()).collect());
         let Shares { by_share, by_seq, .. } = shares;
         let numbers = by_share.keys().copied().collect::<Vec<_>>();
         let made = by_share.into_iter().map(|(number, share)| {

@@ -50,7 +50,7 @@ impl PartitionCacheKeys {
         bits: u32,
         tasks: &[Arc<Task>],
         touched: &BTreeSet<usize>,
-        wanted: &CompiledRequest,
+        requested: &CompiledRequest,
     ) -> PartitionCacheKeys {
         let several = shares.iter().filter(|(_, share)| share.len() > 1);
         let keys = several.filter_map(|(number, share)| {
@@ -61,7 +61,7 @@ impl PartitionCacheKeys {
                 Some(SegmentRuns { object: task.file.object().clone(), range: task.group, runs })
             };
             let sources = share.iter().map(|(at, _)| ingredient(at)).collect::<Option<Vec<_>>>()?;
-            let (columns, arrivals) = (wanted.columns.clone(), wanted.request.arrivals);
+            let (columns, arrivals) = (requested.columns.clone(), requested.request.arrivals);
             let of = PartitionSources { number: *number, bits, arrivals, sources, columns };
             let object = of.sources.first()?.object.clone();
             Some((

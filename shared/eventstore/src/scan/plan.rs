@@ -39,14 +39,14 @@ impl ScanPlan {
 
 impl Scanner {
     /// Opens the segments that may hold selected events.
-    pub(crate) async fn wanted_segments(
+    pub(crate) async fn requested_segments(
         &self,
         manifest: &Manifest,
-        wanted: &CompiledRequest,
+        requested: &CompiledRequest,
     ) -> Result<Vec<Arc<SegmentFile>>, EventStoreError> {
-        let request = &wanted.request;
+        let request = &requested.request;
         let entries = manifest.segments.iter();
-        let entries = entries.filter(|entry| entry.may_have(wanted.names(), request.from, request.to));
+        let entries = entries.filter(|entry| entry.may_have(requested.names(), request.from, request.to));
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let opened = entries.map(|entry| self.segments.open(entry)).collect::<Vec<_>>();
         futures::stream::iter(opened).buffered(OPENED_AT_ONCE).try_collect().await
@@ -54,10 +54,10 @@ impl Scanner {
 }
 
 /// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledRequest) -> ScanPlan {
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], requested: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
-        names.extend(file.footer.names.iter().filter(|name| wanted.is_named(name)).map(String::as_str));
+        names.extend(file.footer.names.iter().filter(|name| requested.is_named(name)).map(String::as_str));
     }
     let names = names.into_iter().map(str::to_owned).collect::<Vec<_>>();
     let mut tasks = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], wanted: &CompiledReque
                 let start = end;
                 end += run.rows as usize;
                 let Some(event) = events.get(run.name as usize).copied().flatten() else { continue };
-                if let Some(clip) = clip((run.min_time, run.max_time), wanted) {
+                if let Some(clip) = clip((run.min_time, run.max_time), requested) {
                     runs.push(RunTask { event, run: at, rows: start..end, clip: clip.within });
                 }
             }
@@ -91,8 +91,8 @@ struct Clip {
 
 /// The selected times of a run with these bounds; none when no row is selected. A bound that excludes no row is
 /// dropped, so that queries that differ only in it share cache entries.
-fn clip((first, last): (Micros, Micros), wanted: &CompiledRequest) -> Option<Clip> {
-    let (from, to) = (wanted.request.from, wanted.request.to);
+fn clip((first, last): (Micros, Micros), requested: &CompiledRequest) -> Option<Clip> {
+    let (from, to) = (requested.request.from, requested.request.to);
     if from > last || to < first {
         return None;
     }
@@ -114,11 +114,11 @@ pub(crate) struct ScanBudget {
 }
 
 impl ScanBudget {
-    pub(crate) fn new(room: QueryMemory, wanted: &CompiledRequest) -> ScanBudget {
-        let columns = wanted.columns.len();
-        let seq = if wanted.request.arrivals { size_of::<Seq>() } else { 0 };
+    pub(crate) fn new(room: QueryMemory, requested: &CompiledRequest) -> ScanBudget {
+        let columns = requested.columns.len();
+        let seq = if requested.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
-        let objects = wanted.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
+        let objects = requested.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
         ScanBudget { room, row: row as u64, columns, objects }
     }
 

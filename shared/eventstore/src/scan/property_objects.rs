@@ -40,7 +40,7 @@ struct Objects {
 struct RunObjects {
     rows: usize,
     /// Selected rows, if not all are.
-    wanted: Option<Vec<bool>>,
+    requested: Option<Vec<bool>>,
     codes: Vec<u32>,
     values: Vec<Value>,
     value_bytes: u64,
@@ -58,10 +58,10 @@ impl Scanner {
     pub(super) async fn add_objects(
         &self,
         mut found: TaskState,
-        (task, wanted): (&Arc<Task>, &Arc<CompiledRequest>),
+        (task, requested): (&Arc<Task>, &Arc<CompiledRequest>),
         taken: MemoryLease,
     ) -> Result<(TaskState, MemoryLease), EventStoreError> {
-        let missing = found.missing_columns(wanted, true);
+        let missing = found.missing_columns(requested, true);
         let Some(column) = missing.columns.first().copied() else { return Ok((found, taken)) };
         let (objects, selection) = Objects::of(&found, task, &missing.runs, taken);
         let places = property_values::all_places(&task.file.footer);
@@ -80,7 +80,7 @@ impl Scanner {
             *slot = if of.clip.is_some() {
                 Slot::Whole(objects)
             } else {
-                let part = PieceKind::Column(wanted.columns[column].1.clone());
+                let part = PieceKind::Column(requested.columns[column].1.clone());
                 self.pieces.put(task.key(of.run, part, WHOLE), CachedPiece::Column(objects.clone()));
                 Slot::Ready(objects)
             };
@@ -95,13 +95,13 @@ impl Objects {
         let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
         let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
         let of_run = |run: &usize| {
-            let wanted = match (&found.runs[*run].core, task.runs[*run].clip) {
+            let requested = match (&found.runs[*run].core, task.runs[*run].clip) {
                 (Slot::Whole(core), Some((first, last))) => {
                     Some(core.times.iter().map(|time| (first..=last).contains(time)).collect())
                 }
                 _ => None,
             };
-            RunObjects::new(task.runs[*run].rows.len(), wanted)
+            RunObjects::new(task.runs[*run].rows.len(), requested)
         };
         let runs = runs.iter().map(of_run).collect();
         (Objects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
@@ -135,8 +135,8 @@ impl Objects {
     /// Adds empty objects for all rows, if the file has no properties.
     fn without_properties(mut self) -> Objects {
         for run in &mut self.runs {
-            let wanted = (0..run.rows).filter(|row| run.wants(*row)).collect::<Vec<_>>();
-            let none = wanted.into_iter().map(|row| (row, Map::new()));
+            let requested = (0..run.rows).filter(|row| run.wants(*row)).collect::<Vec<_>>();
+            let none = requested.into_iter().map(|row| (row, Map::new()));
             run.extend(0..run.rows, &mut none.peekable());
         }
         self.next = (self.runs.len(), 0);
@@ -156,13 +156,13 @@ impl Objects {
 }
 
 impl RunObjects {
-    fn new(rows: usize, wanted: Option<Vec<bool>>) -> RunObjects {
+    fn new(rows: usize, requested: Option<Vec<bool>>) -> RunObjects {
         let codes = Vec::with_capacity(rows);
-        RunObjects { rows, wanted, codes, values: Vec::new(), value_bytes: 0, empty: None }
+        RunObjects { rows, requested, codes, values: Vec::new(), value_bytes: 0, empty: None }
     }
 
     fn wants(&self, row: usize) -> bool {
-        self.wanted.as_ref().is_none_or(|wanted| wanted.get(row).is_some_and(|is| *is))
+        self.requested.as_ref().is_none_or(|requested| requested.get(row).is_some_and(|is| *is))
     }
 
     /// Adds `rows`; `objects` are those of the selected ones. Returns their bytes.

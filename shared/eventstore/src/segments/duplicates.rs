@@ -45,8 +45,8 @@ impl DuplicateCheck {
     }
 
     /// Adds those of `uuids`, from waiting events, whose hashes are in the query.
-    pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, wanted: &UuidQuery) {
-        let own = uuids.filter(|uuid| wanted.hashes().binary_search(&uuid_index::hash(*uuid)).is_ok());
+    pub(crate) fn take_waiting(&mut self, uuids: impl Iterator<Item = Uuid>, requested: &UuidQuery) {
+        let own = uuids.filter(|uuid| requested.hashes().binary_search(&uuid_index::hash(*uuid)).is_ok());
         self.held.extend(own);
     }
 }
@@ -109,10 +109,10 @@ impl DuplicateFinder {
     async fn held(
         &self,
         manifest: &Manifest,
-        wanted: &Arc<UuidQuery>,
+        requested: &Arc<UuidQuery>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let mut duplicates = DuplicateCheck::new(manifest);
-        self.check_duplicates(&mut duplicates, manifest, wanted).await?;
+        self.check_duplicates(&mut duplicates, manifest, requested).await?;
         Ok(duplicates.held)
     }
 
@@ -121,16 +121,16 @@ impl DuplicateFinder {
         &self,
         duplicates: &mut DuplicateCheck,
         manifest: &Manifest,
-        wanted: &Arc<UuidQuery>,
+        requested: &Arc<UuidQuery>,
     ) -> Result<(), EventStoreError> {
-        if wanted.is_empty() {
+        if requested.is_empty() {
             return Ok(());
         }
         let mut probes = Vec::new();
         for segment in
             manifest.segments.iter().filter(|segment| !duplicates.checked_segments.contains(&segment.id))
         {
-            probes.push(Box::pin(self.duplicates_in_segment(segment.clone(), wanted.clone())));
+            probes.push(Box::pin(self.duplicates_in_segment(segment.clone(), requested.clone())));
         }
         let held = futures::stream::iter(probes).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
         duplicates.held.extend(held.into_iter().flatten());
@@ -141,13 +141,13 @@ impl DuplicateFinder {
     async fn duplicates_in_segment(
         &self,
         segment: SegmentEntry,
-        wanted: Arc<UuidQuery>,
+        requested: Arc<UuidQuery>,
     ) -> Result<HashSet<Uuid>, EventStoreError> {
         let Some(file) = UuidIndexFile::of(&self.objects, &segment) else { return Ok(HashSet::new()) };
-        let found = match file.probe(&wanted).await {
+        let found = match file.probe(&requested).await {
             // The index is damaged; the segment has the uuids too.
             Err(EventStoreError::Damaged { .. }) => {
-                UuidMatches { hashes: wanted.hashes().to_vec(), uuids: Vec::new() }
+                UuidMatches { hashes: requested.hashes().to_vec(), uuids: Vec::new() }
             }
             other => other?,
         };

@@ -64,15 +64,15 @@ impl<'a> Chunk<'a> {
     }
 
     /// The byte ranges of the pages of these rows, and of the dictionary if there is one.
-    fn bytes(&self, metadata: &ParquetMetaData, rows: &[Range<usize>], wanted: &mut Vec<Range<u64>>) {
+    fn bytes(&self, metadata: &ParquetMetaData, rows: &[Range<usize>], requested: &mut Vec<Range<u64>>) {
         let (start, length) = metadata.row_group(self.group).column(self.leaf).byte_range();
         let Some(pages) = self.locations else {
-            wanted.push(start..start + length);
+            requested.push(start..start + length);
             return;
         };
         let at = |page: &PageLocation| u64::try_from(page.offset).unwrap_or(0);
         if at(&pages[0]) > start {
-            wanted.push(start..at(&pages[0]));
+            requested.push(start..at(&pages[0]));
         }
         for rows in rows {
             let is_before = |row: usize| {
@@ -83,7 +83,8 @@ impl<'a> Chunk<'a> {
             let first = pages.partition_point(is_before(rows.start)).saturating_sub(1);
             let end = pages.partition_point(is_before(rows.end - 1)).max(first + 1);
             let last = &pages[end - 1];
-            wanted.push(at(&pages[first])..at(last) + u64::try_from(last.compressed_page_size).unwrap_or(0));
+            requested
+                .push(at(&pages[first])..at(last) + u64::try_from(last.compressed_page_size).unwrap_or(0));
         }
     }
 }
@@ -95,13 +96,13 @@ pub(crate) fn bytes_of(
     columns: &[Number],
     rows: &[Range<usize>],
 ) -> Result<Vec<Range<u64>>, EventStoreError> {
-    let mut wanted = Vec::new();
+    let mut requested = Vec::new();
     for column in columns {
-        Chunk::new(metadata, group, *column)?.bytes(metadata, rows, &mut wanted);
+        Chunk::new(metadata, group, *column)?.bytes(metadata, rows, &mut requested);
     }
-    wanted.sort_unstable_by_key(|range| (range.start, range.end));
+    requested.sort_unstable_by_key(|range| (range.start, range.end));
     let mut together: Vec<Range<u64>> = Vec::new();
-    for range in wanted {
+    for range in requested {
         match together.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
             _ => together.push(range),

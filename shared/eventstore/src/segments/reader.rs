@@ -94,8 +94,8 @@ impl SegmentFile {
         let bytes = |of: &Range| u64::from(of.persons) * 16;
         let start = self.footer.ranges[..range].iter().map(bytes).sum::<u64>();
         let length = bytes(&self.footer.ranges[range]);
-        let wanted = start..start + length;
-        let read = self.file.objects.ranges(&self.persons, std::slice::from_ref(&wanted)).await?;
+        let requested = start..start + length;
+        let read = self.file.objects.ranges(&self.persons, std::slice::from_ref(&requested)).await?;
         let read = read.into_iter().next().filter(|read| read.len() as u64 == length);
         read.ok_or_else(|| EventStoreError::Corrupt(format!("{}: persons are missing", self.persons)))
     }
@@ -174,8 +174,8 @@ impl SegmentFile {
     pub(crate) fn decoding_bytes(&self, group: usize, columns: &[String], rows: usize) -> u64 {
         let columns = columns.iter().map(String::as_str).collect::<HashSet<_>>();
         let leaves = self.metadata().row_group(group).columns().iter();
-        let wanted = leaves.filter(|leaf| columns.contains(leaf.column_descr().name()));
-        let sizes = wanted.map(|leaf| u128::try_from(leaf.uncompressed_size()).unwrap_or(0));
+        let requested = leaves.filter(|leaf| columns.contains(leaf.column_descr().name()));
+        let sizes = requested.map(|leaf| u128::try_from(leaf.uncompressed_size()).unwrap_or(0));
         let (rows, all) = (rows as u128, self.rows(group).max(1) as u128);
         let bytes = sizes.map(|size| rows * DECODED_ROW + size * rows / all * DECODED_VALUES).sum::<u128>();
         u64::try_from(bytes).unwrap_or(u64::MAX)

@@ -43,11 +43,11 @@ pub(crate) struct SourceRows {
     pub from: Micros,
 }
 
-/// The ranges of rows whose persons go to range `wanted`. `targets` is by person code.
-pub(crate) fn rows_for(codes: &[u32], targets: &[u32], wanted: u32) -> Vec<Range<usize>> {
+/// The ranges of rows whose persons go to range `requested`. `targets` is by person code.
+pub(crate) fn rows_for(codes: &[u32], targets: &[u32], requested: u32) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (row, code) in codes.iter().enumerate() {
-        if targets.get(*code as usize) == Some(&wanted) {
+        if targets.get(*code as usize) == Some(&requested) {
             match ranges.last_mut() {
                 Some(last) if last.end == row => last.end = row + 1,
                 _ => ranges.push(row..row + 1),

@@ -62,12 +62,12 @@ impl SnapshotReader {
     pub(crate) async fn snapshot_of(
         &self,
         project: ProjectId,
-        wanted: BlockFilter,
+        requested: BlockFilter,
     ) -> Result<Snapshot, EventStoreError> {
         let blocks = self.blocks.raw_blocks(project).await?;
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
-        let hot = self.blocks.mark_damage(filter_rows(project, blocks, wanted).await).await?;
+        let hot = self.blocks.mark_damage(filter_rows(project, blocks, requested).await).await?;
         Ok(Snapshot {
             manifest,
             hot: hot.rows,

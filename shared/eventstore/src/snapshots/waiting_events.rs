@@ -36,11 +36,11 @@ impl SnapshotReader {
         project: ProjectId,
         manifest: &Manifest,
         blocks: Vec<RawBlock>,
-        wanted: BlockFilter,
+        requested: BlockFilter,
     ) -> Result<BlockEvents, EventStoreError> {
         let blocks = Arc::new(self.blocks.not_replaced(manifest, blocks).await?);
         let read = blocks.clone();
-        let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &wanted)).await?;
+        let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &requested)).await?;
         let hot = self.blocks.mark_damage(read).await?;
         let rows = self.duplicates.not_in_segments(manifest, hot.rows).await?;
         Ok(BlockEvents { blocks, rows, _taken: hot.taken })
@@ -58,18 +58,18 @@ impl BlockEvents {
 pub(crate) struct BlockOpener(Arc<Vec<RawBlock>>);
 
 impl BlockOpener {
-    /// Calls `each` with the block and the index of every event in `wanted`, which is keyed by arrival order
+    /// Calls `each` with the block and the index of every event in `requested`, which is keyed by arrival order
     /// and uuid.
     pub(crate) fn open_each(
         &self,
-        wanted: &BTreeSet<(Seq, Uuid)>,
+        requested: &BTreeSet<(Seq, Uuid)>,
         mut each: impl FnMut(Seq, &Block, usize) -> Result<(), EventStoreError>,
     ) -> Result<(), EventStoreError> {
         for raw in self.0.iter() {
             let micros = i64::try_from(raw.id.micros).unwrap_or(Micros::MAX);
             let first = seq(micros, raw.id.tie, 0);
             let last = first | Seq::from(u32::MAX);
-            let mut own = wanted.range((first, Uuid::nil())..=(last, Uuid::max())).peekable();
+            let mut own = requested.range((first, Uuid::nil())..=(last, Uuid::max())).peekable();
             if own.peek().is_none() {
                 continue;
             }

@@ -13,7 +13,7 @@ pub fn etag(body: &str) -> String {
 
 /// Whether a header value matches the ETag: a list of tags, quoted or bare, with or without `W/`; or `*` for any.
 pub fn matches(if_none_match: &str, etag: &str) -> bool {
-    let wanted = opaque(etag);
+    let requested = opaque(etag);
     let mut rest = if_none_match;
     loop {
         rest = rest.trim_start_matches([',', ' ', '\t']);
@@ -31,7 +31,7 @@ pub fn matches(if_none_match: &str, etag: &str) -> bool {
                 (tag.trim_end(), after, false)
             }
         };
-        if tag == wanted || (tag == "*" && !quoted) {
+        if tag == requested || (tag == "*" && !quoted) {
             return true;
         }
         rest = after;

@@ -158,6 +158,6 @@ impl Evaluator {
 }
 
 #[cfg(test)]
-mod robustness;
+mod robustness_tests;
 #[cfg(test)]
 mod tests;

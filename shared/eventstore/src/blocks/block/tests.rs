@@ -166,10 +166,10 @@ fn what_is_not_wanted_is_passed_over() {
     let events = (0..3).map(event).collect::<Vec<_>>();
     let block = Block::open(&packed(&events).unwrap(), PROJECT, &ID).unwrap();
     let keys = ["third", "yes"];
-    let wanted = block.keys.iter().map(|key| keys.contains(&key.as_str())).collect::<Vec<_>>();
+    let requested = block.keys.iter().map(|key| keys.contains(&key.as_str())).collect::<Vec<_>>();
     let mut want = events[1].clone();
     want.properties.retain(|key, _| keys.contains(&key.as_str()));
-    assert_eq!(block.event(1, &wanted).unwrap(), want);
+    assert_eq!(block.event(1, &requested).unwrap(), want);
     assert_eq!(want.properties.len(), 2);
     let none = vec![false; block.keys.len()];
     assert!(block.event(2, &none).unwrap().properties.is_empty());

@@ -66,7 +66,7 @@ impl InflatedBlocks {
     }
 
     /// The uuids of all events, for a duplicate check.
-    pub(crate) fn wanted(&self) -> Arc<UuidQuery> {
+    pub(crate) fn requested(&self) -> Arc<UuidQuery> {
         Arc::new(UuidQuery::of(self.first.iter().map(|place| self.uuid(*place))))
     }
 

@@ -87,7 +87,7 @@ impl EventImporter {
         let mut retries = RetryBudget::for_command(&self.settings);
         let mut made: Option<(NewSegment, DuplicateCheck)> = None;
         let outcome = loop {
-            let seen = self.duplicates(project, &single.wanted, made.as_ref()).await;
+            let seen = self.duplicates(project, &single.requested, made.as_ref()).await;
             let (there, duplicates, is_same) = match retries.optimistic_read(seen).await {
                 Ok(Some(seen)) => seen,
                 Ok(None) => continue,
@@ -126,7 +126,7 @@ impl EventImporter {
     async fn duplicates(
         &self,
         project: ProjectId,
-        wanted: &Arc<UuidQuery>,
+        requested: &Arc<UuidQuery>,
         made: Option<&(NewSegment, DuplicateCheck)>,
     ) -> Result<(SnapshotOutline, DuplicateCheck, bool), EventStoreError> {
         let there = self.snapshots.outline(project).await?;
@@ -134,8 +134,8 @@ impl EventImporter {
         let mut duplicates = before.cloned().unwrap_or_else(|| DuplicateCheck::new(&there.manifest));
         let held = before.map(|before| before.held.len());
         // A stored event wins over a new one.
-        duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), wanted);
-        self.duplicates.check_duplicates(&mut duplicates, &there.manifest, wanted).await?;
+        duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), requested);
+        self.duplicates.check_duplicates(&mut duplicates, &there.manifest, requested).await?;
         let is_same = held == Some(duplicates.held.len());
         Ok((there, duplicates, is_same))
     }
@@ -182,7 +182,7 @@ struct UniqueEvents {
     /// For each uuid the row that arrived first.
     rows: Vec<u32>,
     /// The uuids, for a duplicate check.
-    wanted: Arc<UuidQuery>,
+    requested: Arc<UuidQuery>,
 }
 
 impl UniqueEvents {
@@ -195,8 +195,8 @@ impl UniqueEvents {
             a.0.cmp(&b.0).then_with(|| (uuid(a.1), seq(a.1), a.1).cmp(&(uuid(b.1), seq(b.1), b.1)))
         });
         order.dedup_by(|later, first| uuid(later.1) == uuid(first.1));
-        let wanted = Arc::new(UuidQuery::of(order.iter().map(|(_, row)| uuid(*row))));
-        UniqueEvents { rows: order.into_iter().map(|(_, row)| row).collect(), wanted }
+        let requested = Arc::new(UuidQuery::of(order.iter().map(|(_, row)| uuid(*row))));
+        UniqueEvents { rows: order.into_iter().map(|(_, row)| row).collect(), requested }
     }
 }
 

@@ -185,11 +185,12 @@ async fn parts_without(
     (cohort, packed): (u64, PartitionedList),
     erase: &ErasureFilter,
 ) -> Result<(Vec<Item>, u64), EventStoreError> {
-    let wanted = erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();
-    let wanted = wanted.into_iter().map(|part| packed.key(project, cohort, part));
-    let wanted = wanted.collect::<Vec<_>>();
+    let requested =
+        erase.persons.iter().map(|person| range_of(*person, packed.bits)).collect::<BTreeSet<u64>>();
+    let requested = requested.into_iter().map(|part| packed.key(project, cohort, part));
+    let requested = requested.collect::<Vec<_>>();
     let (mut parts, mut gone) = (Vec::new(), 0);
-    for some in wanted.chunks(READS_AT_ONCE) {
+    for some in requested.chunks(READS_AT_ONCE) {
         for item in records.batch_get(some).await?.into_iter().flatten() {
             let ListPart { erased, .. } = item.body()?;
             let (out, stay): (Vec<Uuid>, Vec<Uuid>) =

@@ -215,7 +215,7 @@ pub async fn cohorts_with(
     ids: &BTreeSet<Uuid>,
 ) -> Result<BTreeSet<i64>, EventStoreError> {
     let mut found = BTreeSet::new();
-    let mut wanted = BTreeMap::new();
+    let mut requested = BTreeMap::new();
     for (cohort, roster) in rosters {
         match roster {
             CohortList::Inline(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
@@ -223,17 +223,17 @@ pub async fn cohorts_with(
             CohortList::Partitioned(packed) => {
                 let parts = ids.iter().map(|id| range_of(*id, packed.bits)).collect::<BTreeSet<_>>();
                 let number = cohort.unsigned_abs();
-                wanted.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));
+                requested.extend(parts.into_iter().map(|part| (packed.key(project, number, part), *cohort)));
             }
         }
     }
-    let keys = wanted.keys().cloned().collect::<Vec<_>>();
+    let keys = requested.keys().cloned().collect::<Vec<_>>();
     if keys.is_empty() {
         return Ok(found);
     }
     for item in records.batch_get(&keys).await?.iter().flatten() {
         if members_of(item)?.any(|member| ids.contains(&member)) {
-            found.extend(wanted.get(&item.key));
+            found.extend(requested.get(&item.key));
         }
     }
     Ok(found)

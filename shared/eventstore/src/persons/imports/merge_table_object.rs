@@ -97,9 +97,9 @@ impl ImportedRecords {
         manifest: &Manifest,
         clock: WorkClock,
     ) -> Result<bool, EventStoreError> {
-        let nothing_to_say = manifest.persons.is_empty() && manifest.links.is_empty();
+        let no_imports = manifest.persons.is_empty() && manifest.links.is_empty();
         let all_readable = manifest.persons.iter().all(|entry| !manifest.damaged.contains(&entry.id));
-        if nothing_to_say || !all_readable || manifest.current_imported_merges().is_some() {
+        if no_imports || !all_readable || manifest.current_imported_merges().is_some() {
             return Ok(false);
         }
         let person_merges = self.by_records(project, manifest).await?;

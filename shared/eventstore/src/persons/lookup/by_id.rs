@@ -44,13 +44,13 @@ impl PersonLookup {
     pub(crate) async fn persons(
         &self,
         project: ProjectId,
-        wanted: &[Uuid],
+        requested: &[Uuid],
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
-        if wanted.is_empty() {
+        if requested.is_empty() {
             return Ok(Vec::new());
         }
         let now = self.now(project, None).await?;
-        self.persons_at(project, &now, wanted).await
+        self.persons_at(project, &now, requested).await
     }
 
     /// As above, in the view `now`.
@@ -58,14 +58,14 @@ impl PersonLookup {
         &self,
         project: ProjectId,
         now: &PersonsSnapshot,
-        wanted: &[Uuid],
+        requested: &[Uuid],
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
-        let ids_of = now.ids_of(wanted);
+        let ids_of = now.ids_of(requested);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
         let (profile, recorded, identified) = futures::try_join!(
             self.profile_of(project, now, &all),
             self.recorded_persons(project, now, &all),
-            self.identified(project, now, wanted)
+            self.identified(project, now, requested)
         )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
@@ -101,7 +101,7 @@ impl PersonLookup {
                 .or_default();
             part.changes.merge(recorded.changes);
         }
-        let persons = wanted.iter().map(|id| {
+        let persons = requested.iter().map(|id| {
             let mut person = found.remove(id).unwrap_or_default();
             let mut seen = BTreeSet::new();
             person.distinct_ids.retain(|distinct_id| seen.insert(distinct_id.clone()));
@@ -136,11 +136,11 @@ impl PersonLookup {
     ) -> Result<Vec<(Uuid, RecordedPerson)>, EventStoreError> {
         let mut all = Vec::new();
         for object in self.imports.persons_objects(project, &now.manifest).await? {
-            let (wanted, searched) = (ids.clone(), object.clone());
+            let (requested, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
                 let records = searched.records().enumerate();
-                let own =
-                    records.filter_map(|(row, of)| Some((row, *of.iter().find(|id| wanted.contains(id))?)));
+                let own = records
+                    .filter_map(|(row, of)| Some((row, *of.iter().find(|id| requested.contains(id))?)));
                 own.collect::<Vec<_>>()
             });
             let found = found.await?;

@@ -154,8 +154,8 @@ impl PersonLookup {
         lease: Option<MemoryLease>,
     ) -> Result<Vec<Group>, EventStoreError> {
         let now = self.now(project, None).await?;
-        let wanted = GroupSelection { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
-        let known = self.known_groups(project, &now, wanted, lease).await?;
+        let requested = GroupSelection { groups: Arc::new([(group_type.clone(), None)]), keys, rows_max };
+        let known = self.known_groups(project, &now, requested, lease).await?;
         let made = tokio::task::spawn_blocking(move || {
             let group = |((_, key), (mut properties, changes)): ((String, String), GroupData)| {
                 changes.apply(&mut properties);
@@ -194,8 +194,8 @@ impl PersonLookup {
             return Ok(Vec::new());
         }
         let single = groups.iter().map(|(of, key)| (of.clone(), Some(key.clone())));
-        let wanted = GroupSelection { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
-        let mut known = self.known_groups(project, now, wanted, None).await?;
+        let requested = GroupSelection { groups: single.collect(), keys: None, rows_max: GROUPS_MAX };
+        let mut known = self.known_groups(project, now, requested, None).await?;
         let of = |(of, key): &(GroupType, String)| {
             let (mut properties, changes) =
                 known.groups.remove(&(of.name.clone(), key.clone())).unwrap_or_default();
@@ -209,39 +209,40 @@ impl PersonLookup {
         &self,
         project: ProjectId,
         now: &PersonsSnapshot,
-        wanted: GroupSelection,
+        requested: GroupSelection,
         lease: Option<MemoryLease>,
     ) -> Result<KnownGroups, EventStoreError> {
         let segments = now.manifest.segments.iter();
         let in_segments = segments.clone().filter_map(|entry| entry.groups.as_ref()).map(|file| file.rows);
         let rows = now.manifest.groups.iter().map(|entry| entry.rows).chain(in_segments).sum::<u64>();
-        if rows > wanted.rows_max {
+        if rows > requested.rows_max {
             return Err(EventStoreError::TooLarge(format!(
                 "The project's groups are told of by {rows} rows; at most {} are looked through.",
-                wanted.rows_max
+                requested.rows_max
             )));
         }
         let mut known = KnownGroups { lease, ..KnownGroups::default() };
         for entry in &now.manifest.groups {
             let bytes = self.imports.group_records(entry).await?;
-            let wanted = wanted.clone();
-            let taken =
-                tokio::task::spawn_blocking(move || wanted.take_records(&mut known, bytes).map(|()| known));
+            let requested = requested.clone();
+            let taken = tokio::task::spawn_blocking(move || {
+                requested.take_records(&mut known, bytes).map(|()| known)
+            });
             known = taken.await??;
         }
         let found = segments.map(|entry| self.profiles.groups_in_segment(entry)).collect::<Vec<_>>();
         let mut found = futures::stream::iter(found).buffer_unordered(FILES_AT_ONCE);
         while let Some(part) = found.try_next().await? {
-            let wanted = wanted.clone();
+            let requested = requested.clone();
             let taken =
-                tokio::task::spawn_blocking(move || wanted.take_changes(&mut known, part).map(|()| known));
+                tokio::task::spawn_blocking(move || requested.take_changes(&mut known, part).map(|()| known));
             known = taken.await??;
         }
         let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
         let hot = self.duplicates.not_in_segments(&now.manifest, hot).await?;
         let taken = tokio::task::spawn_blocking(move || {
             let hot = Profile::of_rows(project, &hot).groups;
-            wanted.take_changes(&mut known, hot).map(|()| known)
+            requested.take_changes(&mut known, hot).map(|()| known)
         });
         taken.await?
     }

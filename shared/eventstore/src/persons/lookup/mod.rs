@@ -233,11 +233,11 @@ impl PersonLookup {
     ) -> Result<BTreeMap<Uuid, ProfilePart>, EventStoreError> {
         let mut parts: BTreeMap<Uuid, ProfilePart> = BTreeMap::new();
         for object in self.imports.persons_objects(project, &now.manifest).await? {
-            let (wanted, searched) = (ids.clone(), object.clone());
+            let (requested, searched) = (ids.clone(), object.clone());
             let found = tokio::task::spawn_blocking(move || {
                 let records = searched.records().enumerate();
-                let own =
-                    records.filter_map(|(row, of)| Some((row, *of.iter().find(|id| wanted.contains(id))?)));
+                let own = records
+                    .filter_map(|(row, of)| Some((row, *of.iter().find(|id| requested.contains(id))?)));
                 own.collect::<Vec<_>>()
             });
             let (rows, own): (Vec<usize>, Vec<Uuid>) = found.await?.into_iter().unzip();

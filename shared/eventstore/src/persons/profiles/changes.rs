@@ -99,8 +99,8 @@ impl Changes {
     }
 
     /// Keeps only the selected keys.
-    pub(crate) fn keep(&mut self, wanted: impl Fn(&str) -> bool) {
-        self.0.retain(|key, _| wanted(key));
+    pub(crate) fn keep(&mut self, requested: impl Fn(&str) -> bool) {
+        self.0.retain(|key, _| requested(key));
     }
 
     /// Applies the changes to `properties`, which are older than all of them.

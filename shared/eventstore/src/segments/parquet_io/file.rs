@@ -112,9 +112,9 @@ impl ParquetFile {
         mut to: T,
         add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
     ) -> Result<(T, u64), EventStoreError> {
-        let wanted = |name: &str| columns.iter().any(|column| column.as_ref() == name);
+        let requested = |name: &str| columns.iter().any(|column| column.as_ref() == name);
         let schema = self.reader.schema();
-        let places = schema.fields().iter().enumerate().filter(|(_, field)| wanted(field.name()));
+        let places = schema.fields().iter().enumerate().filter(|(_, field)| requested(field.name()));
         let mask = ProjectionMask::leaves(self.reader.parquet_schema(), places.map(|(place, _)| place));
         let mut builder = ParquetPushDecoderBuilder::new_with_metadata(self.reader.clone())
             .with_projection(mask)
@@ -126,8 +126,9 @@ impl ParquetFile {
         let mut decoder = builder.build()?;
         let mut bytes_read = 0;
         loop {
-            let (back, added, wanted) = tokio::task::spawn_blocking(move || step(decoder, to, add)).await??;
-            let Some(ranges) = wanted else { return Ok((added, bytes_read)) };
+            let (back, added, requested) =
+                tokio::task::spawn_blocking(move || step(decoder, to, add)).await??;
+            let Some(ranges) = requested else { return Ok((added, bytes_read)) };
             (decoder, to) = (back, added);
             let parts = self.objects.ranges(&self.object, &ranges).await?;
             bytes_read += parts.iter().map(|part| part.len() as u64).sum::<u64>();
@@ -211,15 +212,15 @@ async fn metadata(
     let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
     let tail_start = bytes.saturating_sub(TAIL_BYTES);
     let from_tail = tail_start..bytes;
-    let mut wanted = Vec::from([from_tail]);
+    let mut requested = Vec::from([from_tail]);
     let mut tail = None;
     let metadata = loop {
-        let parts = objects.ranges(object, &wanted).await?;
+        let parts = objects.ranges(object, &requested).await?;
         tail = tail.or_else(|| parts.first().cloned());
-        decoder.push_ranges(wanted, parts)?;
+        decoder.push_ranges(requested, parts)?;
         match decoder.try_decode()? {
             DecodeResult::Data(metadata) => break metadata,
-            DecodeResult::NeedsData(ranges) => wanted = ranges,
+            DecodeResult::NeedsData(ranges) => requested = ranges,
             DecodeResult::Finished => return Err(EventStoreError::corrupt("no footer")),
         }
     };

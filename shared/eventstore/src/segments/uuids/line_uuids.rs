@@ -141,8 +141,8 @@ mod tests {
         #[test]
         fn two_have_in_common_what_sets_have(left in lines(), right in lines()) {
             let both: BTreeSet<Uuid> = of(&left).both(&of(&right)).collect();
-            let wanted = left.intersection(&right).map(|(source, line)| uuid_of(&[*source; 10], *line));
-            prop_assert_eq!(both, wanted.collect::<BTreeSet<_>>());
+            let requested = left.intersection(&right).map(|(source, line)| uuid_of(&[*source; 10], *line));
+            prop_assert_eq!(both, requested.collect::<BTreeSet<_>>());
             prop_assert_eq!(LineUuids::of_bytes(&of(&left).to_bytes()).unwrap(), of(&left));
         }
 

@@ -208,28 +208,31 @@ fn entry(entries: &[[u8; 4]], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(entries[at]))
 }
 
-/// Whether the entries of a bucket contain `wanted`.
-fn has(bucket: &[[u8; 4]], wanted: u64) -> bool {
+/// Whether the entries of a bucket contain `requested`.
+fn has(bucket: &[[u8; 4]], requested: u64) -> bool {
     // Interpolation search: its position is close to where it would be in a uniform distribution, so a linear
     // search from there is cheaper than a binary search.
     let near = 64.min(bucket.len());
-    let guess = ((u128::from(wanted) * bucket.len() as u128) >> ENTRY_BITS) as usize;
+    let guess = ((u128::from(requested) * bucket.len() as u128) >> ENTRY_BITS) as usize;
     let from = guess.saturating_sub(near / 2);
     let to = (from + near).min(bucket.len());
     let surely = |at: usize| entry(bucket, at);
-    let around =
-        from < to && (from == 0 || surely(from) < wanted) && (to == bucket.len() || surely(to - 1) > wanted);
+    let around = from < to
+        && (from == 0 || surely(from) < requested)
+        && (to == bucket.len() || surely(to - 1) > requested);
     if !around {
-        return bucket.binary_search_by_key(&wanted, |bytes| entry(std::slice::from_ref(bytes), 0)).is_ok();
+        return bucket
+            .binary_search_by_key(&requested, |bytes| entry(std::slice::from_ref(bytes), 0))
+            .is_ok();
     }
     let mut at = guess.clamp(from, to - 1);
-    while at > from && surely(at) > wanted {
+    while at > from && surely(at) > requested {
         at -= 1;
     }
-    while at + 1 < to && surely(at) < wanted {
+    while at + 1 < to && surely(at) < requested {
         at += 1;
     }
-    surely(at) == wanted
+    surely(at) == requested
 }
 
 /// The index file of a segment.
@@ -252,8 +255,8 @@ impl UuidIndexFile {
         Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
     }
 
-    /// Looks up `wanted`.
-    pub(crate) async fn probe(&self, wanted: &Arc<UuidQuery>) -> Result<UuidMatches, EventStoreError> {
+    /// Looks up `requested`.
+    pub(crate) async fn probe(&self, requested: &Arc<UuidQuery>) -> Result<UuidMatches, EventStoreError> {
         let size = self.objects.size(&self.object).await?;
         let lines = size.checked_sub(self.layout.size());
         let lines = lines.filter(|lines| (*lines > 0) == self.has_lines && *lines <= LINES_BYTES_MAX as u64);
@@ -261,20 +264,20 @@ impl UuidIndexFile {
             let what = format!("it has {size} bytes for {} events", self.layout.rows);
             return Err(self.objects.damaged(&self.object, &what).await);
         };
-        let uuids = if self.has_lines && !wanted.lines.is_empty() {
+        let uuids = if self.has_lines && !requested.lines.is_empty() {
             let range = size - lines..size;
             let parts = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
             let lines = LineUuids::of_bytes(parts.first().map_or(&[], |part| part))?;
-            wanted.lines.both(&lines).collect()
+            requested.lines.both(&lines).collect()
         } else {
             Vec::new()
         };
         let hashes = if self.layout.rows == 0 {
             Vec::new()
-        } else if wanted.hashes.len() as u64 * LOOKUP_BYTES < size {
-            self.probe_buckets(&wanted.hashes).await?
+        } else if requested.hashes.len() as u64 * LOOKUP_BYTES < size {
+            self.probe_buckets(&requested.hashes).await?
         } else {
-            self.scan_file(wanted).await?
+            self.scan_file(requested).await?
         };
         Ok(UuidMatches { hashes, uuids })
     }
@@ -286,19 +289,19 @@ impl UuidIndexFile {
     /// Reads only the buckets of `hashes`.
     async fn probe_buckets(&self, hashes: &[u64]) -> Result<Vec<u64>, EventStoreError> {
         let buckets = hashes.iter().map(|hash| self.layout.place(*hash).0).collect::<Vec<_>>();
-        let wanted = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
-        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let requested = buckets.iter().map(|bucket| self.layout.fences(&(*bucket..*bucket + 1)));
+        let parts = self.objects.ranges(&self.object, &requested.collect::<Vec<_>>()).await?;
         let fences = parts.iter().map(|part| fences(part, self.layout.rows)).collect::<Option<Vec<_>>>();
         let fences = fences.ok_or_else(|| self.wrong())?;
-        let wanted = fences.iter().map(|fences| self.layout.entries(&(fences[0]..fences[1])));
-        let parts = self.objects.ranges(&self.object, &wanted.collect::<Vec<_>>()).await?;
+        let requested = fences.iter().map(|fences| self.layout.entries(&(fences[0]..fences[1])));
+        let parts = self.objects.ranges(&self.object, &requested.collect::<Vec<_>>()).await?;
         let found = hashes.iter().zip(&parts);
         let found = found.filter(|(hash, part)| has(part.as_chunks().0, self.layout.place(**hash).1));
         Ok(found.map(|(hash, _)| *hash).collect())
     }
 
     /// Reads the whole file in chunks.
-    async fn scan_file(&self, wanted: &Arc<UuidQuery>) -> Result<Vec<u64>, EventStoreError> {
+    async fn scan_file(&self, requested: &Arc<UuidQuery>) -> Result<Vec<u64>, EventStoreError> {
         let all = self.layout.fences(&(0..self.layout.buckets()));
         let parts = self.objects.ranges(&self.object, std::slice::from_ref(&all)).await?;
         let fences = parts.first().and_then(|part| fences(part, self.layout.rows));
@@ -312,17 +315,17 @@ impl UuidIndexFile {
             let range = self.layout.entries(&(begin..fences[last]));
             let part = self.objects.ranges(&self.object, std::slice::from_ref(&range)).await?;
             let part = part.into_iter().next().unwrap_or_default();
-            let (layout, fences, wanted) = (self.layout, fences.clone(), wanted.clone());
+            let (layout, fences, requested) = (self.layout, fences.clone(), requested.clone());
             let piece = move || {
-                let hashes = &wanted.hashes;
+                let hashes = &requested.hashes;
                 let bucket = |hash: &u64| layout.place(*hash).0 as usize;
                 let from = hashes.partition_point(|hash| bucket(hash) < first);
                 let to = hashes.partition_point(|hash| bucket(hash) < last);
                 let entries = part.as_chunks::<4>().0;
                 let is_in = |hash: &&u64| {
-                    let (bucket, wanted) = layout.place(**hash);
+                    let (bucket, requested) = layout.place(**hash);
                     let at = |bucket: u64| (fences[bucket as usize] - begin) as usize;
-                    entries.get(at(bucket)..at(bucket + 1)).is_some_and(|bucket| has(bucket, wanted))
+                    entries.get(at(bucket)..at(bucket + 1)).is_some_and(|bucket| has(bucket, requested))
                 };
                 hashes[from..to].iter().filter(is_in).copied().collect::<Vec<_>>()
             };

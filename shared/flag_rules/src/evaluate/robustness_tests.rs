@@ -181,7 +181,7 @@ fn person() -> impl Strategy<Value = Object> {
     prop::collection::vec((word(), any_json()), 0..8).prop_map(Map::from_iter)
 }
 
-fn ask<T>(properties: &Object, distinct_id: &str, then: impl FnOnce(&Subject<'_>) -> T) -> T {
+fn with_subject<T>(properties: &Object, distinct_id: &str, then: impl FnOnce(&Subject<'_>) -> T) -> T {
     let static_cohorts = BTreeSet::from([4]);
     let groups = BTreeMap::from([(0, GroupSubject { key: "org:1", properties })]);
     then(&Subject::person(distinct_id, properties, &static_cohorts, testing::now()).with_groups(groups))
@@ -189,7 +189,7 @@ fn ask<T>(properties: &Object, distinct_id: &str, then: impl FnOnce(&Subject<'_>
 
 proptest! {
     #[test]
-    fn any_filters_evaluate_the_same_however_asked(
+    fn any_filters_evaluate_the_same_in_every_way(
         filters in prop::collection::vec(prop_oneof![3 => filters(), 1 => any_json().prop_map(|json| {
             json.as_object().cloned().unwrap_or_default()
         })], 1..5),
@@ -202,7 +202,7 @@ proptest! {
             (1..).zip(cohorts).map(|(id, criteria)| cohort_of(id, criteria)).collect();
         let evaluate = |flags: &[Flag], cohorts: &[Cohort]| -> BTreeMap<i64, Evaluation> {
             let evaluator = Evaluator::new(flags, cohorts.to_vec(), Tz::UTC);
-            ask(&person, "someone", |subject| {
+            with_subject(&person, "someone", |subject| {
                 let all = evaluator.evaluate_all(subject);
                 for flag in flags {
                     assert_eq!(evaluator.evaluate(flag.id, subject).as_ref(), all.get(&flag.id));
@@ -251,7 +251,7 @@ proptest! {
             let filters = json!({"groups": [{"rollout_percentage": percentage}]});
             let flag = Flag { key: key.clone(), ..flag(1, testing::object(filters)) };
             let evaluator = Evaluator::new([&flag], [], Tz::UTC);
-            ask(&nobody, &id, |subject| evaluator.evaluate(1, subject).unwrap().value.is_on())
+            with_subject(&nobody, &id, |subject| evaluator.evaluate(1, subject).unwrap().value.is_on())
         };
         prop_assert!(!admits(small) || admits(large));
         prop_assert!(admits(100.0));
