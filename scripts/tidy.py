@@ -28,8 +28,6 @@ ENV_HOMES = (
     "shared/eventstore/tests/",
 )
 
-# Crates whose import circles are being removed, with the number that is left. Every other crate has none.
-PENDING_CIRCLES = {"shared/analytics": 19, "shared/filters": 1, "shared/flag_rules": 7}
 # Names of types that were replaced by terms of the field (docs/glossary.md); they do not come back.
 RETIRED_TYPES = set("""
     Apart Bounded Choice Counted Crowd Effort Everybody Found Given Held Judged Kept Lane Looked Mentioned Nobody Numbered Owed Placed Planned
@@ -186,14 +184,11 @@ def declared_tests(files):
                 yield f"{crate}/src/{path}"
 
 
-def circles(files, pending=None):
+def circles(files):
     """Circles of imports between the modules of each crate; `files` are the texts of all paths of the tree."""
-    pending = PENDING_CIRCLES if pending is None else pending
     for crate, own in crates(files):
         product = {path: text for path, text in own.items() if not is_test(path)}
-        found = list(imports.report(crate, imports.Crate(product).edges()))
-        if len(found) > pending.get(crate, 0):
-            yield from found
+        yield from imports.report(crate, imports.Crate(product).edges())
 
 
 def code_lines(text):

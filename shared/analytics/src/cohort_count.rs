@@ -7,8 +7,8 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 use uuid::Uuid;
 
-use crate::cohort::{self, Cohorts};
 use crate::compiler::Compiler;
+use crate::compiler::cohort::{self, Cohorts};
 use crate::join::{DataRequirements, JoinData};
 use crate::join_derived::derive_join_data;
 use crate::project::ProjectContext;

@@ -18,7 +18,9 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::dictionary_encoder::DictionaryEncoder;
-use crate::scan::{Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Partition, ScanRequest};
+use crate::scan::{
+    Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Partition, ScanRequest, group_column,
+};
 
 /// The data that a plan reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -227,11 +229,6 @@ pub(crate) fn join(
         }
     }
     Ok(())
-}
-
-/// The event column with the group key of a group type.
-pub(crate) fn group_column(index: u8) -> ColumnKey {
-    ColumnKey::Property(format!("$group_{index}"))
 }
 
 /// The event column with the session id.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use pennon_filters::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
-use crate::cohort::Cohorts;
+use crate::compiler::cohort::Cohorts;
 use crate::join::{DataRequirements, JoinData};
 use crate::sessions;
 

@@ -4,10 +4,8 @@
 //! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
 //! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows flags.
 
-mod action;
 mod breakdown;
 pub mod clickhouse;
-mod cohort;
 mod cohort_count;
 mod compiler;
 pub mod definitions;
@@ -20,9 +18,8 @@ mod join;
 mod join_derived;
 pub mod kinds;
 pub mod limits;
-mod matcher;
+mod mask;
 pub mod people;
-pub mod plan;
 mod project;
 pub mod query;
 mod references;
@@ -38,9 +35,8 @@ pub use cohort_count::CohortCount;
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
 pub use join::{DataRequirements, JoinData, Properties};
-pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Query, QueryOutput};
-pub use plan::Plan;
+pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Plan, Query, QueryOutput};
 pub use project::ProjectContext;
 pub use references::COHORT_TYPES;
-pub use repartition::ActorKind;
+pub use scan::ActorKind;
 pub use sessions::{SessionFieldType, session_fields};

@@ -5,7 +5,7 @@ use pennon_filters::dates::WeekStart;
 use serde_json::Value;
 
 use crate::definitions::Definitions;
-use crate::scan::Micros;
+use crate::scan::{ActorKind, Micros};
 
 /// Project settings that a calculation depends on.
 #[derive(Debug, Clone)]
@@ -24,4 +24,15 @@ pub struct ProjectContext {
     pub aggregate_by_distinct_id: bool,
     /// The actions and cohorts that the query references, see [`crate::Query::mentions`].
     pub definitions: Definitions,
+}
+
+impl ProjectContext {
+    /// The actors that a query counts: groups if a group type is given, else the project's setting.
+    pub(crate) fn actor_kind(&self, group_type: Option<u8>) -> ActorKind {
+        match group_type {
+            Some(index) => ActorKind::Groups(index),
+            None if self.aggregate_by_distinct_id => ActorKind::DistinctIds,
+            None => ActorKind::Persons,
+        }
+    }
 }

@@ -15,41 +15,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::dictionary_encoder::DictionaryEncoder;
-use crate::join::group_column;
-use crate::project::ProjectContext;
-use crate::scan::{Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Micros, Partition, Seq};
-
-/// The kind of actor that is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum ActorKind {
-    /// Persons, with merged persons resolved to their canonical id.
-    #[default]
-    Persons,
-    /// Distinct ids, if the project setting `aggregate_by_distinct_id` is on.
-    DistinctIds,
-    /// Groups of the type with this index.
-    Groups(u8),
-}
-
-impl ActorKind {
-    /// Groups if a group type is given, else the project's setting.
-    pub fn of(project: &ProjectContext, group_type: Option<u8>) -> Self {
-        match group_type {
-            Some(index) => Self::Groups(index),
-            None if project.aggregate_by_distinct_id => Self::DistinctIds,
-            None => Self::Persons,
-        }
-    }
-
-    /// The column with the actor's key; none for persons.
-    pub(crate) fn column(self) -> Option<ColumnKey> {
-        match self {
-            Self::Persons => None,
-            Self::DistinctIds => Some(ColumnKey::DistinctId),
-            Self::Groups(index) => Some(group_column(index)),
-        }
-    }
-}
+use crate::scan::{ActorKind, Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Micros, Partition, Seq};
 
 /// UUIDv5 namespace of the ids of groups and distinct ids. An arbitrary constant.
 const ACTOR_ID_NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_7a5e_9b1f_4c3a_8e52_d4f0_17a6_93bc);

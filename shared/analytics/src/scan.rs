@@ -12,7 +12,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use crate::dictionary::Dictionary;
-use crate::repartition::ActorKind;
 pub use pennon_filters::dates::Micros;
 
 /// Arrival sequence number of an event. Later arrivals have larger values; it orders events of equal time.
@@ -229,4 +228,32 @@ pub struct Partition {
     pub runs: Vec<EventRun>,
     /// The kind of the actors. A query that counts two kinds gets all of its events once in partitions of each kind.
     pub counted: ActorKind,
+}
+
+/// The kind of actor that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum ActorKind {
+    /// Persons, with merged persons resolved to their canonical id.
+    #[default]
+    Persons,
+    /// Distinct ids, if the project setting `aggregate_by_distinct_id` is on.
+    DistinctIds,
+    /// Groups of the type with this index.
+    Groups(u8),
+}
+
+impl ActorKind {
+    /// The column with the actor's key; none for persons.
+    pub(crate) fn column(self) -> Option<ColumnKey> {
+        match self {
+            Self::Persons => None,
+            Self::DistinctIds => Some(ColumnKey::DistinctId),
+            Self::Groups(index) => Some(group_column(index)),
+        }
+    }
+}
+
+/// The event column with the group key of a group type.
+pub(crate) fn group_column(index: u8) -> ColumnKey {
+    ColumnKey::Property(format!("$group_{index}"))
 }

@@ -14,16 +14,11 @@ use pennon_filters::text::{number_of, text_of};
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
-use crate::cohort::MIN_EVENT_TIME;
-use crate::compiler::Compiler;
 use crate::join::{Properties, session_column};
 use crate::limits;
 use crate::scan::{
     ColumnKey, ColumnRef, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq,
 };
-
-/// Maximum event time: the end of the year 9999.
-const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
 
 /// The length of a session in whole seconds.
 pub(crate) const DURATION: &str = "$session_duration";
@@ -153,32 +148,32 @@ fn find_field(name: &str, attr: &str) -> CalcResult<SessionField> {
     field(name).ok_or_else(|| CalcError::invalid(attr, format!("Sessions have no field {name}.")))
 }
 
-/// Registers a session field that is read in every row.
-pub(crate) fn require_field(name: &str, compiler: &mut Compiler<'_>, attr: &str) -> CalcResult<()> {
-    let field = find_field(name, attr)?;
-    compiler.require_value(&ColumnRef::Event(session_column()), attr)?;
-    compiler.needs.session_fields.insert(name.to_owned());
-    let scan = compiler.needs.sessions.get_or_insert_with(|| ScanRequest {
-        events: EventSelection::All,
-        from: MIN_EVENT_TIME,
-        to: MAX_EVENT_TIME,
-        columns: BTreeSet::from([session_column()]),
-        // A session can have events of several persons.
-        arrivals: true,
-    });
+/// The event columns that a session field is computed from, besides the session id.
+pub(crate) fn event_columns(name: &str, attr: &str) -> CalcResult<Vec<ColumnKey>> {
     let column = |key: &str| ColumnKey::Property(key.to_owned());
-    match field {
-        SessionField::Duration | SessionField::Start | SessionField::End | SessionField::Count(_) => {}
-        SessionField::EntryProperty(key) => scan.columns.extend([column(URL), column(key)]),
+    Ok(match find_field(name, attr)? {
+        SessionField::Duration | SessionField::Start | SessionField::End | SessionField::Count(_) => {
+            Vec::new()
+        }
+        SessionField::EntryProperty(key) => vec![column(URL), column(key)],
         SessionField::EntryPath
         | SessionField::EntryHost
         | SessionField::EndUrl
         | SessionField::EndPath
-        | SessionField::EndHost => {
-            scan.columns.insert(column(URL));
-        }
+        | SessionField::EndHost => vec![column(URL)],
+    })
+}
+
+/// The scan that sessions are built from: all events, because a session does not end where a query's dates do.
+pub(crate) fn scan_request() -> ScanRequest {
+    ScanRequest {
+        events: EventSelection::All,
+        from: limits::MIN_EVENT_TIME,
+        to: limits::MAX_EVENT_TIME,
+        columns: BTreeSet::from([session_column()]),
+        // A session can have events of several persons.
+        arrivals: true,
     }
-    Ok(())
 }
 
 /// An event: its sort key, and its run and row.

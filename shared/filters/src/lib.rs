@@ -4,6 +4,7 @@
 //! Must stay true: everything here is a pure function, and nothing here knows flags, queries or event columns.
 
 pub mod body;
+mod compile_budget;
 pub mod dates;
 pub mod error;
 pub mod limits;
@@ -14,5 +15,6 @@ pub mod semver;
 pub mod text;
 pub mod work_budget;
 
+pub use compile_budget::CompileBudget;
 pub use error::{CalcError, CalcResult, ErrorKind};
 pub use work_budget::{CancelOnDrop, CancellationToken, ComparisonBudget, WorkBudget};

@@ -10,6 +10,7 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
+use crate::compile_budget::CompileBudget;
 use crate::dates::Micros;
 use crate::dates::instants::{filter_second, property_micros, property_second};
 use crate::dates::zone::{from_micros, utc_text};
@@ -133,19 +134,6 @@ impl Operator {
     /// False for the two operators that only test presence.
     pub fn needs_value(self) -> bool {
         !matches!(self, Self::IsSet | Self::IsNotSet)
-    }
-}
-
-/// Limits of compiling one query.
-#[derive(Debug, Clone, Copy)]
-pub struct CompileBudget {
-    /// Regular expressions left.
-    pub regexes: usize,
-}
-
-impl Default for CompileBudget {
-    fn default() -> Self {
-        Self { regexes: limits::REGEXES }
     }
 }
 

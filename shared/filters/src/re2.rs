@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use regex::RegexBuilder;
 
+use crate::compile_budget::CompileBudget;
 use crate::error::CalcResult;
 use crate::limits;
-use crate::operator::CompileBudget;
 use crate::regex_bounds::BoundedRegex;
 
 /// Compiles a pattern; none if it is invalid. An error, for field `attr`, if a limit is exceeded.

@@ -10,8 +10,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::flag::Flag;
-
 /// The event that SDKs send for each call of a flag.
 pub const CALL_EVENT: &str = "$feature_flag_called";
 /// The event property with the flag key.
@@ -177,14 +175,6 @@ impl CallTimes {
     fn stored(&self, flag: i64) -> Option<i64> {
         let advanced = self.advanced.filter(|(id, _)| *id == flag).map(|(_, at)| at);
         self.known.stored.get(flag).max(advanced)
-    }
-}
-
-impl Flag {
-    /// The time of the last call, from its record and `calls`.
-    pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
-        let (deleted, recorded) = (self.deleted, self.last_called_at);
-        calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
     }
 }
 

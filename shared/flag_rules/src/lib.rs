@@ -1,10 +1,10 @@
 //! Feature flag rules: validation of writes, the record, edit permissions, list filters, evaluation.
 //!
 //! Must stay true: everything here is a pure function. The caller loads the records that a body refers to
-//! ([`relations::body_references`]), passes them in ([`References`], [`ValidationContext`]) and stores the result; the time
+//! ([`flag::body_references`]), passes them in ([`References`], [`ValidationContext`]) and stores the result; the time
 //! and new ids are arguments. Nothing here knows analytics.
 //!
-//! Write path: [`relations::body_references::collect`] → load the references → [`FlagInput::parse`] → [`Flag::create`] or
+//! Write path: [`flag::body_references::collect`] → load the references → [`FlagInput::parse`] → [`Flag::create`] or
 //! [`Flag::apply`] → [`flag::transition::check`] → [`flag::conflict::detect`] → store the flag, its [`FlagRow`] and an
 //! activity entry from [`flag::changes::kind`] and [`flag::changes::between`].
 //!

@@ -11,10 +11,11 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::testing;
+use crate::flag::body_references;
 use crate::flag::{
     AccessLevel, Flag, FlagInput, FlagRow, ValidationContext, Viewer, WriteKind, changes, conflict,
 };
-use crate::relations::{FlagReference, References, body_references};
+use crate::relations::{FlagReference, References};
 
 /// Words with a meaning in some field, so that random bodies reach deep rules.
 const WORDS: [&str; 40] = [

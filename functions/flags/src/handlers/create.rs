@@ -9,7 +9,7 @@ use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::retry::ConflictRetries;
 use pennon_core::store::Write;
 use pennon_core::store::keys::{self, Counter};
-use pennon_flag_rules::relations::body_references;
+use pennon_flag_rules::flag::body_references;
 use pennon_flag_rules::{CallTimes, Flag, FlagInput, ValidationContext, WriteKind};
 use pennon_role_access::validation_error;
 

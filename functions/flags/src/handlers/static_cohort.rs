@@ -118,7 +118,7 @@ async fn with_dependencies(
     stored: &StoredFlag,
 ) -> ApiResult<Vec<Arc<StoredFlag>>> {
     let own = Arc::new(stored.clone());
-    let first = pennon_flag_rules::relations::references::flag_ids(&stored.flag.filters);
+    let first = pennon_flag_rules::conditions::record_ids::flag_ids(&stored.flag.filters);
     if first.is_empty() {
         return Ok(vec![own]);
     }

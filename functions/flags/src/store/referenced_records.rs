@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
-use pennon_flag_rules::relations::body_references::BodyReferences;
+use pennon_flag_rules::flag::body_references::BodyReferences;
 use pennon_flag_rules::relations::cohort::Cohort;
 use pennon_flag_rules::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;

@@ -9,8 +9,8 @@ use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, Page, StoreError, Table};
+use pennon_flag_rules::flag::body_references::{self, BodyReferences};
 use pennon_flag_rules::is_possible_key;
-use pennon_flag_rules::relations::body_references::{self, BodyReferences};
 
 use super::referenced_records::{ReferenceIds, ResolvedReferences};
 use super::{ProjectVersion, StoredFlag, flag_record_key, prefetch_dependents};

@@ -21,8 +21,8 @@ use chrono_tz::Tz;
 use pennon_filters::error::{CalcError, CalcResult};
 use uuid::Uuid;
 
+use crate::compiler::matcher::Matcher;
 use crate::compiler::{Compiler, common_filter};
-use crate::matcher::Matcher;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownDimension, CommonFields, DimensionSource, Series};
 use crate::scan::{ColumnKey, Micros};

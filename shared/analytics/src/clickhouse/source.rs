@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{MAX_PERSON_MERGES, Segment, StatementWriter, quote, unsupported, values};
 use crate::clickhouse::FileLocation;
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::{EventSelection, Micros};
 
 /// The range of ClickHouse's `DateTime64`.

@@ -18,7 +18,7 @@ pub use json::{filter_json, list_json};
 pub use parse::NON_EVENT_TYPES;
 pub(crate) use parse::Parser;
 pub use persons::PersonFilter;
-pub(crate) use predicate::{Mask, Predicate};
+pub(crate) use predicate::Predicate;
 
 /// A property filter, or a group of them.
 #[derive(Debug, Clone, PartialEq)]

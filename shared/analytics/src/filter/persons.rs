@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
+use pennon_filters::CompileBudget;
 use pennon_filters::error::{CalcError, CalcResult};
-use pennon_filters::operator::CompileBudget;
 use pennon_filters::work_budget::{ComparisonBudget, WorkBudget};
 use serde_json::{Map, Value};
 

@@ -2,8 +2,9 @@
 
 use chrono::DateTime;
 use chrono_tz::Tz;
+use pennon_filters::CompileBudget;
 use pennon_filters::error::{CalcError, CalcResult};
-use pennon_filters::operator::{CompileBudget, Operator, ValueTest};
+use pennon_filters::operator::{Operator, ValueTest};
 use pennon_filters::text::text_of;
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value;
@@ -11,8 +12,8 @@ use serde_json::Value;
 use super::parse::group_column_index;
 use super::{Filter, PropertyFilter, Target};
 use crate::element::{self, ElementTest};
-use crate::join::group_column;
-use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey};
+use crate::mask::Mask;
+use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey, group_column};
 use crate::sessions;
 use crate::sql::CompiledExpression;
 
@@ -33,17 +34,6 @@ pub(crate) enum Predicate {
     Time(ValueTest),
     /// A test of the event's elements.
     Elements(ElementTest),
-}
-
-/// The rows of a run that pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mask {
-    /// All rows.
-    Every,
-    /// No row.
-    Nothing,
-    /// Rows with `true`; one entry per row.
-    Rows(Vec<bool>),
 }
 
 impl Predicate {
@@ -228,54 +218,6 @@ fn column_mask(column: &Column, test: &ValueTest, work: &WorkBudget<'_>) -> Calc
     // A row with a code outside of the dictionary has no value.
     let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
     Ok(Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect()))
-}
-
-impl Mask {
-    fn constant(answer: bool) -> Self {
-        if answer { Self::Every } else { Self::Nothing }
-    }
-
-    fn of(rows: Vec<bool>) -> Self {
-        match rows.first() {
-            Some(first) if rows.iter().all(|row| row == first) => Self::constant(*first),
-            _ => Self::Rows(rows),
-        }
-    }
-
-    /// Whether a row passes.
-    pub(crate) fn has(&self, row: usize) -> bool {
-        match self {
-            Self::Every => true,
-            Self::Nothing => false,
-            Self::Rows(rows) => rows.get(row).is_some_and(|passes| *passes),
-        }
-    }
-
-    /// The rows that pass both masks.
-    #[must_use]
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
-            (Self::Every, mask) | (mask, Self::Every) => mask,
-            (Self::Rows(mut left), Self::Rows(right)) => {
-                left.iter_mut().zip(&right).for_each(|(left, right)| *left &= right);
-                Self::Rows(left)
-            }
-        }
-    }
-
-    /// The rows that pass either mask.
-    #[must_use]
-    pub(crate) fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Every, _) | (_, Self::Every) => Self::Every,
-            (Self::Nothing, mask) | (mask, Self::Nothing) => mask,
-            (Self::Rows(mut left), Self::Rows(right)) => {
-                left.iter_mut().zip(&right).for_each(|(left, right)| *left |= right);
-                Self::Rows(left)
-            }
-        }
-    }
 }
 
 #[cfg(test)]

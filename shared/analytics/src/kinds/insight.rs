@@ -19,7 +19,7 @@ use crate::definitions::DefinitionIds;
 use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::Partition;
 
 /// A parsed query of one kind.

@@ -9,6 +9,7 @@ pub mod correlation;
 pub mod funnels;
 mod insight;
 mod parse;
+mod plan;
 #[macro_use]
 mod registration;
 mod saved_query;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 pub use insight::{Endpoint, KindDescription};
 pub use parse::{ParsedQuery, stored_kinds};
+pub use plan::Plan;
 pub use saved_query::{
     BREAKDOWN_TYPES, CONDITION_TYPES, INTERVALS, decode_and_validate_query, validate_node,
 };

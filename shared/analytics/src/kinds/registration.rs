@@ -101,8 +101,8 @@ macro_rules! register_kinds {
             pub fn counted_actors(
                 &self,
                 point: &DataPoint,
-                plan: &crate::plan::Plan,
-            ) -> crate::repartition::ActorKind {
+                plan: &super::Plan,
+            ) -> crate::scan::ActorKind {
                 let groups = match (self, point) {
                     $((Self::$kind(query), DataPoint::$kind(point)) => query.counted_groups(point),)+
                     _ => None,
@@ -112,7 +112,7 @@ macro_rules! register_kinds {
         }
 
         impl CompiledQuery {
-            pub(crate) fn actor_kind(&self, point: &DataPoint) -> Option<crate::repartition::ActorKind> {
+            pub(crate) fn actor_kind(&self, point: &DataPoint) -> Option<crate::scan::ActorKind> {
                 match (self, point) {
                     $((Self::$kind(query), DataPoint::$kind(point)) => query.actor_kind(point),)+
                     _ => None,

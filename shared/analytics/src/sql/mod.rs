@@ -19,14 +19,14 @@ mod unsupported;
 mod value;
 
 use chrono_tz::Tz;
+use pennon_filters::CompileBudget;
 use pennon_filters::error::{CalcError, CalcResult};
-use pennon_filters::operator::CompileBudget;
 use pennon_filters::re2;
 use pennon_filters::regex_bounds::BoundedRegex;
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value as Json;
 
-use crate::filter::Mask;
+use crate::mask::Mask;
 use crate::scan::{Column, ColumnRef, EventRun, MISSING};
 use aggregate::{Accumulator, AggregateCall, AggregateInput};
 use evaluate::Environment;

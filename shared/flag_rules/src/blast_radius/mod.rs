@@ -21,9 +21,9 @@ use super::evaluate::{
     is_enrolled,
 };
 use crate::conditions::filter_view as view;
+use crate::conditions::record_ids::is_cohort;
 use crate::hash;
 use crate::relations::cohort::Cohort;
-use crate::relations::references::is_cohort;
 
 mod group_key;
 mod request;

@@ -10,10 +10,10 @@ use pennon_filters::body::{FieldError, fields, python};
 use serde_json::Value;
 
 use super::{Actors, group_key, is_of_group};
+use crate::conditions::record_ids::{self, is_cohort};
 use crate::conditions::{filter_view as view, properties, shape};
 use crate::evaluate::{enrollment_property, holdout_percentage};
 use crate::limits;
-use crate::relations::references::{self, is_cohort};
 
 /// The conditions of a request. An entity matches when all properties of one condition match.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,7 +113,7 @@ impl Conditions {
     /// The cohorts in them; the caller loads these with their transitive references.
     pub fn cohort_ids(&self) -> BTreeSet<i64> {
         let named = self.properties().filter(|property| is_cohort(property));
-        named.filter_map(references::cohort_id).collect()
+        named.filter_map(record_ids::cohort_id).collect()
     }
 }
 

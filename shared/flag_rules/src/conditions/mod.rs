@@ -8,4 +8,5 @@ pub mod filters;
 pub mod pattern;
 pub mod payloads;
 pub mod properties;
+pub mod record_ids;
 pub mod shape;

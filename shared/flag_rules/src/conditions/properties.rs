@@ -1,4 +1,4 @@
-//! Validates single properties of conditions: types, operators, values, cohorts.
+//! Validates single properties of conditions: types, operators, values.
 //!
 //! Must stay true: they run on filters of the right shape (see `shape`), and evaluation understands every value that
 //! passes.
@@ -9,9 +9,8 @@ use pennon_filters::body::json::Object;
 use pennon_filters::body::{FieldError, python};
 use serde_json::Value;
 
-use super::{date_value, filter_view as view, pattern};
+use super::{date_value, filter_view as view, pattern, record_ids};
 use crate::limits;
-use crate::relations::{References, references};
 
 /// All operators of flag properties.
 pub const OPERATORS: [&str; 35] = [
@@ -167,7 +166,7 @@ pub fn check_flag_operators(filters: &Object) -> Result<(), FieldError> {
 pub fn check_reference_caps(filters: &Object) -> Result<(), FieldError> {
     let most = limits::REFERENCES;
     let counts =
-        [("flags", references::flag_ids(filters).len()), ("cohorts", references::cohort_ids(filters).len())];
+        [("flags", record_ids::flag_ids(filters).len()), ("cohorts", record_ids::cohort_ids(filters).len())];
     match counts.iter().find(|(_, count)| *count > most) {
         Some((what, _)) => {
             Err(invalid_filters(format!("A feature flag must not refer to more than {most} {what}")))
@@ -176,8 +175,12 @@ pub fn check_reference_caps(filters: &Object) -> Result<(), FieldError> {
     }
 }
 
-/// Checks conditions one by one: first the variant of the condition, then each property's value.
-pub fn check_values(filters: &Object, found: &References) -> Result<(), FieldError> {
+/// Checks conditions one by one: first the variant of the condition, then each property's value. `check_cohort` checks
+/// the cohort that a property names.
+pub fn check_values(
+    filters: &Object,
+    check_cohort: impl Fn(&Value) -> Result<(), FieldError>,
+) -> Result<(), FieldError> {
     let variants: BTreeSet<&str> =
         view::variants(filters).iter().filter_map(|v| view::text(v, "key")).collect();
     for condition in view::groups(filters) {
@@ -188,7 +191,7 @@ pub fn check_values(filters: &Object, found: &References) -> Result<(), FieldErr
         }
         for property in view::properties(condition) {
             check_list_length(property)?;
-            check_cohort(property, found)?;
+            check_cohort(property)?;
             check_date(property)?;
             check_text_value(property)?;
             check_membership_operator(property)?;
@@ -208,38 +211,6 @@ pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
     Err(invalid_filters(format!(
         "Property group expressions of type {key} cannot contain more than {most} values."
     )))
-}
-
-fn check_cohort(property: &Value, found: &References) -> Result<(), FieldError> {
-    if !references::is_cohort(property) {
-        return Ok(());
-    }
-    let value = python::text(property.get("value").unwrap_or(&Value::Null));
-    let unknown = || {
-        FieldError::new("filters", "cohort_does_not_exist", format!("Cohort with id {value} does not exist"))
-    };
-    let id = references::cohort_id(property).filter(|id| found.cohort(*id).is_some()).ok_or_else(unknown)?;
-    match find_behavioral(id, found) {
-        Some(name) => {
-            let detail = format!("Cohort '{name}' with filters on events cannot be used in feature flags.");
-            Err(FieldError::new("filters", "behavioral_cohort_found", detail))
-        }
-        None => Ok(()),
-    }
-}
-
-/// The name of the first cohort with a criterion on events, among this one and its transitive references.
-fn find_behavioral(id: i64, found: &References) -> Option<&str> {
-    let mut seen = BTreeSet::new();
-    let mut pending = vec![id];
-    while let Some(id) = pending.pop() {
-        let Some(cohort) = found.cohort(id).filter(|_| seen.insert(id)) else { continue };
-        if cohort.has_event_criterion {
-            return Some(&cohort.name);
-        }
-        pending.extend(cohort.cohorts.iter().rev());
-    }
-    None
 }
 
 fn check_date(property: &Value) -> Result<(), FieldError> {

@@ -9,10 +9,10 @@ use pennon_filters::body::json::Object;
 use serde_json::Value;
 
 use super::filters::clean_property;
+use crate::conditions::record_ids;
 use crate::evaluate::{cohorts, topological_order};
 use crate::flag::Flag;
 use crate::relations::cohort::Cohort;
-use crate::relations::references;
 
 /// The criteria of every referenced cohort, by id as text, ascending.
 pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Object {
@@ -31,7 +31,7 @@ pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Objec
         })
         .collect();
     let is_cyclic = topological_order::topological_order(&edges).is_cyclic;
-    let named = flags.iter().flat_map(|flag| references::cohort_ids(&flag.filters));
+    let named = flags.iter().flat_map(|flag| record_ids::cohort_ids(&flag.filters));
     let named = named.filter_map(|id| numbers.get(&id).copied());
     let reachable = topological_order::reachable(named, |number| edges[number].as_slice());
     let mut criteria_by_id = Object::new();

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::TooLarge;
 use crate::conditions::filter_view::{self as view, CONDITION_LISTS};
 use crate::conditions::filters;
+use crate::conditions::record_ids;
 use crate::evaluate::dependency_graph::DependencyGraph;
-use crate::relations::references;
 
 /// Bytes of a list element besides the key: two quotes and a comma.
 const QUOTES: usize = 3;
@@ -109,7 +109,7 @@ pub fn add_dependency_chains(
         if !fits || property.get("type").is_none_or(|kind| kind != "flag") {
             return;
         }
-        let id = references::flag_id(&json!({"key": property.get("key")}));
+        let id = record_ids::flag_id(&json!({"key": property.get("key")}));
         let number = id.and_then(|id| graph.number(id));
         let numbers = number.map(|number| graph.chain(number)).unwrap_or_default();
         let keys: Vec<&str> = numbers.iter().filter_map(key_of).collect();

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::cohorts;
 use crate::conditions::filter_view as view;
+use crate::conditions::record_ids::{self, is_cohort};
 use crate::limits;
 use crate::relations::cohort::Cohort;
-use crate::relations::references::{self, is_cohort};
 
 /// Replaces the cohort conditions of a flag that refers to exactly one cohort, with person properties only.
 pub fn flatten(filters: &mut Cow<'_, Object>, all_cohorts: &BTreeMap<i64, Cohort>) {
@@ -43,7 +43,7 @@ fn flattened(filters: &Object, all_cohorts: &BTreeMap<i64, Cohort>) -> Option<Ve
     let conditions = view::groups(filters);
     let (mut ids, mut uses) = (BTreeSet::new(), 0);
     for property in view::all_conditions(filters).flat_map(view::properties).filter(|p| is_cohort(p)) {
-        ids.insert(references::cohort_id(property)?);
+        ids.insert(record_ids::cohort_id(property)?);
     }
     for condition in conditions {
         if view::condition_variant(condition).is_some() {

@@ -17,8 +17,8 @@ use super::{
     state::{CohortMembership, EvaluationState, PersonTestResults},
     topological_order,
 };
+use crate::conditions::record_ids;
 use crate::relations::cohort::Cohort;
-use crate::relations::references;
 
 /// Deepest nesting of groups in criteria; deeper ones never match.
 const NESTING_MAX: usize = 128;
@@ -185,18 +185,4 @@ impl Criteria {
             Self::One { leaf, .. } => visit(leaf),
         }
     }
-}
-
-/// The ids of the cohorts that a group of criteria refers to; iterative.
-pub fn named_cohorts(group: &Object) -> BTreeSet<i64> {
-    let mut ids = BTreeSet::new();
-    let mut pending: Vec<&Value> = group.get("values").into_iter().collect();
-    while let Some(criterion) = pending.pop() {
-        match criterion.as_array().or_else(|| criterion.get("values")?.as_array()) {
-            Some(values) => pending.extend(values),
-            None if references::is_cohort(criterion) => ids.extend(references::cohort_id(criterion)),
-            None => {}
-        }
-    }
-    ids
 }

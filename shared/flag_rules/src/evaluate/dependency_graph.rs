@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::topological_order;
+use crate::conditions::record_ids;
 use crate::flag::Flag;
-use crate::relations::references;
 
 /// The flags of a project, numbered in topological order: dependencies come first.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl<'a> DependencyGraph<'a> {
         let needed: Vec<Vec<Option<usize>>> = flags
             .iter()
             .map(|flag| {
-                let ids = references::dependency_ids(&flag.filters).into_iter();
+                let ids = record_ids::dependency_ids(&flag.filters).into_iter();
                 ids.map(|id| places.get(&id?).copied()).collect()
             })
             .collect();

@@ -14,7 +14,7 @@ use super::{
     state::EvaluationState,
 };
 use crate::conditions::filter_view as view;
-use crate::relations::references;
+use crate::conditions::record_ids;
 
 /// The pseudo-property for a group's own key.
 pub const GROUP_KEY: &str = "$group_key";
@@ -64,7 +64,7 @@ impl Leaf {
 
     /// Compiles a criterion of a cohort, or a property of a flag's condition on a person or a cohort.
     pub fn criterion(property: &Value, cohorts: &Cohorts, compiler: &Compiler) -> Self {
-        if references::is_cohort(property) {
+        if record_ids::is_cohort(property) {
             return Self::cohort_membership(property, cohorts);
         }
         match view::text(property, "type") {
@@ -99,7 +99,7 @@ impl Leaf {
             _ => return Self::Never,
         };
         let negation = property.get("negation").and_then(Value::as_bool).unwrap_or(false);
-        Self::Member { cohort: cohorts.test(references::cohort_id(property)), negated: not_in != negation }
+        Self::Member { cohort: cohorts.test(record_ids::cohort_id(property)), negated: not_in != negation }
     }
 
     fn flag(property: &Value, flags: &BTreeMap<i64, usize>) -> Option<Self> {
@@ -108,7 +108,7 @@ impl Leaf {
             Value::String(variant) => ExpectedFlagValue::Variant(variant.clone()),
             _ => return None,
         };
-        Some(Self::Flag { flag: *flags.get(&references::flag_id(property)?)?, expected })
+        Some(Self::Flag { flag: *flags.get(&record_ids::flag_id(property)?)?, expected })
     }
 
     /// Whether it matches. `None`: the values cannot be compared.

@@ -15,8 +15,8 @@ use super::Flag;
 use super::field_table::{FLAG_FIELDS, RequestValue, ResponseValue};
 use super::status::{FlagUsage, Reason};
 use crate::calls::{CallTimes, CalledFlag};
+use crate::conditions::record_ids;
 use crate::conditions::{filter_view as view, filters};
-use crate::relations::references;
 
 /// What a caller may do with a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ impl Flag {
 
     /// The ids of the cohorts whose names [`Flag::response`] needs.
     pub fn cohort_ids(&self) -> Vec<i64> {
-        references::cohort_ids(&self.filters)
+        record_ids::cohort_ids(&self.filters)
     }
 
     /// Whether a single percentage describes the flag: exactly one condition, without properties, on persons.

@@ -13,8 +13,9 @@ use pennon_filters::body::spelling::check_spelling;
 use serde_json::Value;
 
 use super::field_table::FLAG_FIELDS;
+use super::filters;
 use super::{Flag, known_fields};
-use crate::conditions::{filters, properties};
+use crate::conditions::properties;
 use crate::limits;
 use crate::relations::References;
 use crate::relations::dependencies::FlagIdentity;
@@ -30,7 +31,7 @@ pub enum WriteKind {
     Replace,
 }
 
-/// The stored data that validation needs; see [`crate::relations::body_references`] for what to load.
+/// The stored data that validation needs; see [`crate::flag::body_references`] for what to load.
 #[derive(Debug, Clone, Copy)]
 pub struct ValidationContext<'a> {
     /// The stored flag; `None` on create.

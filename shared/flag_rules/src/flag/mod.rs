@@ -3,11 +3,13 @@
 //! Must stay true: a record changes only through [`Flag::create`], [`Flag::apply`] and [`usage`]; every rule of a write is
 //! checked before the record is built.
 
+pub mod body_references;
 pub mod changes;
 pub mod conflict;
 pub mod display;
 pub mod edit_permission;
 pub mod field_table;
+mod filters;
 pub mod input;
 mod known_fields;
 pub mod listing;

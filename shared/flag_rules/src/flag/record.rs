@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::FlagInput;
 use super::field_table::{FLAG_FIELDS, FieldWrite};
+use crate::calls::{CallTimes, CalledFlag};
 use crate::conditions::filters;
 
 /// A snapshot of a user at the time of the write.
@@ -211,6 +212,14 @@ impl Flag {
                 property.insert("key".to_owned(), renamed.clone());
             }
         });
+    }
+}
+
+impl Flag {
+    /// The time of the last call, from its record and `calls`.
+    pub fn latest_call(&self, calls: &CallTimes) -> Option<DateTime<Utc>> {
+        let (deleted, recorded) = (self.deleted, self.last_called_at);
+        calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded })
     }
 }
 

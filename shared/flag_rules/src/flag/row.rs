@@ -12,7 +12,8 @@ use super::Flag;
 use super::status::{self, FlagUsage, Reason, Status};
 use crate::calls::{CallTimes, CalledFlag};
 use crate::conditions::filter_view as view;
-use crate::relations::references;
+use crate::conditions::record_ids;
+use crate::relations::FlagReference;
 
 /// The summary of a flag. One list reads thousands of rows, so the stored form has short names and omits default
 /// values.
@@ -101,7 +102,7 @@ impl From<&Flag> for FlagRow {
             last_called_at: flag.last_called_at,
             fully_rolled_out: status::full_rollout(&flag.filters).is_some(),
             only_empty_groups: only_groups && view::groups(&flag.filters).is_empty(),
-            depends_on: references::flag_ids(&flag.filters),
+            depends_on: record_ids::flag_ids(&flag.filters),
             cohort_ids: flag.cohort_ids(),
             kib: 0,
         }
@@ -162,6 +163,12 @@ impl FlagRow {
     /// Whether the list of stale flags contains the flag.
     pub fn is_listed_as_stale(&self, now: DateTime<Utc>, calls: &CallTimes) -> bool {
         self.status(now, calls) == Status::Stale && !self.only_empty_groups
+    }
+}
+
+impl From<&FlagRow> for FlagReference {
+    fn from(row: &FlagRow) -> Self {
+        Self { key: row.key.clone(), active: row.active, depends_on: row.depends_on.clone() }
     }
 }
 

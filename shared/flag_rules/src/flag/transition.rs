@@ -19,7 +19,7 @@ pub struct LinkedRecords<'a> {
     pub live_experiments: &'a [i64],
     /// Whether a deleted experiment was on the flag.
     pub deleted_experiments: bool,
-    /// The enabled live flags that depend on it: [`dependencies::dependents_of`].
+    /// The enabled live flags that depend on it: [`dependents_of`].
     pub dependents: &'a [RelatedFlag],
     /// The flags that it depends on.
     pub references: &'a References,
@@ -96,6 +96,14 @@ pub fn key_after_delete(before: &Flag, after: &Flag, links: &LinkedRecords<'_>) 
     let is_delete = !before.deleted && after.deleted;
     let only_deleted = links.deleted_experiments && links.live_experiments.is_empty();
     (is_delete && only_deleted).then(|| format!("{}{DELETED}{}", after.key, after.id))
+}
+
+/// The enabled live flags among `rows` that depend on the flag `id`, ordered by key.
+pub fn dependents_of<'a>(id: i64, rows: impl IntoIterator<Item = &'a FlagRow>) -> Vec<RelatedFlag> {
+    let depends = |row: &&FlagRow| row.active && !row.deleted && row.id != id && row.depends_on.contains(&id);
+    let dependents =
+        rows.into_iter().filter(depends).map(|row| RelatedFlag { key: row.key.clone(), id: row.id });
+    dependents.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use pennon_filters::body::fields;
 use pennon_filters::body::json::Object;
 use serde_json::{Value, json};
 
-use crate::evaluate::cohorts::named_cohorts;
+use crate::conditions::record_ids;
 
 /// A cohort of a project.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,4 +90,18 @@ fn criterion_from_short_form(key: &str, value: &Value) -> Value {
         }
         _ => json!({"key": key, "type": "person", "value": value}),
     }
+}
+
+/// The ids of the cohorts that a group of criteria refers to; iterative.
+pub fn named_cohorts(group: &Object) -> BTreeSet<i64> {
+    let mut ids = BTreeSet::new();
+    let mut pending: Vec<&Value> = group.get("values").into_iter().collect();
+    while let Some(criterion) = pending.pop() {
+        match criterion.as_array().or_else(|| criterion.get("values")?.as_array()) {
+            Some(values) => pending.extend(values),
+            None if record_ids::is_cohort(criterion) => ids.extend(record_ids::cohort_id(criterion)),
+            None => {}
+        }
+    }
+    ids
 }

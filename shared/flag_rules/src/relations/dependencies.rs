@@ -9,8 +9,8 @@ use pennon_filters::body::json::Object;
 use pennon_filters::body::{FieldError, python};
 use serde_json::Value;
 
-use super::{References, references};
-use crate::flag::FlagRow;
+use super::References;
+use crate::conditions::record_ids;
 
 /// Most dependents that an error lists before it counts the rest.
 const MAX_NAMED: usize = 5;
@@ -26,7 +26,7 @@ pub struct FlagIdentity<'a> {
 
 /// Checks each property of type `flag`, and that the dependencies contain no cycle through the flag.
 pub fn check(filters: &Object, own: FlagIdentity<'_>, resolved: &References) -> Result<(), FieldError> {
-    for property in references::flag_properties(filters) {
+    for property in record_ids::flag_properties(filters) {
         check_dependency(property, own, resolved)?;
     }
     check_cycle(filters, own, resolved)
@@ -46,7 +46,7 @@ fn check_dependency(
     own: FlagIdentity<'_>,
     resolved: &References,
 ) -> Result<(), FieldError> {
-    let Some(id) = references::flag_id(property) else {
+    let Some(id) = record_ids::flag_id(property) else {
         let key = python::text(property.get("key").unwrap_or(&Value::Null));
         return Err(invalid_filters(format!(
             "Flag dependencies must reference flag IDs (integers), not flag keys. Invalid reference: '{key}'"
@@ -72,7 +72,7 @@ fn check_dependency(
 fn find_cycle(own: i64, own_key: &str, filters: &Object, resolved: &References) -> Option<Vec<String>> {
     let mut predecessors = BTreeMap::new();
     let mut pending: Vec<(i64, i64)> =
-        references::flag_ids(filters).into_iter().rev().map(|id| (id, own)).collect();
+        record_ids::flag_ids(filters).into_iter().rev().map(|id| (id, own)).collect();
     while let Some((id, from)) = pending.pop() {
         if id == own {
             return Some(cycle_path(own, own_key, from, &predecessors, resolved));
@@ -118,17 +118,9 @@ pub struct RelatedFlag {
     pub id: i64,
 }
 
-/// The enabled live flags among `rows` that depend on the flag `id`, ordered by key.
-pub fn dependents_of<'a>(id: i64, rows: impl IntoIterator<Item = &'a FlagRow>) -> Vec<RelatedFlag> {
-    let depends = |row: &&FlagRow| row.active && !row.deleted && row.id != id && row.depends_on.contains(&id);
-    let dependents =
-        rows.into_iter().filter(depends).map(|row| RelatedFlag { key: row.key.clone(), id: row.id });
-    dependents.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 /// The disabled flags that filters depend on, ordered by key.
 pub fn disabled_dependencies(filters: &Object, resolved: &References) -> Vec<RelatedFlag> {
-    let flags = references::flag_ids(filters).into_iter().filter_map(|id| Some((id, resolved.flag(id)?)));
+    let flags = record_ids::flag_ids(filters).into_iter().filter_map(|id| Some((id, resolved.flag(id)?)));
     let disabled =
         flags.filter(|(_, flag)| !flag.active).map(|(id, flag)| RelatedFlag { key: flag.key.clone(), id });
     disabled.collect::<BTreeSet<_>>().into_iter().collect()

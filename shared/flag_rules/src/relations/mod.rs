@@ -1,9 +1,9 @@
-//! The records that a flag refers to: cohorts, other flags, dashboards.
+//! The records that a flag refers to: cohorts and other flags.
 //!
-//! Must stay true: the caller loads the records; collecting the ids of a body never fails and is bounded.
+//! Must stay true: the caller loads the records.
 
-pub mod body_references;
 pub mod cohort;
+pub mod cohort_rules;
 pub mod dependencies;
 pub mod references;
 

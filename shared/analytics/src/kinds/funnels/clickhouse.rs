@@ -12,7 +12,7 @@ use crate::clickhouse::{StatementWriter, quote, unsupported};
 use crate::kinds::funnels::{Attribution, FunnelVizType, FunnelsQuery, StepOrder};
 use crate::limits;
 use crate::query::{Breakdown, BreakdownBy};
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 
 /// The type of a path.
 const PATH: &str = "Array(Tuple(Int64, UInt32))";
@@ -22,7 +22,7 @@ const STEPS_MAX: usize = 32;
 /// The select from `events`.
 pub(super) fn select(writer: &mut StatementWriter<'_>, query: &FunnelsQuery) -> CalcResult<String> {
     check_supported(query)?;
-    writer.compiler.add_actor_kind(ActorKind::of(writer.project, query.group_type_index));
+    writer.compiler.add_actor_kind(writer.project.actor_kind(query.group_type_index));
     let shared = writer.common_condition(&query.common)?;
     let mut marks = Vec::new();
     for (step, series) in query.series.iter().enumerate() {

@@ -10,7 +10,7 @@ use pennon_filters::error::CalcResult;
 use crate::clickhouse::{StatementWriter, quote, unsupported};
 use crate::kinds::trends::{Display, TrendsQuery};
 use crate::query::{Breakdown, BreakdownBy, EventOrAction, Math, NumberSource, Series, Statistic, UniqueBy};
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::{ColumnKey, Micros};
 
 /// The breakdown value for missing, null and empty.
@@ -39,7 +39,7 @@ pub(super) fn select(
     range: &DateRange,
 ) -> CalcResult<String> {
     check_supported(query)?;
-    writer.compiler.add_actor_kind(ActorKind::of(writer.project, None));
+    writer.compiler.add_actor_kind(writer.project.actor_kind(None));
     let shared = writer.common_condition(&query.common)?;
     let total = query.display.is_total();
     let buckets = match total {

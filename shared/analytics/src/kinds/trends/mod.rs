@@ -24,7 +24,7 @@ use crate::definitions::DefinitionIds;
 use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{CommonFields, Math, Series, UniqueBy};
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::Partition;
 use calculation::{CompiledTrend, PartialResult};
 pub use calculation::{Formula, TrendPoint};

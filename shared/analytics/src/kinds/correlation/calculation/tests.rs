@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::definitions::Definitions;
+use crate::kinds::Plan;
 use crate::kinds::{InsightKind, ParsedQuery, PartitionResult};
-use crate::plan::Plan;
 
 fn plan(more: &Value) -> Plan {
     let mut request = json!({"events": [{"id": "in", "order": 0}, {"id": "out", "order": 1}]});

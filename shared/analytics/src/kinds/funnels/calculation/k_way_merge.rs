@@ -9,7 +9,7 @@ use std::collections::binary_heap::PeekMut;
 
 use super::breakdown::ValueCodes;
 use super::scan::{MatchBits, StepEvent};
-use crate::filter::Mask;
+use crate::mask::Mask;
 use crate::scan::{EventRun, Micros, Seq};
 
 /// What each row of a run matches.

@@ -36,7 +36,7 @@ use crate::compiler::Compiler;
 use crate::definitions::Definitions;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
 use crate::project::ProjectContext;
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::{Micros, Partition};
 use breakdown::FunnelBreakdown;
 pub(crate) use people::parse_point;
@@ -80,7 +80,7 @@ impl CompiledFunnel {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        compiler.add_actor_kind(ActorKind::of(project, query.group_type_index));
+        compiler.add_actor_kind(project.actor_kind(query.group_type_index));
         let bounds = (range.from.timestamp_micros(), range.to.timestamp_micros());
         compiler.extend_time_range(bounds.0, bounds.1);
         let step_matcher = StepMatcher::new(query, project, compiler)?;

@@ -9,8 +9,8 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use crate::breakdown::{BreakdownReader, TextColumn};
-use crate::filter::Mask;
 use crate::limits;
+use crate::mask::Mask;
 use crate::query::CohortChoice;
 use crate::scan::{ColumnRef, EventRun, JoinedColumnKey, MISSING};
 

@@ -31,14 +31,15 @@ use pennon_filters::work_budget::WorkBudget;
 
 use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
-use crate::filter::{Mask, Predicate};
+use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::trends::{Display, NamedFormula, TrendsQuery};
 use crate::limits;
+use crate::mask::Mask;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, Math, UniqueBy};
-use crate::repartition::ActorKind;
+use crate::scan::ActorKind;
 use crate::scan::{EventRun, Micros, Partition};
 use breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, TrendBreakdown};
 use bucket_mapping::Period;
@@ -336,7 +337,7 @@ fn simplify_math(math: &Math, query: &TrendsQuery) -> Math {
 fn required_actor_kind(math: &Math, project: &ProjectContext) -> Option<ActorKind> {
     match math {
         Math::Unique(UniqueBy::Actor) | Math::Rolling(_, UniqueBy::Actor) | Math::PerActor(_) => {
-            Some(ActorKind::of(project, None))
+            Some(project.actor_kind(None))
         }
         // First-time counts are per person, even if the project aggregates by distinct id.
         Math::FirstTime => Some(ActorKind::Persons),

@@ -14,9 +14,9 @@ use super::breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, T
 use super::rows::{NULL, parse_bin_label};
 use super::{CompiledTrend, TrendPoint};
 use crate::dictionary::text_hash;
-use crate::join::group_column;
 use crate::people::MatchedActor;
 use crate::query::{BreakdownBy, BreakdownDimension, CohortChoice, Math, UniqueBy};
+use crate::scan::group_column;
 use crate::scan::{EventRun, Partition};
 
 impl CompiledTrend {

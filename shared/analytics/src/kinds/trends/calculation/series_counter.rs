@@ -15,11 +15,13 @@ use super::dense;
 use super::partial_result::{Accumulator, DistinctEntry, DistinctSet};
 use super::statistics::StatisticState;
 use crate::compiler::Compiler;
+use crate::compiler::matcher::Matcher;
 use crate::dictionary::text_hash;
-use crate::filter::{Filter, Mask};
-use crate::join::{group_column, session_column};
-use crate::matcher::Matcher;
+use crate::filter::Filter;
+use crate::join::session_column;
+use crate::mask::Mask;
 use crate::query::{Math, NumberSource, Series, Statistic, UniqueBy};
+use crate::scan::group_column;
 use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey, Micros, Seq};
 use crate::sql::CompiledAggregate;
 

@@ -3,7 +3,7 @@
 use pennon_filters::dates::bucket_search::BucketFinder;
 use pennon_filters::dates::buckets::Buckets;
 
-use crate::filter::Mask;
+use crate::mask::Mask;
 use crate::scan::{EventRun, Micros};
 
 /// The rows of one series in one partition, and the buckets to count them in.

@@ -8,7 +8,7 @@ use super::super::breakdown::{TouchAttribution, ValueCodes};
 use super::super::k_way_merge::{MatchedRun, RowMatches};
 use super::super::one_run_per_step::{OneRunPerStepScan, ScanResult};
 use super::*;
-use crate::filter::Mask;
+use crate::mask::Mask;
 use crate::scan::EventRun;
 
 /// A row: actor, time, whether it counts, code of its value.

@@ -5,9 +5,10 @@
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
-use crate::action::{self, Step};
 use crate::compiler::Compiler;
-use crate::filter::{Filter, Mask, Predicate};
+use crate::compiler::action::{self, Step};
+use crate::filter::{Filter, Predicate};
+use crate::mask::Mask;
 use crate::query::EventOrAction;
 use crate::scan::EventRun;
 

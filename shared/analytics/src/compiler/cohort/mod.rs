@@ -20,7 +20,6 @@ use crate::join::{self, JoinData};
 use crate::limits;
 use crate::scan::{JoinedColumnKey, Partition};
 use behaviour::Behaviour;
-pub(crate) use behaviour::MIN_EVENT_TIME;
 
 /// The compiled cohorts of a query, including those that they reference.
 #[derive(Debug, Clone, Default)]

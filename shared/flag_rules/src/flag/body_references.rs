@@ -9,9 +9,10 @@ use pennon_filters::body::json::Object;
 use pennon_filters::body::{fields, python};
 use serde_json::Value;
 
-use super::{References, references};
-use crate::flag::Flag;
+use super::Flag;
+use crate::conditions::record_ids;
 use crate::limits;
+use crate::relations::References;
 
 /// The records that a write refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub fn collect(body: &Object, stored: Option<&Flag>) -> BodyReferences {
     let sent = body.get("filters").and_then(Value::as_object);
     for filters in sent.into_iter().chain(stored.map(|flag| &flag.filters)) {
         let most = limits::REFERENCES + 1;
-        found.flag_ids.extend(references::flag_ids(filters).into_iter().take(most));
-        found.cohort_ids.extend(references::cohort_ids(filters).into_iter().take(most));
+        found.flag_ids.extend(record_ids::flag_ids(filters).into_iter().take(most));
+        found.cohort_ids.extend(record_ids::cohort_ids(filters).into_iter().take(most));
     }
     let dashboards = body.get("analytics_dashboards").and_then(Value::as_array);
     let dashboards = dashboards.into_iter().flatten().filter_map(fields::as_integer);
@@ -71,8 +72,8 @@ impl BodyReferences {
 mod tests {
     use serde_json::json;
 
-    use super::super::{CohortReference, FlagReference};
     use super::*;
+    use crate::relations::{CohortReference, FlagReference};
     use crate::testing;
 
     #[test]

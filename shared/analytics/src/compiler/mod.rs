@@ -3,22 +3,28 @@
 //! Must stay true: everything that is compiled here has registered each value that it will read; all definitions of a query
 //! share one budget of filters and regular expressions.
 
+pub(crate) mod action;
+pub(crate) mod cohort;
+pub(crate) mod matcher;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use cohort::Cohorts;
+use pennon_filters::CompileBudget;
 use pennon_filters::error::CalcResult;
-use pennon_filters::operator::{CompileBudget, Operator, ValueTest};
+use pennon_filters::operator::{Operator, ValueTest};
 use serde_json::Value;
 
-use crate::cohort::{self, Cohorts};
 use crate::definitions::Definitions;
 use crate::filter::{Filter, Parser, Predicate};
-use crate::join::{self, DataRequirements};
+use crate::join::{DataRequirements, session_column};
 use crate::project::ProjectContext;
 use crate::query::CommonFields;
-use crate::repartition::ActorKind;
-use crate::scan::{ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest};
+use crate::scan::{
+    ActorKind, ColumnKey, ColumnRef, EventSelection, JoinedColumnKey, Micros, ScanRequest, group_column,
+};
 use crate::sessions;
 use crate::sql::{Aggregate, CompiledAggregate, CompiledExpression, Expression};
 
@@ -156,17 +162,25 @@ impl<'a> Compiler<'a> {
                     JoinedColumnKey::PersonProperties => self.needs.whole_persons = true,
                     JoinedColumnKey::GroupProperties(index) => {
                         self.needs.whole_groups.insert(*index);
-                        self.require_event_column(join::group_column(*index));
+                        self.require_event_column(group_column(*index));
                     }
                     JoinedColumnKey::Group(index, property) => {
                         self.needs.groups.entry(*index).or_default().insert(property.clone());
-                        self.require_event_column(join::group_column(*index));
+                        self.require_event_column(group_column(*index));
                     }
-                    JoinedColumnKey::Session(field) => sessions::require_field(field, self, attr)?,
+                    JoinedColumnKey::Session(field) => self.require_session_field(field, attr)?,
                     JoinedColumnKey::InCohort(cohort) => cohort::compile(*cohort, self, attr)?,
                 }
             }
         }
+        Ok(())
+    }
+
+    fn require_session_field(&mut self, name: &str, attr: &str) -> CalcResult<()> {
+        let columns = sessions::event_columns(name, attr)?;
+        self.require_event_column(session_column());
+        self.needs.session_fields.insert(name.to_owned());
+        self.needs.sessions.get_or_insert_with(sessions::scan_request).columns.extend(columns);
         Ok(())
     }
 

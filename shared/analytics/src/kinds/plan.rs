@@ -9,15 +9,14 @@ use chrono::{DateTime, Utc};
 use pennon_filters::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
-use crate::cohort::Cohorts;
-use crate::compiler::Compiler;
+use super::{CompiledQuery, DataPoint, PartitionResult, Query, QueryOutput};
+use crate::compiler::{Compiler, cohort::Cohorts};
 use crate::join::{DataRequirements, JoinData};
 use crate::join_derived::derive_join_data;
-use crate::kinds::{CompiledQuery, DataPoint, PartitionResult, Query, QueryOutput};
 use crate::people::MatchedActor;
 use crate::project::ProjectContext;
-use crate::repartition::{ActorKind, repartition_by_actor_kind};
-use crate::scan::{Partition, ScanRequest};
+use crate::repartition::repartition_by_actor_kind;
+use crate::scan::{ActorKind, Partition, ScanRequest};
 
 /// A compiled query: dates are resolved, filters are compiled.
 #[derive(Debug, Clone)]

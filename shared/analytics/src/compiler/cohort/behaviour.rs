@@ -17,14 +17,12 @@ use uuid::Uuid;
 
 use super::behaviour_pattern::{BehaviourPattern, CalendarDuration, CountCondition, MatchedEvent};
 use crate::compiler::Compiler;
-use crate::filter::{Filter, Mask};
+use crate::compiler::matcher::Matcher;
+use crate::filter::Filter;
 use crate::limits;
-use crate::matcher::Matcher;
+use crate::mask::Mask;
 use crate::query::{EventOrAction, parse_integer};
 use crate::scan::{JoinedColumnKey, Micros, Partition};
-
-/// Minimum event time: the year 1.
-pub(crate) const MIN_EVENT_TIME: Micros = -62_135_596_800_000_000;
 
 /// A compiled criterion.
 #[derive(Debug, Clone)]
@@ -136,9 +134,11 @@ impl Criterion<'_> {
         Ok(match kind {
             "performed_event" => since(self.start()?, BehaviourPattern::Times(CountCondition::AtLeast(1))),
             "performed_event_multiple" => since(self.start()?, BehaviourPattern::Times(self.count()?)),
-            "performed_event_first_time" => {
-                (BehaviourPattern::First { since: self.start()?.timestamp_micros() }, MIN_EVENT_TIME, today)
-            }
+            "performed_event_first_time" => (
+                BehaviourPattern::First { since: self.start()?.timestamp_micros() },
+                limits::MIN_EVENT_TIME,
+                today,
+            ),
             "performed_event_sequence" => {
                 since(self.start()?, BehaviourPattern::Sequence { within: self.within()? })
             }
@@ -149,7 +149,7 @@ impl Criterion<'_> {
             "restarted_performing_event" => {
                 let (start, later) = self.start_and_later()?;
                 let (from, again) = (start.timestamp_micros(), later.timestamp_micros());
-                (BehaviourPattern::Restarted { from, again }, MIN_EVENT_TIME, today)
+                (BehaviourPattern::Restarted { from, again }, limits::MIN_EVENT_TIME, today)
             }
             "performed_event_regularly" => {
                 let edges = self.edges()?;
