@@ -2,6 +2,7 @@
 //!
 //! Must stay true: with these limits, parsing and planning any request takes bounded memory and time.
 
+use pennon_filters::dates::Micros;
 use pennon_filters::error::CalcError;
 pub use pennon_filters::limits::*;
 

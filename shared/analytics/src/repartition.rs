@@ -228,6 +228,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::scan::group_column;
 
     /// Person, time, event, group key, colour.
     type Event = (u8, i64, bool, Option<u8>, u8);

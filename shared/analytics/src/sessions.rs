@@ -16,9 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::join::{Properties, session_column};
 use crate::limits;
-use crate::scan::{
-    ColumnKey, ColumnRef, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq,
-};
+use crate::scan::{ColumnKey, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq};
 
 /// The length of a session in whole seconds.
 pub(crate) const DURATION: &str = "$session_duration";

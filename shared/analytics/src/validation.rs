@@ -6,10 +6,9 @@
 use chrono::{DateTime, Utc};
 use pennon_filters::error::CalcResult;
 
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, action, cohort};
 use crate::definitions::Action;
 use crate::project::ProjectContext;
-use crate::{action, cohort};
 
 impl Action {
     /// An error naming the first step that no calculation accepts. `project.definitions` must have the referenced

@@ -15,11 +15,11 @@ use crate::dates::Micros;
 use crate::dates::instants::{filter_second, property_micros, property_second};
 use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
+use crate::re2;
 use crate::regex_bounds::BoundedRegex;
 use crate::semver::{Range, Version};
 use crate::text::{number_of, text_length, text_of};
 use crate::work_budget::WorkBudget;
-use crate::{limits, re2};
 
 /// A comparison of a property with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

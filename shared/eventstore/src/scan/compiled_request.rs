@@ -83,9 +83,9 @@ impl Origin {
 
 /// The filter for events in blocks. Their properties are reserved from `memory` while they exist as rows.
 pub(crate) fn block_filter(requested: &Arc<CompiledRequest>, memory: &QueryMemory) -> BlockFilter {
-    let (named, requested) = (requested.clone(), requested.clone());
+    let (named, read) = (requested.clone(), requested.clone());
     let selects = move |key: &str| {
-        requested.columns.iter().any(|(_, origin)| match origin.as_ref() {
+        read.columns.iter().any(|(_, origin)| match origin.as_ref() {
             Origin::DistinctId => false,
             Origin::AllProperties => true,
             Origin::Property(requested) => requested == key,

@@ -62,9 +62,17 @@ impl Scanner {
         }
         let keeps_whole = self.keeps_whole(task);
         let needs_objects = !found.missing_columns(requested, true).columns.is_empty();
-        let (of, requested) = (task.clone(), requested.clone());
-        let mut work =
-            Work { task: of, requested: requested, numbers, columns, persons, parts, decoded, keeps_whole };
+        let of = task.clone();
+        let mut work = Work {
+            task: of,
+            requested: requested.clone(),
+            numbers,
+            columns,
+            persons,
+            parts,
+            decoded,
+            keeps_whole,
+        };
         let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
         let done = tokio::task::spawn_blocking(move || {
             let mut found = found;

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::filters::clean_property;
 use crate::conditions::record_ids;
-use crate::evaluate::{cohorts, topological_order};
+use crate::evaluate::topological_order;
 use crate::flag::Flag;
-use crate::relations::cohort::Cohort;
+use crate::relations::cohort::{Cohort, named_cohorts};
 
 /// The criteria of every referenced cohort, by id as text, ascending.
 pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Object {
@@ -26,7 +26,7 @@ pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Objec
     let edges: Vec<Vec<usize>> = dynamic
         .values()
         .map(|criteria| {
-            let named = cohorts::named_cohorts(criteria);
+            let named = named_cohorts(criteria);
             named.iter().filter_map(|id| numbers.get(id).copied()).collect()
         })
         .collect();

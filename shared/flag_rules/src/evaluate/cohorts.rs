@@ -17,8 +17,7 @@ use super::{
     state::{CohortMembership, EvaluationState, PersonTestResults},
     topological_order,
 };
-use crate::conditions::record_ids;
-use crate::relations::cohort::Cohort;
+use crate::relations::cohort::{Cohort, named_cohorts};
 
 /// Deepest nesting of groups in criteria; deeper ones never match.
 const NESTING_MAX: usize = 128;

@@ -3,10 +3,12 @@
 //! Must stay true: a check compares the stored flag with the one about to be stored; a write that does not change the
 //! state is never refused here.
 
+use std::collections::BTreeSet;
+
 use pennon_filters::body::FieldError;
 
-use super::Flag;
 use super::input::{DELETED, key_held_by};
+use super::{Flag, FlagRow};
 use crate::relations::References;
 use crate::relations::dependencies::{self, FlagIdentity, RelatedFlag, format_flags};
 

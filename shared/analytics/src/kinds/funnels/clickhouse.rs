@@ -12,7 +12,6 @@ use crate::clickhouse::{StatementWriter, quote, unsupported};
 use crate::kinds::funnels::{Attribution, FunnelVizType, FunnelsQuery, StepOrder};
 use crate::limits;
 use crate::query::{Breakdown, BreakdownBy};
-use crate::scan::ActorKind;
 
 /// The type of a path.
 const PATH: &str = "Array(Tuple(Int64, UInt32))";

@@ -10,7 +10,6 @@ use pennon_filters::error::CalcResult;
 use crate::clickhouse::{StatementWriter, quote, unsupported};
 use crate::kinds::trends::{Display, TrendsQuery};
 use crate::query::{Breakdown, BreakdownBy, EventOrAction, Math, NumberSource, Series, Statistic, UniqueBy};
-use crate::scan::ActorKind;
 use crate::scan::{ColumnKey, Micros};
 
 /// The breakdown value for missing, null and empty.

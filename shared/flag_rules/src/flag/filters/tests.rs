@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 //! Each row of the table of `filters` rules with its text, on create and on update; what is stored.
 
+use serde_json::json;
+
 use super::*;
 use crate::relations::{CohortReference, FlagReference};
 use crate::{limits, testing};

@@ -77,26 +77,6 @@ fn a_long_chain_is_walked() {
 }
 
 #[test]
-fn dependents_are_live_active_and_ordered_by_key() {
-    let row = |id, key: &str, active, deleted, depends_on: &[i64]| {
-        let mut flag = testing::flag();
-        (flag.id, flag.key, flag.active, flag.deleted) = (id, key.to_owned(), active, deleted);
-        let mut row = FlagRow::from(&flag);
-        row.depends_on = depends_on.to_vec();
-        row
-    };
-    let rows = [
-        row(2, "z", true, false, &[1]),
-        row(3, "b", true, false, &[7, 1]),
-        row(4, "off", false, false, &[1]),
-        row(5, "gone", true, true, &[1]),
-        row(6, "other", true, false, &[2]),
-    ];
-    let dependents = dependents_of(1, &rows);
-    assert_eq!(format_flags(&dependents), "b (ID: 3), z (ID: 2)");
-}
-
-#[test]
 fn five_are_named_and_the_rest_counted() {
     let related = |id| RelatedFlag { key: format!("k{id}"), id };
     let seven: Vec<RelatedFlag> = (1..=7).map(related).collect();

@@ -36,7 +36,6 @@ use crate::compiler::Compiler;
 use crate::definitions::Definitions;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
 use crate::project::ProjectContext;
-use crate::scan::ActorKind;
 use crate::scan::{Micros, Partition};
 use breakdown::FunnelBreakdown;
 pub(crate) use people::parse_point;
