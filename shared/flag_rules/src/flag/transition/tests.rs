@@ -119,7 +119,7 @@ fn restoring_does_not_close_a_cycle() {
 #[test]
 fn dependents_are_live_active_and_ordered_by_key() {
     let row = |id, key: &str, active, deleted, depends_on: &[i64]| {
-        let mut flag = testing::flag();
+        let mut flag = flag();
         (flag.id, flag.key, flag.active, flag.deleted) = (id, key.to_owned(), active, deleted);
         let mut row = FlagRow::from(&flag);
         row.depends_on = depends_on.to_vec();
