@@ -29,8 +29,6 @@ pub const PAGE_RESULT_BYTES: usize = 24 << 20;
 pub const WRITE_ATTEMPTS: u32 = 20;
 /// Letters and digits of a short id.
 pub const SHORT_ID_CHARS: usize = 8;
-/// `Retry-After` in seconds of a write that failed because of conflicts.
-pub const RETRY_AFTER_SECONDS: u32 = 1;
 /// Characters of the description of a dashboard, a cohort or an action.
 pub const DESCRIPTION_CHARS: usize = 4000;
 /// Characters of the Slack message format of an action.

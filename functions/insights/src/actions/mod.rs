@@ -19,7 +19,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
-use pennon_core::store::{Item, StoreError, back_off_after_conflict};
+use pennon_core::retry::ConflictRetries;
+use pennon_core::store::{Item, StoreError};
 
 use crate::resource::{self, RecordWrite, list};
 use crate::{Insights, limits};
@@ -61,20 +62,20 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let input = ActionInput::parse(&call.fields()?)?;
     let now = access.write_time(call.now);
     let mut action = Action::create(0, &input, access.caller.user(), now);
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         if Box::pin(try_write(&state, &call, &access, now, None, &mut action)).await? {
             return Ok(created(response::action_json(&action, &access)));
         }
+        retries.back_off().await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `PATCH P/actions/{id}/`, and `PUT`: fields that are not sent are kept.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut current) = resource::get_record::<Action>(&state, &call, WRITE).await?;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let (before, item) = resource::require_record::<Action>(current)?;
         let input = ActionInput::parse(&call.fields()?)?;
         let now = access.write_time(call.now);
@@ -83,9 +84,9 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
         if Box::pin(try_write(&state, &call, &access, now, read, &mut after)).await? {
             return Ok(json(response::action_json(&after, &access)));
         }
+        retries.back_off().await?;
         current = state.app.store.records.get(&item.key).await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `DELETE P/actions/{id}/`: 405; clients set `deleted` instead.

@@ -26,7 +26,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created, json};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
-use pennon_core::store::{Item, back_off_after_conflict};
+use pennon_core::retry::ConflictRetries;
+use pennon_core::store::Item;
 use serde_json::json as object;
 
 use crate::resource::{self, list as lists};
@@ -76,16 +77,16 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let mut members = MemberChange::parse(&state, &call, &access, &input).await?;
     let id = resource::reserve_id::<CohortRecord>(&state.app.store.records).await?;
     members.idempotency_write = idempotency_write(&call, id)?;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let now = access.write_time(call.now);
         let blank = CohortRecord::create(id, &input, access.caller.user(), now);
         let written = Box::pin(members.write_cohort(&state, &access, None, blank, now)).await?;
         if let Some(cohort) = written {
             return Ok(created(response::cohort_json(&cohort)));
         }
+        retries.back_off().await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `PATCH P/cohorts/{id}/`, and `PUT`: fields that are not sent are kept; members that are sent are added.
@@ -94,17 +95,17 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
     let (mut before, mut item) = resource::require_record::<CohortRecord>(item)?;
     let input = CohortInput::parse(&call.fields()?, Some(&before))?;
     let members = MemberChange::parse(&state, &call, &access, &input).await?;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let after = before.apply(&input)?;
         let read = Some((&before, &item));
         let now = access.write_time(call.now);
         if let Some(cohort) = Box::pin(members.write_cohort(&state, &access, read, after, now)).await? {
             return Ok(json(response::cohort_json(&cohort)));
         }
+        retries.back_off().await?;
         (before, item) = resource::require_record(state.app.store.records.get(&item.key).await?)?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `DELETE P/cohorts/{id}/`: 405; clients set `deleted` instead.
@@ -157,14 +158,14 @@ async fn change_members(
     members: &MemberChange,
     (mut before, mut item): (CohortRecord, Item),
 ) -> ApiResult<Response> {
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let read = Some((&before, &item));
         let now = access.write_time(call.now);
         if Box::pin(members.write_cohort(state, access, read, before.clone(), now)).await?.is_some() {
             return Ok(json(object!({"success": true})));
         }
+        retries.back_off().await?;
         (before, item) = resource::require_record(state.app.store.records.get(&item.key).await?)?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }

@@ -9,10 +9,9 @@ use pennon_core::clock::never_before;
 use pennon_core::error::ApiResult;
 use pennon_core::ids;
 use pennon_core::model::User;
+use pennon_core::retry::ConflictRetries;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{
-    Item, Key, Query, StoreError, Table, Write, WriteCondition, back_off_after_conflict,
-};
+use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
 use pennon_core::write_times::write_time;
 use serde::{Deserialize, Serialize};
 
@@ -104,8 +103,8 @@ async fn delete_insight(
     at: DateTime<Utc>,
 ) -> ApiResult<()> {
     let DashboardInsight { mut insight, mut item, .. } = placed;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let dashboard_ids: Vec<u64> = tiles::current_dashboards(&insight.tiles).collect();
         let deleted = records.get(&key(project, dashboard)).await?;
         let Some(version) = deleted_version(deleted.as_ref())? else { return Ok(()) };
@@ -136,10 +135,10 @@ async fn delete_insight(
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        retries.back_off().await?;
         let Some(current) = records.get(&item.key).await? else { return Ok(()) };
         (insight, item) = (current.body()?, current);
     }
-    Err(pennon_core::error::ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// Runs the task that deletes insights.
@@ -181,8 +180,8 @@ async fn remove_tile(
     pointer: Key,
 ) -> ApiResult<()> {
     let id = pointer.sk.strip_prefix(keys::DASHBOARD_TILES).and_then(|id| id.parse::<u64>().ok());
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let item = match id {
             Some(id) => records.get(&insight::key(project, id)).await?,
             None => None,
@@ -204,8 +203,8 @@ async fn remove_tile(
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        retries.back_off().await?;
     }
-    Err(pennon_core::error::ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// The version of a deleted dashboard; `None` if it does not exist or is not deleted.

@@ -9,7 +9,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, created, deliver, json};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
-use pennon_core::store::{Item, StoreError, back_off_after_conflict};
+use pennon_core::retry::ConflictRetries;
+use pennon_core::store::{Item, StoreError};
 use serde_json::Value;
 
 use super::content::{self, DashboardInsight};
@@ -90,15 +91,15 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
 /// `PATCH P/dashboards/{id}/`, and `PUT`: fields that are not sent are kept.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, mut current) = resource::get_record::<DashboardRecord>(&state, &call, WRITE).await?;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let (before, item) = resource::require_record::<DashboardRecord>(current)?;
         if let Some(updated) = Box::pin(try_update(&state, &call, &access, &before, &item)).await? {
             return Box::pin(updated.respond(&state, &call, &access)).await;
         }
+        retries.back_off().await?;
         current = state.app.store.records.get(&item.key).await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `DELETE P/dashboards/{id}/`: 405; clients set `deleted` instead.

@@ -15,7 +15,7 @@ use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::ids;
 use pennon_core::retry::{ConflictRetries, PrefetchedItem};
 use pennon_core::store::keys::Counter;
-use pennon_core::store::{Item, Key, StoreError, back_off_after_conflict};
+use pennon_core::store::{Item, Key, StoreError};
 use serde_json::Value;
 
 use super::{path_id, retrieve};
@@ -58,8 +58,8 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     insight.tiles = tiles::with_dashboards(&[], &dashboard_ids, tile_ids);
     tiles::restore(&mut insight.tiles, restored);
     let short_id = restored.and_then(|it| it.short_id.clone());
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         insight.short_id = short_id.clone().unwrap_or_else(|| ids::random_text(limits::SHORT_ID_CHARS));
         let write =
             RecordWrite { access: &access, now, before: None, after: &insight, linked_changes: Vec::new() };
@@ -76,8 +76,8 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
             Err(StoreError::Condition { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        retries.back_off().await?;
     }
-    Err(ApiError::busy(limits::RETRY_AFTER_SECONDS))
 }
 
 /// `PATCH P/insights/{id}/`

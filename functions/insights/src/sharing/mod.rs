@@ -14,7 +14,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
-use pennon_core::store::{Item, Key, StoreError, Write, back_off_after_conflict, keys};
+use pennon_core::retry::ConflictRetries;
+use pennon_core::store::{Item, Key, StoreError, Write, keys};
 use serde_json::{Value, json as object};
 
 use crate::insight::{self, Insight};
@@ -27,7 +28,6 @@ use tokens::Tokens;
 
 const READ: &str = "sharing_configuration:read";
 const WRITE: &str = "sharing_configuration:write";
-const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// An insight and its sharing configuration.
 struct SharedInsight {
@@ -91,8 +91,8 @@ async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResu
     let (access, mut items) = state.app.authorize_project_with(call, WRITE, &keys).await?;
     Format::of(call)?;
     let records = &state.app.store.records;
-    for attempt in 0..limits::WRITE_ATTEMPTS {
-        back_off_after_conflict(attempt).await;
+    let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
+    loop {
         let before = SharedInsight::from_items(items)?;
         let dashboard_ids = tiles::current_dashboards(&before.insight.tiles);
         let dashboards = Dashboards::load(records, access.project.id, dashboard_ids).await?;
@@ -118,12 +118,12 @@ async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResu
         match records.transact(writes(&access, now, &before, &after)?).await {
             Ok(()) => return Ok(json(after.to_json(&token))),
             Err(StoreError::Condition { .. }) => {
+                retries.back_off().await?;
                 items = records.batch_get(&keys(access.project.id)).await?;
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ApiError::busy(RETRY_AFTER_SECONDS))
 }
 
 /// The writes of the record, the row of the token, and the activity entry.
