@@ -29,7 +29,8 @@ for _ in range(240):
 else:
     sys.exit("the S3 server does not answer")
 PY
-PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked -p pennon-eventstore --test suite s3::
+# With the features of the whole workspace, or every dependency is compiled again.
+PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked --workspace --test suite s3::
 # Verifies that the tests used the bucket and not a directory.
 "$python" - "$AWS_ENDPOINT" <<'PY'
 import sys

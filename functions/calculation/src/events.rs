@@ -12,6 +12,7 @@ use pennon_analytics::filter::EventFilter;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
+use pennon_core::limits::calculation::{EVENTS, EVENTS_DEFAULT};
 use pennon_core::model::Project;
 use pennon_eventstore::{EventKey, EventListFilter, ListedEvent, PersonDetails};
 use serde_json::{Map, Value, json};
@@ -23,10 +24,6 @@ use crate::errors::engine_error;
 use crate::parameters::{instant, integer, invalid, reject_unsupported, text};
 
 pub(crate) const READ_EVENTS: &str = "query:read";
-/// Default number of events of a page.
-const LIMIT: usize = 100;
-/// Most events of a page.
-const LIMIT_MAX: usize = 1000;
 /// Properties of a person in the response.
 const PERSON_PROPERTIES: [&str; 3] = ["email", "name", "username"];
 
@@ -69,7 +66,7 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
     Ok(ListQuery {
         stored_filter,
         filter: properties.map(parse).transpose().map_err(engine_error)?,
-        limit: integer(call, "limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT),
+        limit: integer(call, "limit", 1, EVENTS)?.unwrap_or(EVENTS_DEFAULT),
     })
 }
 

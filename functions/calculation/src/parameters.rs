@@ -5,18 +5,14 @@ use std::collections::BTreeSet;
 use chrono::DateTime;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
+use pennon_core::limits::calculation::{NAMES, TEXT_CHARS};
 use pennon_eventstore::parse_timestamp;
-
-/// Most characters of a search text.
-pub(crate) const TEXT_MAX: usize = 1000;
-/// Most names of a list.
-pub(crate) const NAMES_MAX: usize = 1000;
 
 /// The value of a parameter, trimmed; `None` where it is empty.
 pub(crate) fn text<'a>(call: &'a Call, name: &str) -> ApiResult<Option<&'a str>> {
     let value = call.query_value(name).unwrap_or("").trim();
-    if value.chars().count() > TEXT_MAX {
-        let detail = format!("Ensure this field has no more than {TEXT_MAX} characters.");
+    if value.chars().count() > TEXT_CHARS {
+        let detail = format!("Ensure this field has no more than {TEXT_CHARS} characters.");
         return Err(ApiError::invalid("max_length", detail, Some(name)));
     }
     Ok((!value.is_empty()).then_some(value))
@@ -79,8 +75,8 @@ pub(crate) fn repeated(call: &Call, name: &str) -> ApiResult<BTreeSet<String>> {
 }
 
 fn at_most(names: Vec<String>, name: &str) -> ApiResult<BTreeSet<String>> {
-    if names.len() > NAMES_MAX {
-        return Err(invalid(name, format!("At most {NAMES_MAX} names are allowed.")));
+    if names.len() > NAMES {
+        return Err(invalid(name, format!("At most {NAMES} names are allowed.")));
     }
     Ok(names.into_iter().collect())
 }

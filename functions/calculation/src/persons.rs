@@ -10,6 +10,7 @@ use pennon_analytics::filter::PersonFilter;
 use pennon_core::auth::Scope;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
+use pennon_core::limits::calculation::TEXT_CHARS;
 use pennon_core::model::Project;
 use uuid::Uuid;
 
@@ -21,8 +22,6 @@ use crate::handlers::READ_INSIGHTS;
 
 /// The actors behind the numbers of an insight are persons too, so the scope for insights is enough.
 pub(crate) const READ_PERSONS: Scope = Scope::either("person:read", READ_INSIGHTS);
-/// Most characters of a search value.
-const TEXT_MAX: usize = 1000;
 
 /// `GET P/persons/`
 pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {
@@ -70,8 +69,8 @@ fn filter(call: &Call, project: &Project) -> ApiResult<PersonListFilter> {
 /// A search value; `None` where it is empty.
 fn text(call: &Call, name: &str) -> ApiResult<Option<String>> {
     let value = call.query_value(name).unwrap_or("").trim();
-    if value.chars().count() > TEXT_MAX {
-        let detail = format!("Ensure this field has no more than {TEXT_MAX} characters.");
+    if value.chars().count() > TEXT_CHARS {
+        let detail = format!("Ensure this field has no more than {TEXT_CHARS} characters.");
         return Err(ApiError::invalid("max_length", detail, Some(name)));
     }
     Ok((!value.is_empty()).then(|| value.to_owned()))

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
+use pennon_core::limits::calculation::EVENT_NAMES;
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Value, json as object};
 use uuid::Uuid;
@@ -19,8 +20,6 @@ use crate::event_definitions::NAMESPACE;
 use crate::parameters::{boolean, contains_words, integer, invalid, json_names, names, text};
 
 const READ_PROPERTY_DEFINITIONS: &str = "property_definition:read";
-/// Most event names of a filter; the newest events of each are read.
-const EVENT_NAMES_MAX: usize = 20;
 /// Prefix of the properties that hold the value of a feature flag.
 const FEATURE: &str = "$feature/";
 /// Properties that libraries use for purposes other than describing an event.
@@ -143,8 +142,8 @@ impl PropertyDefinitionFilter {
         if !events.is_empty() && kind != PropertyKind::Event {
             return Err(invalid("event_names", "Event names can be given for type=event only."));
         }
-        if events.len() > EVENT_NAMES_MAX {
-            return Err(invalid("event_names", format!("At most {EVENT_NAMES_MAX} names are allowed.")));
+        if events.len() > EVENT_NAMES {
+            return Err(invalid("event_names", format!("At most {EVENT_NAMES} names are allowed.")));
         }
         boolean(call, "exclude_hidden")?;
         let events = (!events.is_empty()).then_some(events);

@@ -7,6 +7,7 @@ use axum::response::Response;
 use pennon_core::auth::Scope;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, json};
+use pennon_core::limits::calculation::{VALUES, VALUES_DEFAULT};
 use serde_json::{Value, json as object};
 
 use crate::Calculation;
@@ -15,10 +16,6 @@ use crate::events::READ_EVENTS;
 use crate::parameters::{boolean, integer, repeated, required, text};
 
 const READ_PERSON_VALUES: Scope = Scope::either("person:read", READ_EVENTS);
-/// Default number of values.
-const LIMIT: usize = 10;
-/// Most values.
-const LIMIT_MAX: usize = 1000;
 /// The key that lists the names of custom events: those that the vendor's libraries do not send by themselves.
 const CUSTOM_EVENTS: &str = "custom_event";
 
@@ -35,7 +32,7 @@ pub async fn event_values(State(state): State<Calculation>, call: Call) -> ApiRe
         let names = names.filter(|name| query.key != CUSTOM_EVENTS || !name.starts_with('$'));
         let search = query.search.as_deref().unwrap_or("").to_lowercase();
         let names = names.filter(|name| name.to_lowercase().contains(&search));
-        let limit = if query.key == CUSTOM_EVENTS { LIMIT_MAX } else { query.limit };
+        let limit = if query.key == CUSTOM_EVENTS { VALUES } else { query.limit };
         return Ok(json(names.take(limit).map(|name| object!({"name": name})).collect::<Vec<_>>()));
     }
     let now = call.now.timestamp_micros();
@@ -59,7 +56,7 @@ fn query(call: &Call) -> ApiResult<ValuesQuery> {
         key: call.query_value("key").unwrap_or_default().to_owned(),
         search: text(call, "value")?.map(str::to_owned),
         events: BTreeSet::new(),
-        limit: integer(call, "limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT),
+        limit: integer(call, "limit", 1, VALUES)?.unwrap_or(VALUES_DEFAULT),
     })
 }
 

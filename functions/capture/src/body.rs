@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::batch_builder::BatchBuilder;
 use crate::error::CaptureError;
 use crate::event::{EventPath, KNOWN_PROPERTIES, RawFields};
-use crate::limits::{EVENT_BYTES_MAX, EVENTS_MAX, NESTING_MAX};
+use pennon_core::limits::capture::{EVENT_BYTES_MAX, EVENTS_MAX, NESTING_MAX};
 
 /// Deserializes a whole body into the builder.
 pub(crate) struct BodySeed<'a, 'b>(pub &'a mut BatchBuilder<'b>);

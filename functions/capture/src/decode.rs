@@ -3,7 +3,7 @@
 use pennon_core::http::{BodyRules, SdkBody, SdkBodyError, SdkPayload};
 
 use crate::error::CaptureError;
-use crate::limits::INFLATED_BYTES_MAX;
+use pennon_core::limits::capture::INFLATED_BYTES_MAX;
 
 const RULES: BodyRules = BodyRules {
     inflated_bytes_max: INFLATED_BYTES_MAX,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::error::CaptureError;
-use crate::limits::{DISTINCT_ID_CHARS_MAX, EVENT_BYTES_MAX, NAME_CHARS_MAX, NESTING_MAX};
+use pennon_core::limits::capture::{DISTINCT_ID_CHARS_MAX, EVENT_BYTES_MAX, NAME_CHARS_MAX, NESTING_MAX};
 
 /// Properties that capture reads itself, addressed by their index in this list.
 pub(crate) const KNOWN_PROPERTIES: &[&str] = &[

@@ -11,7 +11,6 @@ mod decode_limiter;
 mod error;
 mod event;
 mod handlers;
-mod limits;
 mod normalize;
 mod timestamps;
 

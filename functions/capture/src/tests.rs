@@ -14,8 +14,8 @@ use crate::batch_builder::{Batch, RequestMetadata};
 use crate::decode::decode;
 use crate::error::CaptureError;
 use crate::event::CaptureFormat;
-use crate::limits::{EVENT_BYTES_MAX, EVENTS_MAX, INFLATED_BYTES_MAX};
 use crate::normalize::normalize;
+use pennon_core::limits::capture::{EVENT_BYTES_MAX, EVENTS_MAX, INFLATED_BYTES_MAX};
 
 mod arbitrary_input;
 mod body_encodings;

@@ -21,7 +21,6 @@ mod dashboards;
 mod declarations;
 mod handlers;
 mod insight;
-mod limits;
 mod lists;
 mod placement;
 mod resource;
@@ -29,6 +28,8 @@ mod results;
 mod scheduled_tasks;
 mod sharing;
 mod views;
+
+pub(crate) use pennon_core::limits::insights as limits;
 
 pub use cohorts::{CohortRecord, require_feed_room};
 pub use dashboards::generated;

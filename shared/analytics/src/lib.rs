@@ -32,8 +32,10 @@ mod url;
 mod validation;
 
 pub use cohort_count::CohortCount;
+pub use compiler::action::MATCH_MODES as ACTION_MATCH_MODES;
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
+pub use element::{EXACT_KEYS as ELEMENT_EXACT_KEYS, TEXT_KEYS as ELEMENT_TEXT_KEYS};
 pub use join::{DataRequirements, JoinData, Properties};
 pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Plan, Query, QueryOutput};
 pub use project::ProjectContext;

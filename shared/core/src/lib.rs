@@ -9,6 +9,7 @@
 //! * [`store`]: items, keys, queries and transactions of the two DynamoDB tables.
 //! * [`activity`]: the activity log. [`write_times`]: instants that never go back. [`idempotency`]: the `Idempotency-Key` header.
 //!   [`throttle`]: rate limits. [`retry`]: optimistic concurrency.
+//! * [`limits`]: limits of requests that the API document states too.
 //! * [`request_metrics`], [`traces`], [`lambda`]: what a request consumed, OpenTelemetry spans, the Lambda runtime.
 //!
 //! [`Call`]: http::Call
@@ -28,6 +29,7 @@ pub mod http;
 pub mod idempotency;
 pub mod ids;
 pub mod lambda;
+pub mod limits;
 pub mod model;
 pub mod payload_keys;
 pub mod request_metrics;

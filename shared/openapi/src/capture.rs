@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::with_example;
+use crate::limits::capture;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, input, instant, list_max, map, nullable, object, schema_ref,
@@ -181,7 +182,7 @@ fn sent_at() -> Value {
 }
 
 fn body() -> Value {
-    let mut events = list_max(20_000, schema_ref("CapturedEvent"));
+    let mut events = list_max(capture::EVENTS_MAX, schema_ref("CapturedEvent"));
     events["minItems"] = json!(1);
     let fields =
         || [("api_key", any()), ("token", any()), ("sent_at", sent_at()), ("historical_migration", any())];
@@ -238,7 +239,7 @@ fn analytics() -> Operation {
 }
 
 fn analytics_batch() -> Value {
-    let mut events = list_max(20_000, schema_ref("AnalyticsEvent"));
+    let mut events = list_max(capture::EVENTS_MAX, schema_ref("AnalyticsEvent"));
     events["minItems"] = json!(1);
     input(
         &["created_at", "batch"],

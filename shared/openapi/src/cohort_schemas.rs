@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::operators;
+use crate::limits::{insights, operators};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
     non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
@@ -23,7 +23,8 @@ const BEHAVIOURS: [&str; 7] = [
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let persons = json!({"type": "array", "items": person(), "minItems": 1, "maxItems": 1000});
+    let persons =
+        json!({"type": "array", "items": person(), "minItems": 1, "maxItems": insights::PERSONS_AT_ONCE});
     vec![
         ("Cohort", cohort()),
         ("CohortCreate", any_of([schema_ref("CohortOfRules"), schema_ref("CohortOfMembers")])),
@@ -130,7 +131,10 @@ fn of_members() -> Value {
 }
 
 fn distinct_ids() -> Value {
-    with_description(list(non_empty_text_max(1000)), "The members, by one distinct id each: 1 to 1000 bytes.")
+    with_description(
+        list(non_empty_text_max(insights::DISTINCT_ID_BYTES)),
+        "The members, by one distinct id each: 1 to 1000 bytes.",
+    )
 }
 
 /// Whether there are rules or members is known of the cohort, and has to stay so.

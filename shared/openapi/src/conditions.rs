@@ -1,7 +1,7 @@
 //! Property filters: as sent in queries, and as returned in responses.
 
-use pennon_analytics::COHORT_TYPES;
 use pennon_analytics::filter::NON_EVENT_TYPES;
+use pennon_analytics::{COHORT_TYPES, ELEMENT_EXACT_KEYS, ELEMENT_TEXT_KEYS};
 use serde_json::{Value, json};
 
 use crate::limits::{GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, operators, session_fields_without_duration};
@@ -85,8 +85,8 @@ fn condition() -> Value {
     any_of([
         optional_type(own),
         of_group,
-        typed("element", enum_of(&["text", "href"]), null_or(&operators())),
-        typed("element", enum_of(&["tag_name", "selector"]), null_or(&["exact", "is_not"])),
+        typed("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
+        typed("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
         typed("event_metadata", enum_of(&of_events), null_or(&operators())),
         typed("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
         duration,

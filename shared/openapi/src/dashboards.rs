@@ -1,5 +1,6 @@
 //! Dashboards and their tiles.
 
+use crate::limits::QUERY_ID_MAX;
 use crate::operation::Operation;
 use crate::record_operations::{RecordKind, THIS};
 use crate::schema::{any_object, json_text, list, text, text_max};
@@ -87,7 +88,7 @@ fn calculated(operation: Operation) -> Operation {
         .query_param("variables_override", json_text(any_object()), "A JSON object, accepted without effect.")
         .query_param(
             "client_query_id",
-            text_max(1000),
+            text_max(QUERY_ID_MAX),
             "The caller's id of the calculation, by which it can be cancelled.",
         )
 }

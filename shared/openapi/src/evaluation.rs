@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::calculation_input::with_example;
+use crate::limits::evaluation;
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, integer, list, list_max, map, nullable,
@@ -152,7 +153,7 @@ fn distinct_id() -> Value {
 }
 
 fn identifier(description: &str) -> Value {
-    with_description(nullable(text_max(400)), description)
+    with_description(nullable(text_max(evaluation::ID_CHARS_MAX)), description)
 }
 
 fn by_type() -> Value {
@@ -161,8 +162,8 @@ fn by_type() -> Value {
 
 fn request() -> Value {
     let groups = json!({"type": ["object", "null"],
-        "additionalProperties": any_of([text_max(400), json!({"type": ["number", "boolean", "null", "array", "object"]})])});
-    let keys = json!({"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 1000});
+        "additionalProperties": any_of([text_max(evaluation::ID_CHARS_MAX), json!({"type": ["number", "boolean", "null", "array", "object"]})])});
+    let keys = json!({"type": ["array", "null"], "items": {"type": "string"}, "maxItems": evaluation::FLAG_KEYS_MAX});
     let contexts = nullable(list(text()));
     let mut request = input(
         &[],

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::GROUP_TYPE_MAX;
+use crate::limits::{GROUP_TYPE_MAX, calculation};
 use crate::operation::{Operation, Security};
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, list_max, nullable, object,
-    object_with_optional, page, schema_ref, text, text_max, uuid,
+    any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, list_max, non_empty_text_max,
+    nullable, object, object_with_optional, page, schema_ref, text, text_max, uuid,
 };
 
 const TAG: &str = "Events";
@@ -77,7 +77,7 @@ fn event_schema() -> Value {
 fn events_page() -> Value {
     object([
         ("next", nullable(json!({"type": "string", "format": "uri"}))),
-        ("results", list_max(1000, schema_ref("Event"))),
+        ("results", list_max(calculation::EVENTS, schema_ref("Event"))),
     ])
 }
 
@@ -134,11 +134,7 @@ fn property_definition_schema() -> Value {
 
 /// Adds a required query parameter.
 fn requires(operation: Operation, name: &'static str, description: &'static str) -> Operation {
-    let mut operation = operation.query_param(
-        name,
-        json!({"type": "string", "minLength": 1, "maxLength": 1000}),
-        description,
-    );
+    let mut operation = operation.query_param(name, non_empty_text_max(calculation::TEXT_CHARS), description);
     for parameter in operation.parameters.iter_mut().filter(|parameter| parameter.name == name) {
         parameter.required = true;
     }
@@ -153,8 +149,8 @@ fn events() -> Operation {
              bytes of properties, or 20,000 events or 64 MiB of event files that were read; `next` is null \
              only on the last page. An event must match all conditions.",
         )
-        .query_param("event", text_max(1_000), "Events with this name.")
-        .query_param("distinct_id", text_max(1_000), "Events with this distinct id.")
+        .query_param("event", text_max(calculation::TEXT_CHARS), "Events with this name.")
+        .query_param("distinct_id", text_max(calculation::TEXT_CHARS), "Events with this distinct id.")
         .query_param(
             "person_id",
             any_of([uuid(), constant(json!(""))]),
@@ -167,7 +163,7 @@ fn events() -> Operation {
         )
         .query_param("after", text(), "Events later than this ISO 8601 instant.")
         .query_param("before", text(), "Events earlier than this ISO 8601 instant.")
-        .query_param("limit", integer_in(1, 1000), "Page size. Default: 100.")
+        .query_param("limit", integer_in(1, calculation::EVENTS as i64), "Page size. Default: 100.")
         .query_param("cursor", text(), "Start of the page, as in `next`.")
         .response(200, "A page.", schema_ref("EventsPage"))
         .error(400, REFUSED)
@@ -188,11 +184,19 @@ fn event_values() -> Operation {
          their items. The key `custom_event` lists event names without a leading `$`.",
     );
     requires(operation, "key", "The name of the property.")
-        .query_param("value", text_max(1_000), "Text contained in the values, case-insensitive.")
+        .query_param(
+            "value",
+            text_max(calculation::TEXT_CHARS),
+            "Text contained in the values, case-insensitive.",
+        )
         .query_param("event_name", text(), "Only values of events with this name; may be repeated.")
         .query_param("is_column", flag_text(), "With the key `event`, the names of events are listed.")
-        .query_param("limit", integer_in(1, 1000), "Maximum number of values. Default: 10.")
-        .response(200, "The values.", list_max(1000, schema_ref("PropertyValue")))
+        .query_param(
+            "limit",
+            integer_in(1, calculation::VALUES as i64),
+            "Maximum number of values. Default: 10.",
+        )
+        .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PropertyValue")))
         .error(400, REFUSED)
 }
 
@@ -211,9 +215,17 @@ fn person_values() -> Operation {
         "The most frequent values. Lists count as their items. The scope `query:read` is accepted too.",
     );
     requires(operation, "key", "The name of the property.")
-        .query_param("value", text_max(1_000), "Text contained in the values, case-insensitive.")
-        .query_param("limit", integer_in(1, 1000), "Maximum number of values. Default: 10.")
-        .response(200, "The values.", list_max(1000, schema_ref("PersonPropertyValue")))
+        .query_param(
+            "value",
+            text_max(calculation::TEXT_CHARS),
+            "Text contained in the values, case-insensitive.",
+        )
+        .query_param(
+            "limit",
+            integer_in(1, calculation::VALUES as i64),
+            "Maximum number of values. Default: 10.",
+        )
+        .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PersonPropertyValue")))
         .error(400, REFUSED)
 }
 
@@ -224,7 +236,11 @@ fn event_definitions() -> Operation {
             "`created_at` is the time of the first event with the name, `last_seen_at` of the latest. A \
              name is listed as soon as an event with it is captured, and as long as there is one.",
         )
-        .query_param("search", text_max(1_000), "Words contained in the name, case-insensitive.")
+        .query_param(
+            "search",
+            text_max(calculation::TEXT_CHARS),
+            "Words contained in the name, case-insensitive.",
+        )
         .query_param(
             "event_type",
             enum_of(&["event", "event_custom", "event_posthog", "all", "action_event", ""]),
@@ -286,7 +302,11 @@ fn property_definitions() -> Operation {
             integer_in(0, GROUP_TYPE_MAX),
             "The index of the group type, only for `type=group`.",
         )
-        .query_param("search", text_max(1_000), "Words contained in the name, case-insensitive.")
+        .query_param(
+            "search",
+            text_max(calculation::TEXT_CHARS),
+            "Words contained in the name, case-insensitive.",
+        )
         .query_param("properties", text(), "Names separated by commas; may be repeated.")
         .query_param("excluded_properties", json_list(), "A JSON list of names to exclude.")
         .query_param("is_numerical", flag_text(), "`true` selects numeric properties, `false` all others.")

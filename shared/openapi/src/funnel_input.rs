@@ -1,6 +1,6 @@
 //! Request fields of funnels and correlations, and of the selection of their actors.
 
-use pennon_analytics::kinds::funnels::{FunnelVizType, StepOrder, WindowUnit};
+use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
@@ -11,7 +11,6 @@ use crate::conditions::nothing;
 use crate::limits::{EXCLUSIONS, NAME_MAX, STEPS, WINDOW_SECONDS, patterns};
 use crate::schema::{any_of, id, input, list_max, schema_ref, text};
 
-pub(crate) const ATTRIBUTIONS: [&str; 4] = ["first_touch", "last_touch", "all_events", "step"];
 /// The bounds of a window in seconds; fewer of greater units.
 pub(crate) const WINDOW: (i64, i64) = (i64::MIN, WINDOW_SECONDS);
 /// Bounds of `from_step` and `to_step`.
@@ -55,7 +54,7 @@ pub(crate) fn funnel() -> Vec<Field> {
         ),
         Field::choice(
             "breakdown_attribution_type",
-            &ATTRIBUTIONS,
+            &Attribution::NAMES,
             "The event whose breakdown value counts for an actor.",
         )
         .free_in_query(),

@@ -3,14 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::insight_query::whole;
+use crate::limits::{TAG_CHARS, TAGS, insights};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, json_text, list,
     list_max, nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
 };
-
-/// Settings of a shared insight that are on or off.
-const SWITCHES: [&str; 6] =
-    ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -43,7 +40,7 @@ fn filters() -> Value {
 
 /// The fields that a body may have.
 fn sent() -> Value {
-    let text = || nullable(any_of([text_max(400), number()]));
+    let text = || nullable(any_of([text_max(insights::TEXT_CHARS), number()]));
     let truth = || schema_ref("FlagBoolean");
     let query =
         any_of([schema_ref("InsightQuery"), json_text(schema_ref("InsightQuery")), json!({"type": "null"})]);
@@ -67,12 +64,15 @@ fn sent() -> Value {
             ("saved", truth()),
             (
                 "tags",
-                with_description(list(text_max(255)), "At most 100 tags, stored in lower case and sorted."),
+                with_description(
+                    list(text_max(TAG_CHARS)),
+                    "At most 100 tags, stored in lower case and sorted.",
+                ),
             ),
             (
                 "dashboards",
                 with_description(
-                    list_max(40, whole_sent()),
+                    list_max(insights::DASHBOARDS, whole_sent()),
                     "All dashboards of the insight; each must exist.",
                 ),
             ),
@@ -85,15 +85,15 @@ fn common() -> Value {
     object([
         ("id", id()),
         ("short_id", json!({"type": "string", "pattern": "^[A-Za-z0-9]{8}$"})),
-        ("name", nullable(text_max(400))),
-        ("derived_name", nullable(text_max(400))),
+        ("name", nullable(text_max(insights::TEXT_CHARS))),
+        ("derived_name", nullable(text_max(insights::TEXT_CHARS))),
         ("filters", any_object()),
         ("query", nullable(schema_ref("InsightQueryShown"))),
         ("dashboards", list(id())),
         ("dashboard_tiles", list(schema_ref("InsightTile"))),
-        ("description", nullable(text_max(400))),
+        ("description", nullable(text_max(insights::TEXT_CHARS))),
         ("saved", boolean()),
-        ("tags", list_max(100, text())),
+        ("tags", list_max(TAGS, text())),
         ("updated_at", instant()),
         ("created_by", nullable(schema_ref("User"))),
         ("created_at", instant()),
@@ -148,8 +148,8 @@ fn tile() -> Value {
 
 /// How an insight is shared.
 fn sharing() -> Value {
-    let mut settings = object_with_optional([], [("theme", nullable(text_max(50)))]);
-    for name in SWITCHES {
+    let mut settings = object_with_optional([], [("theme", nullable(text_max(insights::THEME_CHARS)))]);
+    for name in insights::SHARING_SWITCHES {
         settings["properties"][name] = nullable(boolean());
     }
     object([
@@ -163,15 +163,15 @@ fn sharing() -> Value {
 }
 
 fn sharing_sent() -> Value {
-    let mut settings = input(&[], [("theme", nullable(any_of([text_max(50), number()])))]);
-    for name in SWITCHES {
+    let mut settings = input(&[], [("theme", nullable(any_of([text_max(insights::THEME_CHARS), number()])))]);
+    for name in insights::SHARING_SWITCHES {
         settings["properties"][name] = nullable(schema_ref("FlagBoolean"));
     }
     input(&[], [("enabled", schema_ref("FlagBoolean")), ("settings", nullable(settings))])
 }
 
 fn viewed() -> Value {
-    let mut ids = list_max(100, whole_sent());
+    let mut ids = list_max(insights::VIEWS, whole_sent());
     ids["minItems"] = 1.into();
     input(&["insight_ids"], [("insight_ids", with_description(ids, "Unknown ids are ignored."))])
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::flags::with_log_parameters;
+use crate::limits::QUERY_ID_MAX;
 use crate::operation::{Operation, Security};
 use crate::schema::{any_object, any_of, json_text, list_max, page, schema_ref, text, text_max};
 
@@ -44,7 +45,7 @@ fn calculated(operation: Operation) -> Operation {
         )
         .query_param(
             "client_query_id",
-            text_max(1000),
+            text_max(QUERY_ID_MAX),
             "The caller's id of the calculation, by which it can be cancelled; at most 1000 bytes.",
         )
 }

@@ -12,8 +12,9 @@ pub(crate) use pennon_analytics::limits::{
     NAME_BYTES as NAME_MAX, SERIES, STEPS, WINDOW_SECONDS,
 };
 pub(crate) use pennon_core::idempotency::BYTES_MAX as IDEMPOTENCY_KEY_MAX;
+pub(crate) use pennon_core::limits::{calculation, capture, evaluation, insights};
 pub(crate) use pennon_core::store::keys::QUERY_NAME_BYTES_MAX as QUERY_ID_MAX;
-pub(crate) use pennon_filters::limits::BUCKETS;
+pub(crate) use pennon_filters::limits::{BUCKETS, TAG_CHARS, TAGS};
 
 /// The operators of a filter on events and persons.
 pub(crate) fn operators() -> [&'static str; 33] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::calculation::set_response_description;
 use crate::calculation_input::{joined, trend, trend_point, with_query_fields};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
-use crate::limits::GROUP_TYPE_MAX;
+use crate::limits::{GROUP_TYPE_MAX, calculation};
 use crate::operation::{Operation, Security};
 use crate::schema::{
     any_object, any_of, boolean, constant, extend_object, instant, integer_in, list, list_max, nullable,
@@ -100,11 +100,19 @@ fn persons() -> Vec<Operation> {
                 "A person must match all conditions. The request is rejected if too many persons would \
                  have to be scanned. The scope `insight:read` is accepted too.",
             )
-            .query_param("distinct_id", text_max(1_000), "The person with this distinct id.")
-            .query_param("email", text_max(1_000), "The exact value of the property `email`.")
+            .query_param(
+                "distinct_id",
+                text_max(calculation::TEXT_CHARS),
+                "The person with this distinct id.",
+            )
+            .query_param(
+                "email",
+                text_max(calculation::TEXT_CHARS),
+                "The exact value of the property `email`.",
+            )
             .query_param(
                 "search",
-                text_max(1_000),
+                text_max(calculation::TEXT_CHARS),
                 "Text contained in the email or the name, case-insensitive; or an id, or a distinct id.",
             )
             .query_param("properties", conditions, "A JSON list of filters on persons, or a filter group.")

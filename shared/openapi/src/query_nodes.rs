@@ -1,6 +1,6 @@
 //! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
-use pennon_analytics::kinds::funnels::{FunnelVizType, StepOrder, WindowUnit};
+use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
@@ -8,7 +8,7 @@ use crate::calculation_input::{
     optional_text, part, series, switch, whole, with_example,
 };
 use crate::conditions::nothing;
-use crate::funnel_input::{ATTRIBUTIONS, FROM, TO, WINDOW, whole_of};
+use crate::funnel_input::{FROM, TO, WINDOW, whole_of};
 use crate::limits::{
     BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, NAME_MAX, QUERY_ID_MAX, SERIES, STEPS,
     intervals, patterns,
@@ -162,7 +162,7 @@ fn funnels(steps: usize) -> Value {
         ("funnelFromStep", validated(whole(FROM.0, FROM.1))),
         ("funnelToStep", validated(whole(TO.0, TO.1))),
         ("binCount", validated(whole(ANY, ANY_TEXT))),
-        ("breakdownAttributionType", validated(choice(&ATTRIBUTIONS))),
+        ("breakdownAttributionType", validated(choice(&Attribution::NAMES))),
         (
             "breakdownAttributionValue",
             with_description(any(), "The index of the step, for the attribution `step`."),

@@ -3,16 +3,16 @@
 //! A schema cannot express that `filters` and `steps` have at most 262,144 bytes and a tile's `layouts` 4,096, that a tile
 //! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
+use pennon_analytics::ACTION_MATCH_MODES;
 use serde_json::{Value, json};
 
-use crate::limits::ACTION_STEPS;
+use crate::limits::{ACTION_STEPS, TAG_CHARS, TAGS, insights};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, list, list_max,
     nullable, number, object, schema_ref, text, text_max, with_description,
 };
 
 /// How a text of a step is compared.
-const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -26,7 +26,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         (
             "DashboardUpdate",
             dashboard_sent(with_description(
-                list_max(90, tile_sent()),
+                list_max(insights::DASHBOARD_TILES, tile_sent()),
                 "The positions and colours of tiles.",
             )),
         ),
@@ -69,7 +69,7 @@ fn summary(deleted: Value) -> Value {
         ("is_shared", constant(json!(false))),
         ("deleted", deleted),
         ("creation_mode", enum_of(&["default", "template"])),
-        ("tags", list_max(100, text())),
+        ("tags", list_max(TAGS, text())),
         ("restriction_level", level()),
         ("effective_restriction_level", level()),
         ("effective_privilege_level", level()),
@@ -131,8 +131,8 @@ fn dashboard_sent(tiles: Value) -> Value {
             ("use_dashboard", nothing()),
             ("duplicate_tiles", nothing()),
             ("variables", nothing()),
-            ("name", words(400)),
-            ("description", words(4000)),
+            ("name", words(insights::TEXT_CHARS)),
+            ("description", words(insights::DESCRIPTION_CHARS)),
             ("pinned", truth()),
             ("tags", tags()),
             ("filters", filters),
@@ -145,7 +145,7 @@ fn dashboard_sent(tiles: Value) -> Value {
 }
 
 fn tags() -> Value {
-    with_description(list(text_max(255)), "At most 100 different tags.")
+    with_description(list(text_max(TAG_CHARS)), "At most 100 different tags.")
 }
 
 /// The fields of a tile in an update: layout and colour.
@@ -155,7 +155,7 @@ fn tile_sent() -> Value {
         [
             ("id", schema_ref("FlagInteger")),
             ("layouts", any_object()),
-            ("color", words(400)),
+            ("color", words(insights::TEXT_CHARS)),
             ("text", nothing()),
             ("button_tile", nothing()),
             ("deleted", nothing()),
@@ -169,7 +169,7 @@ fn action() -> Value {
         ("id", id()),
         ("name", nullable(text())),
         ("description", text()),
-        ("tags", list_max(100, text())),
+        ("tags", list_max(TAGS, text())),
         ("post_to_slack", boolean()),
         ("slack_message_format", text()),
         ("steps", list_max(ACTION_STEPS, schema_ref("ActionStep"))),
@@ -189,7 +189,7 @@ fn action() -> Value {
 
 /// A step: an event matches it if all conditions hold.
 fn step() -> Value {
-    let matching = || nullable(enum_of(&MATCHINGS));
+    let matching = || nullable(enum_of(&ACTION_MATCH_MODES));
     object([
         ("event", nullable(text())),
         ("properties", nullable(list(any_object()))),
@@ -207,7 +207,7 @@ fn step() -> Value {
 /// The fields that the body of an action may have.
 fn action_sent() -> Value {
     let truth = || schema_ref("FlagBoolean");
-    let matching = || nullable(enum_of(&MATCHINGS));
+    let matching = || nullable(enum_of(&ACTION_MATCH_MODES));
     let step = input(
         &[],
         [
@@ -223,15 +223,15 @@ fn action_sent() -> Value {
             ("url_matching", matching()),
         ],
     );
-    let name = json!({"type": "string", "pattern": r"\S", "maxLength": 400});
+    let name = json!({"type": "string", "pattern": r"\S", "maxLength": insights::TEXT_CHARS});
     input(
         &[],
         [
             ("name", any_of([name, number(), json!({"type": "null"})])),
-            ("description", words(4000)),
+            ("description", words(insights::DESCRIPTION_CHARS)),
             ("tags", tags()),
             ("post_to_slack", truth()),
-            ("slack_message_format", words(1200)),
+            ("slack_message_format", words(insights::MESSAGE_CHARS)),
             ("steps", list_max(ACTION_STEPS, step)),
             ("deleted", truth()),
             (

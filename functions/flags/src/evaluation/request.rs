@@ -7,17 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
+use pennon_core::limits::evaluation::{DISTINCT_ID_CHARS_MAX, FLAG_KEYS_MAX, ID_CHARS_MAX, NESTING_MAX};
 use pennon_filters::body::json::Object;
 use serde_json::Value;
-
-/// Longest distinct id in characters; longer ones are truncated, as in capture.
-const DISTINCT_ID_CHARS_MAX: usize = 200;
-/// Most characters of any other id.
-const ID_CHARS_MAX: usize = 400;
-/// Most flag keys in a request.
-const FLAG_KEYS_MAX: usize = 1000;
-/// Deepest nesting of arrays and objects in a property value.
-const NESTING_MAX: usize = 64;
 
 /// An evaluation request for one person.
 #[derive(Debug, Clone, Default, PartialEq)]

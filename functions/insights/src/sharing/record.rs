@@ -12,14 +12,12 @@ use pennon_filters::body::fields::{self, Field, TextRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::limits;
 use crate::resource::body::invalid;
 
-/// Boolean settings.
-const SWITCHES: [&str; 6] =
-    ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
 /// The text setting.
 const THEME: &str = "theme";
-const THEME_RULE: TextRule = TextRule { max_chars: 50, blank: true, trim: false };
+const THEME_RULE: TextRule = TextRule { max_chars: limits::THEME_CHARS, blank: true, trim: false };
 
 /// The sharing configuration of an insight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,9 +52,9 @@ fn settings(name: &str, value: &Value) -> Result<Map<String, Value>, FieldError>
     let mut known = Map::new();
     for (key, value) in fields::object(name, value)? {
         let field = format!("{name}__{key}");
-        if value.is_null() && (SWITCHES.contains(&key.as_str()) || key == THEME) {
+        if value.is_null() && (limits::SHARING_SWITCHES.contains(&key.as_str()) || key == THEME) {
             known.insert(key.clone(), Value::Null);
-        } else if SWITCHES.contains(&key.as_str()) {
+        } else if limits::SHARING_SWITCHES.contains(&key.as_str()) {
             known.insert(key.clone(), json!(fields::boolean(&field, value)?));
         } else if key == THEME {
             known.insert(key.clone(), json!(fields::string(&field, value, THEME_RULE)?));

@@ -113,6 +113,9 @@ fn element_conditions(
     Ok(tests)
 }
 
+/// The ways in which a text of a step is compared, as steps name them.
+pub const MATCH_MODES: [&str; 3] = ["contains", "regex", "exact"];
+
 /// How a text of a step is compared.
 #[derive(Clone, Copy)]
 enum MatchMode {
@@ -123,13 +126,10 @@ enum MatchMode {
 
 impl MatchMode {
     fn of(fields: &Map<String, Value>, key: &str, default: Self, attr: &str) -> CalcResult<Self> {
-        match text(fields, key, attr)? {
-            None => Ok(default),
-            Some("contains") => Ok(Self::Contains),
-            Some("exact") => Ok(Self::Exact),
-            Some("regex") => Ok(Self::Regex),
-            Some(other) => Err(CalcError::invalid(attr, format!("There is no {key} \"{other}\"."))),
-        }
+        let Some(name) = text(fields, key, attr)? else { return Ok(default) };
+        let modes = MATCH_MODES.into_iter().zip([Self::Contains, Self::Regex, Self::Exact]);
+        let mode = modes.into_iter().find(|(known, _)| *known == name).map(|(_, mode)| mode);
+        mode.ok_or_else(|| CalcError::invalid(attr, format!("There is no {key} \"{name}\".")))
     }
 }
 

@@ -44,8 +44,12 @@ pub(crate) enum ElementTest {
     Text { test: ValueTest, all: bool },
 }
 
-/// Keys of property filters of type `element`.
-pub(crate) const KEYS: [&str; 4] = ["tag_name", "text", "href", "selector"];
+/// Keys of property filters of type `element` that take every operator.
+pub const TEXT_KEYS: [&str; 2] = ["text", "href"];
+/// Keys of property filters of type `element` that take `exact` and `is_not`.
+pub const EXACT_KEYS: [&str; 2] = ["tag_name", "selector"];
+/// All keys of property filters of type `element`.
+pub(crate) const KEYS: [&str; 4] = [EXACT_KEYS[0], TEXT_KEYS[0], TEXT_KEYS[1], EXACT_KEYS[1]];
 
 impl ElementTest {
     /// Parses CSS selectors, one of which has to match.

@@ -293,7 +293,7 @@ fn validate_element(key: &str, operator: Operator, attr: &str) -> CalcResult<()>
             format!("Elements have {}, not {key}.", element::KEYS.join(", ")),
         ));
     }
-    if matches!(key, "tag_name" | "selector") && !matches!(operator, Operator::Exact | Operator::IsNot) {
+    if element::EXACT_KEYS.contains(&key) && !matches!(operator, Operator::Exact | Operator::IsNot) {
         return Err(CalcError::invalid(
             attr,
             format!("A filter on the {key} of elements is exact or is_not, not {}.", operator.name()),

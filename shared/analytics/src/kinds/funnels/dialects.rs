@@ -5,7 +5,7 @@
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
-use super::{Exclusion, FirstTime, FunnelsQuery, query};
+use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, query};
 use crate::filter::{filter_json, list_json};
 use crate::kinds::ParsedQuery;
 use crate::kinds::saved_query::{FieldType, SavedField};
@@ -68,11 +68,7 @@ pub(super) const SAVED_FIELDS: &[SavedField] = &[
     ("funnelsFilter", "funnelToStep", FieldType::Integer),
     ("funnelsFilter", "funnelStepReference", FieldType::OneOf(&["total", "previous"])),
     ("funnelsFilter", "layout", FieldType::OneOf(&["horizontal", "vertical"])),
-    (
-        "funnelsFilter",
-        "breakdownAttributionType",
-        FieldType::OneOf(&["first_touch", "last_touch", "all_events", "step"]),
-    ),
+    ("funnelsFilter", "breakdownAttributionType", FieldType::OneOf(&Attribution::NAMES)),
     ("funnelsFilter", "breakdownAttributionValue", FieldType::Integer),
     ("funnelsFilter", "binCount", FieldType::Integer),
     ("funnelsFilter", "exclusions", FieldType::List),

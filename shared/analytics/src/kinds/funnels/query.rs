@@ -142,6 +142,9 @@ impl FirstTime {
 }
 
 impl Attribution {
+    /// The names that requests use.
+    pub const NAMES: [&str; 4] = ["first_touch", "last_touch", "all_events", "step"];
+
     /// The name that requests use.
     pub fn name(self) -> &'static str {
         match self {
@@ -312,7 +315,7 @@ fn parse_attribution(
     order: StepOrder,
     steps: usize,
 ) -> CalcResult<Attribution> {
-    let names = ["first_touch", "last_touch", "all_events", "step"].map(|name| (name, name));
+    let names = Attribution::NAMES.map(|name| (name, name));
     let name = parse_choice(&raw.attribution_type, &names)?;
     if !common
         .breakdown

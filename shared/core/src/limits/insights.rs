@@ -45,3 +45,8 @@ pub const PERSONS_AT_ONCE: usize = 1000;
 pub const DISTINCT_ID_BYTES: usize = 1000;
 /// Timeout for counting the members of a cohort when its rules are written.
 pub const COUNTING_TIME: Duration = Duration::from_secs(5);
+/// Settings of a shared insight that are on or off.
+pub const SHARING_SWITCHES: [&str; 6] =
+    ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
+/// Characters of the theme of a shared insight.
+pub const THEME_CHARS: usize = 50;

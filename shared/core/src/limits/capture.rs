@@ -1,4 +1,4 @@
-//! The limits of a capture request, beside the 6 MB as sent of [`pennon_core::http::BODY_BYTES_MAX`].
+//! The limits of a capture request, beside the 6 MB as sent of [`crate::http::BODY_BYTES_MAX`].
 
 /// Maximum bytes of a body after decompression.
 pub const INFLATED_BYTES_MAX: usize = 20_000_000;
