@@ -36,7 +36,7 @@ impl CheckReport {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some((project, segment)) = &self.dropped {
-            lines.push(format!("project {project}: {segment} is gone, with all that it held"));
+            lines.push(format!("project {project}: {segment} was dropped, with all of its events"));
         }
         for report in &self.projects {
             push_checked(report.project, &report.checked, &mut lines);
@@ -105,7 +105,7 @@ pub async fn check(
 fn push_checked(project: u64, checked: &EventCheckReport, lines: &mut Vec<String>) {
     let EventCheckReport { objects, blocks, bytes, .. } = checked;
     lines.push(format!(
-        "project {project}: {objects} objects and {blocks} waiting blocks, {bytes} bytes are what was written"
+        "project {project}: {objects} objects and {blocks} waiting blocks, {bytes} bytes have the checksums they were written with"
     ));
     for damage in &checked.damaged {
         let (from, to) = (format_time(damage.from), format_time(damage.to));

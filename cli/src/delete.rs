@@ -52,7 +52,7 @@ impl DeleteRequest {
         let project = self.project;
         match &self.target {
             ErasureTarget::Person(person) if *persons == 0 => {
-                format!("project {project} knows nobody by {person:?}")
+                format!("project {project} has no person {person:?}")
             }
             ErasureTarget::Person(person) => {
                 let lists = match cohorts {

@@ -8,7 +8,7 @@ impl std::str::FromStr for Amount {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Amount, String> {
-        let invalid = || format!("{text} is no number such as 250, 100k, 1M or 10B");
+        let invalid = || format!("{text} is not a number such as 250, 100k, 1M or 10B");
         let (digits, factor) = match text.chars().last().ok_or_else(invalid)? {
             'k' => (&text[..text.len() - 1], 1e3),
             'M' => (&text[..text.len() - 1], 1e6),

@@ -72,7 +72,7 @@ impl Contents {
         let path = directory.join(CONTENTS);
         let text = std::fs::read_to_string(&path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("it has no {CONTENTS}: it is no backup, or one that was never finished")
+                format!("it has no {CONTENTS}: it is not a backup, or an unfinished one")
             }
             _ => path_error(&path, "read")(e),
         })?;
@@ -118,7 +118,7 @@ impl Contents {
                 return Err(format!("{} has {bytes} bytes and had {}", file.path, file.bytes));
             }
             if sha256 != file.sha256 {
-                return Err(format!("{} is damaged: its bytes are not those that were written", file.path));
+                return Err(format!("{} is damaged: its checksum does not match", file.path));
             }
             on_verified(bytes);
         }

@@ -83,7 +83,7 @@ pub(super) fn unpack(from: &Path, directory: &Path) -> Result<Contents, String> 
 }
 
 fn damaged(problem: &dyn std::fmt::Display) -> String {
-    format!("it is no backup, or damaged: {problem}")
+    format!("it is not a backup, or a damaged one: {problem}")
 }
 
 /// The path of an entry. An error unless it is a regular file at a path that a backup may have.

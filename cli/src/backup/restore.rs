@@ -70,7 +70,7 @@ fn copy_backup(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Content
         for (done, file) in contents.files.iter().enumerate() {
             let (from, to) = (from.join(&file.path), to.join(&file.path));
             if from.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-                return Err(format!("{} is no plain file", file.path));
+                return Err(format!("{} is not a regular file", file.path));
             }
             create_parent(&to).map_err(path_error(&to, "made"))?;
             std::fs::copy(&from, &to).map_err(|e| match e.kind() {

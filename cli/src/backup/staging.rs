@@ -40,7 +40,7 @@ impl Staging {
     pub(super) fn new(place: &Path, private: bool) -> Result<Staging, String> {
         let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
         let (Some(parent), Some(name)) = (parent, place.file_name()) else {
-            return Err(format!("{} is no name for it", place.display()));
+            return Err(format!("{} is not a valid name for it", place.display()));
         };
         std::fs::create_dir_all(parent).map_err(path_error(parent, "made"))?;
         let prefix = format!("{}{UNFINISHED}", name.to_string_lossy());

@@ -66,7 +66,7 @@ pub(crate) fn parse_uuid(value: Option<Value>) -> Result<Option<Uuid>, String> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
         Some(Value::String(text)) => {
-            let uuid = Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is no UUID"))?;
+            let uuid = Uuid::parse_str(&text).map_err(|_| format!("uuid {text:?} is not a UUID"))?;
             // Exporters write the nil uuid for an absent one.
             Ok(Some(uuid).filter(|uuid| !uuid.is_nil()))
         }
@@ -97,8 +97,8 @@ pub(crate) fn parse_project(value: Option<&Value>, default: Option<u64>) -> Resu
             .parse::<u64>()
             .ok()
             .filter(|id| *id > 0)
-            .ok_or_else(|| format!("project {text:?} is no project number")),
-        Some(other) => Err(format!("project {other} is no project number")),
+            .ok_or_else(|| format!("project {text:?} is not a project number")),
+        Some(other) => Err(format!("project {other} is not a project number")),
     }
 }
 

@@ -98,7 +98,7 @@ impl TimeFormats {
         };
         let Some((format, at)) = parse_time(value) else {
             return Err(format!(
-                "{field} {value} is no ISO 8601 time of the years 1 to 9999, and no epoch of seconds (10 digits), \
+                "{field} {value} is neither an ISO 8601 time of the years 1 to 9999 nor an epoch of seconds (10 digits), \
                  milliseconds (13), microseconds (16) or nanoseconds (19)"
             ));
         };

@@ -217,7 +217,7 @@ fn parse(text: &str) -> Result<CalcResult<ParsedQuery>, String> {
 /// The message for an error of the API.
 fn error_text(error: &ApiError) -> String {
     match error.status().as_u16() {
-        503 => "the question could not be answered in its time, or the store is busy; try again, narrow the dates, or \
+        503 => "the query took too long, or the store is busy; try again, narrow the dates, or \
                 name fewer events"
             .to_owned(),
         _ => error.detail().to_owned(),

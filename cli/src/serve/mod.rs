@@ -129,7 +129,7 @@ async fn prepare(options: &Serve, services: &Services) -> Result<InitialState, S
 async fn bind(host: IpAddr, port: u16, option: &str) -> Result<TcpListener, String> {
     TcpListener::bind(SocketAddr::from((host, port))).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrNotAvailable => {
-            format!("{host} is no address of this machine; --host takes one, or 0.0.0.0 for all of them")
+            format!("{host} is not an address of this machine; --host takes one, or 0.0.0.0 for all of them")
         }
         _ => format!("port {port} cannot be used ({e}); choose another with {option}, 0 takes any free one"),
     })

@@ -470,7 +470,7 @@ impl ApiClient {
         if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
             return Ok(Err(reason));
         }
-        Err(failed(format!("{method} {path} was answered {status}: {reason}")))
+        Err(failed(format!("{method} {path} returned {status}: {reason}")))
     }
 }
 

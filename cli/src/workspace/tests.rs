@@ -107,7 +107,7 @@ async fn a_contradictory_file_is_rejected_and_errors_show_no_key() {
 async fn errors_name_the_place_in_the_file() {
     let cases = [
         ("user: ada@example.com", "user: bob@example.com", "keys[0].user: bob@example.com is not declared"),
-        ("feature_flag:read", "feature_flag", "keys[0].scopes: \"feature_flag\" is no scope"),
+        ("feature_flag:read", "feature_flag", "keys[0].scopes: \"feature_flag\" is not a scope"),
         ("name: Shop", "name: Shop, timezone: Mars/Olympus", "projects[0].timezone: \"Mars/Olympus\""),
         ("group_types: [company]", "group_types: [a, b, c, d, e, f]", "projects[0].group_types: at most 5"),
     ];

@@ -66,7 +66,7 @@ fn check_entries(
         require_declared(organizations, &project.organization, || format!("projects[{at}].organization"))?;
         require(project.token.len() >= 3, || format!("projects[{at}].token: at least 3 characters"))?;
         require(project.timezone.parse::<chrono_tz::Tz>().is_ok(), || {
-            format!("projects[{at}].timezone: \"{}\" is no IANA time zone", project.timezone)
+            format!("projects[{at}].timezone: \"{}\" is not an IANA time zone", project.timezone)
         })?;
         require(project.week_start_day.is_none_or(|day| day <= 1), || {
             format!("projects[{at}].week_start_day: 0 for Sunday or 1 for Monday")
@@ -99,7 +99,7 @@ fn check_keys(
         require(key.hash.as_deref().is_none_or(is_hash), || format!("keys[{at}].hash: no hash of a key"))?;
         if let Some(scope) = key.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!(
-                "keys[{at}].scopes: \"{scope}\" is no scope; use object:read, object:write or *"
+                "keys[{at}].scopes: \"{scope}\" is not a scope; use object:read, object:write or *"
             ));
         }
         for project in &key.projects {

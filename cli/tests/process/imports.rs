@@ -274,7 +274,7 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
     let output_text = refused(line(", \"price\": 3").as_bytes(), &[]);
     assert!(
         output_text.trim_end().ends_with(
-            "line 1: `price` is no field of an event; put it into `properties`, or pass --extra properties"
+            "line 1: `price` is not a field of an event; put it into `properties`, or pass --extra properties"
         ),
         "{output_text}"
     );
@@ -284,12 +284,12 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
         (
             line("").replace("\"2024-01-01T00:00:00Z\"", "17"),
             &[][..],
-            "line 1: timestamp 17 is no ISO 8601 time",
+            "line 1: timestamp 17 is neither an ISO 8601 time",
         ),
         (
             "{\"person\": {\"distinct_ids\": [\"a\"], \"name\": 1}}".to_owned(),
             &[][..],
-            "line 1: `name` is no field of a person",
+            "line 1: `name` is not a field of a person",
         ),
         ("[{\"a\": 1}, 5]".to_owned(), &["--from", "segment"][..], "element 1: there is no type"),
         (format!("[{}, 5]", line("").trim()), &[][..], "element 2: not a JSON object"),
@@ -303,7 +303,7 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
         (
             "event,distinct_id,timestamp,price\na,b,2024-01-01,3\n".to_owned(),
             &[][..],
-            "line 1: `price` is no field of an event; pass --map price=properties.price, or --extra properties",
+            "line 1: `price` is not a field of an event; pass --map price=properties.price, or --extra properties",
         ),
         (
             "event,distinct_id,timestamp\na,b\n".to_owned(),

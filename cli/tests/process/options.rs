@@ -66,7 +66,7 @@ fn a_host_that_is_no_address_of_this_machine_is_refused() {
     let refused = pennon(&["serve", "--port", "0", "--host", "192.0.2.1"], &data);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
-        text(&refused.stderr).contains("192.0.2.1 is no address of this machine"),
+        text(&refused.stderr).contains("192.0.2.1 is not an address of this machine"),
         "{}",
         text(&refused.stderr)
     );

@@ -16,7 +16,7 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
     let config = Config::from_env();
     let rates = Rates::from_config(&config)?;
-    let url = config.events_url.ok_or("PENNON_EVENTS_URL says where the events lie, and is not set")?;
+    let url = config.events_url.ok_or("PENNON_EVENTS_URL is not set: the address of the events")?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::api_key("-")).await, Clock::Running)
         .with_rate_limits(rates)
         .with_payload_keys(payload_keys("")?);

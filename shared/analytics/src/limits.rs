@@ -42,7 +42,7 @@ pub const FUNNEL_POINTS: usize = 1_000;
 /// Steps of all rows of a funnel that has a row for each breakdown value: 1,000 rows of 32 steps.
 pub const FUNNEL_OBJECTS: usize = 32_000;
 /// Numbers of all rows of a result together.
-pub const ANSWER_POINTS: usize = 200_000;
+pub const RESULT_POINTS: usize = 200_000;
 /// Memory of the numbers, values and sets of one trend while it is computed, in bytes.
 pub const TREND_MEMORY_BYTES: usize = 256 << 20;
 /// Bytes of one link in a result, as servers limit URLs. A longer link is null.

@@ -66,7 +66,7 @@ impl FromStr for Rates {
 }
 
 fn invalid_rate(part: &str) -> String {
-    format!("{part:?} is no rate limit; write `on`, or like `burst=480,sustained=4800,definitions=600`")
+    format!("{part:?} is not a rate limit; write `on`, or like `burst=480,sustained=4800,definitions=600`")
 }
 
 /// Which limits a call counts against.

@@ -42,7 +42,7 @@ pub enum EventStoreError {
     #[error("{0}")]
     TooLarge(String),
     /// Other queries use the memory for events; alone this one may succeed.
-    #[error("other questions use the memory for events")]
+    #[error("other queries use the memory for events")]
     MemoryInUse,
     /// The address of the object store is invalid.
     #[error("{0}")]
@@ -77,8 +77,8 @@ impl From<EventStoreError> for ApiError {
             EventStoreError::Damaged { object, .. } => ApiError::unavailable(
                 "damaged_data",
                 format!(
-                    "Stored events that this question needs are damaged: {object}. Questions that do not need it are \
-                     answered; `pennon check` tells what is damaged, and what can be done."
+                    "Stored events that this query needs are damaged: {object}. Queries that do not need it still work; \
+                     `pennon check` lists the damage and what can be done."
                 ),
             ),
             EventStoreError::DamagedBlock { project, block, .. } => ApiError::unavailable(
@@ -96,7 +96,7 @@ impl From<EventStoreError> for ApiError {
 
 /// The API error for [`EventStoreError::MemoryInUse`].
 pub fn memory_in_use() -> ApiError {
-    let detail = "Other questions use the memory for events at this moment. Try again later, or raise PENNON_EVENTS_MEMORY_MB.";
+    let detail = "Other queries use the memory for events at this moment. Try again later, or raise PENNON_EVENTS_MEMORY_MB.";
     ApiError::busy_because(MEMORY_IN_USE_SECONDS, detail)
 }
 

@@ -312,7 +312,7 @@ async fn a_page_that_is_too_large_is_packed_or_refused_by_the_largest_limit() {
         assert_eq!((&refused["code"], &refused["attr"]), (&json!("invalid_input"), &json!("limit")));
         let detail = refused["detail"].as_str().unwrap();
         let words =
-            detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+            detail.strip_prefix("The response is too large. The largest limit that fits here is ").unwrap();
         let most: usize = words.strip_suffix('.').unwrap().parse().unwrap();
         assert!((10..16).contains(&most), "{detail}");
         let fits = requesting(&log, most, "identity").await;

@@ -39,7 +39,7 @@ fn named(answer: &Answer) -> usize {
     let detail = refusal["detail"].as_str().unwrap();
     answer.expect_invalid("invalid_input", detail, Some("limit"));
     let number =
-        detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+        detail.strip_prefix("The response is too large. The largest limit that fits here is ").unwrap();
     number.strip_suffix('.').unwrap().parse().unwrap()
 }
 

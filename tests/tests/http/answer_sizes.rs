@@ -14,7 +14,7 @@ use uuid::Uuid;
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const TREND: &str = "/api/projects/1/insights/trend/";
 const PERSONS: &str = "/api/projects/1/persons/";
-const TOO_LARGE: &str = "The answer is too large. Ask for less, or let it be packed (Accept-Encoding: gzip).";
+const TOO_LARGE: &str = "The response is larger than 6 MB. Request less, or send the header Accept-Encoding: gzip.";
 
 fn micros(instant: &str) -> i64 {
     instant.parse::<DateTime<Utc>>().unwrap().timestamp_micros()
@@ -54,7 +54,7 @@ fn named_limit(answer: &Answer) -> usize {
     assert_eq!((&refusal["code"], &refusal["attr"]), (&json!("invalid_input"), &json!("limit")), "{refusal}");
     let detail = refusal["detail"].as_str().unwrap();
     let number =
-        detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+        detail.strip_prefix("The response is too large. The largest limit that fits here is ").unwrap();
     number.strip_suffix('.').unwrap().parse().unwrap()
 }
 

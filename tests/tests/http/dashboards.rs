@@ -487,7 +487,7 @@ async fn a_dashboard_that_is_too_large_to_be_shown_is_still_managed() {
         app.post(INSIGHTS, body).await.expect(201);
     }
     let refused = app.get(&one(&dashboard)).await.expect(400);
-    assert!(refused["detail"].as_str().unwrap().contains("too large for one answer"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("too large for one response"), "{refused}");
     let pinned = app.patch(&one(&dashboard), json!({"pinned": true})).await.expect(200);
     assert_eq!((&pinned["pinned"], &pinned["tiles"]), (&json!(true), &Value::Null));
     let tiles: Vec<Value> = (1..=30).map(|tile| json!({"id": tile, "color": "blue"})).collect();

@@ -121,7 +121,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
     }
     assert_eq!(
         request.describe(&request.count(events).await.unwrap()),
-        "project 1 knows nobody by \"tablet\""
+        "project 1 has no person \"tablet\""
     );
 
     // The device continues as a new person, without anything of Ada.

@@ -1,4 +1,4 @@
-//! What would make the definitions feed larger than an answer can be is refused when it is written, and nothing else is.
+//! What would make the definitions feed larger than a response can be is refused when it is written, and nothing else is.
 
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::keys;
@@ -10,7 +10,7 @@ const COHORTS: &str = "/api/projects/1/cohorts/";
 const FEED: &str = "/api/projects/1/feature_flags/local_evaluation/";
 /// Three quarters of the 6,000,000 bytes that an answer may have behind a gateway: it travels as base64.
 const MOST: usize = 4_500_000;
-const DETAIL: &str = "With this change the definitions of this project's flags would be larger than an answer can be: at \
+const DETAIL: &str = "With this change the definitions of this project's flags would be larger than a response can be: at \
                       most 4500000 bytes compressed and 64000000 as text, from records of 49152 KiB. Long lists of values \
                       and payloads take most of it.";
 
@@ -140,7 +140,7 @@ async fn a_cohort_takes_no_more_than_there_is_either() {
     // Thirty times 160,000 bytes of noise are above the limit where old clients have them spelled out in each flag.
     let cohort = format!("{COHORTS}{id}/");
     let answer = app.patch(&cohort, json!({"filters": rules(9_000, 200_000)})).await;
-    let detail = "With these rules the definitions of this project's flags would be larger than an answer can be: at \
+    let detail = "With these rules the definitions of this project's flags would be larger than a response can be: at \
                   most 4500000 bytes compressed. 30 flags name this cohort.";
     answer.expect_invalid("invalid_input", detail, Some("filters"));
     assert_eq!(feed(&app).await, before);
@@ -167,8 +167,8 @@ async fn a_workspace_file_takes_no_more_than_there_is_either() {
         apply(records, &whole, ApplyOptions::default(), pennon_tests::NOW.parse().unwrap()).await
     };
     let refused = applied(rules(9_000, 200_000)).await.err().unwrap().to_string();
-    let detail = "cohort 7 of project 1: With these rules the definitions of this project's flags would be larger than an \
-                  answer can be: at most 4500000 bytes compressed. 30 flags name this cohort.";
+    let detail = "cohort 7 of project 1: With these rules the definitions of this project's flags would be larger than a \
+                  response can be: at most 4500000 bytes compressed. 30 flags name this cohort.";
     assert_eq!(refused, detail);
     assert_eq!(feed(&app).await, before, "nothing changed");
     applied(rules(9_000, 60_000)).await.unwrap();

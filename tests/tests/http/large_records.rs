@@ -126,7 +126,7 @@ fn named_limit(refusal: &Value) -> usize {
     assert_eq!((&refusal["code"], &refusal["attr"]), (&json!("invalid_input"), &json!("limit")));
     let detail = refusal["detail"].as_str().unwrap();
     let number =
-        detail.strip_prefix("The answer is too large. The largest limit that fits here is ").unwrap();
+        detail.strip_prefix("The response is too large. The largest limit that fits here is ").unwrap();
     number.strip_suffix('.').unwrap().parse().unwrap()
 }
 

@@ -73,7 +73,7 @@ impl Fields {
             match context.extra {
                 ExtraFields::Refuse => {
                     return Err(format!(
-                        "`{key}` is no field of {what}; put it into `properties`, or pass --extra properties"
+                        "`{key}` is not a field of {what}; put it into `properties`, or pass --extra properties"
                     ));
                 }
                 ExtraFields::Properties if properties.contains_key(&key) => {

@@ -34,7 +34,7 @@ impl std::str::FromStr for FieldRule {
         let is_property = field.strip_prefix("properties.").is_some_and(|name| !name.is_empty());
         if !is_property && !EVENT_FIELDS.contains(&field) {
             return Err(format!(
-                "`{field}` is no field of an event; FIELD is one of {}, or properties.NAME",
+                "`{field}` is not a field of an event; FIELD is one of {}, or properties.NAME",
                 EVENT_FIELDS.join(", ")
             ));
         }
@@ -143,7 +143,7 @@ impl Mapping for Native {
                 columns.iter().find(|column| !is_renamed(column) && !EVENT_FIELDS.contains(&column.as_str()));
             if let Some(column) = unknown {
                 return Err(format!(
-                    "`{column}` is no field of an event; pass --map {column}=properties.{column}, or --extra properties \
+                    "`{column}` is not a field of an event; pass --map {column}=properties.{column}, or --extra properties \
                      for all such columns"
                 ));
             }

@@ -189,7 +189,7 @@ fn segment_calls() {
     assert!(
         call("track", json!({"event": "a", "wish": 1}))
             .unwrap_err()
-            .contains("`wish` is no field of a track call")
+            .contains("`wish` is not a field of a track call")
     );
     assert!(call("dance", json!({})).unwrap_err().contains("none of track, page"));
 }

@@ -30,7 +30,7 @@ pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Respo
     });
     response.await.map_err(|e| ApiError::internal(&e))?.ok_or_else(|| {
         let detail = format!(
-            "The project's flags are larger than an answer can be: at most {GATEWAY_BYTES_MAX} bytes, compressed for \
+            "The project's flags are larger than a response can be: at most {GATEWAY_BYTES_MAX} bytes, compressed for \
              callers who send the header Accept-Encoding: gzip, and {TEXT_BYTES_MAX} as text."
         );
         ApiError::invalid("invalid_input", detail, None)

@@ -51,8 +51,8 @@ fn set_etag(headers: &mut HeaderMap, document: &FeedDocument) {
 fn decompress(document: &FeedDocument, gzip: &Bytes) -> ApiResult<Vec<u8>> {
     let too_large = || {
         let detail = format!(
-            "The definitions of this project's flags are larger than an answer without compression can be. Ask for \
-             them with the header Accept-Encoding: gzip, which takes {FEED_BYTES_MAX} bytes compressed."
+            "The definitions of this project's flags are larger than a response without compression can be. Send \
+             the header Accept-Encoding: gzip; compressed, they take at most {FEED_BYTES_MAX} bytes compressed."
         );
         ApiError::invalid("invalid_input", detail, None)
     };
@@ -80,14 +80,14 @@ pub fn quota_exhausted() -> Response {
 /// 400 instead of a truncated document, which SDKs would take for complete. They keep the definitions that they have.
 pub fn too_large() -> ApiError {
     let detail =
-        format!("The definitions of this project's flags are larger than an answer can be: {}", limits());
+        format!("The definitions of this project's flags are larger than a response can be: {}", limits());
     ApiError::invalid("invalid_input", detail, None)
 }
 
 /// 400: with this change the definitions could not be served to any SDK.
 pub fn would_be_too_large() -> ApiError {
     let detail = format!(
-        "With this change the definitions of this project's flags would be larger than an answer can be: {}",
+        "With this change the definitions of this project's flags would be larger than a response can be: {}",
         limits()
     );
     ApiError::invalid("invalid_input", detail, Some("filters"))

@@ -60,7 +60,7 @@ pub fn parse(bytes: &[u8]) -> ApiResult<(IdKind, Vec<String>)> {
     for row in rows {
         add(row.map_err(malformed)?.get(column));
     }
-    if ids.is_empty() { Err(invalid_csv("The file names nobody.")) } else { Ok((by, ids)) }
+    if ids.is_empty() { Err(invalid_csv("The file contains no ids.")) } else { Ok((by, ids)) }
 }
 
 /// The column with a known header.

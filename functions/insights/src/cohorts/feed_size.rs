@@ -86,7 +86,7 @@ impl FeedSizeEstimate {
             return Ok(());
         }
         let detail = format!(
-            "With these rules the definitions of this project's flags would be larger than an answer can be: at most \
+            "With these rules the definitions of this project's flags would be larger than a response can be: at most \
              {FEED_BYTES_MAX} bytes compressed. {times} flags name this cohort."
         );
         Err(ApiError::invalid("invalid_input", detail, Some("filters")))

@@ -124,7 +124,7 @@ pub async fn full_json(
 
 /// The error where the response is larger than a gateway permits.
 pub fn too_large_error() -> ApiError {
-    let detail = "The dashboard's insights and their results are too large for one answer. Read them one by one, or \
-                  let them be packed (Accept-Encoding: gzip).";
+    let detail = "The dashboard's insights and their results are too large for one response. Request the insights one by one, \
+                  or send the header Accept-Encoding: gzip.";
     ApiError::invalid("invalid_input", detail, None)
 }

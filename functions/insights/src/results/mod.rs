@@ -261,7 +261,7 @@ fn require_results_fit(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<(
         bytes += row.unwrap_or(0);
         // A single result is read whatever its size.
         if bytes > limits::PAGE_RESULT_BYTES && rows > 0 {
-            let detail = format!("The answer is too large. The largest limit that may fit here is {rows}.");
+            let detail = format!("The response is too large. The largest limit that may fit here is {rows}.");
             return Err(ApiError::invalid("invalid_input", detail, Some("limit")));
         }
     }

@@ -77,7 +77,7 @@ pub fn sized<T: Serialize>(headers: &HeaderMap, body: &T) -> Result<Response, Ap
 }
 
 fn too_large() -> ApiError {
-    let detail = "The answer is too large. Ask for less, or let it be packed (Accept-Encoding: gzip).";
+    let detail = "The response is larger than 6 MB. Request less, or send the header Accept-Encoding: gzip.";
     ApiError::invalid("invalid_input", detail, None)
 }
 
@@ -93,8 +93,8 @@ pub fn too_long(headers: &HeaderMap, records: usize, text: impl Fn(usize) -> Vec
         }
     }
     let detail = match fits {
-        0 => "The answer is too large, even with one record.".to_owned(),
-        limit => format!("The answer is too large. The largest limit that fits here is {limit}."),
+        0 => "The response is too large, even with one record.".to_owned(),
+        limit => format!("The response is too large. The largest limit that fits here is {limit}."),
     };
     ApiError::invalid("invalid_input", detail, Some("limit"))
 }

@@ -62,7 +62,7 @@ impl TryFrom<u8> for AccessLevel {
             21 => Ok(AccessLevel::View),
             35 => Ok(AccessLevel::ViewByDefault),
             37 => Ok(AccessLevel::Edit),
-            other => Err(format!("{other} is no access level; use 21, 35 or 37")),
+            other => Err(format!("{other} is not an access level; use 21, 35 or 37")),
         }
     }
 }

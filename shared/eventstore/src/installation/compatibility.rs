@@ -110,7 +110,7 @@ impl fmt::Display for Mismatch {
             }
             Mismatch::NoMark { tables } => write!(
                 out,
-                "the tables are of installation {tables}, and the stored events do not say of which they are: the folder \
+                "the tables are of installation {tables}, and the stored events have no installation id: the folder \
                  `installation` beside them is missing"
             )?,
             Mismatch::NoObjects => {
@@ -118,8 +118,8 @@ impl fmt::Display for Mismatch {
             }
             Mismatch::OlderTables { project, tables, events } => write!(
                 out,
-                "the tables are older than the events: of project {project} they know {tables} changes of its segments, and the \
-                 events are of {events}"
+                "the tables are older than the events: the tables have version {tables} of the segments of project {project}, and the \
+                 events have version {events}"
             )?,
         }
         out.write_str(

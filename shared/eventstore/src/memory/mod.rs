@@ -228,7 +228,7 @@ impl QueryMemory {
     fn scans_too_much(&self) -> EventStoreError {
         let limit = self.0.scan_limit;
         EventStoreError::TooLarge(format!(
-            "The events of the question and their properties, those for sessions and cohorts included, take more than \
+            "The events of the query and their properties, those for sessions and cohorts included, take more than \
              {limit} bytes. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
         ))
     }
@@ -236,7 +236,7 @@ impl QueryMemory {
     fn takes_too_much(&self) -> EventStoreError {
         let limit = self.0.budget.0.limit;
         EventStoreError::TooLarge(format!(
-            "The events of the question and what is counted of them take more than {limit} bytes of memory. Narrow the \
+            "The events of the query and what is counted of them take more than {limit} bytes of memory. Narrow the \
              dates, the events or the breakdown, or raise PENNON_EVENTS_MEMORY_MB."
         ))
     }

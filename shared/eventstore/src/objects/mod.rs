@@ -236,7 +236,7 @@ impl Objects {
             // Retry: the stored data may be intact, and only the transfer was damaged.
             parts = self.fetch(name, sums, &units).await?;
             if !self.hold(name, &all, &units, &parts).await? {
-                return Err(self.damaged(name, "its bytes are not those that were written").await);
+                return Err(self.damaged(name, "its checksum does not match").await);
             }
         }
         let cut = |range: &Range<u64>| {

@@ -57,7 +57,7 @@ impl Quarantine {
             Ok(Some(listed)) => listed,
             Ok(None) => return EventStoreError::Contended,
             Err(failed) => {
-                tracing::error!(project, object, what, %failed, "damage could not be noted");
+                tracing::error!(project, object, what, %failed, "the damage could not be recorded");
                 return error;
             }
         };
@@ -70,7 +70,7 @@ impl Quarantine {
             // Marked already.
             Err(failed) if failed.is_condition(0) => {}
             Err(failed) if failed.is_condition(1) => return EventStoreError::Contended,
-            Err(failed) => tracing::error!(project, object, what, %failed, "damage could not be noted"),
+            Err(failed) => tracing::error!(project, object, what, %failed, "the damage could not be recorded"),
         }
         error
     }
@@ -87,7 +87,7 @@ impl Quarantine {
             Ok(()) => tracing::error!(project, block, what, "a block of captured events is damaged"),
             // Marked already.
             Err(failed) if failed.is_condition(0) => {}
-            Err(failed) => tracing::error!(project, block, what, %failed, "damage could not be noted"),
+            Err(failed) => tracing::error!(project, block, what, %failed, "the damage could not be recorded"),
         }
     }
 

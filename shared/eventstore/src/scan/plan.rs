@@ -130,8 +130,8 @@ impl ScanBudget {
         let properties = if self.objects { "all".to_owned() } else { self.columns.to_string() };
         let most = self.room.left() / self.row;
         Err(EventStoreError::TooLarge(format!(
-            "The question covers {rows} events with {properties} properties; at most {most} events with so many are \
-             read for one. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
+            "The query reads {rows} events with {properties} properties; with so many it may read at most {most} \
+             events. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
         )))
     }
 

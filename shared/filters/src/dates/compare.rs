@@ -25,7 +25,7 @@ impl Comparison {
             Some(DateText::Relative(_)) => Ok(Self::Back(text.to_owned())),
             _ => Err(CalcError::invalid(
                 attr,
-                format!("\"{text}\" does not say how far back: expected a relative date such as -1w or -1m."),
+                format!("\"{text}\" is not a relative date such as -1w or -1m."),
             )),
         }
     }

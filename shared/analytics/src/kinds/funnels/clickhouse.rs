@@ -62,7 +62,7 @@ fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
         FunnelsQuery { group_type_index: Some(_), .. } => "a funnel of groups",
         _ if query.steps.iter().any(|step| step.optional) => "a step that may be left out",
         _ if query.steps.iter().any(|step| step.first.is_some()) => {
-            "a step that takes somebody's first event only"
+            "a step with a first-time filter"
         }
         _ if matches!(query.attribution, Attribution::Step(_)) => "a breakdown by the event of a step",
         _ if query.series.len() > STEPS_MAX => "so many steps",

@@ -217,7 +217,7 @@ impl PersonLookup {
         let rows = now.manifest.groups.iter().map(|entry| entry.rows).chain(in_segments).sum::<u64>();
         if rows > requested.rows_max {
             return Err(EventStoreError::TooLarge(format!(
-                "The project's groups are told of by {rows} rows; at most {} are looked through.",
+                "The project's groups are spread over {rows} rows; at most {} are read.",
                 requested.rows_max
             )));
         }

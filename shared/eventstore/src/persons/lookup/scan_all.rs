@@ -184,7 +184,7 @@ impl PersonLookup {
 }
 
 pub(super) fn too_many(what: &str, most: usize) -> EventStoreError {
-    EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to look at each."))
+    EventStoreError::TooLarge(format!("The project has more than {most} {what}, too many to read each."))
 }
 
 pub(super) fn check_rows(now: &PersonsSnapshot) -> Result<(), EventStoreError> {
@@ -193,7 +193,7 @@ pub(super) fn check_rows(now: &PersonsSnapshot) -> Result<(), EventStoreError> {
     let rows = rows.sum::<u64>();
     if rows > ROWS_MAX {
         return Err(EventStoreError::TooLarge(format!(
-            "The project's persons are told of by {rows} rows; at most {ROWS_MAX} are read for one question."
+            "The project's persons are spread over {rows} rows; one query reads at most {ROWS_MAX}."
         )));
     }
     Ok(())

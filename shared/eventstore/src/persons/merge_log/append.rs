@@ -65,8 +65,8 @@ impl MergeLog {
         }
         if requests.len() > MERGES_MAX {
             return Err(EventStoreError::TooLarge(format!(
-                "The events ask for {} merges of persons ($identify, $create_alias, $merge_dangerously); at most \
-                 {MERGES_MAX} are taken at once.",
+                "The events request {} merges of persons ($identify, $create_alias, $merge_dangerously); at most \
+                 {MERGES_MAX} are accepted at once.",
                 requests.len()
             )));
         }

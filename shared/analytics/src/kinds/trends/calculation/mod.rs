@@ -263,8 +263,8 @@ impl CompiledTrend {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let (result_rows, cut) = self.result_rows(result, work)?;
-        if result_rows.len().saturating_mul(width) > limits::ANSWER_POINTS {
-            return Err(limits::too_many("breakdown", "numbers in the answer", limits::ANSWER_POINTS));
+        if result_rows.len().saturating_mul(width) > limits::RESULT_POINTS {
+            return Err(limits::too_many("breakdown", "numbers in the result", limits::RESULT_POINTS));
         }
         Ok(QueryOutput { result: result::build_series(self, &result_rows), has_more: Some(cut) })
     }
