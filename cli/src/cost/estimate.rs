@@ -3,7 +3,7 @@
 //! Must stay true: pure arithmetic; every quantity that is multiplied by a price is in [`Quantities`], so that it can be
 //! verified by hand.
 
-use super::prices::{Assumed, Operation, Peer, Prices, Units};
+use super::prices::{ComparedProduct, CostAssumptions, Operation, Prices, Units};
 
 /// The usage of a month.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +101,7 @@ impl Quantities {
         all
     }
 
-    fn of_operation(operation: &Operation, more_cpu_ms: f64, assumed: &Assumed) -> Quantities {
+    fn of_operation(operation: &Operation, more_cpu_ms: f64, assumed: &CostAssumptions) -> Quantities {
         Quantities {
             gb_seconds: billed_seconds(operation, more_cpu_ms, assumed) * f64::from(operation.memory_mb)
                 / 1024.0,
@@ -126,7 +126,7 @@ impl Quantities {
         times: f64,
         operation: &Operation,
         more_cpu_ms: f64,
-        assumed: &Assumed,
+        assumed: &CostAssumptions,
         is_request: bool,
     ) {
         self.add_scaled(times, &Quantities::of_operation(operation, more_cpu_ms, assumed));
@@ -177,7 +177,7 @@ impl Quantities {
 
 /// The billed duration of one invocation in seconds, rounded up to milliseconds. A function has one vCPU at `processor_mb` of
 /// memory and a share of it below; the duration of waits does not depend on memory.
-fn billed_seconds(operation: &Operation, more_cpu_ms: f64, assumed: &Assumed) -> f64 {
+fn billed_seconds(operation: &Operation, more_cpu_ms: f64, assumed: &CostAssumptions) -> f64 {
     let share = (f64::from(operation.memory_mb) / assumed.processor_mb).min(1.0);
     let waits = operation.trips * assumed.trip_ms + operation.object_trips * assumed.object_trip_ms;
     ((operation.cpu_ms + more_cpu_ms) / share + waits).ceil() / 1000.0
@@ -188,7 +188,7 @@ pub fn total(bill: &[BillLine]) -> f64 {
     bill.iter().map(|line| line.dollars).sum()
 }
 
-impl Peer {
+impl ComparedProduct {
     /// The monthly price with the events of `usage`. Servers cost the same with and without requests.
     pub fn month(&self, usage: &MonthlyUsage, prices: &Prices) -> f64 {
         let machines = self.machines.iter().map(|machine| f64::from(machine.count) * machine.hour);

@@ -46,19 +46,19 @@ pub struct Prices {
     /// Hours per month of servers.
     pub hours_a_month: f64,
     /// Other products, for comparison.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<ComparedProduct>,
 }
 
 /// A product that runs on servers, in its smallest deployment.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Peer {
+pub struct ComparedProduct {
     /// Its name.
     pub name: String,
     /// A description of the deployment.
     pub what: String,
     /// Its servers.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<Server>,
     /// GB of disk without any events.
     pub disk_gb: f64,
     /// The price of a GB of disk.
@@ -70,7 +70,7 @@ pub struct Peer {
 /// Servers of one type.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct Server {
     /// The type.
     pub name: String,
     /// The number of servers.
@@ -84,7 +84,7 @@ pub struct Machine {
 #[serde(deny_unknown_fields)]
 pub struct Units {
     /// Assumptions that tests do not measure.
-    pub assumed: Assumed,
+    pub assumed: CostAssumptions,
     /// A batch of one event.
     pub batch_1: Operation,
     /// A batch of ten.
@@ -136,7 +136,7 @@ pub struct Operation {
 /// Assumptions that tests do not measure; docs/cost.md has the source of each.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Assumed {
+pub struct CostAssumptions {
     /// The memory size at which a function has one vCPU.
     pub processor_mb: f64,
     /// Time of a round trip to DynamoDB.

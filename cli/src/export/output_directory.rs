@@ -19,7 +19,8 @@ impl OutputDirectory {
         if out.exists() && !is_empty(out) {
             return Err(format!("{} is there already; name a directory that is not", out.display()));
         }
-        let name = out.file_name().ok_or_else(|| format!("{} is not a valid directory name", out.display()))?;
+        let name =
+            out.file_name().ok_or_else(|| format!("{} is not a valid directory name", out.display()))?;
         let path = out.with_file_name(format!("{}.unfinished", name.to_string_lossy()));
         if path.exists() {
             return Err(format!(

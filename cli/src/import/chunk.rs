@@ -39,14 +39,14 @@ pub(super) struct Chunk {
     /// The number of persons and groups, and their bytes.
     people_count: usize,
     people_bytes: usize,
-    unmeasured: Unmeasured,
+    unmeasured: PendingMeasurement,
     /// Whether a memory limit was exceeded.
     is_over_memory: bool,
 }
 
 /// What was added since memory was measured.
 #[derive(Default)]
-struct Unmeasured {
+struct PendingMeasurement {
     events: usize,
     bytes: usize,
     /// The project of the event that is being added, and the bytes of its columns before.
@@ -66,7 +66,7 @@ impl Chunk {
             event_count: 0,
             people_count: 0,
             people_bytes: 0,
-            unmeasured: Unmeasured::default(),
+            unmeasured: PendingMeasurement::default(),
             is_over_memory: false,
         }
     }
@@ -93,7 +93,7 @@ impl Chunk {
         self.unmeasured.events += 1;
         self.unmeasured.bytes += after.saturating_sub(before);
         if self.unmeasured.events >= MEASURE_AFTER_EVENTS || self.unmeasured.bytes >= MEASURE_AFTER_BYTES {
-            self.unmeasured = Unmeasured::default();
+            self.unmeasured = PendingMeasurement::default();
             let memory = self.events.values().map(EventColumns::memory).sum::<usize>();
             let texts = self.events.values().map(EventColumns::text_bytes).sum::<usize>();
             self.is_over_memory |= memory > MEMORY_BYTES_MAX || texts > TEXT_BYTES_MAX;

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::conditions::payloads;
-use pennon_flag_rules::flag::field_table::{FieldValue, FlagField, InWorkspace, workspace_fields};
+use pennon_flag_rules::flag::field_table::{FieldValue, FlagField, WorkspaceRule, workspace_fields};
 use pennon_insights::{FieldUse, Insight, field_names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -134,7 +134,7 @@ fn require_known_fields(
 /// The declaration of a stored flag. The payloads of `flag` are in clear, or masked.
 pub fn flag_to_spec(project: ProjectId, flag: &Flag, roles: Vec<Uuid>, creator: Option<String>) -> FlagSpec {
     let is_left_out = |field: &FlagField, value: FieldValue<'_>| {
-        matches!(field.workspace, InWorkspace::IfSetAt(_)) && value.is_unset()
+        matches!(field.workspace, WorkspaceRule::IfSetAt(_)) && value.is_unset()
     };
     let fields = workspace_fields().iter().filter_map(|field| {
         let value = (field.stored)(flag);

@@ -457,9 +457,7 @@ fn a_person_is_erased_beside_a_running_server() {
     let output_text = done(&["delete", "--person", "d", "--yes"], &data);
     assert!(output_text.contains("erased 1 events; 1 segments were written anew"), "{output_text}");
     assert_eq!(server.purchases(), 1.0);
-    assert!(
-        done(&["delete", "--person", "d", "--yes"], &data).starts_with("project 1 has no person \"d\"")
-    );
+    assert!(done(&["delete", "--person", "d", "--yes"], &data).starts_with("project 1 has no person \"d\""));
     assert_eq!(server.get("/api/projects/1/persons/?distinct_id=d")["count"], 0);
     assert_eq!(server.stop(), 0);
 }

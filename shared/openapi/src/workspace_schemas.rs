@@ -12,8 +12,6 @@ use crate::schema::{
     nullable, number, object, schema_ref, text, text_max, with_description,
 };
 
-/// How a text of a step is compared.
-
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     let tiles = || list(schema_ref("DashboardTile"));

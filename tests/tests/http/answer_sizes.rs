@@ -14,7 +14,8 @@ use uuid::Uuid;
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const TREND: &str = "/api/projects/1/insights/trend/";
 const PERSONS: &str = "/api/projects/1/persons/";
-const TOO_LARGE: &str = "The response is larger than 6 MB. Request less, or send the header Accept-Encoding: gzip.";
+const TOO_LARGE: &str =
+    "The response is larger than 6 MB. Request less, or send the header Accept-Encoding: gzip.";
 
 fn micros(instant: &str) -> i64 {
     instant.parse::<DateTime<Utc>>().unwrap().timestamp_micros()

@@ -119,10 +119,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
         as_worker(events.compact(1, later)).await.unwrap();
         as_worker(events.sweep(1, later)).await.unwrap();
     }
-    assert_eq!(
-        request.describe(&request.count(events).await.unwrap()),
-        "project 1 has no person \"tablet\""
-    );
+    assert_eq!(request.describe(&request.count(events).await.unwrap()), "project 1 has no person \"tablet\"");
 
     // The device continues as a new person, without anything of Ada.
     send(

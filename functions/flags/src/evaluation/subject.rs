@@ -12,7 +12,8 @@ use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derived};
 use pennon_filters::body::json::Object;
 use pennon_flag_rules::evaluate::{
-    CompiledFlag, DISTINCT_ID, Evaluation, GroupSubject, Lookups, Plan, SlowSearches, Subject, Unavailable,
+    CompiledFlag, DISTINCT_ID, DataLookups, Evaluation, GroupSubject, Plan, SlowSearches, Subject,
+    Unavailable,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -62,7 +63,7 @@ impl SubjectFacts {
     }
 
     /// The data that must be loaded for the flags of `plan`.
-    pub fn lookups(&self, plan: &Plan<'_>, request: &EvaluationRequest, now: DateTime<Utc>) -> Lookups {
+    pub fn lookups(&self, plan: &Plan<'_>, request: &EvaluationRequest, now: DateTime<Utc>) -> DataLookups {
         plan.lookups(&self.subject(request, now))
     }
 
@@ -102,7 +103,7 @@ pub async fn load_stored_facts(
     flags: &Flags,
     project: &Arc<CompiledProject>,
     request: &EvaluationRequest,
-    lookups: &Lookups,
+    lookups: &DataLookups,
     mut facts: SubjectFacts,
     hot: Option<WaitingBlocks>,
     now: DateTime<Utc>,
@@ -166,7 +167,7 @@ pub async fn load_stored_facts(
 fn groups_to_load(
     project: &CompiledProject,
     facts: &SubjectFacts,
-    lookups: &Lookups,
+    lookups: &DataLookups,
 ) -> Vec<(GroupType, String)> {
     let named = project.group_types().filter_map(|(index, name)| {
         let (key, _) = facts.groups.get(&index)?;
@@ -179,7 +180,7 @@ fn groups_to_load(
 struct PersonReader<'a> {
     flags: &'a Flags,
     project: &'a CompiledProject,
-    lookups: &'a Lookups,
+    lookups: &'a DataLookups,
     wants_overrides: bool,
 }
 

@@ -76,7 +76,7 @@ pub struct ErasureReport {
 
 /// The rewritten entries.
 #[derive(Default)]
-struct Remainder {
+struct RewrittenEntries {
     segments: Vec<SegmentEntry>,
     records: Vec<(EntryKind, u64, RecordsEntry)>,
 }
@@ -280,7 +280,7 @@ impl Eraser {
             return Ok(Some(erased));
         }
         let erase_by = (erase, &merge_state.person_merges);
-        let Remainder { mut segments, mut records } =
+        let RewrittenEntries { mut segments, mut records } =
             self.rewrite_all(project, manifest, erase_by, rewritten, &mut erased, now()).await?;
         if segments.len() + records.len() > SEGMENTS_MAX {
             return Err(EventStoreError::TooLarge(format!(
@@ -314,8 +314,8 @@ impl Eraser {
         rewritten: &mut RewrittenFiles,
         erased: &mut ErasureReport,
         now: Micros,
-    ) -> Result<Remainder, EventStoreError> {
-        let mut left = Remainder::default();
+    ) -> Result<RewrittenEntries, EventStoreError> {
+        let mut left = RewrittenEntries::default();
         for entry in &manifest.segments {
             let touched = self.count_in(entry, erase).await? > 0
                 || !self.profiles.ids_in_segment(entry, &erase.persons).await?.ids.is_empty();

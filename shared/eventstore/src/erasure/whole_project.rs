@@ -17,10 +17,10 @@ use crate::manifest::{
 use crate::objects::RetryBudget;
 use crate::persons::{ErasureFilter, cohort_lists, continuity};
 use crate::segments::NewSegment;
-use crate::segments::writer::Replaces;
+use crate::segments::writer::ReplacedInputs;
 
 /// An imported object's entry, with its kind and row version.
-type Emptied = (EntryKind, u64, RecordsEntry);
+type EmptiedEntry = (EntryKind, u64, RecordsEntry);
 
 impl Eraser {
     /// [`Eraser::erase`] of [`super::ErasureTarget::Project`].
@@ -158,7 +158,7 @@ fn nothing_left(
     now: Micros,
 ) -> Result<NewSegment, EventStoreError> {
     let mut new = NewSegment::new(project, now);
-    new.replace(&Replaces {
+    new.replace(&ReplacedInputs {
         segments: manifest.segments.iter().map(|entry| entry.id.clone()).collect(),
         blocks: blocks.iter().map(BlockId::to_string).collect(),
     })?;
@@ -166,7 +166,7 @@ fn nothing_left(
 }
 
 /// All import entries, without records.
-fn emptied(manifest: &Manifest, now: Micros) -> Vec<Emptied> {
+fn emptied(manifest: &Manifest, now: Micros) -> Vec<EmptiedEntry> {
     let records = manifest.all_records();
     records.map(|(prefix, entry)| (prefix, manifest.version_of(&entry.id), entry.emptied(now))).collect()
 }

@@ -30,7 +30,7 @@ const READS_AT_ONCE: usize = 16;
 
 /// Location of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum EventLocation {
     /// Index into the events of blocks.
     Block(usize),
     /// Index of the file, row group and row.
@@ -42,37 +42,37 @@ pub(super) enum Place {
 pub(super) struct Candidate {
     pub time: Micros,
     pub seq: Seq,
-    pub place: Place,
+    pub place: EventLocation,
 }
 
 /// An unread part with its latest possible time.
-struct Unread {
+struct QueuedPart {
     latest: Micros,
-    part: UnreadPart,
+    part: PendingPart,
 }
 
-enum UnreadPart {
+enum PendingPart {
     Segment(Box<SegmentEntry>),
     /// Index of the file, row group, and rows of one run.
     Rows(usize, usize, Range<usize>),
 }
 
-impl PartialEq for Unread {
-    fn eq(&self, other: &Unread) -> bool {
+impl PartialEq for QueuedPart {
+    fn eq(&self, other: &QueuedPart) -> bool {
         self.latest == other.latest
     }
 }
 
-impl Eq for Unread {}
+impl Eq for QueuedPart {}
 
-impl PartialOrd for Unread {
-    fn partial_cmp(&self, other: &Unread) -> Option<std::cmp::Ordering> {
+impl PartialOrd for QueuedPart {
+    fn partial_cmp(&self, other: &QueuedPart) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Unread {
-    fn cmp(&self, other: &Unread) -> std::cmp::Ordering {
+impl Ord for QueuedPart {
+    fn cmp(&self, other: &QueuedPart) -> std::cmp::Ordering {
         self.latest.cmp(&other.latest)
     }
 }
@@ -90,7 +90,7 @@ pub(super) struct Candidates {
     pub(super) last: Option<EventKey>,
     /// All ids of the selected person; none means any person.
     persons: Option<BTreeSet<Uuid>>,
-    unread: BinaryHeap<Unread>,
+    unread: BinaryHeap<QueuedPart>,
     found: BinaryHeap<Candidate>,
     at_once: usize,
     lease: MemoryLease,
@@ -110,15 +110,15 @@ impl Candidates {
         let of_blocks = waiting.rows.iter().enumerate().filter_map(|(at, row)| {
             let (time, seq) = (row.event.timestamp, row.seq);
             let is_requested = requested.may_have(time, seq) && is_of_person(&row.person);
-            is_requested.then_some(Candidate { time, seq, place: Place::Block(at) })
+            is_requested.then_some(Candidate { time, seq, place: EventLocation::Block(at) })
         });
         let found = of_blocks.collect();
         let (from, to) = (requested.after.saturating_add(1), requested.latest());
         let entries = manifest.segments.iter();
         let entries = entries.filter(|entry| entry.may_have(requested.names.as_ref(), from, to));
-        let unread = entries.map(|entry| Unread {
+        let unread = entries.map(|entry| QueuedPart {
             latest: entry.max_time.min(to),
-            part: UnreadPart::Segment(Box::new(entry.clone())),
+            part: PendingPart::Segment(Box::new(entry.clone())),
         });
         let unread = unread.collect();
         Candidates {
@@ -179,8 +179,8 @@ impl Candidates {
         let mut rows: BTreeMap<(usize, usize), Vec<Range<usize>>> = BTreeMap::new();
         for part in std::iter::from_fn(|| self.unread.pop()).take(self.at_once) {
             match part.part {
-                UnreadPart::Segment(entry) => entries.push(entry),
-                UnreadPart::Rows(file, group, range) => rows.entry((file, group)).or_default().push(range),
+                PendingPart::Segment(entry) => entries.push(entry),
+                PendingPart::Rows(file, group, range) => rows.entry((file, group)).or_default().push(range),
             }
         }
         self.at_once = (self.at_once * 2).min(PARTS_AT_ONCE_MAX);
@@ -245,9 +245,9 @@ impl Candidates {
                     parts.push((run.max_time, rows));
                 }
                 let parts = parts.into_iter().filter(|(latest, _)| *latest >= from);
-                self.unread.extend(parts.map(|(latest, rows)| Unread {
+                self.unread.extend(parts.map(|(latest, rows)| QueuedPart {
                     latest: latest.min(to),
-                    part: UnreadPart::Rows(at, group, rows),
+                    part: PendingPart::Rows(at, group, rows),
                 }));
             }
         }
@@ -281,7 +281,7 @@ async fn read_rows(
             candidates.extend(of_rows.map(|(row, (time, seq))| Candidate {
                 time: *time,
                 seq,
-                place: Place::Segment(at, group, row),
+                place: EventLocation::Segment(at, group, row),
             }));
         }
         Ok::<_, EventStoreError>(candidates)

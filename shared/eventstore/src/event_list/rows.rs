@@ -10,12 +10,12 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::RowSelection;
 
-use super::candidates::{Candidate, Candidates, Place};
+use super::candidates::{Candidate, Candidates, EventLocation};
 use super::{EventKey, ListedEvent};
 use crate::error::EventStoreError;
 use crate::event::{Event, Row};
 use crate::memory::{MemoryLease, properties_bytes};
-use crate::segments::parquet_io::Decoded;
+use crate::segments::parquet_io::DecodedColumns;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
 
@@ -36,11 +36,13 @@ impl Candidates {
         let mut of_groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for candidate in candidates {
             match candidate.place {
-                Place::Block(at) => {
+                EventLocation::Block(at) => {
                     let row = &self.waiting.rows[at];
                     of_blocks.insert((row.seq, row.event.uuid));
                 }
-                Place::Segment(file, group, row) => of_groups.entry((file, group)).or_default().push(row),
+                EventLocation::Segment(file, group, row) => {
+                    of_groups.entry((file, group)).or_default().push(row)
+                }
             }
         }
         let mut rows = Vec::new();
@@ -111,7 +113,7 @@ impl Candidates {
         let ranges = rows.iter().map(|row| *row..*row + 1);
         let selection = RowSelection::from_consecutive_ranges(ranges, all);
         let decoded = file.decode(group, Some(selection), &columns).await;
-        let Decoded { batches, bytes_read } = decoded.map_err(|error| file.named(error))?;
+        let DecodedColumns { batches, bytes_read } = decoded.map_err(|error| file.named(error))?;
         let reading = file.clone();
         let read = tokio::task::spawn_blocking(move || {
             let read = batches.iter().map(|batch| property_values::rows(batch, &reading.footer));

@@ -114,12 +114,12 @@ pub struct QueryMemory(Arc<QueryReservation>);
 struct QueryReservation {
     budget: MemoryBudget,
     scan_limit: u64,
-    used: Mutex<Used>,
+    used: Mutex<MemoryUse>,
 }
 
 /// Memory use of a query.
 #[derive(Debug, Default, Clone, Copy)]
-struct Used {
+struct MemoryUse {
     /// Bytes of events and their columns.
     scanned: u64,
     /// Other bytes of known size: persons, blocks, rows on their way into columns.
@@ -128,7 +128,7 @@ struct Used {
     measured: i64,
 }
 
-impl Used {
+impl MemoryUse {
     /// Bytes to reserve. Memory that is freed early stays reserved until the query ends.
     fn bytes(&self) -> u64 {
         let measured = u64::try_from(self.measured).unwrap_or(0);
@@ -168,7 +168,7 @@ impl QueryMemory {
         meter.finish().map(|()| done)
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, MemoryUse> {
         self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl QueryMemory {
     /// Applies a change and adjusts the reservation. A change that does not fit is not applied.
     fn change(
         &self,
-        change: impl FnOnce(&mut Used) -> Result<(), EventStoreError>,
+        change: impl FnOnce(&mut MemoryUse) -> Result<(), EventStoreError>,
     ) -> Result<(), EventStoreError> {
         let mut used = self.used();
         let mut next = *used;

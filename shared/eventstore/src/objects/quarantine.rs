@@ -70,7 +70,9 @@ impl Quarantine {
             // Marked already.
             Err(failed) if failed.is_condition(0) => {}
             Err(failed) if failed.is_condition(1) => return EventStoreError::Contended,
-            Err(failed) => tracing::error!(project, object, what, %failed, "the damage could not be recorded"),
+            Err(failed) => {
+                tracing::error!(project, object, what, %failed, "the damage could not be recorded")
+            }
         }
         error
     }

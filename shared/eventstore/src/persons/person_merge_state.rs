@@ -57,14 +57,14 @@ pub(crate) struct PersonMergeState {
     /// All merges.
     pub person_merges: PersonMerges,
     /// Cached merged persons of ranges, valid for `person_merges`.
-    moved: Arc<Mutex<MovedOfRanges>>,
+    moved: Arc<Mutex<MergedIdCache>>,
 }
 
 /// Merged persons of a range: their codes, ascending, and canonical ids.
-pub(crate) type Moved = Arc<Vec<(u32, Uuid)>>;
+pub(crate) type MergedIds = Arc<Vec<(u32, Uuid)>>;
 
 /// By segment object and range index.
-type MovedOfRanges = HashMap<(Arc<str>, usize), Moved>;
+type MergedIdCache = HashMap<(Arc<str>, usize), MergedIds>;
 
 /// Captured merges in order.
 #[derive(Debug, Default)]
@@ -106,9 +106,9 @@ impl PersonMergeState {
     }
 
     /// The merged persons among the sorted persons of a range.
-    pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> Moved {
+    pub(crate) fn moved(&self, object: &Arc<str>, range: usize, persons: &[Uuid]) -> MergedIds {
         if self.person_merges.is_empty() {
-            return Moved::default();
+            return MergedIds::default();
         }
         let known = || self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(moved) = known().get(&(object.clone(), range)) {

@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use pennon_analytics::scan::{Column, MISSING};
 use serde_json::{Map, Value};
 
-use super::compiled_request::{GROUPS, Origin, group_key};
+use super::compiled_request::{ColumnSource, GROUPS, group_key};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, value_bytes};
 use crate::segments::Footer;
@@ -17,14 +17,17 @@ use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;
 
 /// The columns of a segment that hold these values.
-pub(crate) fn projection<'a>(footer: &Footer, requested: impl Iterator<Item = &'a Origin>) -> Vec<String> {
+pub(crate) fn projection<'a>(
+    footer: &Footer,
+    requested: impl Iterator<Item = &'a ColumnSource>,
+) -> Vec<String> {
     let mut columns = Vec::new();
     for origin in requested {
         match origin {
-            Origin::DistinctId => columns.push("distinct_id".to_owned()),
-            Origin::AllProperties => columns.extend(property_values::all_places(footer)),
-            Origin::Property(key) => columns.extend(property_values::places(footer, key)),
-            Origin::Group { own, .. } => {
+            ColumnSource::DistinctId => columns.push("distinct_id".to_owned()),
+            ColumnSource::AllProperties => columns.extend(property_values::all_places(footer)),
+            ColumnSource::Property(key) => columns.extend(property_values::places(footer, key)),
+            ColumnSource::Group { own, .. } => {
                 columns.extend(property_values::places(footer, GROUPS));
                 columns.extend(property_values::places(footer, own));
             }
@@ -42,7 +45,7 @@ pub(crate) fn of_runs(
     batches: &[RecordBatch],
     footer: &Footer,
     rows: &[usize],
-    requested: &[Arc<Origin>],
+    requested: &[Arc<ColumnSource>],
     taken: &mut MemoryLease,
 ) -> Result<Vec<Vec<Column>>, EventStoreError> {
     let decoded = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
@@ -51,14 +54,14 @@ pub(crate) fn of_runs(
     }
     let mut columns = rows
         .iter()
-        .map(|rows| requested.iter().map(|_| Gathering::with_rows(*rows)).collect::<Vec<_>>())
+        .map(|rows| requested.iter().map(|_| GatheredColumn::with_rows(*rows)).collect::<Vec<_>>())
         .collect::<Vec<_>>();
     let (mut run, mut done) = (0, 0);
     for batch in batches {
         let overflow = property_values::overflow(batch)?;
         let coded = requested.iter().map(|origin| of_origin(batch, footer, &overflow, origin));
         let coded = coded.collect::<Result<Vec<_>, _>>()?;
-        let mut translations = coded.iter().map(Translation::of).collect::<Vec<_>>();
+        let mut translations = coded.iter().map(CodeMap::of).collect::<Vec<_>>();
         let mut at = 0;
         while at < batch.num_rows() {
             let more = (rows[run] - done).min(batch.num_rows() - at);
@@ -73,32 +76,32 @@ pub(crate) fn of_runs(
             }
         }
     }
-    Ok(columns.into_iter().map(|of_run| of_run.into_iter().map(Gathering::column).collect()).collect())
+    Ok(columns.into_iter().map(|of_run| of_run.into_iter().map(GatheredColumn::column).collect()).collect())
 }
 
 /// A column builder.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering {
+pub(crate) struct GatheredColumn {
     codes: Vec<u32>,
     values: Vec<Value>,
 }
 
 /// Maps codes of a dictionary to new codes; used ones are reset quickly.
 #[derive(Debug)]
-pub(crate) struct Translation {
+pub(crate) struct CodeMap {
     new: Vec<u32>,
     given: Vec<u32>,
 }
 
-impl Translation {
-    fn of(coded: &DictionaryColumn) -> Translation {
-        Translation { new: vec![MISSING; coded.values.len()], given: Vec::new() }
+impl CodeMap {
+    fn of(coded: &DictionaryColumn) -> CodeMap {
+        CodeMap { new: vec![MISSING; coded.values.len()], given: Vec::new() }
     }
 }
 
-impl Gathering {
-    fn with_rows(rows: usize) -> Gathering {
-        Gathering { codes: Vec::with_capacity(rows), values: Vec::new() }
+impl GatheredColumn {
+    fn with_rows(rows: usize) -> GatheredColumn {
+        GatheredColumn { codes: Vec::with_capacity(rows), values: Vec::new() }
     }
 
     /// Returns the bytes of new values.
@@ -106,9 +109,9 @@ impl Gathering {
         &mut self,
         from: &DictionaryColumn,
         rows: std::ops::Range<usize>,
-        translation: &mut Translation,
+        translation: &mut CodeMap,
     ) -> u64 {
-        let Translation { new, given } = translation;
+        let CodeMap { new, given } = translation;
         let before = self.values.len();
         for code in &from.codes[rows] {
             let translated = match new.get_mut(*code as usize) {
@@ -137,17 +140,17 @@ fn of_origin(
     batch: &RecordBatch,
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
-    origin: &Origin,
+    origin: &ColumnSource,
 ) -> Result<DictionaryColumn, EventStoreError> {
     match origin {
-        Origin::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
-        Origin::DistinctId => {
+        ColumnSource::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
+        ColumnSource::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
             Ok(DictionaryColumn { codes, values: texts.values.into_iter().map(Value::from).collect() })
         }
-        Origin::Property(key) => property_values::property(batch, footer, overflow, key),
-        Origin::Group { type_name, own } => {
+        ColumnSource::Property(key) => property_values::property(batch, footer, overflow, key),
+        ColumnSource::Group { type_name, own } => {
             let groups = property_values::property(batch, footer, overflow, GROUPS)?;
             let keys = groups.values.iter().map(|value| group_key(value, type_name)).collect::<Vec<_>>();
             let mut column = property_values::property(batch, footer, overflow, own)?;

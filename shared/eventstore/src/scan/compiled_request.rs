@@ -19,12 +19,12 @@ const GROUP_PREFIX: &str = "$group_";
 #[derive(Debug)]
 pub(crate) struct CompiledRequest {
     pub request: ScanRequest,
-    pub columns: Vec<(ColumnKey, Arc<Origin>)>,
+    pub columns: Vec<(ColumnKey, Arc<ColumnSource>)>,
 }
 
 /// Where the values of a column come from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Origin {
+pub(crate) enum ColumnSource {
     DistinctId,
     AllProperties,
     Property(String),
@@ -39,11 +39,11 @@ impl CompiledRequest {
     /// Compiles the request. `group_types` are the names of the group types, by index.
     pub(crate) fn new(request: &ScanRequest, group_types: &[String]) -> CompiledRequest {
         let origin = |key: &ColumnKey| match key {
-            ColumnKey::DistinctId => Origin::DistinctId,
-            ColumnKey::AllProperties => Origin::AllProperties,
+            ColumnKey::DistinctId => ColumnSource::DistinctId,
+            ColumnKey::AllProperties => ColumnSource::AllProperties,
             ColumnKey::Property(key) => match group_type(key, group_types) {
-                Some(type_name) => Origin::Group { type_name: type_name.clone(), own: key.clone() },
-                None => Origin::Property(key.clone()),
+                Some(type_name) => ColumnSource::Group { type_name: type_name.clone(), own: key.clone() },
+                None => ColumnSource::Property(key.clone()),
             },
         };
         let columns = request.columns.iter().map(|key| (key.clone(), Arc::new(origin(key)))).collect();
@@ -63,15 +63,15 @@ impl CompiledRequest {
     }
 }
 
-impl Origin {
+impl ColumnSource {
     /// The value of the column for an event of a block.
     pub(crate) fn value(&self, row: &Row) -> Option<Value> {
         let properties = &row.event.properties;
         match self {
-            Origin::DistinctId => Some(Value::from(row.event.distinct_id.as_str())),
-            Origin::AllProperties => Some(Value::Object(properties.clone())),
-            Origin::Property(key) => properties.get(key).cloned(),
-            Origin::Group { type_name, own } => {
+            ColumnSource::DistinctId => Some(Value::from(row.event.distinct_id.as_str())),
+            ColumnSource::AllProperties => Some(Value::Object(properties.clone())),
+            ColumnSource::Property(key) => properties.get(key).cloned(),
+            ColumnSource::Group { type_name, own } => {
                 let groups = properties.get(GROUPS);
                 groups
                     .and_then(|groups| group_key(groups, type_name))
@@ -86,10 +86,10 @@ pub(crate) fn block_filter(requested: &Arc<CompiledRequest>, memory: &QueryMemor
     let (named, read) = (requested.clone(), requested.clone());
     let selects = move |key: &str| {
         read.columns.iter().any(|(_, origin)| match origin.as_ref() {
-            Origin::DistinctId => false,
-            Origin::AllProperties => true,
-            Origin::Property(requested) => requested == key,
-            Origin::Group { own, .. } => own == key || key == GROUPS,
+            ColumnSource::DistinctId => false,
+            ColumnSource::AllProperties => true,
+            ColumnSource::Property(requested) => requested == key,
+            ColumnSource::Group { own, .. } => own == key || key == GROUPS,
         })
     };
     BlockFilter {

@@ -11,16 +11,16 @@ use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::{Column, MISSING, Micros};
 use uuid::Uuid;
 
-use super::compiled_request::{CompiledRequest, Origin};
+use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::{RunState, RunTask, Slot, Task, TaskState};
-use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKind, SizedColumn, WHOLE};
+use super::piece::{CachedPiece, PieceCache, PieceKind, RunColumns, SizedColumn, TimeBounds, WHOLE};
 use super::property_objects::rows_at_once;
 use super::row_selection::RowMask;
 use super::{Scanner, columns};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
-use crate::segments::parquet_io::Decoded;
+use crate::segments::parquet_io::DecodedColumns;
 use crate::segments::property_values;
 
 /// Bytes of a row of all numeric columns during decoding.
@@ -63,7 +63,7 @@ impl Scanner {
         let keeps_whole = self.keeps_whole(task);
         let needs_objects = !found.missing_columns(requested, true).columns.is_empty();
         let of = task.clone();
-        let mut work = Work {
+        let mut work = DecodeTask {
             task: of,
             requested: requested.clone(),
             numbers,
@@ -164,19 +164,19 @@ pub(super) struct MissingColumns {
 }
 
 /// The decoded data.
-struct Work {
+struct DecodeTask {
     task: Arc<Task>,
     requested: Arc<CompiledRequest>,
     numbers: MissingNumbers,
     columns: MissingColumns,
     persons: Option<Bytes>,
     parts: Option<ColumnBytes>,
-    decoded: Option<Decoded>,
+    decoded: Option<DecodedColumns>,
     /// See [`Scanner::keeps_whole`].
     keeps_whole: bool,
 }
 
-impl Work {
+impl DecodeTask {
     fn complete(
         &mut self,
         found: &mut TaskState,
@@ -232,8 +232,8 @@ impl Work {
             for (run, ((codes, times), ties)) in self.numbers.runs.iter().zip(cores) {
                 check_order(&codes, &times)?;
                 found.stats.rows_decoded += codes.len() as u64;
-                let (core, task) = (Core { codes, times, ties }, &self.task.runs[*run]);
-                self.keep(task, PieceKind::Core, || CachedPiece::Core(core.clone()), pieces);
+                let (core, task) = (RunColumns { codes, times, ties }, &self.task.runs[*run]);
+                self.keep(task, PieceKind::RunColumns, || CachedPiece::RunColumns(core.clone()), pieces);
                 found.runs[*run].core = Self::slot(task, core);
             }
         }
@@ -255,7 +255,7 @@ impl Work {
     ) -> Result<(), EventStoreError> {
         let Some(decoded) = self.decoded.take() else { return Ok(()) };
         let rows = self.columns.runs.iter().map(|run| self.task.runs[*run].rows.len()).collect::<Vec<_>>();
-        let origins: Vec<Arc<Origin>> =
+        let origins: Vec<Arc<ColumnSource>> =
             self.columns.columns.iter().map(|column| self.requested.columns[*column].1.clone()).collect();
         let batches = &decoded.batches;
         let of_runs = if batches.is_empty() {
@@ -293,14 +293,14 @@ fn clip(task: &Task, requested: &CompiledRequest, found: &mut TaskState, pieces:
 fn clip_run(
     run: &mut RunState,
     requested: &CompiledRequest,
-    clip: Clip,
+    clip: TimeBounds,
     put: impl Fn(PieceKind, CachedPiece),
 ) {
     let Slot::Whole(whole) = &run.core else { return };
     let whole = whole.clone();
     let keep = RowMask::of(&whole.times, |time| clip.0 <= time && time <= clip.1);
     let core = keep.core(&whole);
-    put(PieceKind::Core, CachedPiece::Core(core.clone()));
+    put(PieceKind::RunColumns, CachedPiece::RunColumns(core.clone()));
     run.core = Slot::Ready(core);
     if let Some(Slot::Whole(seqs)) = &run.seqs {
         let seqs = keep.seqs(seqs);

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::compiled_request::CompiledRequest;
 use super::load::LoadedRun;
 use super::merge::{Source, SourceRun};
-use super::piece::Core;
+use super::piece::RunColumns;
 use super::row_selection::RowMask;
 use crate::event::Row;
 use crate::persons::PersonMerges;
@@ -109,25 +109,25 @@ impl DeltaRows {
 
 /// The position of a row.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct DeltaRow {
     delta: u32,
     row: u32,
 }
 
 /// The rows of `deltas` by the number of their person's range, and in order.
 pub(crate) fn sources(deltas: &[DeltaRows], bits: u32) -> BTreeMap<u64, Source> {
-    let mut dealt: BTreeMap<u64, BTreeMap<usize, Vec<Place>>> = BTreeMap::new();
+    let mut dealt: BTreeMap<u64, BTreeMap<usize, Vec<DeltaRow>>> = BTreeMap::new();
     for (at, delta) in deltas.iter().enumerate() {
         for (row, (event, person)) in delta.events.iter().zip(&delta.persons).enumerate() {
             let events = dealt.entry(range_of(*person, bits)).or_default();
-            events.entry(*event).or_default().push(Place { delta: at as u32, row: row as u32 });
+            events.entry(*event).or_default().push(DeltaRow { delta: at as u32, row: row as u32 });
         }
     }
     dealt.into_iter().map(|(number, events)| (number, source(deltas, events))).collect()
 }
 
-fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<Place>>) -> Source {
-    let person = |place: &Place| deltas[place.delta as usize].persons[place.row as usize];
+fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<DeltaRow>>) -> Source {
+    let person = |place: &DeltaRow| deltas[place.delta as usize].persons[place.row as usize];
     let mut persons = events.values().flatten().map(person).collect::<Vec<_>>();
     persons.sort_unstable();
     persons.dedup();
@@ -137,8 +137,8 @@ fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<Place>>) -> Source {
     Source::whole(Arc::new(persons), runs)
 }
 
-fn run(deltas: &[DeltaRows], event: usize, places: &[Place], persons: &[Uuid]) -> SourceRun {
-    let of = |place: &Place| (&deltas[place.delta as usize], place.row as usize);
+fn run(deltas: &[DeltaRows], event: usize, places: &[DeltaRow], persons: &[Uuid]) -> SourceRun {
+    let of = |place: &DeltaRow| (&deltas[place.delta as usize], place.row as usize);
     let mut rows = places
         .iter()
         .map(|place| {
@@ -152,7 +152,7 @@ fn run(deltas: &[DeltaRows], event: usize, places: &[Place], persons: &[Uuid]) -
     let ordered = rows.iter().map(|(.., place)| *place).collect::<Vec<_>>();
     SourceRun {
         event,
-        core: Core {
+        core: RunColumns {
             codes: rows.iter().map(|(code, ..)| *code).collect(),
             times: rows.iter().map(|(_, time, ..)| *time).collect(),
             ties: None,
@@ -163,7 +163,7 @@ fn run(deltas: &[DeltaRows], event: usize, places: &[Place], persons: &[Uuid]) -
 }
 
 /// Builds column number `column` of the rows, with its own dictionary in order of first appearance.
-fn gather_column(deltas: &[DeltaRows], places: &[Place], column: usize) -> Column {
+fn gather_column(deltas: &[DeltaRows], places: &[DeltaRow], column: usize) -> Column {
     let (mut codes, mut values) = (Vec::with_capacity(places.len()), Vec::new());
     let mut known: HashMap<(u32, u32), u32> = HashMap::new();
     for place in places {

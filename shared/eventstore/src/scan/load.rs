@@ -11,9 +11,11 @@ use pennon_core::function_name::inherit_function_name;
 use uuid::Uuid;
 
 use super::Scanner;
-use super::compiled_request::{CompiledRequest, Origin};
+use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::decode::{MissingColumns, MissingNumbers};
-use super::piece::{CachedPiece, Clip, Core, PieceCache, PieceKey, PieceKind, SizedColumn, WHOLE};
+use super::piece::{
+    CachedPiece, PieceCache, PieceKey, PieceKind, RunColumns, SizedColumn, TimeBounds, WHOLE,
+};
 use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 use crate::segments::reader::SegmentFile;
@@ -36,12 +38,12 @@ pub(crate) struct RunTask {
     /// Its rows in the row group.
     pub rows: Range<usize>,
     /// The selected times, if not all its rows are within.
-    pub clip: Option<Clip>,
+    pub clip: Option<TimeBounds>,
 }
 
 /// The selected rows of a range.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedRange {
     /// Ascending.
     pub persons: Arc<Vec<Uuid>>,
     pub runs: Vec<LoadedRun>,
@@ -51,7 +53,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedRun {
     pub event: usize,
-    pub core: Core,
+    pub core: RunColumns,
     /// If they were requested.
     pub seqs: Option<Arc<Vec<Seq>>>,
     /// In the order of [`CompiledRequest::columns`].
@@ -81,7 +83,7 @@ impl LoadStats {
     }
 }
 
-impl Loaded {
+impl LoadedRange {
     /// Bytes of memory of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(LoadedRun::bytes).sum()
@@ -122,7 +124,7 @@ impl<T> Slot<T> {
 
 #[derive(Debug)]
 pub(super) struct RunState {
-    pub core: Slot<Core>,
+    pub core: Slot<RunColumns>,
     /// None if they are not requested.
     pub seqs: Option<Slot<Arc<Vec<Seq>>>>,
     pub columns: Vec<Slot<SizedColumn>>,
@@ -143,7 +145,7 @@ impl Scanner {
         requested: &Arc<CompiledRequest>,
         seqs: bool,
         memory: &QueryMemory,
-    ) -> Result<(Loaded, LoadStats), EventStoreError> {
+    ) -> Result<(LoadedRange, LoadStats), EventStoreError> {
         let mut found = TaskState::look(&self.pieces, task, requested, seqs);
         if !found.is_complete() {
             // Only one scan at a time decodes a range; the others find the result in the cache.
@@ -175,7 +177,7 @@ impl TaskState {
             _ => None,
         };
         let runs = task.runs.iter().map(|run| {
-            let core = look(pieces, task, run, PieceKind::Core, &mut stats);
+            let core = look(pieces, task, run, PieceKind::RunColumns, &mut stats);
             let seqs = seqs.then(|| look(pieces, task, run, PieceKind::Seqs, &mut stats));
             let columns = requested.columns.iter();
             let columns = columns
@@ -210,8 +212,9 @@ impl TaskState {
         requested: &CompiledRequest,
         all_properties: bool,
     ) -> MissingColumns {
-        let columns = (0..requested.columns.len())
-            .filter(|column| (*requested.columns[*column].1 == Origin::AllProperties) == all_properties);
+        let columns = (0..requested.columns.len()).filter(|column| {
+            (*requested.columns[*column].1 == ColumnSource::AllProperties) == all_properties
+        });
         let missing = |column: &usize| self.runs.iter().any(|run| run.columns[*column].is_missing());
         let columns = columns.filter(missing).collect::<Vec<_>>();
         let lacks = |run: &RunState| columns.iter().any(|column| run.columns[*column].is_missing());
@@ -219,7 +222,7 @@ impl TaskState {
         MissingColumns { runs, columns }
     }
 
-    fn loaded(self, task: &Task) -> Result<Loaded, EventStoreError> {
+    fn loaded(self, task: &Task) -> Result<LoadedRange, EventStoreError> {
         let persons = self.persons.ok_or_else(|| EventStoreError::corrupt("a range without persons"))?;
         let runs = task.runs.iter().zip(self.runs).map(|(task, run)| {
             Ok(LoadedRun {
@@ -230,7 +233,7 @@ impl TaskState {
             })
         });
         let runs = runs.collect::<Result<Vec<_>, EventStoreError>>()?;
-        Ok(Loaded { persons, runs: runs.into_iter().filter(|run| !run.core.codes.is_empty()).collect() })
+        Ok(LoadedRange { persons, runs: runs.into_iter().filter(|run| !run.core.codes.is_empty()).collect() })
     }
 }
 
@@ -244,7 +247,7 @@ impl RunState {
     /// Clipping needs the times of all rows.
     fn with_rows_to_clip(mut self, pieces: &PieceCache, task: &Task, run: &RunTask) -> RunState {
         if run.clip.is_some() && self.core.is_ready() && !self.is_ready() {
-            let whole = pieces.get(&task.key(run.run, PieceKind::Core, WHOLE)).and_then(Core::of);
+            let whole = pieces.get(&task.key(run.run, PieceKind::RunColumns, WHOLE)).and_then(RunColumns::of);
             self.core = whole.map_or(Slot::Missing, Slot::Whole);
         }
         self
@@ -266,7 +269,7 @@ impl Task {
         (first, runs().map(|run| run.max_time).max().unwrap_or(Micros::MAX))
     }
 
-    pub(super) fn key(&self, run: u32, part: PieceKind, clip: Clip) -> PieceKey {
+    pub(super) fn key(&self, run: u32, part: PieceKind, clip: TimeBounds) -> PieceKey {
         PieceKey { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
     }
 }
@@ -301,9 +304,9 @@ trait FromPiece: Sized {
     fn of(piece: CachedPiece) -> Option<Self>;
 }
 
-impl FromPiece for Core {
-    fn of(piece: CachedPiece) -> Option<Core> {
-        if let CachedPiece::Core(core) = piece { Some(core) } else { None }
+impl FromPiece for RunColumns {
+    fn of(piece: CachedPiece) -> Option<RunColumns> {
+        if let CachedPiece::RunColumns(core) = piece { Some(core) } else { None }
     }
 }
 

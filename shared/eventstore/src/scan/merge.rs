@@ -14,10 +14,10 @@ use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, EventRun, MISSING,
 use serde_json::Value;
 use uuid::Uuid;
 
-use order::{Form, Head, places};
+use order::{MergeInput, TieOrder, places};
 
-use super::load::Loaded;
-use super::piece::Core;
+use super::load::LoadedRange;
+use super::piece::RunColumns;
 use crate::segments::writer::range_of;
 
 /// Rows of one source in one share of the persons.
@@ -39,7 +39,7 @@ pub(crate) struct Source {
 pub(crate) struct SourceRun {
     /// Index into the names of the scan.
     pub event: usize,
-    pub core: Core,
+    pub core: RunColumns,
     /// If known, with the index of the first row.
     pub seqs: Option<(Arc<Vec<Seq>>, usize)>,
     pub columns: Vec<Column>,
@@ -51,7 +51,7 @@ impl SourceRun {
     }
 
     fn rows(&self, from: usize, to: usize) -> SourceRun {
-        let core = Core {
+        let core = RunColumns {
             codes: self.core.codes.slice(from, to - from),
             times: self.core.times.slice(from, to - from),
             ties: self.core.ties.as_ref().map(|ties| ties.slice(from, to - from)),
@@ -80,7 +80,7 @@ impl Source {
     /// Splits the loaded range with this number among `2^of_bits` into shares by `bits`, with their numbers.
     /// `times` bound all its times.
     pub(crate) fn cut(
-        loaded: Loaded,
+        loaded: LoadedRange,
         (number, of_bits): (u64, u32),
         bits: u32,
         times: (Micros, Micros),
@@ -173,9 +173,9 @@ pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
 pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey], by_seq: bool) -> Partition {
     let runs = sources.iter().flat_map(|source| &source.runs);
     let order = match by_seq {
-        true => Form::Seqs,
-        false if runs.clone().any(|run| run.core.ties.is_some()) => Form::Ties,
-        false => Form::Untied,
+        true => TieOrder::Seqs,
+        false if runs.clone().any(|run| run.core.ties.is_some()) => TieOrder::Ties,
+        false => TieOrder::Untied,
     };
     let events = {
         let mut events = runs.map(|run| run.event).collect::<Vec<_>>();
@@ -193,7 +193,7 @@ pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey]
     let run = |event: usize| {
         let heads = sources.iter().zip(&maps).filter_map(|(source, map)| {
             let run = source.runs.iter().find(|run| run.event == event)?;
-            Some(Head { run, map: map.as_deref(), from: source.from as u32 })
+            Some(MergeInput { run, map: map.as_deref(), from: source.from as u32 })
         });
         let heads = heads.collect::<Vec<_>>();
         merged(&heads, persons.len(), names[event].clone(), keys, order)
@@ -247,15 +247,23 @@ fn either(left: &[Uuid], right: &[Uuid]) -> Vec<Uuid> {
     both
 }
 
-fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey], form: Form) -> EventRun {
+fn merged(
+    heads: &[MergeInput<'_>],
+    persons: usize,
+    event: String,
+    keys: &[ColumnKey],
+    form: TieOrder,
+) -> EventRun {
     let facts = BTreeMap::new();
     if let [only] = heads {
         let run = only.run;
         let rows = run.core.codes.len();
         let order = match form {
-            Form::Untied => ArrivalOrder::Untied,
-            Form::Ties => ArrivalOrder::Ties(run.core.ties.clone().unwrap_or_else(|| vec![0; rows].into())),
-            Form::Seqs => match &run.seqs {
+            TieOrder::Untied => ArrivalOrder::Untied,
+            TieOrder::Ties => {
+                ArrivalOrder::Ties(run.core.ties.clone().unwrap_or_else(|| vec![0; rows].into()))
+            }
+            TieOrder::Seqs => match &run.seqs {
                 Some((seqs, 0)) if seqs.len() == rows => ArrivalOrder::Seqs(seqs.clone()),
                 _ => ArrivalOrder::Seqs(Arc::new(run.seqs().to_vec())),
             },
@@ -270,20 +278,20 @@ fn merged(heads: &[Head<'_>], persons: usize, event: String, keys: &[ColumnKey],
             facts,
         };
     }
-    let codes = heads.iter().map(Head::codes).collect::<Vec<_>>();
+    let codes = heads.iter().map(MergeInput::codes).collect::<Vec<_>>();
     let places = places(heads, &codes, persons, form);
     let actors = arranged(&places, |head| codes[head].iter().copied());
     let times = arranged(&places, |head| heads[head].run.core.times.iter().copied());
     let order = match form {
-        Form::Untied => ArrivalOrder::Untied,
-        Form::Ties => {
+        TieOrder::Untied => ArrivalOrder::Untied,
+        TieOrder::Ties => {
             let ties = |head: usize| {
                 let known = heads[head].run.core.ties.as_ref();
                 (0..codes[head].len()).map(move |row| known.map_or(0, |ties| ties[row]))
             };
             ArrivalOrder::Ties(arranged(&places, ties).into())
         }
-        Form::Seqs => {
+        TieOrder::Seqs => {
             ArrivalOrder::Seqs(Arc::new(arranged(&places, |head| heads[head].run.seqs().iter().copied())))
         }
     };
@@ -308,7 +316,7 @@ fn arranged<T: Copy + Default, I: Iterator<Item = T>>(
 
 /// Column number `at` of the merged run. Equal values of different heads are unified, in order of first
 /// appearance.
-fn column(heads: &[Head<'_>], places: &[Vec<u32>], at: usize) -> Column {
+fn column(heads: &[MergeInput<'_>], places: &[Vec<u32>], at: usize) -> Column {
     let of = |head: usize| &heads[head].run.columns[at];
     // The values of all heads in sequence, and the start of each head.
     let (mut all, mut starts) = (Vec::new(), Vec::new());

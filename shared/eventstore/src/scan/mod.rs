@@ -37,7 +37,7 @@ use crate::segments::{DuplicateFinder, SegmentStore};
 use crate::snapshots::SnapshotReader;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;
-use load::{LoadStats, Loaded, Task};
+use load::{LoadStats, LoadedRange, Task};
 use merge::Source;
 use partition_cache::{PartitionCacheKeys, SourcesByShare};
 use plan::{ScanBudget, ScanPlan};
@@ -171,7 +171,7 @@ impl Scanner {
         requested: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
         (seqs, memory): (bool, &QueryMemory),
-    ) -> Result<(Loaded, Vec<DeltaRows>, LoadStats), EventStoreError> {
+    ) -> Result<(LoadedRange, Vec<DeltaRows>, LoadStats), EventStoreError> {
         let (loaded, mut took) = self.load(task, requested, seqs, memory).await?;
         took.bytes_held = loaded.bytes();
         memory.take(took.bytes_held)?;
@@ -211,7 +211,7 @@ impl Scanner {
         memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<Vec<Partition>, EventStoreError> {
-        let mut shares = Shares::of(&scan_plan, loaded.ranges, loaded.delta);
+        let mut shares = PartitionedSources::of(&scan_plan, loaded.ranges, loaded.delta);
         let cache_keys = PartitionCacheKeys::of(
             &shares.by_share,
             shares.bits,
@@ -239,7 +239,7 @@ impl Scanner {
         let names = Arc::new(scan_plan.names);
         let keys: Arc<Vec<ColumnKey>> =
             Arc::new(requested.columns.iter().map(|(key, _)| key.clone()).collect());
-        let Shares { by_share, by_seq, .. } = shares;
+        let PartitionedSources { by_share, by_seq, .. } = shares;
         let numbers = by_share.keys().copied().collect::<Vec<_>>();
         let made = by_share.into_iter().map(|(number, share)| {
             partition(share, by_seq.contains(&number), names.clone(), keys.clone(), memory)
@@ -257,7 +257,7 @@ impl Scanner {
 #[derive(Debug, Default)]
 struct LoadedRanges {
     /// One for each task.
-    ranges: Vec<Loaded>,
+    ranges: Vec<LoadedRange>,
     delta: Vec<DeltaRows>,
     /// Tasks that delta rows were split from.
     touched: BTreeSet<usize>,
@@ -292,7 +292,7 @@ async fn partition(
 
 /// The sources of each share of the persons, by its number among `2^bits` shares.
 #[derive(Debug)]
-struct Shares {
+struct PartitionedSources {
     bits: u32,
     /// Each source with the index of its task; delta rows have none.
     by_share: SourcesByShare,
@@ -300,8 +300,8 @@ struct Shares {
     by_seq: BTreeSet<u64>,
 }
 
-impl Shares {
-    fn of(scan_plan: &ScanPlan, ranges: Vec<Loaded>, delta: Vec<DeltaRows>) -> Shares {
+impl PartitionedSources {
+    fn of(scan_plan: &ScanPlan, ranges: Vec<LoadedRange>, delta: Vec<DeltaRows>) -> PartitionedSources {
         let side_rows = delta.iter().map(|chunk| chunk.events.len()).sum::<usize>();
         let bits = match scan_plan.tasks.iter().map(|task| task.file.footer.bits).max() {
             Some(bits) => bits,
@@ -316,7 +316,7 @@ impl Shares {
         for (number, source) in delta::sources(&delta, bits) {
             by_share.entry(number).or_default().push((None, source));
         }
-        Shares { bits, by_share, by_seq: BTreeSet::new() }
+        PartitionedSources { bits, by_share, by_seq: BTreeSet::new() }
     }
 
     fn find_overlapping_shares(&mut self) {
@@ -332,7 +332,7 @@ impl Shares {
     }
 
     /// Replaces the sources of a task by reloaded ones. Shares that came from the cache are not affected.
-    fn replace(&mut self, at: usize, task: &Task, loaded: Loaded) {
+    fn replace(&mut self, at: usize, task: &Task, loaded: LoadedRange) {
         for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
             let share = self.by_share.get_mut(&number);
             if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {

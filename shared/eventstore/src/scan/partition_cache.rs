@@ -10,10 +10,10 @@ use std::sync::Arc;
 use pennon_analytics::scan::{ArrivalOrder, ColumnKey, Partition, Seq};
 use uuid::Uuid;
 
-use super::compiled_request::{CompiledRequest, Origin};
+use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::Task;
 use super::merge::Source;
-use super::piece::{CachedPiece, Clip, PieceCache, PieceKey, PieceKind, WHOLE};
+use super::piece::{CachedPiece, PieceCache, PieceKey, PieceKind, TimeBounds, WHOLE};
 use crate::memory::values_bytes;
 
 /// The sources of a merged partition.
@@ -24,7 +24,7 @@ pub(crate) struct PartitionSources {
     bits: u32,
     arrivals: bool,
     sources: Vec<SegmentRuns>,
-    columns: Vec<(ColumnKey, Arc<Origin>)>,
+    columns: Vec<(ColumnKey, Arc<ColumnSource>)>,
 }
 
 /// Some runs of a range of a segment, with their clips.
@@ -32,7 +32,7 @@ pub(crate) struct PartitionSources {
 struct SegmentRuns {
     object: Arc<str>,
     range: usize,
-    runs: Vec<(u32, Clip)>,
+    runs: Vec<(u32, TimeBounds)>,
 }
 
 /// Shares by number; each source with the index of its task.

@@ -12,13 +12,13 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use uuid::Uuid;
 
-use super::compiled_request::Origin;
+use super::compiled_request::ColumnSource;
 use super::partition_cache::PartitionSources;
 use crate::memory::{EvictableCache, values_bytes};
 
 /// Numeric columns of the rows of one event in one range, ordered by person, time and arrival.
 #[derive(Debug, Clone)]
-pub(crate) struct Core {
+pub(crate) struct RunColumns {
     /// Indices into the persons of the range.
     pub codes: ScalarBuffer<u32>,
     pub times: ScalarBuffer<Micros>,
@@ -37,7 +37,7 @@ pub(crate) struct SizedColumn {
 #[derive(Debug, Clone)]
 pub(crate) enum CachedPiece {
     Persons(Arc<Vec<Uuid>>),
-    Core(Core),
+    RunColumns(RunColumns),
     Seqs(Arc<Vec<Seq>>),
     Column(SizedColumn),
     /// Marks that some times of the runs of the range were requested before.
@@ -50,18 +50,18 @@ pub(crate) enum CachedPiece {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum PieceKind {
     Persons,
-    Core,
+    RunColumns,
     Seqs,
-    Column(Arc<Origin>),
+    Column(Arc<ColumnSource>),
     Requested,
     Share(Arc<PartitionSources>),
 }
 
 /// First and last instant of the rows of a clipped piece.
-pub(crate) type Clip = (Micros, Micros);
+pub(crate) type TimeBounds = (Micros, Micros);
 
 /// Not clipped.
-pub(crate) const WHOLE: Clip = (Micros::MIN, Micros::MAX);
+pub(crate) const WHOLE: TimeBounds = (Micros::MIN, Micros::MAX);
 
 /// Cache key of a piece.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ pub(crate) struct PieceKey {
     /// Index of the run in the range; 0 for pieces of the whole range.
     pub run: u32,
     pub part: PieceKind,
-    pub clip: Clip,
+    pub clip: TimeBounds,
 }
 
 /// Overhead of a cached piece in bytes.
@@ -82,7 +82,7 @@ const SHARDS: usize = 4;
 /// Approximate size of pieces.
 const PIECE_BYTES: u64 = 64 << 10;
 
-impl Core {
+impl RunColumns {
     pub(crate) fn bytes(&self) -> u64 {
         let row = size_of::<u32>() + size_of::<Micros>() + self.ties.as_ref().map_or(0, |_| size_of::<u32>());
         (self.codes.len() * row) as u64
@@ -104,7 +104,7 @@ impl CachedPiece {
     fn bytes(&self) -> u64 {
         match self {
             CachedPiece::Persons(persons) => (persons.len() * size_of::<Uuid>()) as u64,
-            CachedPiece::Core(core) => core.bytes(),
+            CachedPiece::RunColumns(core) => core.bytes(),
             CachedPiece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
             CachedPiece::Column(column) => column.bytes(),
             CachedPiece::Requested => 0,

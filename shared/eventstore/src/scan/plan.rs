@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{Column, Micros, Seq};
 
 use super::Scanner;
-use super::compiled_request::{CompiledRequest, Origin};
+use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::{RunTask, Task};
 use crate::error::EventStoreError;
 use crate::event::Row;
@@ -118,7 +118,7 @@ impl ScanBudget {
         let columns = requested.columns.len();
         let seq = if requested.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
-        let objects = requested.columns.iter().any(|(_, origin)| **origin == Origin::AllProperties);
+        let objects = requested.columns.iter().any(|(_, origin)| **origin == ColumnSource::AllProperties);
         ScanBudget { room, row: row as u64, columns, objects }
     }
 

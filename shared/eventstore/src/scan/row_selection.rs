@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_buffer::BooleanBuffer;
 use pennon_analytics::scan::{Column, Seq};
 
-use super::piece::{Core, SizedColumn};
+use super::piece::{RunColumns, SizedColumn};
 
 /// A bitmap of the selected rows of a run.
 pub(crate) struct RowMask {
@@ -21,8 +21,8 @@ impl RowMask {
         RowMask { rows: kept.count_set_bits(), kept }
     }
 
-    pub(crate) fn core(&self, whole: &Core) -> Core {
-        Core {
+    pub(crate) fn core(&self, whole: &RunColumns) -> RunColumns {
+        RunColumns {
             codes: self.of_rows(&whole.codes).into(),
             times: self.of_rows(&whole.times).into(),
             ties: whole.ties.as_ref().map(|ties| self.of_rows(ties).into()),

@@ -9,7 +9,7 @@ use crate::blocks::list_of_replaced_blocks;
 use crate::error::EventStoreError;
 use crate::keys::BlockId;
 use crate::manifest::{FileEntry, SegmentEntry, new_id};
-use crate::segments::writer::{Replaces, WrittenSegment};
+use crate::segments::writer::{ReplacedInputs, WrittenSegment};
 
 /// A segment that is not listed yet, and its objects.
 pub(crate) struct NewSegment {
@@ -42,7 +42,7 @@ impl NewSegment {
     }
 
     /// Sets what it replaces. The replaced blocks go to a list object beside the segment.
-    pub(crate) fn replace(&mut self, replaces: &Replaces) -> Result<(), EventStoreError> {
+    pub(crate) fn replace(&mut self, replaces: &ReplacedInputs) -> Result<(), EventStoreError> {
         self.entry.replaces_segments.clone_from(&replaces.segments);
         let blocks = replaces.blocks.iter().map(|id| id.parse()).collect::<Result<Vec<BlockId>, _>>()?;
         let object = format!("{}/{}.blocks", self.folder, self.entry.id);

@@ -22,7 +22,7 @@ use crate::error::EventStoreError;
 use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::parquet_io::{Decoded, Index, ParquetFile};
+use crate::segments::parquet_io::{DecodedColumns, Index, ParquetFile};
 
 /// Bytes per row of a column during decoding: its offset in an array, and its code.
 const DECODED_ROW: u128 = 12;
@@ -135,14 +135,14 @@ impl SegmentFile {
         group: usize,
         selection: Option<RowSelection>,
         columns: &[String],
-    ) -> Result<Decoded, EventStoreError> {
+    ) -> Result<DecodedColumns, EventStoreError> {
         let decoded = self.file.decode(group, selection, &uuid_columns::beside(columns)).await?;
         if columns.iter().all(|column| column != uuid_columns::UUID) {
             return Ok(decoded);
         }
-        let Decoded { batches, bytes_read } = decoded;
+        let DecodedColumns { batches, bytes_read } = decoded;
         let join = move || batches.into_iter().map(uuid_columns::joined).collect::<Result<_, _>>();
-        Ok(Decoded { batches: tokio::task::spawn_blocking(join).await??, bytes_read })
+        Ok(DecodedColumns { batches: tokio::task::spawn_blocking(join).await??, bytes_read })
     }
 
     /// As [`ParquetFile::decode_by`].

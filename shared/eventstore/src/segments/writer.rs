@@ -37,7 +37,7 @@ use crate::segments::uuids::uuid_index;
 
 /// What the new segment replaces.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Replaces {
+pub(crate) struct ReplacedInputs {
     pub blocks: Vec<String>,
     pub segments: Vec<String>,
 }
@@ -159,7 +159,7 @@ impl SegmentWriter {
     }
 
     /// Returns the files and the data for the manifest.
-    pub(crate) fn finish(mut self, replaces: &Replaces) -> Result<WrittenSegment, EventStoreError> {
+    pub(crate) fn finish(mut self, replaces: &ReplacedInputs) -> Result<WrittenSegment, EventStoreError> {
         let mut names = self.names.iter().map(|(name, at)| (name.clone(), *at)).collect::<Vec<_>>();
         names.sort_unstable();
         let mut numbers = vec![0; names.len()];

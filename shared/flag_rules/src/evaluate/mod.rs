@@ -43,7 +43,7 @@ pub use self::{
     compiled_flag::{CompiledFlag, ENROLLMENT},
     evaluation::{Evaluation, FlagValue, GroupSubject, OpenFeatureReason, Reason, Subject},
     plan::Plan,
-    required_data::{DISTINCT_ID, Lookups, Unavailable},
+    required_data::{DISTINCT_ID, DataLookups, Unavailable},
     selection::{Runtime, Selection, Sender},
     slow_searches::SlowSearches,
 };

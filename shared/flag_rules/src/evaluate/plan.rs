@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use super::{
     CompiledFlag, Evaluation, Evaluator, Subject,
-    required_data::{Lookups, RequiredData},
+    required_data::{DataLookups, RequiredData},
     state::{EvaluationState, PersonTestResults},
 };
 
@@ -75,8 +75,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The data that must be loaded for a subject that contains only the data of the request.
-    pub fn lookups(&self, subject: &Subject<'_>) -> Lookups {
-        let mut lookups = Lookups::default();
+    pub fn lookups(&self, subject: &Subject<'_>) -> DataLookups {
+        let mut lookups = DataLookups::default();
         self.needs().for_each(|needs| needs.look_up(subject, &mut lookups));
         lookups
     }

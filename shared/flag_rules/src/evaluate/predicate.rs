@@ -77,7 +77,7 @@ pub enum Equality {
 /// A compiled property filter.
 #[derive(Debug, Clone)]
 pub struct Predicate {
-    test: Test,
+    test: CompiledOperator,
     /// Whether the result is inverted.
     negated: bool,
     /// The result for an absent property.
@@ -85,7 +85,7 @@ pub struct Predicate {
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum CompiledOperator {
     Present,
     Boolean(bool),
     /// Equals one of these strings, in lower case if `lower`.
@@ -119,8 +119,8 @@ impl Predicate {
             },
         };
         let test = match operator {
-            "is_set" => Test::Present,
-            other => Test::new(other, value?, compiler)?,
+            "is_set" => CompiledOperator::Present,
+            other => CompiledOperator::new(other, value?, compiler)?,
         };
         Some(Self { test, negated, matches_absent: negated })
     }
@@ -141,7 +141,7 @@ impl Predicate {
     }
 }
 
-impl Test {
+impl CompiledOperator {
     fn new(operator: &str, value: &Value, compiler: &Compiler) -> Option<Self> {
         let values = match value {
             Value::Array(values) => values.as_slice(),
@@ -257,16 +257,16 @@ fn to_lowercase(text: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(text.to_lowercase())
 }
 
-fn equal(value: &Value, values: &[Value], equality: Equality) -> Test {
+fn equal(value: &Value, values: &[Value], equality: Equality) -> CompiledOperator {
     if equality == Equality::Loose && is_boolean(value) {
-        return Test::Boolean(values.iter().all(|value| ComparableValue::from(value).is_true()));
+        return CompiledOperator::Boolean(values.iter().all(|value| ComparableValue::from(value).is_true()));
     }
     let lower = equality == Equality::Loose;
     let text = |value| match ComparableValue::from(value).text() {
         text if lower => to_lowercase(text).into_owned(),
         text => text.into_owned(),
     };
-    Test::Equal { texts: values.iter().map(text).collect(), lower }
+    CompiledOperator::Equal { texts: values.iter().map(text).collect(), lower }
 }
 
 /// A boolean, its string form, or a list of only such.

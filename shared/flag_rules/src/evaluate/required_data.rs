@@ -25,7 +25,7 @@ pub struct Unavailable {
 
 /// The data that must be loaded for a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lookups {
+pub struct DataLookups {
     /// The stored properties of the person.
     pub person: bool,
     /// The stored properties of groups of these types.
@@ -36,7 +36,7 @@ pub struct Lookups {
     pub overrides: bool,
 }
 
-impl Lookups {
+impl DataLookups {
     /// Whether nothing is needed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -84,7 +84,7 @@ impl RequiredData {
     }
 
     /// Adds to `lookups` what `subject` does not contain.
-    pub fn look_up(&self, subject: &Subject<'_>, lookups: &mut Lookups) {
+    pub fn look_up(&self, subject: &Subject<'_>, lookups: &mut DataLookups) {
         lookups.person = lookups.person || self.lacks_person(subject);
         lookups.groups.extend(self.lacking_groups(subject));
         lookups.static_cohorts.extend(self.static_cohorts.iter().copied());

@@ -7,7 +7,7 @@ use pennon_filters::body::json;
 use serde_json::{Value, json};
 
 use super::Flag;
-use super::field_table::{FlagField, Logged, logged_fields};
+use super::field_table::{FlagField, LogRule, logged_fields};
 use crate::conditions::payloads;
 
 /// The kind of a write in the activity log.
@@ -62,8 +62,8 @@ fn field_change(field: &FlagField, before: &Flag, after: &Flag) -> Option<Value>
     }
     let (before, after) = (before.to_json(), after.to_json());
     match field.log {
-        Logged::ListAt(_) => Some(entry("changed", field.name, before, after)),
-        Logged::At(_) | Logged::No => change(field.name, before, after),
+        LogRule::ListAt(_) => Some(entry("changed", field.name, before, after)),
+        LogRule::At(_) | LogRule::No => change(field.name, before, after),
     }
 }
 

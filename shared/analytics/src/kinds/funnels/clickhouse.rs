@@ -61,9 +61,7 @@ fn check_supported(query: &FunnelsQuery) -> CalcResult<()> {
         FunnelsQuery { viz: FunnelVizType::TimeToConvert, .. } => "conversion times in bins",
         FunnelsQuery { group_type_index: Some(_), .. } => "a funnel of groups",
         _ if query.steps.iter().any(|step| step.optional) => "a step that may be left out",
-        _ if query.steps.iter().any(|step| step.first.is_some()) => {
-            "a step with a first-time filter"
-        }
+        _ if query.steps.iter().any(|step| step.first.is_some()) => "a step with a first-time filter",
         _ if matches!(query.attribution, Attribution::Step(_)) => "a breakdown by the event of a step",
         _ if query.series.len() > STEPS_MAX => "so many steps",
         _ => return Ok(()),

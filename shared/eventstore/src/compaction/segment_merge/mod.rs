@@ -29,7 +29,7 @@ use crate::segments::row_merge::{
     Counts, DROPPED_PERSON, RECOMPUTED_COLUMNS, SourceRows, conflicting_keys, count_types, merge_sources,
     plan, rows_for,
 };
-use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
+use crate::segments::writer::{ReplacedInputs, SegmentWriter, WrittenSegment, range_bits, range_of};
 use crate::segments::{Footer, NewSegment, PROPERTY, RANGE_BYTES, SegmentStore};
 use crate::settings::Settings;
 
@@ -186,7 +186,8 @@ impl SegmentMerger {
                 "{taken} of {expected} events were found to be merged"
             )));
         }
-        let written = tokio::task::spawn_blocking(move || writer.finish(&Replaces::default())).await??;
+        let written =
+            tokio::task::spawn_blocking(move || writer.finish(&ReplacedInputs::default())).await??;
         Ok((written.rows > 0).then_some(written))
     }
 

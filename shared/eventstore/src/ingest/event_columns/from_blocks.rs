@@ -21,12 +21,12 @@ use crate::event::seq;
 use crate::keys::BlockId;
 use crate::person_ids::derived;
 use crate::persons::PersonMerges;
-use crate::persons::profiles::changes::{At, Changes};
+use crate::persons::profiles::changes::{ChangeOrder, Changes};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
 use crate::segments::NewSegment;
 use crate::segments::uuids::uuid_index::UuidQuery;
-use crate::segments::writer::Replaces;
+use crate::segments::writer::ReplacedInputs;
 
 /// The decompressed blocks of one run.
 pub(crate) struct InflatedBlocks {
@@ -86,7 +86,7 @@ impl InflatedBlocks {
     ) -> Result<NewSegment, EventStoreError> {
         let mut new = NewSegment::new(project, now);
         let blocks = self.blocks.iter().map(|(id, _)| id.to_string()).collect();
-        new.replace(&Replaces { blocks, segments: Vec::new() })?;
+        new.replace(&ReplacedInputs { blocks, segments: Vec::new() })?;
         let mut columns = EventColumns::new(now);
         let mut profile_changes = ProfileChanges::default();
         let profile_keys = self.blocks.iter().map(|(_, block)| profile_keys(block)).collect::<Vec<_>>();
@@ -113,7 +113,7 @@ impl InflatedBlocks {
         drop(profile);
         let persons = own.iter().map(|person| person_merges.person(*person)).collect();
         let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
-        new.put(encode(&columns, segment_rows, range_rows, &Replaces::default())?);
+        new.put(encode(&columns, segment_rows, range_rows, &ReplacedInputs::default())?);
         Ok(new)
     }
 }
@@ -145,7 +145,7 @@ fn take(
     let Some(profile_keys) = profile_keys else { return Ok(()) };
     let event = block.event(index, profile_keys)?;
     if !event.properties.is_empty() {
-        let at = At { time: event.timestamp, seq };
+        let at = ChangeOrder { time: event.timestamp, seq };
         profile_changes.changes.entry(who).or_default().take_event(&event.properties, at);
         take_group(&mut profile_changes.groups, &event, at);
         profile_changes.named.extend(named_by(&event, seq));

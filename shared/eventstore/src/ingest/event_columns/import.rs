@@ -23,7 +23,7 @@ use crate::person_ids::derived;
 use crate::persons::PersonMerges;
 use crate::persons::profiles::file::encode_presence;
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
-use crate::segments::writer::Replaces;
+use crate::segments::writer::ReplacedInputs;
 use crate::segments::{DuplicateCheck, DuplicateFinder, NewSegment, SegmentStore};
 use crate::settings::Settings;
 use crate::snapshots::{SnapshotOutline, SnapshotReader};
@@ -219,7 +219,7 @@ fn segment(
         distinct_id_codes.map(|who| derived(project, events.distinct_ids.text(who))).collect::<Vec<_>>();
     let (ids, count) = presence(events, &rows, &own)?;
     let persons = own.iter().map(|person| person_merges.person(*person)).collect();
-    let written = encode(events, SegmentRows { rows, persons }, range_rows, &Replaces::default())?;
+    let written = encode(events, SegmentRows { rows, persons }, range_rows, &ReplacedInputs::default())?;
     let mut new = NewSegment::new(project, events.now);
     new.calls = events.flag_calls();
     new.put_ids(ids, count as u64);

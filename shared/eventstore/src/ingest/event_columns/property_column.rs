@@ -193,9 +193,9 @@ impl PropertyValues {
     }
 
     /// Builds the lookup from row to index, for `rows` rows.
-    pub(super) fn places(&self, rows: usize) -> ValuePlaces {
+    pub(super) fn places(&self, rows: usize) -> ValueRows {
         match &self.rows {
-            None => ValuePlaces::All(self.len()),
+            None => ValueRows::All(self.len()),
             Some(own) => {
                 let mut words = vec![(0_u64, 0_u32); rows.div_ceil(64)];
                 for row in own.iter() {
@@ -206,26 +206,26 @@ impl PropertyValues {
                     *count = before;
                     before += bits.count_ones();
                 }
-                ValuePlaces::Some(words)
+                ValueRows::Some(words)
             }
         }
     }
 }
 
 /// Lookup from row to index.
-pub(super) enum ValuePlaces {
+pub(super) enum ValueRows {
     /// The first rows, without gaps.
     All(usize),
     /// A bitmap in words of 64 rows, with the number of set bits before each.
     Some(Vec<(u64, u32)>),
 }
 
-impl ValuePlaces {
+impl ValueRows {
     /// The index of the value of `row`, if it has one.
     pub(super) fn of(&self, row: u32) -> Option<usize> {
         match self {
-            ValuePlaces::All(count) => Some(row as usize).filter(|row| row < count),
-            ValuePlaces::Some(words) => {
+            ValueRows::All(count) => Some(row as usize).filter(|row| row < count),
+            ValueRows::Some(words) => {
                 let (bits, before) = words[row as usize / 64];
                 let bit = 1_u64 << (row % 64);
                 (bits & bit != 0).then(|| (before + (bits & (bit - 1)).count_ones()) as usize)

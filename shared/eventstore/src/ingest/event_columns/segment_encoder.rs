@@ -17,11 +17,11 @@ use uuid::Uuid;
 
 use super::EventColumns;
 use super::interner::Interner;
-use super::property_column::{PropertyValues, StoredValue, ValuePlaces};
+use super::property_column::{PropertyValues, StoredValue, ValueRows};
 use crate::error::EventStoreError;
 use crate::segments::RANGE_BYTES;
 use crate::segments::property_columns::{Kind, chosen};
-use crate::segments::writer::{Replaces, SegmentWriter, WrittenSegment, range_bits, range_of};
+use crate::segments::writer::{ReplacedInputs, SegmentWriter, WrittenSegment, range_bits, range_of};
 
 /// Most bytes of a text array.
 const OFFSET_MAX: usize = i32::MAX as usize;
@@ -41,7 +41,7 @@ pub(super) fn encode(
     events: &EventColumns,
     segment_rows: SegmentRows,
     range_rows: usize,
-    replaces: &Replaces,
+    replaces: &ReplacedInputs,
 ) -> Result<WrittenSegment, EventStoreError> {
     let bits =
         range_bits(segment_rows.rows.len(), range_rows).max(range_bits(events.text_bytes(), RANGE_BYTES));
@@ -70,7 +70,7 @@ struct OwnColumn<'a> {
     number: u32,
     kind: Kind,
     column: &'a PropertyValues,
-    places: ValuePlaces,
+    places: ValueRows,
 }
 
 impl OwnColumn<'_> {

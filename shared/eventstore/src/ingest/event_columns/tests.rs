@@ -15,7 +15,7 @@ use crate::event::Row;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
 use crate::property_value::read_properties;
 use crate::segments::property_columns::{COLUMNS_MAX, Kind};
-use crate::segments::writer::Replaces;
+use crate::segments::writer::ReplacedInputs;
 use crate::segments::{FOOTER, Footer};
 
 fn text(array: &ArrayRef, row: usize) -> Option<String> {
@@ -47,7 +47,7 @@ fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
     let persons =
         distinct_id_codes.map(|who| crate::person_ids::derived(1, columns.distinct_ids.text(who))).collect();
     let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
-    let written = encode(&columns, segment_rows, range_rows, &Replaces::default()).unwrap();
+    let written = encode(&columns, segment_rows, range_rows, &ReplacedInputs::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
     let entries = builder.metadata().file_metadata().key_value_metadata().unwrap();
     let entry = entries.iter().find(|entry| entry.key == FOOTER).unwrap();

@@ -24,7 +24,7 @@ use crate::segments::writer::range_of;
 const PARTS_MAX: usize = 97;
 
 /// A cohort without the erased members.
-struct Changed {
+struct RewrittenList {
     record: Map<String, Value>,
     /// Its workspace declaration, if that names erased members.
     declared: Option<Item>,
@@ -114,7 +114,7 @@ async fn changed(
     project: ProjectId,
     item: &Item,
     erase: &ErasureFilter,
-) -> Result<Option<Changed>, EventStoreError> {
+) -> Result<Option<RewrittenList>, EventStoreError> {
     let body: Value = item.body()?;
     if body["is_static"] != true || !erase.is_of_persons() {
         return Ok(None);
@@ -131,11 +131,11 @@ async fn changed(
         record.insert("distinct_ids".to_owned(), json!([]));
         reduce(&mut record, packed.count);
         let dropped = packed.keys(project, cohort);
-        return Ok(Some(Changed { record, declared: None, parts: Vec::new(), dropped }));
+        return Ok(Some(RewrittenList { record, declared: None, parts: Vec::new(), dropped }));
     }
     let (parts, gone) = parts_without(records, project, (cohort, packed), erase).await?;
     reduce(&mut record, gone);
-    Ok((gone > 0).then_some(Changed { record, declared: None, parts, dropped: Vec::new() }))
+    Ok((gone > 0).then_some(RewrittenList { record, declared: None, parts, dropped: Vec::new() }))
 }
 
 /// For a list that is stored in the record.
@@ -144,7 +144,7 @@ async fn without_listed(
     project: ProjectId,
     mut body: Value,
     erase: &ErasureFilter,
-) -> Result<Option<Changed>, EventStoreError> {
+) -> Result<Option<RewrittenList>, EventStoreError> {
     let gone = remove_distinct_ids(body.get_mut("distinct_ids"), project, erase)
         + remove_persons(body.get_mut("person_ids"), erase);
     let id = body.get("id").and_then(Value::as_u64).unwrap_or(0);
@@ -158,7 +158,7 @@ async fn without_listed(
     let Value::Object(mut record) = body else { return Ok(None) };
     reduce(&mut record, gone);
     let changes = gone > 0 || declared.is_some();
-    Ok(changes.then_some(Changed { record, declared, parts: Vec::new(), dropped: Vec::new() }))
+    Ok(changes.then_some(RewrittenList { record, declared, parts: Vec::new(), dropped: Vec::new() }))
 }
 
 /// Removes erased members from a list of distinct ids. Returns how many.

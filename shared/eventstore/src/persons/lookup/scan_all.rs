@@ -416,7 +416,7 @@ impl People {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::persons::profiles::changes::At;
+    use crate::persons::profiles::changes::ChangeOrder;
     use serde_json::json;
 
     fn nobody(keys: &[&str]) -> People {
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_is_nested_in_values_counts_against_the_limit() {
-        let at = At { time: 1, seq: 1 };
+        let at = ChangeOrder { time: 1, seq: 1 };
         // Two megabytes, about, of small texts in lists.
         let nested = json!(vec![vec!["x".repeat(100); 100]; 200]);
         let mut people = nobody(&["k"]);

@@ -22,7 +22,7 @@ use crate::person_ids::wants_no_profile;
 
 /// Order of changes: time first, then arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At {
+pub(crate) struct ChangeOrder {
     pub time: Micros,
     pub seq: Seq,
 }
@@ -39,9 +39,9 @@ enum Kind {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct KeyChanges {
     /// The last `$set`, or with no value the last `$unset`.
-    last: Option<(At, Option<Value>)>,
-    first_once: Option<(At, Value)>,
-    last_once: Option<(At, Value)>,
+    last: Option<(ChangeOrder, Option<Value>)>,
+    first_once: Option<(ChangeOrder, Value)>,
+    last_once: Option<(ChangeOrder, Value)>,
 }
 
 /// Summary of all keys of a distinct id or a group.
@@ -66,7 +66,7 @@ impl Changes {
     }
 
     /// Adds `$set`, `$set_once` and `$unset` of an event.
-    pub(crate) fn take_event(&mut self, properties: &Map<String, Value>, at: At) {
+    pub(crate) fn take_event(&mut self, properties: &Map<String, Value>, at: ChangeOrder) {
         if wants_no_profile(properties) {
             return;
         }
@@ -85,7 +85,7 @@ impl Changes {
     }
 
     /// Adds a set of `key`.
-    pub(crate) fn set(&mut self, key: &str, value: &Value, at: At) {
+    pub(crate) fn set(&mut self, key: &str, value: &Value, at: ChangeOrder) {
         self.0.entry(key.to_owned()).or_default().take_last(Some((at, Some(value.clone()))));
     }
 
@@ -186,12 +186,12 @@ const ABSENT: u8 = 0;
 const VALUE: u8 = 1;
 const NO_VALUE: u8 = 2;
 
-fn entry(reader: &mut Reader<'_>) -> Result<Option<(At, Option<Value>)>, EventStoreError> {
+fn entry(reader: &mut Reader<'_>) -> Result<Option<(ChangeOrder, Option<Value>)>, EventStoreError> {
     let [kind] = reader.array()?;
     if kind == ABSENT {
         return Ok(None);
     }
-    let at = At { time: reader.signed()?, seq: u128::from_le_bytes(reader.array()?) };
+    let at = ChangeOrder { time: reader.signed()?, seq: u128::from_le_bytes(reader.array()?) };
     match kind {
         VALUE => Ok(Some((at, Some(reader.whole_value()?)))),
         NO_VALUE => Ok(Some((at, None))),
@@ -207,14 +207,15 @@ fn object<'a>(
 }
 
 impl KeyChanges {
-    fn take_last(&mut self, other: Option<(At, Option<Value>)>) {
-        let rank = |last: &Option<(At, Option<Value>)>| last.as_ref().map(|(at, set)| (*at, set.is_none()));
+    fn take_last(&mut self, other: Option<(ChangeOrder, Option<Value>)>) {
+        let rank =
+            |last: &Option<(ChangeOrder, Option<Value>)>| last.as_ref().map(|(at, set)| (*at, set.is_none()));
         if rank(&other) > rank(&self.last) {
             self.last = other;
         }
     }
 
-    fn take_once(&mut self, first: Option<(At, Value)>, last: Option<(At, Value)>) {
+    fn take_once(&mut self, first: Option<(ChangeOrder, Value)>, last: Option<(ChangeOrder, Value)>) {
         if let Some(first) = first
             && self.first_once.as_ref().is_none_or(|(at, _)| first.0 < *at)
         {
@@ -227,7 +228,7 @@ impl KeyChanges {
         }
     }
 
-    fn steps(&self) -> impl Iterator<Item = (At, Kind, Option<&Value>)> {
+    fn steps(&self) -> impl Iterator<Item = (ChangeOrder, Kind, Option<&Value>)> {
         let once = [&self.first_once, &self.last_once].into_iter().flatten();
         let once = once.map(|(at, value)| (*at, Kind::Once, Some(value)));
         let last = self

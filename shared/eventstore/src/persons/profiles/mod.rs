@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::event::{Event, Row};
 use crate::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
-use changes::{At, Changes};
+use changes::{ChangeOrder, Changes};
 
 /// Data of one distinct id.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ impl Profile {
                 changes: Changes::default(),
             });
             id.first = id.first.min(row.seq);
-            let at = At { time: event.timestamp, seq: row.seq };
+            let at = ChangeOrder { time: event.timestamp, seq: row.seq };
             id.changes.take_event(&event.properties, at);
             take_group(&mut groups, event, at);
             named.extend(named_by(event, row.seq));
@@ -110,7 +110,7 @@ pub(crate) fn is_profile_property(key: &str) -> bool {
 }
 
 /// Adds a `$groupidentify` event.
-pub(crate) fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: At) {
+pub(crate) fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: ChangeOrder) {
     if event.event != "$groupidentify" || wants_no_profile(&event.properties) {
         return;
     }

@@ -10,14 +10,14 @@ use super::SourceRun;
 
 /// How rows of one person and time are ordered.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum TieOrder {
     Untied,
     Ties,
     Seqs,
 }
 
 /// A source run of the merge.
-pub(super) struct Head<'a> {
+pub(super) struct MergeInput<'a> {
     pub run: &'a SourceRun,
     /// New person indices from `from` on; none if they do not change.
     pub map: Option<&'a [u32]>,
@@ -27,15 +27,15 @@ pub(super) struct Head<'a> {
 /// Sort key of rows.
 type Place = (u32, Micros, Seq);
 
-impl Head<'_> {
+impl MergeInput<'_> {
     fn code(&self, row: usize) -> u32 {
         let code = self.run.core.codes[row];
         self.map.map_or(code, |map| map[(code - self.from) as usize])
     }
 
-    fn place(&self, row: usize, form: Form) -> Option<Place> {
+    fn place(&self, row: usize, form: TieOrder) -> Option<Place> {
         let time = *self.run.core.times.get(row)?;
-        let seq = if let Form::Seqs = form { self.run.seqs()[row] } else { 0 };
+        let seq = if let TieOrder::Seqs = form { self.run.seqs()[row] } else { 0 };
         Some((self.code(row), time, seq))
     }
 
@@ -59,10 +59,10 @@ struct Span {
 /// The target position of each row of each head, whose `codes` are given. Segments mostly cover different
 /// times: then counting the rows of each person is enough; rows are compared only where times overlap.
 pub(super) fn places(
-    heads: &[Head<'_>],
+    heads: &[MergeInput<'_>],
     codes: &[ScalarBuffer<u32>],
     persons: usize,
-    form: Form,
+    form: TieOrder,
 ) -> Vec<Vec<u32>> {
     match by_time(heads) {
         Some(turns) => counted(codes, &turns, persons),
@@ -71,7 +71,7 @@ pub(super) fn places(
 }
 
 /// The heads in order of time; none if two overlap.
-fn by_time(heads: &[Head<'_>]) -> Option<Vec<usize>> {
+fn by_time(heads: &[MergeInput<'_>]) -> Option<Vec<usize>> {
     let bounds = heads.iter().enumerate().map(|(at, head)| {
         let times = head.run.core.times.iter().copied();
         (times.clone().min().unwrap_or(Micros::MAX), times.max().unwrap_or(Micros::MIN), at)
@@ -103,7 +103,7 @@ fn counted(codes: &[ScalarBuffer<u32>], turns: &[usize], persons: usize) -> Vec<
     places
 }
 
-fn of_spans(heads: &[Head<'_>], spans: &[Span]) -> Vec<Vec<u32>> {
+fn of_spans(heads: &[MergeInput<'_>], spans: &[Span]) -> Vec<Vec<u32>> {
     let mut places =
         heads.iter().map(|head| Vec::with_capacity(head.run.core.codes.len())).collect::<Vec<_>>();
     let mut next = 0;
@@ -117,7 +117,7 @@ fn of_spans(heads: &[Head<'_>], spans: &[Span]) -> Vec<Vec<u32>> {
 
 /// Merge order of all heads, person by person: the rows of a person in one head mostly precede those in the
 /// next.
-fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
+fn spans(heads: &[MergeInput<'_>], form: TieOrder) -> Vec<Span> {
     const END: u32 = u32::MAX;
     let code = |head: usize, row: usize| match heads[head].run.core.codes.len() > row {
         true => heads[head].code(row),
@@ -151,7 +151,7 @@ fn spans(heads: &[Head<'_>], form: Form) -> Vec<Span> {
 }
 
 /// Sorts the spans of a person by their first rows. Returns whether each ends before the next one starts.
-fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool {
+fn follow_each_other(heads: &[MergeInput<'_>], form: TieOrder, spans: &mut [Span]) -> bool {
     if spans.len() < 2 {
         return true;
     }
@@ -161,7 +161,7 @@ fn follow_each_other(heads: &[Head<'_>], form: Form, spans: &mut [Span]) -> bool
 }
 
 /// Merges overlapping spans: repeatedly takes from the span with the first row.
-fn interleaved(heads: &[Head<'_>], form: Form, of: &[Span]) -> Vec<Span> {
+fn interleaved(heads: &[MergeInput<'_>], form: TieOrder, of: &[Span]) -> Vec<Span> {
     let mut next = of.iter().map(|span| span.from).collect::<Vec<_>>();
     let mut spans = Vec::new();
     loop {

@@ -21,7 +21,7 @@ fn sources(rows: &[Row], events: usize) -> Vec<Source> {
             let own = own.iter().filter(|((.., what), _)| *what as usize % events == event);
             let own = own.collect::<Vec<_>>();
             let code = |person: u8| persons.binary_search(&id(person)).unwrap() as u32;
-            let core = Core {
+            let core = RunColumns {
                 codes: own.iter().map(|((person, ..), _)| code(*person)).collect(),
                 times: own.iter().map(|((_, time, ..), _)| *time).collect(),
                 ties: None,

@@ -43,7 +43,7 @@ pub(crate) struct ParquetFile {
 }
 
 /// Rows decoded from one row group.
-pub(crate) struct Decoded {
+pub(crate) struct DecodedColumns {
     pub batches: Vec<RecordBatch>,
     pub bytes_read: u64,
 }
@@ -91,7 +91,7 @@ impl ParquetFile {
         group: usize,
         selection: Option<RowSelection>,
         columns: &[S],
-    ) -> Result<Decoded, EventStoreError> {
+    ) -> Result<DecodedColumns, EventStoreError> {
         let rows = self.group_rows(group);
         let read = Vec::new();
         let push = |read: &mut Vec<RecordBatch>, batch| {
@@ -99,7 +99,7 @@ impl ParquetFile {
             Ok(())
         };
         let (batches, bytes_read) = self.decode_by((group, selection), columns, rows, read, push).await?;
-        Ok(Decoded { batches, bytes_read })
+        Ok(DecodedColumns { batches, bytes_read })
     }
 
     /// As above, in batches of at most so many rows: `add` is called with `to` and each batch, on blocking

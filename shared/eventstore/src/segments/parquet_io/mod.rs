@@ -4,4 +4,4 @@
 
 mod file;
 mod page_index;
-pub(crate) use file::{Decoded, Index, ParquetFile};
+pub(crate) use file::{DecodedColumns, Index, ParquetFile};

@@ -17,14 +17,14 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 #[derive(Debug)]
 pub(crate) struct PageIndex {
     /// The columns of all row groups in sequence.
-    columns: Vec<Places>,
+    columns: Vec<PageLocations>,
     /// Columns per row group.
     width: usize,
 }
 
 /// Page locations of a column of a row group.
 #[derive(Debug)]
-struct Places {
+struct PageLocations {
     encoded: Bytes,
     decoded: OnceLock<Option<OffsetIndexMetaData>>,
 }
@@ -40,7 +40,7 @@ impl PageIndex {
                 let to = usize::try_from(range.end.checked_sub(start)?).ok()?;
                 (from <= to && to <= bytes.len()).then(|| bytes.slice(from..to))
             });
-            Places { encoded: within.unwrap_or_default(), decoded: OnceLock::new() }
+            PageLocations { encoded: within.unwrap_or_default(), decoded: OnceLock::new() }
         };
         let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
         let columns = columns.map(|column| places(column.offset_index_range())).collect();
@@ -63,7 +63,7 @@ impl PageIndexProvider for PageIndex {
 
     fn offset_index(&self, row_group: usize, column: usize) -> Option<&OffsetIndexMetaData> {
         let place = row_group.checked_mul(self.width)?.checked_add(column)?;
-        let Places { encoded, decoded } = self.columns.get(place).filter(|_| column < self.width)?;
+        let PageLocations { encoded, decoded } = self.columns.get(place).filter(|_| column < self.width)?;
         decoded.get_or_init(|| decode_offset_index(encoded).ok()).as_ref()
     }
 

@@ -346,26 +346,26 @@ mod tests {
         Uuid::from_u128((0x0190_0000_0000_7000_8000_0000_0000_0000_u128) + n)
     }
 
-    struct Held {
+    struct IndexFixture {
         file: UuidIndexFile,
         _directory: tempfile::TempDir,
     }
 
-    async fn held(hashes: Vec<u64>) -> Held {
+    async fn held(hashes: Vec<u64>) -> IndexFixture {
         let rows = hashes.len() as u64;
         written(file(hashes).into(), rows, rows).await
     }
 
-    async fn written(file: Bytes, rows: u64, hashed: u64) -> Held {
+    async fn written(file: Bytes, rows: u64, hashed: u64) -> IndexFixture {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
         let segment = SegmentEntry { hashed: Some(hashed), ..crate::segments::tests::entry("h", rows) };
         objects.create("h", file).await.unwrap();
-        Held { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
+        IndexFixture { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
     }
 
     /// Looks all of `asked` up in both ways.
-    async fn found(held: &Held, mut asked: Vec<u64>) -> Vec<u64> {
+    async fn found(held: &IndexFixture, mut asked: Vec<u64>) -> Vec<u64> {
         asked.sort_unstable();
         let asked = Arc::new(UuidQuery { hashes: asked, lines: LineUuids::default() });
         let found = held.file.scan_file(&asked).await.unwrap();

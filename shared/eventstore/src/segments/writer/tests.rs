@@ -119,7 +119,7 @@ proptest! {
         for rows in ranges.values() {
             writer.write(&batch(rows, &[])).unwrap();
         }
-        let written = writer.finish(&Replaces::default()).unwrap();
+        let written = writer.finish(&ReplacedInputs::default()).unwrap();
         let (footer, batches) = read(&written);
         prop_assert_eq!(footer.ranges.len(), ranges.len());
         prop_assert!(footer.names.is_sorted());
@@ -164,7 +164,7 @@ fn the_footer_says_which_keys_lie_in_properties() {
     let footer = |properties: &[Option<&str>]| {
         let mut writer = writer(0);
         writer.write(&batch(&rows, properties)).unwrap();
-        let footer = read(&writer.finish(&Replaces::default()).unwrap()).0;
+        let footer = read(&writer.finish(&ReplacedInputs::default()).unwrap()).0;
         (footer.overflow_keys, footer.columns[0].exceptions)
     };
     assert_eq!(footer(&[None, None, None]), (Some(vec![]), false));

@@ -175,14 +175,14 @@ fn data_missing_in_the_request_is_looked_up() {
         let subject = if named { subject.with_groups(groups) } else { subject };
         evaluator.plan(id).unwrap().lookups(&subject)
     };
-    let person = Lookups { person: true, ..Lookups::default() };
+    let person = DataLookups { person: true, ..DataLookups::default() };
     assert!(lookups(1, json!({}), true).is_empty());
     assert_eq!(lookups(2, json!({}), true), person);
     assert!(lookups(2, json!({"plan": null}), true).is_empty(), "null is a value");
-    assert_eq!(lookups(3, json!({}), true), Lookups { static_cohorts: BTreeSet::from([4]), ..person });
+    assert_eq!(lookups(3, json!({}), true), DataLookups { static_cohorts: BTreeSet::from([4]), ..person });
     assert_eq!(lookups(4, json!({}), true).groups, BTreeSet::from([0]));
     assert!(lookups(4, json!({}), false).is_empty(), "no group of the type is named");
-    assert_eq!(lookups(5, json!({}), true), Lookups { overrides: true, ..Lookups::default() });
+    assert_eq!(lookups(5, json!({}), true), DataLookups { overrides: true, ..DataLookups::default() });
     assert!(lookups(6, json!({}), true).is_empty(), "the same for everybody");
 }
 

@@ -37,13 +37,13 @@ pub struct FlagField {
     /// Its value in responses.
     pub response: ResponseValue,
     /// Whether changes of it are in the activity log.
-    pub log: Logged,
+    pub log: LogRule,
     /// Whether the list can be sorted by it.
     pub sort: Sortable,
     /// Its place in a flag in minimal form, as definitions for SDKs contain it.
-    pub definitions: InDefinitions,
+    pub definitions: DefinitionRule,
     /// Its place in a workspace file.
-    pub workspace: InWorkspace,
+    pub workspace: WorkspaceRule,
 }
 
 /// The type of a field's values.
@@ -131,7 +131,7 @@ pub enum RequestValue {
 
 /// Whether changes of a field are in the activity log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Logged {
+pub enum LogRule {
     /// They are not.
     No,
     /// At this position.
@@ -154,7 +154,7 @@ pub enum Sortable {
 
 /// The place of a field in a flag in minimal form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InDefinitions {
+pub enum DefinitionRule {
     /// It is not in it.
     No,
     /// At this position.
@@ -182,7 +182,7 @@ pub enum DefinitionsValue {
 
 /// The place of a field in a workspace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InWorkspace {
+pub enum WorkspaceRule {
     /// A file does not have it, or not as a field of the API.
     No,
     /// At this position of an export.
@@ -195,8 +195,8 @@ pub enum InWorkspace {
 pub fn logged_fields() -> &'static [&'static FlagField] {
     static FIELDS: LazyLock<Vec<&FlagField>> = LazyLock::new(|| {
         ordered(|field| match field.log {
-            Logged::No => None,
-            Logged::At(position) | Logged::ListAt(position) => Some(position),
+            LogRule::No => None,
+            LogRule::At(position) | LogRule::ListAt(position) => Some(position),
         })
     });
     &FIELDS
@@ -206,8 +206,8 @@ pub fn logged_fields() -> &'static [&'static FlagField] {
 pub fn definition_fields() -> &'static [(&'static FlagField, DefinitionsValue)] {
     static FIELDS: LazyLock<Vec<(&FlagField, DefinitionsValue)>> = LazyLock::new(|| {
         let place = |field: &FlagField| match field.definitions {
-            InDefinitions::No => None,
-            InDefinitions::At(position, value) => Some((position, value)),
+            DefinitionRule::No => None,
+            DefinitionRule::At(position, value) => Some((position, value)),
         };
         let fields = ordered(|field| place(field).map(|(position, _)| position));
         fields.into_iter().filter_map(|field| Some((field, place(field)?.1))).collect()
@@ -233,8 +233,8 @@ pub fn sortable_fields() -> impl Iterator<Item = (&'static str, CompareRows)> {
 pub fn workspace_fields() -> &'static [&'static FlagField] {
     static FIELDS: LazyLock<Vec<&FlagField>> = LazyLock::new(|| {
         ordered(|field| match field.workspace {
-            InWorkspace::No => None,
-            InWorkspace::At(position) | InWorkspace::IfSetAt(position) => Some(position),
+            WorkspaceRule::No => None,
+            WorkspaceRule::At(position) | WorkspaceRule::IfSetAt(position) => Some(position),
         })
     });
     &FIELDS

@@ -156,16 +156,16 @@ fn fields_accept_values_of_their_type() {
 fn positions_are_unique() {
     let mut places: BTreeMap<(&str, u8), Vec<&str>> = BTreeMap::new();
     for field in &FLAG_FIELDS {
-        if let Logged::At(position) | Logged::ListAt(position) = field.log {
+        if let LogRule::At(position) | LogRule::ListAt(position) = field.log {
             places.entry(("log", position)).or_default().push(field.name);
         }
         if let Sortable::At(position, _) = field.sort {
             places.entry(("sort", position)).or_default().push(field.name);
         }
-        if let InDefinitions::At(position, _) = field.definitions {
+        if let DefinitionRule::At(position, _) = field.definitions {
             places.entry(("definitions", position)).or_default().push(field.name);
         }
-        if let InWorkspace::At(position) | InWorkspace::IfSetAt(position) = field.workspace {
+        if let WorkspaceRule::At(position) | WorkspaceRule::IfSetAt(position) = field.workspace {
             places.entry(("workspace", position)).or_default().push(field.name);
         }
     }
@@ -178,6 +178,6 @@ fn positions_are_unique() {
 fn a_setting_that_a_body_can_change_is_in_workspace_files() {
     for field in &FLAG_FIELDS {
         let is_stored = matches!(field.write, FieldWrite::Stored { .. });
-        assert_eq!(field.workspace != InWorkspace::No, is_stored, "{}", field.name);
+        assert_eq!(field.workspace != WorkspaceRule::No, is_stored, "{}", field.name);
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct StrictScan<'a> {
 }
 
 /// An actor that reached the first step.
-struct Entrant {
+struct FunnelActor {
     actor: u32,
     first: Micros,
     /// Index behind the actor's last gap.
@@ -101,12 +101,12 @@ impl<'a> StrictScan<'a> {
                 self.cursors.iter().take_while(|cursor| cursor.step == 0).filter_map(StepCursor::next_time);
             let Some(first) = starts.min().filter(|_| max_depth > 0) else { continue };
             let tied = max_depth > 1 && !self.find_gaps(actor, &mut gaps);
-            entrants.push(Entrant { actor, first, gaps: gaps.len(), tied });
+            entrants.push(FunnelActor { actor, first, gaps: gaps.len(), tied });
         }
         classify_gaps(&mut gaps, self.runs, work)?;
         let (mut best, mut path) = (Vec::new(), Vec::new());
         let mut done = 0;
-        for Entrant { actor, first, gaps: end, tied } in entrants {
+        for FunnelActor { actor, first, gaps: end, tied } in entrants {
             let actor_gaps = &gaps[done..end];
             done = end;
             work.consume(1 + actor_gaps.len())?;

@@ -24,7 +24,7 @@ fn person(n: u64) -> Uuid {
 #[derive(Debug, Clone)]
 struct Said {
     id: u64,
-    at: At,
+    at: ChangeOrder,
     properties: Map<String, Value>,
 }
 
@@ -41,7 +41,7 @@ fn said(noise: &mut Noise, ids: u64, seq: u64, values: u64) -> Said {
     if noise.below(4) == 0 {
         properties.insert("$unset".into(), json!([key(noise)]));
     }
-    let at = At { time: noise.below(12) as Micros, seq: u128::from(seq) };
+    let at = ChangeOrder { time: noise.below(12) as Micros, seq: u128::from(seq) };
     Said { id, at, properties }
 }
 
@@ -186,7 +186,7 @@ fn a_person_that_was_never_merged_is_its_base_and_its_changes() {
 
 #[test]
 fn events_without_a_profile_and_other_forms_change_nothing() {
-    let at = At { time: 0, seq: 0 };
+    let at = ChangeOrder { time: 0, seq: 0 };
     for properties in [
         json!({"$set": {"a": 1}, "$process_person_profile": false}),
         json!({"$set": "a", "$set_once": ["a"], "$unset": {"a": 1}}),
@@ -207,7 +207,7 @@ fn events_without_a_profile_and_other_forms_change_nothing() {
 fn no_bytes_make_the_reader_panic() {
     let mut changes = Changes::default();
     let properties = map(json!({"$set": {"a": [1, {"b": 50.0}]}, "$set_once": {"c": "x"}, "$unset": ["d"]}));
-    changes.take_event(&properties, At { time: -5, seq: u128::MAX });
+    changes.take_event(&properties, ChangeOrder { time: -5, seq: u128::MAX });
     let bytes = changes.encode();
     assert_eq!(Changes::decode(&bytes).unwrap(), changes);
     for length in 0..bytes.len() {
