@@ -4,9 +4,11 @@
 //! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
 //! levels, so a body that matches the schema may still be rejected.
 
-use pennon_analytics::kinds::funnels::StepOrder;
-use pennon_analytics::kinds::trends::DISPLAYS;
-use pennon_analytics::kinds::{BREAKDOWN_TYPES, CONDITION_TYPES, INTERVALS};
+use pennon_analytics::InsightKind;
+use pennon_analytics::kinds::{
+    ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SAVED_INSIGHT, SERIES_FIELDS, SERIES_KINDS,
+    WRAPPERS, validated_fields,
+};
 use serde_json::{Value, json};
 
 use crate::limits::operators;
@@ -14,9 +16,6 @@ use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, input, integer_in, list, nullable, number,
     schema_ref, text, with_description,
 };
-
-const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
-const VALIDATED_KINDS: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -57,92 +56,55 @@ pub(crate) fn whole() -> Value {
     integer_in(i64::MIN, i64::MAX)
 }
 
-/// An object inside a node.
-fn part<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    nullable(input(&[], fields))
-}
-
-/// Trends and funnels.
+/// A node with series, of a kind that is calculated: the fields that are validated when it is stored.
 fn event_query() -> Value {
-    let date_range = part([
-        ("date_from", nullable(text())),
-        ("date_to", nullable(text())),
-        ("explicitDate", nullable(boolean())),
-    ]);
-    let breakdown = part([
-        ("breakdown_type", nullable(enum_of(BREAKDOWN_TYPES))),
-        ("breakdowns", nullable(list(any()))),
-        ("breakdown_limit", nullable(whole())),
-    ]);
-    let compare = part([("compare", nullable(boolean())), ("compare_to", nullable(text()))]);
-    input(
-        &["kind", "series"],
-        [
-            ("kind", enum_of(&VALIDATED_KINDS)),
-            ("series", list(schema_ref("InsightSeries"))),
-            ("dateRange", date_range),
-            ("interval", nullable(enum_of(INTERVALS))),
-            ("filterTestAccounts", nullable(boolean())),
-            ("properties", any_of([conditions(), schema_ref("InsightCondition"), json!({"type": "null"})])),
-            ("aggregation_group_type_index", nullable(whole())),
-            ("samplingFactor", nullable(number())),
-            ("breakdownFilter", breakdown),
-            ("compareFilter", compare),
-            ("trendsFilter", trends_filter()),
-            ("funnelsFilter", funnels_filter()),
-        ],
-    )
+    let kinds = InsightKind::ALL.iter().filter_map(|kind| kind.description().node_kind).collect::<Vec<_>>();
+    let mut node = input(&["kind", "series"], fields_of(""));
+    node["properties"]["kind"] = enum_of(&kinds);
+    node["properties"]["series"] = list(schema_ref("InsightSeries"));
+    node["properties"]["properties"] =
+        any_of([conditions(), schema_ref("InsightCondition"), json!({"type": "null"})]);
+    node
 }
 
-fn trends_filter() -> Value {
-    part([
-        ("display", nullable(enum_of(DISPLAYS))),
-        ("formula", nullable(text())),
-        ("smoothingIntervals", nullable(whole())),
-        ("showLegend", nullable(boolean())),
-        ("yAxisScaleType", nullable(enum_of(&["linear", "log10"]))),
-    ])
+/// The validated fields of the object `parent` of a node, or of the node itself if it is empty.
+fn fields_of(parent: &str) -> Vec<(&'static str, Value)> {
+    let own = validated_fields().filter(|(of, ..)| *of == parent);
+    let schema = |field: &'static str, field_type: FieldType| match field_type {
+        FieldType::Object => nullable(input(&[], fields_of(field))),
+        other => field_schema(other),
+    };
+    own.map(|(_, field, field_type)| (*field, schema(field, *field_type))).collect()
 }
 
-fn funnels_filter() -> Value {
-    let word = |words: &[&str]| nullable(enum_of(words));
-    part([
-        ("funnelVizType", word(&["steps", "trends", "time_to_convert", "flow"])),
-        ("funnelOrderType", word(&StepOrder::names())),
-        ("funnelWindowInterval", nullable(whole())),
-        ("funnelWindowIntervalUnit", word(INTERVALS)),
-        ("funnelFromStep", nullable(whole())),
-        ("funnelToStep", nullable(whole())),
-        ("funnelStepReference", word(&["total", "previous"])),
-        ("layout", word(&["horizontal", "vertical"])),
-        ("breakdownAttributionType", word(&["first_touch", "last_touch", "all_events", "step"])),
-        ("breakdownAttributionValue", nullable(whole())),
-        ("binCount", nullable(whole())),
-        ("exclusions", nullable(list(any()))),
-    ])
+fn field_schema(field_type: FieldType) -> Value {
+    match field_type {
+        FieldType::String => nullable(text()),
+        FieldType::Boolean => nullable(boolean()),
+        FieldType::Integer => nullable(whole()),
+        FieldType::Number => nullable(number()),
+        FieldType::Object => nullable(any_object()),
+        FieldType::List => nullable(list(any())),
+        FieldType::ListOrObject => nullable(any_of([list(any()), any_object()])),
+        FieldType::OneOf(choices) => nullable(enum_of(choices)),
+    }
 }
 
 /// A series of trends, or a step of a funnel. Without a kind it is of an event.
 fn series() -> Value {
     let fields = || {
-        let more = [
-            ("event", nullable(text())),
-            ("name", nullable(text())),
-            ("custom_name", nullable(text())),
-            ("math", nullable(text())),
-            ("math_property", nullable(text())),
-            ("math_group_type_index", nullable(whole())),
-            ("properties", nullable(conditions())),
-            ("optionalInFunnel", nullable(boolean())),
-        ];
-        input(&[], more)
+        let fields = SERIES_FIELDS.iter().map(|(field, field_type)| (*field, field_schema(*field_type)));
+        let mut series = input(&[], fields);
+        series["properties"]["properties"] = nullable(conditions());
+        series
     };
     let mut action = fields();
-    action["properties"]["kind"] = constant(json!("ActionsNode"));
+    action["properties"]["kind"] = constant(json!(ACTION_SERIES));
     action["properties"]["id"] = json!({"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX});
     action["required"] = json!(["kind", "id"]);
     let mut other = fields();
-    other["properties"]["kind"] = enum_of(&["EventsNode", "DataWarehouseNode", "GroupNode"]);
+    let others = SERIES_KINDS.into_iter().filter(|kind| *kind != ACTION_SERIES).collect::<Vec<_>>();
+    other["properties"]["kind"] = enum_of(&others);
     any_of([action, other])
 }
 
@@ -153,7 +115,7 @@ fn conditions() -> Value {
 /// A condition on a property, or a group of conditions.
 fn condition() -> Value {
     // It can be stored with an insight, but queries on events do not support it.
-    let operators = [&operators()[..], &["flag_evaluates_to"]].concat();
+    let operators = [&operators()[..], &[FLAG_OPERATOR]].concat();
     input(
         &[],
         [
@@ -174,12 +136,18 @@ fn wrapped() -> Value {
 }
 
 fn wrapper(source: Value) -> Value {
-    input(&["kind", "source"], [("kind", enum_of(&WRAPPERS)), ("source", source)])
+    input(&["kind", "source"], [("kind", enum_of(&wrappers())), ("source", source)])
+}
+
+/// Nodes that need a source.
+fn wrappers() -> Vec<&'static str> {
+    WRAPPERS.into_iter().filter(|kind| *kind != SAVED_INSIGHT).collect()
 }
 
 /// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
 fn other() -> Value {
-    let known: Vec<&str> = VALIDATED_KINDS.into_iter().chain(WRAPPERS).collect();
+    let calculated = InsightKind::ALL.iter().filter_map(|kind| kind.description().node_kind);
+    let known: Vec<&str> = calculated.chain(wrappers()).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
         schema_ref("InsightQueryOfEvents"),

@@ -18,11 +18,13 @@ pub mod trends;
 
 use serde_json::Value;
 
+pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
 pub use insight::{Endpoint, KindDescription};
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{
-    BREAKDOWN_TYPES, CONDITION_TYPES, INTERVALS, decode_and_validate_query, validate_node,
+    ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SERIES_FIELDS, SERIES_KINDS,
+    decode_and_validate_query, validate_node, validated_fields,
 };
 pub use table::TableRows;
 

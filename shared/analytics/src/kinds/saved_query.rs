@@ -10,7 +10,7 @@ use pennon_filters::operator::Operator;
 use serde_json::{Map, Value};
 
 use super::InsightKind;
-use crate::query::node::{WRAPPERS, get_kind};
+use crate::query::node::{SAVED_INSIGHT, WRAPPERS, get_kind};
 use crate::query::parse_integer;
 
 /// Maximum nesting depth of nodes.
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 8;
 /// Maximum nesting depth of property filter groups. The size of the request body is limited elsewhere.
 const MAX_NESTING: usize = 64;
 /// Operator of feature flag conditions, which insights accept but calculations do not support.
-const FLAG_OPERATOR: &str = "flag_evaluates_to";
+pub const FLAG_OPERATOR: &str = "flag_evaluates_to";
 
 /// A field of a node: the nested object (empty for the node itself), the field's name, its type.
 pub type SavedField = (&'static str, &'static str, FieldType);
@@ -96,8 +96,13 @@ const SHARED_FIELDS: &[SavedField] = &[
     ("compareFilter", "compare_to", FieldType::String),
 ];
 
+/// Kinds of series of a saved query; an [`ACTION_SERIES`] needs an id. Without a kind a series is of an event.
+pub const SERIES_KINDS: [&str; 4] = ["EventsNode", ACTION_SERIES, "DataWarehouseNode", "GroupNode"];
+/// The kind of a series of an action.
+pub const ACTION_SERIES: &str = "ActionsNode";
+
 /// Fields of a series.
-const SERIES_FIELDS: &[(&str, FieldType)] = &[
+pub const SERIES_FIELDS: &[(&str, FieldType)] = &[
     ("event", FieldType::String),
     ("name", FieldType::String),
     ("custom_name", FieldType::String),
@@ -108,6 +113,11 @@ const SERIES_FIELDS: &[(&str, FieldType)] = &[
     ("properties", FieldType::List),
     ("optionalInFunnel", FieldType::Boolean),
 ];
+
+/// The fields that are validated in a node of any kind that has series.
+pub fn validated_fields() -> impl Iterator<Item = &'static SavedField> {
+    SHARED_FIELDS.iter().chain(InsightKind::ALL.iter().flat_map(|kind| kind.description().saved_fields))
+}
 
 /// Validates the `query` field of a write request: null, an object, or a JSON string of an object, which is decoded.
 /// Errors are parse errors that name the invalid field.
@@ -137,7 +147,7 @@ pub fn validate_node(node: &Value) -> CalcResult<()> {
         }
         node = match node.get("source") {
             Some(Value::Object(source)) => source,
-            Some(Value::Null) | None if !WRAPPERS.contains(&kind) || kind == "SavedInsightNode" => {
+            Some(Value::Null) | None if !WRAPPERS.contains(&kind) || kind == SAVED_INSIGHT => {
                 return Ok(());
             }
             Some(_) if !WRAPPERS.contains(&kind) => return Ok(()),
@@ -154,14 +164,11 @@ fn validate_insight_query(node: &Map<String, Value>) -> CalcResult<()> {
     for entry in series {
         validate_series(entry)?;
     }
-    let fields = || {
-        SHARED_FIELDS.iter().chain(InsightKind::ALL.iter().flat_map(|kind| kind.description().saved_fields))
-    };
     // The fields of the node before those of its nested objects.
-    for (parent, field, field_type) in fields().filter(|(parent, ..)| parent.is_empty()) {
+    for (parent, field, field_type) in validated_fields().filter(|(parent, ..)| parent.is_empty()) {
         check_field(node.get(*field), *field_type, parent, field)?;
     }
-    for (parent, field, field_type) in fields().filter(|(parent, ..)| !parent.is_empty()) {
+    for (parent, field, field_type) in validated_fields().filter(|(parent, ..)| !parent.is_empty()) {
         let object = node.get(*parent).and_then(Value::as_object);
         check_field(object.and_then(|object| object.get(*field)), *field_type, parent, field)?;
     }
@@ -199,12 +206,10 @@ fn validate_series(entry: &Value) -> CalcResult<()> {
         entry.as_object().ok_or_else(|| CalcError::parse("Each entry of \"series\" must be an object."))?;
     match fields.get("kind") {
         None => {}
-        Some(Value::String(kind)) if kind == "ActionsNode" && fields.get("id").is_some_and(is_id) => {}
-        Some(Value::String(kind)) if kind == "ActionsNode" => {
+        Some(Value::String(kind)) if kind == ACTION_SERIES && !fields.get("id").is_some_and(is_id) => {
             return Err(CalcError::parse("An ActionsNode needs an \"id\" that is an integer."));
         }
-        Some(Value::String(kind))
-            if matches!(kind.as_str(), "EventsNode" | "DataWarehouseNode" | "GroupNode") => {}
+        Some(Value::String(kind)) if SERIES_KINDS.contains(&kind.as_str()) => {}
         Some(other) => {
             let detail =
                 format!("There is no series of kind {other}. The kind must be EventsNode or ActionsNode.");

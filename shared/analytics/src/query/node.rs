@@ -11,8 +11,9 @@ use super::field::{Field, RawCommon, RawSeries};
 type Object = Map<String, Value>;
 
 /// Kinds of wrapper nodes, which hold the query under `source`.
-pub const WRAPPERS: [&str; 4] =
-    ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
+pub const WRAPPERS: [&str; 4] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", SAVED_INSIGHT];
+/// The wrapper node that may stand without a `source`: it refers to an insight.
+pub const SAVED_INSIGHT: &str = "SavedInsightNode";
 
 /// The `kind` of a node.
 pub fn get_kind(object: &Object) -> CalcResult<&str> {
