@@ -3,6 +3,7 @@
 //!
 //! In a query string every value is a text, with lists and objects as JSON; bodies may have them as JSON texts too.
 
+use pennon_analytics::query::{BREAKDOWN_EVENTS, BREAKDOWN_KINDS};
 use serde_json::{Map, Value, json};
 
 use crate::conditions::nothing;
@@ -128,8 +129,10 @@ pub(crate) const ANY: (i64, i64) = (i64::MIN, i64::MAX);
 pub(crate) const ANY_TEXT: &str = "[+-]?[0-9]{1,18}";
 /// The bounds of the intervals of a moving average.
 pub(crate) const SMOOTHING: (i64, i64) = (1, BUCKETS as i64);
-pub(crate) const BREAKDOWN_TYPES: [&str; 8] =
-    ["event", "events", "person", "cohort", "group", "session", "hogql", "event_metadata"];
+/// The types of a breakdown, and the empty text.
+pub(crate) fn breakdown_types() -> Vec<&'static str> {
+    BREAKDOWN_KINDS.into_iter().chain([BREAKDOWN_EVENTS, ""]).collect()
+}
 
 /// The description of `math`.
 pub(crate) const MATH: &str = "What a series counts: `total` (the default, also for unknown names), `dau`, \
@@ -331,7 +334,7 @@ pub(crate) fn breakdown() -> Vec<Field> {
 
 /// An entry of `breakdowns`.
 pub(crate) fn part() -> Value {
-    let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
+    let types = breakdown_types();
     input(
         &["property"],
         [

@@ -2,24 +2,15 @@
 //!
 //! A schema only validates the shape of rules. The server also compiles them, so valid JSON may still be a 400.
 
+use pennon_analytics::{BEHAVIOUR_UNITS, BEHAVIOURS, COHORT_TYPES};
 use serde_json::{Value, json};
 
-use crate::limits::{insights, operators};
+use crate::limits::{NAME_MAX, insights, operators};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
     non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
 };
 use crate::workspace_schemas::{nothing, words};
-
-const BEHAVIOURS: [&str; 7] = [
-    "performed_event",
-    "performed_event_multiple",
-    "performed_event_first_time",
-    "performed_event_sequence",
-    "stopped_performing_event",
-    "restarted_performing_event",
-    "performed_event_regularly",
-];
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -193,7 +184,7 @@ fn rules() -> Value {
 /// A criterion: a property of the person, another cohort, or what the person did. `negation` takes away whom
 /// it meets.
 fn criterion() -> Value {
-    let key = || any_of([non_empty_text_max(4096), number()]);
+    let key = || any_of([non_empty_text_max(NAME_MAX), number()]);
     let property = |required: &[&str], operator, value| {
         let person = constant(json!("person"));
         input(
@@ -204,23 +195,22 @@ fn criterion() -> Value {
     let value = json!({"type": ["string", "number", "boolean", "array", "object"]});
     let compared = property(&["key", "value"], nullable(enum_of(&operators())), value);
     let is_there = property(&["key", "operator"], enum_of(&["is_set", "is_not_set"]), any());
-    let kinds = ["cohort", "static-cohort", "dynamic-cohort", "precalculated-cohort"];
     let cohort = input(
         &["type", "value"],
-        [("type", enum_of(&kinds)), ("value", schema_ref("FlagInteger")), ("negation", any())],
+        [("type", enum_of(&COHORT_TYPES)), ("value", schema_ref("FlagInteger")), ("negation", any())],
     );
     any_of([compared, is_there, cohort, behaviour()])
 }
 
 fn behaviour() -> Value {
-    let unit = || enum_of(&["day", "week", "month", "year"]);
+    let unit = || enum_of(&BEHAVIOUR_UNITS);
     let times = || schema_ref("FlagInteger");
     let source = || enum_of(&["events", "actions"]);
     input(
         &["type", "key", "value"],
         [
             ("type", constant(json!("behavioral"))),
-            ("key", any_of([non_empty_text_max(4096), id()])),
+            ("key", any_of([non_empty_text_max(NAME_MAX), id()])),
             ("event_type", source()),
             ("value", enum_of(&BEHAVIOURS)),
             ("event_filters", nullable(list(any_object()))),

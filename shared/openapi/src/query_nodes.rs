@@ -4,7 +4,7 @@ use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, Wi
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, BREAKDOWN_TYPES, SMOOTHING, any_case, breakdown_key, group_type, no_breakdown,
+    ANY, ANY_TEXT, SMOOTHING, any_case, breakdown_key, breakdown_types, group_type, no_breakdown,
     optional_text, part, series, switch, whole, with_example,
 };
 use crate::conditions::nothing;
@@ -179,7 +179,7 @@ fn funnels(steps: usize) -> Value {
 
 /// A breakdown, or none, or several keys with a type each; of a trend one key, unless these are cohorts.
 fn breakdown() -> Value {
-    let types: Vec<&str> = BREAKDOWN_TYPES.iter().copied().chain([""]).collect();
+    let types = breakdown_types();
     let limit = || whole((0, BREAKDOWN_LIMIT as i64), patterns::BREAKDOWN_LIMIT);
     let bins = with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000.");
     let group = with_description(any(), "For groups: the index of the group type, 0 to 4.");

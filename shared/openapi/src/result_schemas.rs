@@ -1,6 +1,7 @@
 //! Schemas of results: trend series, funnel steps, funnels over time, conversion times, correlations, and the status of
 //! background calculations.
 
+use pennon_analytics::query::BREAKDOWN_KINDS;
 use serde_json::{Value, json};
 
 use crate::conditions::echoed_conditions;
@@ -168,10 +169,7 @@ fn trend_filter() -> Value {
         [
             ("explicit_date", constant(json!(true))),
             ("breakdown", any_of([text(), id(), list(any_of([id(), text()]))])),
-            (
-                "breakdown_type",
-                enum_of(&["event", "person", "group", "session", "event_metadata", "hogql", "cohort"]),
-            ),
+            ("breakdown_type", enum_of(&BREAKDOWN_KINDS)),
             ("breakdowns", list_max(BREAKDOWNS, breakdown())),
             ("breakdown_group_type_index", group_type()),
             ("breakdown_normalize_url", constant(json!(true))),
@@ -187,12 +185,14 @@ fn trend_filter() -> Value {
     )
 }
 
+/// The types of a breakdown that name a property.
+fn property_breakdowns() -> Vec<&'static str> {
+    BREAKDOWN_KINDS.into_iter().filter(|kind| *kind != "cohort").collect()
+}
+
 fn breakdown() -> Value {
     object_with_optional(
-        [
-            ("property", text()),
-            ("type", enum_of(&["event", "person", "group", "session", "event_metadata", "hogql"])),
-        ],
+        [("property", text()), ("type", enum_of(&property_breakdowns()))],
         [
             ("group_type_index", group_type()),
             ("normalize_url", constant(json!(true))),

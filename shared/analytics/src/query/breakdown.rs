@@ -364,16 +364,20 @@ fn field_or_default<'a>(own: Field<'a>, request_field: &Field<'a>, rules: Breakd
 }
 
 /// Supported breakdown types.
-const KINDS: [&str; 7] = ["event", "person", "cohort", "group", "session", "hogql", "event_metadata"];
+pub const BREAKDOWN_KINDS: [&str; 7] =
+    ["event", "person", "cohort", "group", "session", "hogql", "event_metadata"];
+
+/// Another name of the breakdown type `event`.
+pub const EVENTS: &str = "events";
 
 /// Parses the type; `event` by default.
 fn parse_kind(name: Option<&str>, attr: &str) -> CalcResult<&'static str> {
     let name = match name.map(str::trim) {
-        None | Some("events") => "event",
+        None | Some(EVENTS) => "event",
         Some(name) => name,
     };
-    KINDS.into_iter().find(|kind| *kind == name).ok_or_else(|| {
-        let kinds = KINDS.join(", ");
+    BREAKDOWN_KINDS.into_iter().find(|kind| *kind == name).ok_or_else(|| {
+        let kinds = BREAKDOWN_KINDS.join(", ");
         let detail = format!("There is no breakdown of type \"{name}\". The type must be one of {kinds}.");
         CalcError::invalid(attr, detail)
     })

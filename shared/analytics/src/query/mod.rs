@@ -26,7 +26,8 @@ use crate::definitions::{DefinitionIds, Definitions};
 use crate::filter::Filter;
 pub(crate) use breakdown::BreakdownRules;
 pub use breakdown::{
-    Breakdown, BreakdownBy, BreakdownDimension, BreakdownForm, CohortChoice, DimensionSource,
+    BREAKDOWN_KINDS, Breakdown, BreakdownBy, BreakdownDimension, BreakdownForm, CohortChoice,
+    DimensionSource, EVENTS as BREAKDOWN_EVENTS,
 };
 pub(crate) use common::{parse_common_fields, parse_series};
 pub(crate) use field::{Field, RawCommon, RawSeries, parse_boolean, parse_integer};

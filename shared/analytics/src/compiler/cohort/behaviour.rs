@@ -24,6 +24,19 @@ use crate::mask::Mask;
 use crate::query::{EventOrAction, parse_integer};
 use crate::scan::{JoinedColumnKey, Micros, Partition};
 
+/// Criteria on events, as cohorts name them in `value`.
+pub const BEHAVIOURS: [&str; 7] = [
+    "performed_event",
+    "performed_event_multiple",
+    "performed_event_first_time",
+    "performed_event_sequence",
+    "performed_event_regularly",
+    "stopped_performing_event",
+    "restarted_performing_event",
+];
+/// Units of the times of a criterion on events.
+pub const BEHAVIOUR_UNITS: [&str; 4] = ["day", "week", "month", "year"];
+
 /// A compiled criterion.
 #[derive(Debug, Clone)]
 pub(super) struct Behaviour {
@@ -161,10 +174,9 @@ impl Criterion<'_> {
                 )
             }
             other => {
+                let behaviours = BEHAVIOURS.join(", ");
                 let detail = format!(
-                    "There is no criterion \"{other}\" on events. The value must be one of performed_event, \
-                     performed_event_multiple, performed_event_first_time, performed_event_sequence, \
-                     performed_event_regularly, stopped_performing_event, restarted_performing_event."
+                    "There is no criterion \"{other}\" on events. The value must be one of {behaviours}."
                 );
                 return Err(self.invalid(detail));
             }
@@ -226,7 +238,7 @@ impl Criterion<'_> {
 
     fn unit(&self, key: &str) -> CalcResult<&str> {
         match self.fields.get(key).and_then(Value::as_str) {
-            Some(unit @ ("day" | "week" | "month" | "year")) => Ok(unit),
+            Some(unit) if BEHAVIOUR_UNITS.contains(&unit) => Ok(unit),
             _ => Err(self.invalid(format!("{key} is day, week, month or year."))),
         }
     }

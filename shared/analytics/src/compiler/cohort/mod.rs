@@ -20,6 +20,7 @@ use crate::join::{self, JoinData};
 use crate::limits;
 use crate::scan::{JoinedColumnKey, Partition};
 use behaviour::Behaviour;
+pub use behaviour::{BEHAVIOUR_UNITS, BEHAVIOURS};
 
 /// The compiled cohorts of a query, including those that they reference.
 #[derive(Debug, Clone, Default)]
