@@ -147,6 +147,11 @@ pub fn links_fit(bytes: usize, links: usize) -> bool {
     bytes <= LINK_BYTES && bytes.saturating_mul(links) <= LINKS_BYTES
 }
 
+/// Minimum event time: the year 1, in microseconds since 1970.
+pub const MIN_EVENT_TIME: Micros = -62_135_596_800_000_000;
+/// Maximum event time: the end of the year 9999.
+pub const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +165,3 @@ mod tests {
         assert!(too_many_step_values().detail.contains(&STEP_VALUE_EVENTS.to_string()));
     }
 }
-
-/// Minimum event time: the year 1, in microseconds since 1970.
-pub const MIN_EVENT_TIME: Micros = -62_135_596_800_000_000;
-/// Maximum event time: the end of the year 9999.
-pub const MAX_EVENT_TIME: Micros = 253_402_300_799_999_999;
