@@ -25,6 +25,7 @@ pub type SavedField = (&'static str, &'static str, FieldType);
 
 /// The type of a known field; null is always allowed.
 #[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names are those of JSON types")]
 pub enum FieldType {
     String,
     Boolean,
