@@ -240,8 +240,8 @@ impl ClaimedJob<'_> {
         if self.is_last_attempt() {
             return self.fail(cause).await;
         }
-        self.release().await?;
-        Ok(JobOutcome::Retry)
+        // Without the claim, another worker or the queued calculation goes on.
+        Ok(if self.release().await? { JobOutcome::Retry } else { JobOutcome::Dropped })
     }
 
     /// Whether all attempts were begun.
@@ -254,17 +254,18 @@ impl ClaimedJob<'_> {
         self.end(None, Some(Failure { message: Some(cause) }), 0).await
     }
 
-    /// Releases the claim.
-    async fn release(&mut self) -> Result<(), StoreError> {
+    /// Releases the claim; false where this worker no longer holds it.
+    async fn release(&mut self) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS_ON_CONFLICT {
             let state = QueryState { claim: None, ..self.tracked.state.clone() };
             match self.write_state(state, Vec::new()).await {
+                Ok(()) => return Ok(true),
                 Err(StoreError::Condition { .. }) if self.reload_state().await? => {}
-                Err(StoreError::Condition { .. }) => return Ok(()),
-                other => return other,
+                Err(StoreError::Condition { .. }) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends the job, with a result or a failure, and starts the queued calculation if there is one.
