@@ -97,7 +97,7 @@ fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_droppe
     assert!(!refused.status.success() && text(&refused.stderr).contains("no damaged block"));
 
     write(&connection, &rows[0], &flip_stored_byte(&rows[0].text));
-    assert!(done(&["check", "--project", "1", "--drop", &id], &data).contains(&format!("{id} is gone")));
+    assert!(done(&["check", "--project", "1", "--drop", &id], &data).contains(&format!("{id} was dropped")));
     assert_eq!(server.purchases(), json!(1.0));
     done(&["compact"], &data);
     assert_eq!(server.stop(), 0);

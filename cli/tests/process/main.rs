@@ -429,7 +429,7 @@ fn damage_is_reported_by_responses_and_by_a_check_and_is_repaired_or_dropped() {
 
     assert_eq!(server.stop(), 0);
     std::fs::write(&lost, &damaged).unwrap();
-    assert!(done(&["check", "--project", "1", "--drop", id], &data).contains("is gone"));
+    assert!(done(&["check", "--project", "1", "--drop", id], &data).contains("was dropped"));
     let server = Server::start(&data, &[]);
     assert_eq!(server.purchases(), 0.0);
     assert!(!done(&["check"], &data).contains("damaged"));

@@ -193,7 +193,7 @@ mod tests {
             Ok(Rates { burst: 1, sustained: 20, definitions: 3 })
         );
         for bad in ["", "off", "burst", "burst=0", "burst=-1", "burst=x", "speed=3", "burst=1,"] {
-            assert!(bad.parse::<Rates>().unwrap_err().contains("no rate limit"), "{bad}");
+            assert!(bad.parse::<Rates>().unwrap_err().contains("not a rate limit"), "{bad}");
         }
     }
 

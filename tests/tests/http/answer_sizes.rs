@@ -87,7 +87,7 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
 
     let table = app.get(&format!("{one}?format=csv&refresh=blocking")).await;
     assert_eq!(table.status, 400);
-    assert!(table.text.contains("too large"), "{}", table.text);
+    assert!(table.text.contains("larger than 6 MB"), "{}", table.text);
 
     // A page of three such results is too long even when it is packed.
     let list = format!("{INSIGHTS}?limit=3&refresh=blocking");
