@@ -2,7 +2,7 @@
 //!
 //! Must stay true: the events are the same in every run, so that the check sums beside the times, which are of the whole
 //! answers, show whether a change of a loop changed a number. Arguments: events (10,000,000), repetitions (7), and part
-//! of the name of the questions requested.
+//! of the names of the queries to run.
 
 #![allow(
     clippy::unwrap_used,

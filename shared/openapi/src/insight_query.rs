@@ -1,6 +1,6 @@
 //! Query nodes of insights, as sent in requests.
 //!
-//! Must stay true: the schema validates the fields that a write validates: the known fields of trends and funnels. Nodes of
+//! Must stay true: the schema validates the fields that a write validates: the known fields of the kinds that are calculated. Nodes of
 //! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
 //! levels, so a body that matches the schema may still be rejected.
 

@@ -398,7 +398,7 @@ mod tests {
             ),
             ("large_text", Arc::new(LargeStringArray::from(vec![Some("b"), None]))),
             ("text_view", Arc::new(StringViewArray::from(vec![Some("c"), None]))),
-            ("half", Arc::new(Float32Array::from(vec![Some(0.5), None]))),
+            ("single", Arc::new(Float32Array::from(vec![Some(0.5), None]))),
             ("day", Arc::new(Date32Array::from(vec![Some(1), None]))),
             ("seconds", Arc::new(TimestampSecondArray::from(vec![Some(2), Some(i64::MAX)]))),
             ("nanos", Arc::new(TimestampNanosecondArray::from(vec![Some(1999), None]))),
@@ -409,7 +409,7 @@ mod tests {
         let first = json!({
             "text": "a", "coded": "a", "small": -5, "large": u64::MAX, "float": 50.0, "yes": true,
             "micros": "1970-01-01T00:00:01.500001Z", "millis": "1970-01-01T00:00:01.500000Z",
-            "large_text": "b", "text_view": "c", "half": 0.5, "day": "1970-01-02T00:00:00.000000Z",
+            "large_text": "b", "text_view": "c", "single": 0.5, "day": "1970-01-02T00:00:00.000000Z",
             "seconds": "1970-01-01T00:00:02.000000Z", "nanos": "1970-01-01T00:00:00.000001Z",
         });
         let object = |row: usize| {

@@ -246,12 +246,12 @@ proptest! {
         key in "[a-z0-9_-]{1,12}", id in ".{0,12}", small in 0.0..=100.0_f64, large in 0.0..=100.0_f64,
     ) {
         let (small, large) = if small <= large { (small, large) } else { (large, small) };
-        let nobody = Object::new();
+        let no_properties = Object::new();
         let admits = |percentage: f64| {
             let filters = json!({"groups": [{"rollout_percentage": percentage}]});
             let flag = Flag { key: key.clone(), ..flag(1, testing::object(filters)) };
             let evaluator = Evaluator::new([&flag], [], Tz::UTC);
-            with_subject(&nobody, &id, |subject| evaluator.evaluate(1, subject).unwrap().value.is_on())
+            with_subject(&no_properties, &id, |subject| evaluator.evaluate(1, subject).unwrap().value.is_on())
         };
         prop_assert!(!admits(small) || admits(large));
         prop_assert!(admits(100.0));

@@ -28,7 +28,6 @@ use crate::scan::ActorKind;
 use crate::scan::Partition;
 use calculation::{CompiledTrend, PartialResult};
 pub use calculation::{Formula, TrendPoint};
-pub use dialects::DISPLAYS;
 pub use formulas::NamedFormula;
 pub use query::{Display, TrendsQuery};
 
