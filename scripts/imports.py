@@ -1,7 +1,8 @@
-"""The import graph of a crate: which of its top-level modules use which, and the cycles in it.
+"""The import graphs of a crate: which of the modules in a folder use which, and the cycles between them.
 
-A node is a module directly below the crate's root: a folder, or a file with no folder. `lib.rs` and `main.rs` are the parent of all nodes and are
-exempt, as is everything inside one node. Names that the root re-exports (`pub use store::Table`) count as imports of the module they come from.
+Each folder has a graph. At the root of the crate its nodes are the modules directly below: folders, and files with no folder. In a folder, its nodes
+are the folders directly below; the files beside them belong to the folder itself. Parents and children may import each other: a folder and the
+folders in it, the root and all nodes. Names that a parent re-exports (`pub use store::Table`) count as imports of the module they come from.
 Tests (files of tests, items under `#[cfg(test)]`) may import anything. Standard library only; relies on rustfmt's layout.
 """
 
@@ -91,18 +92,24 @@ class Crate:
         tests = test_modules(files)
         is_test = lambda own: any(own[:end] in tests for end in range(1, len(own) + 1))  # noqa: E731
         self.code = {path: product_code(text) for path, text in files.items() if not is_test(module(path))}
-        self.modules = {module(path)[0] for path in self.code if module(path)}
+        self.children = {}
+        for own in map(module, self.code):
+            for end in range(len(own)):
+                self.children.setdefault(own[:end], set()).add(own[end])
         self.exports = {}
-        for root in ("lib.rs", "main.rs"):
-            for path, name in self.uses(root):
-                if path[0] in ("crate", "self"):
-                    path = path[1:]
-                if len(path) > 1 and path[0] in self.modules and name != "*":
-                    self.exports.setdefault(name, path[0])
+        for path in self.code:
+            if module(path) in self.children:
+                self.exports.setdefault(module(path), {}).update(self.exported(path))
 
-    def uses(self, path):
-        for match in USE.finditer(self.code.get(path, "")):
-            yield from leaves(match.group(1))
+    def exported(self, path):
+        """`{name: child}` of what the parent of a folder re-exports or imports from its children."""
+        own = module(path)
+        for match in USE.finditer(self.code[path]):
+            for parts, name in leaves(match.group(1)):
+                target = absolute(own, parts) if parts[0] in ("crate", "super", "self") else (*own, *parts)
+                if target and len(target) > len(own) + 1 and target[: len(own)] == own and name != "*":
+                    if target[len(own)] in self.children[own]:
+                        yield name, target[len(own)]
 
     def references(self, path):
         """`(line, absolute path)` of everything in the file that names a path from `crate`, `super` or `self`."""
@@ -114,19 +121,31 @@ class Crate:
         for match in PATH.finditer(USE.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), code)):
             yield code.count("\n", 0, match.start()) + 1, absolute(own, (match.group(1), *match.group(2).split("::")[1:]))
 
+    def resolve(self, target):
+        """The module of `target` and of what parents re-export on the way: `crate::Table` is `store::Table`, if the root exports it."""
+        for end in range(len(target)):
+            parent, name = target[:end], target[end]
+            if name in self.children.get(parent, ()):
+                continue
+            child = self.exports.get(parent, {}).get(name)
+            return self.resolve((*parent, child, *target[end:])) if child else target
+        return target
+
+    def is_node(self, path):
+        """A module at the root, or a folder."""
+        return path in self.children or len(path) == 1 and path[0] in self.children[()]
+
     def edges(self):
-        """`{(from, to): [(path, line, name)]}` between different nodes."""
+        """`{(from, to): [(path, line, name)]}` between the modules of each folder; modules are named by their path, as in `store::keys`."""
         edges = {}
         for path in sorted(self.code):
             own = module(path)
-            if not own:
-                continue
             for line, target in self.references(path):
-                if not target:
-                    continue
-                node = target[0] if target[0] in self.modules else self.exports.get(target[0])
-                if node and node != own[0]:
-                    edges.setdefault((own[0], node), []).append((path, line, "::".join(("crate", *target))))
+                resolved = self.resolve(tuple(target)) if target else ()
+                common = next((end for end, (a, b) in enumerate(zip(own, resolved)) if a != b), None)
+                if common is not None and self.is_node(own[: common + 1]) and self.is_node(resolved[: common + 1]):
+                    edge = ("::".join(own[: common + 1]), "::".join(resolved[: common + 1]))
+                    edges.setdefault(edge, []).append((path, line, "::".join(("crate", *target))))
         return edges
 
 

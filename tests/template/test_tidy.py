@@ -103,6 +103,15 @@ class Imports(unittest.TestCase):
         files = {"a.rs": "mod x;\nuse crate::a::x::X;\n", "a/x.rs": "use crate::a::A;\n"}
         self.assertEqual(self.edges(files), set())
 
+    def test_folders_in_a_folder_have_a_graph_and_the_files_beside_them_are_their_parent(self):
+        files = {
+            "a/mod.rs": "pub use x::X;\n", "a/beside.rs": "use super::x::X;\nuse super::y::Y;\n",
+            "a/x/mod.rs": "use crate::a::beside::B;\nuse crate::a::y::inner::I;\n", "a/x/inner.rs": "",
+            "a/y/mod.rs": "", "a/y/inner.rs": "use super::super::X;\n",
+        }
+        self.assertEqual(self.edges(files), {("a::x", "a::y"), ("a::y", "a::x")})
+        self.assertEqual(self.circles(files), [("a::x", "a::y")])
+
     def test_the_root_is_exempt_and_its_exports_are_followed(self):
         files = {"lib.rs": "pub use b::B;\npub struct State;\n", "a.rs": "use crate::{B, State};\n", "b.rs": ""}
         self.assertEqual(self.edges(files), {("a", "b")})

@@ -19,7 +19,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::arrow_reader::RowSelection;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
@@ -366,18 +366,12 @@ fn kept(batches: &[RecordBatch], stays: &[bool]) -> Result<Bytes, EventStoreErro
     file::write(columns.map(|(field, column)| (field.name().as_str(), column.clone())).collect())
 }
 
-/// All rows of a small file.
-pub(crate) fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.with_batch_size(65_536).build()?;
-    Ok(reader.collect::<Result<_, _>>()?)
-}
-
 /// Calls back with each imported group: type index, key, properties as JSON text.
 pub(crate) fn each_group_record(
     bytes: Bytes,
     mut each: impl FnMut(u32, &str, &str) -> Result<(), EventStoreError>,
 ) -> Result<(), EventStoreError> {
-    for batch in batches(bytes)? {
+    for batch in file::read_batches(bytes)? {
         let (keys, properties) = (texts(&batch, "key")?, texts(&batch, "properties")?);
         let index = batch.column_by_name("index").and_then(|column| column.as_primitive_opt::<UInt32Type>());
         let index = index.ok_or_else(|| EventStoreError::corrupt("groups without index"))?;
@@ -390,7 +384,7 @@ pub(crate) fn each_group_record(
 
 fn decode_groups(bytes: Bytes) -> Result<Vec<GroupRecord>, EventStoreError> {
     let mut records = Vec::new();
-    for batch in batches(bytes)? {
+    for batch in file::read_batches(bytes)? {
         let (types, keys) = (texts(&batch, "type")?, texts(&batch, "key")?);
         let properties = texts(&batch, "properties")?;
         let index = batch.column_by_name("index").and_then(|column| column.as_primitive_opt::<UInt32Type>());

@@ -9,6 +9,7 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, UInt64Array};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use pennon_analytics::scan::Seq;
@@ -49,6 +50,12 @@ pub(crate) fn write(columns: Vec<(&str, ArrayRef)>) -> Result<Bytes, EventStoreE
     }
     writer.write(&batch.slice(start, batch.num_rows() - start))?;
     Ok(writer.into_inner()?.into())
+}
+
+/// Reads all rows of a small file, at most [`GROUP_ROWS`] in each batch.
+pub(crate) fn read_batches(bytes: Bytes) -> Result<Vec<RecordBatch>, EventStoreError> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.with_batch_size(GROUP_ROWS).build()?;
+    Ok(reader.collect::<Result<_, _>>()?)
 }
 
 /// Offsets of a text or binary column.

@@ -10,7 +10,6 @@ use super::changes::Changes;
 use super::file::{self, decode_ids, each_group};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
-use crate::persons::imports::records::batches;
 use crate::segments::SegmentStore;
 
 /// Reads what the events of segments change of persons and groups.
@@ -52,7 +51,7 @@ impl ProfileReader {
         let bytes = self.segments.read_profile_file(file).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut groups = BTreeMap::new();
-            for batch in batches(bytes)? {
+            for batch in file::read_batches(bytes)? {
                 each_group(&batch, |name, key, changes| {
                     groups.insert((name.to_owned(), key.to_owned()), Changes::decode(changes)?);
                     Ok(())
