@@ -13,9 +13,9 @@ use pennon_flag_rules::flag::body_references;
 use pennon_flag_rules::{CallTimes, Flag, FlagInput, ValidationContext, WriteKind};
 use pennon_role_access::validation_error;
 
-use super::WRITE_ATTEMPTS_MAX;
 use super::flag_writer::{FlagChange, FlagWriter};
 use super::retrieve::retrieve;
+use super::{WRITE_ATTEMPTS_MAX, parse_authenticated};
 use crate::Flags;
 use crate::store::{LinkedInputs, ResolvedReferences, StoredFlag, WriteReads, resolve_references};
 use crate::usage_dashboard::ReservedDashboardIds;
@@ -30,13 +30,10 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
 /// On a version conflict: re-read, re-validate and retry, at most [`WRITE_ATTEMPTS_MAX`] times, with exponential backoff and
 /// jitter.
 async fn create_flag(state: Flags, call: Call) -> ApiResult<Response> {
-    let parsed = call.credential().and_then(|_| call.fields().ok());
-    let mut reads = WriteReads::of_create(parsed.as_ref());
+    let body = parse_authenticated(&call);
+    let mut reads = WriteReads::of_create(body.as_ref().ok());
     let (access, prefetched) = reads.authorize_and_prefetch(&state, &call).await?;
-    let body = match parsed {
-        Some(body) => body,
-        None => call.fields()?,
-    };
+    let body = body?;
     let mut prefetched = Some(prefetched);
     let mut writer = FlagWriter::new(&state, &call, &access);
     let mut ids = ReservedIds::of(&call);

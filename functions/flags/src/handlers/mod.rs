@@ -32,11 +32,19 @@ pub use status::status;
 pub use update::{replace, update};
 
 use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, Fields};
 use pennon_flag_rules::Flag;
 use pennon_role_access::permissions::FlagPermissions;
 
 /// How many times a write is attempted (1 + 11 retries) before the caller gets 503.
 const WRITE_ATTEMPTS_MAX: u32 = 12;
+
+/// Parses the body of a request with a credential, before it is authorized: the fields decide what is prefetched. An
+/// error is returned after those of the authorization.
+fn parse_authenticated(call: &Call) -> ApiResult<Fields> {
+    call.credential().ok_or_else(ApiError::not_authenticated)?;
+    call.fields()
+}
 
 /// 403 unless the caller may edit `flag`.
 fn require_edit(permissions: &FlagPermissions, flag: &Flag) -> ApiResult<()> {

@@ -12,11 +12,12 @@ mod feed_size;
 mod flag_templates;
 mod referenced_records;
 mod rows;
+mod update_records;
 mod write_reads;
 
 pub use cache::{ByteLimitedCache, FlagCache};
-pub use cohort_names::load_cohort_names;
-pub use dependents::{load_dependents, prefetch_dependents};
+pub use cohort_names::{fetch_names_of_written, load_cohort_names};
+pub use dependents::prefetch_dependents;
 pub use feed_size::{FeedGrowth, max_growth};
 pub use flag_templates::{ListedFlag, flag_template, load_templates};
 pub use referenced_records::{ResolvedReferences, resolve_references};
@@ -24,7 +25,8 @@ pub use rows::{
     FlagRows, PrefetchedRows, ProjectVersion, RECORDS_KIB_MAX, cached_rows, decode_flag, decode_row,
     load_flags, load_rows, load_verified_rows, prefetch_rows, total_kib,
 };
-pub use write_reads::{LinkedInputs, WriteReads, may_disable};
+pub use update_records::resolve_update_records;
+pub use write_reads::{LinkedInputs, WriteReads};
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;

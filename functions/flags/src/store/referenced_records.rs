@@ -11,10 +11,13 @@ use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
 use pennon_flag_rules::flag::body_references::BodyReferences;
+use pennon_flag_rules::flag::transition::dependents_of;
 use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::relations::dependencies::RelatedFlag;
 use pennon_flag_rules::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;
 
+use super::dependents::DependentFlags;
 use super::feed_size::cohort_feed_bytes;
 use super::{
     FeedGrowth, FlagPreconditions, FlagRows, ProjectVersion, cached_rows, decode_row, load_verified_rows,
@@ -73,6 +76,10 @@ pub struct ResolvedReferences {
     flag_versions: BTreeMap<i64, Option<u64>>,
     /// Checksum of all flag rows, when there are too many flags to check one by one.
     rows_checksum: Option<i64>,
+    /// The enabled flags that depend on the flag, when the body may delete or disable it.
+    pub dependents: Vec<RelatedFlag>,
+    /// Checksum of the dependency rows, when the validation depends on `dependents`.
+    dependents_checksum: Option<i64>,
     /// Item version of each cohort record.
     cohort_versions: BTreeMap<i64, u64>,
     /// Record sizes in bytes of the cohorts with criteria.
@@ -119,6 +126,12 @@ impl ResolvedReferences {
         self.references.flags.insert(id, row.map(FlagReference::from));
     }
 
+    /// Adds the enabled flags among `dependents` that depend on the flag `id`. The write checks that there are no others.
+    pub fn set_dependents(&mut self, id: i64, dependents: &DependentFlags) {
+        self.dependents = dependents_of(id, &dependents.rows);
+        self.dependents_checksum = Some(dependents.checksum);
+    }
+
     fn clear_flags(&mut self) {
         self.flag_versions.clear();
         self.references.flags.clear();
@@ -127,7 +140,11 @@ impl ResolvedReferences {
     /// The preconditions under which the validation of `after` still holds when it is written, and the growth of the feed
     /// by it.
     pub fn preconditions(&self, project: ProjectId, after: &Flag) -> FlagPreconditions {
-        let version = Precondition { rows: self.rows_checksum, ..Precondition::default() };
+        let version = Precondition {
+            rows: self.rows_checksum,
+            edges: self.dependents_checksum,
+            ..Precondition::default()
+        };
         let cohort = |(id, version): (&i64, &u64)| {
             let key = keys::record(project, Kind::Cohort, record_id(*id));
             Write::Check(key, WriteCondition::Version(*version))

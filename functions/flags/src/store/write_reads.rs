@@ -61,11 +61,11 @@ pub struct LinkedInputs {
 impl WriteReads {
     /// The reads of a create.
     pub fn of_create(body: Option<&Fields>) -> WriteReads {
-        let mentioned = mentioned(body);
-        let reference_ids = ReferenceIds::of(&mentioned);
+        let references = body.map_or_else(BodyReferences::default, |body| body_references::collect(body, None));
+        let reference_ids = ReferenceIds::of(&references);
         WriteReads {
             id: None,
-            key: mentioned.key.filter(|key| is_possible_key(key)),
+            key: references.key.filter(|key| is_possible_key(key)),
             needs_version: reference_ids.has_flags(),
             needs_dependents: false,
             reference_ids,
@@ -153,10 +153,6 @@ impl WriteReads {
         let linked = LinkedInputs { version, key_holder, references, dependents: read.dependents };
         Ok(WriteInputs { before, linked })
     }
-}
-
-fn mentioned(body: Option<&Fields>) -> BodyReferences {
-    body.map_or_else(BodyReferences::default, |body| body_references::collect(body, None))
 }
 
 /// Whether the body may delete or disable a flag. Values are validated later, so only the plain opposite counts as no.
