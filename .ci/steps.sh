@@ -24,8 +24,37 @@ step() {
     step_name=""
 }
 
+background_name="" background_pid="" background_output="" background_begin=0
+
+# background NAME COMMAND...: starts a step beside those that follow; `join` waits for it, prints its output and records its duration.
+background() {
+    background_name=$1 background_begin=$SECONDS
+    background_output=$(mktemp)
+    shift
+    echo "== $background_name, in the background"
+    "$@" >"$background_output" 2>&1 &
+    background_pid=$!
+}
+
+join() {
+    local status=0 pid=$background_pid
+    step_name=$background_name
+    wait "$pid" || status=$?
+    background_pid=""
+    echo "== $step_name"
+    cat "$background_output"
+    rm -f "$background_output"
+    ((status == 0)) || return "$status"
+    summary+=("$(printf '%5d s  %s' $((SECONDS - background_begin)) "$step_name")")
+    step_name=""
+}
+
 report() {
     local status=$?
+    if [[ -n $background_pid ]]; then
+        kill "$background_pid" 2>/dev/null || true
+        rm -f "$background_output"
+    fi
     echo
     ((${#summary[@]})) && printf '%s\n' "${summary[@]}"
     printf '%5d s  in all\n' "$SECONDS"
