@@ -140,10 +140,8 @@ async fn commit(
         after.cohort_ids().into_iter().filter(|id| !references.cohorts.contains_key(id)).collect();
     let change = FlagChange { before: Some((before, clear)), after: &after, preconditions, extra_writes };
     // Read in parallel with the write, which saves a round trip.
-    let (is_written, mut cohort_names) = tokio::join!(
-        writer.commit(change),
-        fetch_names_of_written(state, project, before, &unnamed_cohorts)
-    );
+    let (is_written, mut cohort_names) =
+        tokio::join!(writer.commit(change), fetch_names_of_written(state, project, before, &unnamed_cohorts));
     if !is_written? {
         return Ok(None);
     }

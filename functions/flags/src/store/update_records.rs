@@ -11,10 +11,10 @@ use pennon_flag_rules::Flag;
 use pennon_flag_rules::flag::body_references::{self, BodyReferences};
 use serde_json::Value;
 
+use super::ProjectVersion;
 use super::dependents::{DependentFlags, load_dependents};
 use super::referenced_records::{ResolvedReferences, resolve_references};
 use super::write_reads::{LinkedInputs, may_disable};
-use super::ProjectVersion;
 use crate::Flags;
 
 /// Loads the records that the update of `flag` with `body` refers to, and the flags that depend on it, as far as they are

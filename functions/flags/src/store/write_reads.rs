@@ -61,7 +61,8 @@ pub struct LinkedInputs {
 impl WriteReads {
     /// The reads of a create.
     pub fn of_create(body: Option<&Fields>) -> WriteReads {
-        let references = body.map_or_else(BodyReferences::default, |body| body_references::collect(body, None));
+        let references =
+            body.map_or_else(BodyReferences::default, |body| body_references::collect(body, None));
         let reference_ids = ReferenceIds::of(&references);
         WriteReads {
             id: None,
