@@ -18,59 +18,8 @@ use super::{
     date_bound::Clock, predicate::ComparableValue,
 };
 use crate::flag::Flag;
+use crate::testing::random_json::{self, word};
 use crate::{blast_radius, definitions, testing};
-
-/// Words with a meaning in some field, so that random filters reach deep rules.
-const WORDS: [&str; 48] = [
-    "groups",
-    "properties",
-    "rollout_percentage",
-    "variant",
-    "multivariate",
-    "variants",
-    "super_groups",
-    "holdout_groups",
-    "holdout",
-    "id",
-    "exclusion_percentage",
-    "feature_enrollment",
-    "aggregation_group_type_index",
-    "early_exit",
-    "key",
-    "value",
-    "values",
-    "type",
-    "operator",
-    "negation",
-    "group_type_index",
-    "person",
-    "cohort",
-    "flag",
-    "group",
-    "behavioral",
-    "AND",
-    "OR",
-    "in",
-    "not_in",
-    "exact",
-    "is_not",
-    "regex",
-    "not_regex",
-    "gt",
-    "is_date_before",
-    "between",
-    "semver_caret",
-    "semver_wildcard",
-    "flag_evaluates_to",
-    "$group_key",
-    "1",
-    "2",
-    "-1m",
-    "(a+)+",
-    "2024-01-01",
-    "v1.2.*",
-    "é\u{0}",
-];
 
 const OPERATORS: [&str; 20] = [
     "exact",
@@ -95,29 +44,11 @@ const OPERATORS: [&str; 20] = [
     "semver_wildcard",
 ];
 
-fn word() -> impl Strategy<Value = String> {
-    prop::sample::select(&WORDS[..]).prop_map(str::to_owned)
-}
-
 fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        (0..101_i64).prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        word().prop_map(Value::from),
-    ];
-    leaf.prop_recursive(4, 24, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((word(), inner), 0..5)
-                .prop_map(|entries| Value::Object(Map::from_iter(entries))),
-        ]
-    })
+    random_json::any_json(any::<f64>())
 }
 
-/// Properties of the right shape, about flags 1 to 4, cohorts 1 to 4 and persons with the keys of [`WORDS`].
+/// Properties of the right shape, about flags 1 to 4, cohorts 1 to 4 and persons with the keys of [`random_json::WORDS`].
 fn property() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(vec!["person", "cohort", "flag", "group", "event"]);
     let operator = prop::sample::select(&OPERATORS[..]);
