@@ -21,6 +21,22 @@ use crate::scan::{ColumnKey, EventRun, EventSelection, MISSING, Micros, Partitio
 /// The length of a session in whole seconds.
 pub(crate) const DURATION: &str = "$session_duration";
 
+/// The operators of a filter on the length of a session: those that compare numbers.
+pub const DURATION_OPERATORS: [Operator; 12] = [
+    Operator::Exact,
+    Operator::IsNot,
+    Operator::In,
+    Operator::NotIn,
+    Operator::Gt,
+    Operator::Gte,
+    Operator::Lt,
+    Operator::Lte,
+    Operator::Min,
+    Operator::Max,
+    Operator::Between,
+    Operator::NotBetween,
+];
+
 /// How a session field is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionField {
@@ -111,22 +127,7 @@ pub(crate) fn validate_filter(name: &str, operator: Operator, value: &Value, att
     if name != DURATION {
         return Ok(());
     }
-    let compares = matches!(
-        operator,
-        Operator::Exact
-            | Operator::IsNot
-            | Operator::In
-            | Operator::NotIn
-            | Operator::Gt
-            | Operator::Gte
-            | Operator::Lt
-            | Operator::Lte
-            | Operator::Min
-            | Operator::Max
-            | Operator::Between
-            | Operator::NotBetween
-    );
-    if !compares {
+    if !DURATION_OPERATORS.contains(&operator) {
         let detail = format!("{} does not compare numbers, as {DURATION} needs it.", operator.name());
         return Err(CalcError::invalid(attr, detail));
     }

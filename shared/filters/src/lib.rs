@@ -1,7 +1,8 @@
 //! Filter semantics that feature flags and analytics share: operators, regular expressions, versions, dates, values of
 //! request bodies.
 //!
-//! Must stay true: everything here is a pure function, and nothing here knows flags, queries or event columns.
+//! Must stay true: everything here is a pure function, and nothing here knows flags, queries or event columns; of the two
+//! sides it only knows which operators they have.
 
 pub mod body;
 mod compile_budget;

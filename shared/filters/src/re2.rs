@@ -6,12 +6,10 @@
 
 use std::fmt::Write;
 
-use regex::RegexBuilder;
-
 use crate::compile_budget::CompileBudget;
 use crate::error::CalcResult;
 use crate::limits;
-use crate::regex_bounds::BoundedRegex;
+use crate::regex_bounds::{BoundedRegex, RegexFailure};
 
 /// Compiles a pattern; none if it is invalid. An error, for field `attr`, if a limit is exceeded.
 pub fn compile(text: &str, budget: &mut CompileBudget, attr: &str) -> CalcResult<Option<BoundedRegex>> {
@@ -23,12 +21,12 @@ pub fn compile(text: &str, budget: &mut CompileBudget, attr: &str) -> CalcResult
         .checked_sub(1)
         .ok_or_else(|| limits::too_many(attr, "regular expressions", limits::REGEXES))?;
     let Some(translated) = translate(text) else { return Ok(None) };
-    match RegexBuilder::new(&translated).size_limit(limits::REGEX_COMPILED_BYTES).build() {
-        Ok(regex) => Ok(Some(BoundedRegex::new(regex, limits::REGEX_COMPILED_BYTES))),
-        Err(regex::Error::CompiledTooBig(_)) => {
+    match BoundedRegex::compile(&translated, limits::REGEX_COMPILED_BYTES) {
+        Ok(regex) => Ok(Some(regex)),
+        Err(RegexFailure::Invalid) => Ok(None),
+        Err(RegexFailure::TooLarge) => {
             Err(limits::too_long(attr, "compiled regular expression", limits::REGEX_COMPILED_BYTES))
         }
-        Err(_) => Ok(None),
     }
 }
 

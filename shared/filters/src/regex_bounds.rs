@@ -19,6 +19,15 @@ use crate::work_budget::{WORK_PER_CHECK, WorkBudget};
 /// Compiled sizes are measured in powers of two from this size on.
 const MIN_COMPILED_BYTES: usize = 1 << 10;
 
+/// Why a pattern did not compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegexFailure {
+    /// The syntax is not supported.
+    Invalid,
+    /// The compiled pattern exceeds the size limit.
+    TooLarge,
+}
+
 /// A regular expression that knows its compiled size.
 #[derive(Debug, Clone)]
 pub struct BoundedRegex {
@@ -30,9 +39,27 @@ pub struct BoundedRegex {
 }
 
 impl BoundedRegex {
-    /// Wraps a regex that was compiled with the size limit `most_bytes`.
-    pub fn new(regex: Regex, most_bytes: usize) -> Self {
-        Self { regex, most_bytes, compiled_bytes: Arc::default() }
+    /// Compiles a pattern in the syntax of the `regex` crate, to at most `most_bytes`.
+    pub fn compile(pattern: &str, most_bytes: usize) -> Result<Self, RegexFailure> {
+        Self::build(RegexBuilder::new(pattern).size_limit(most_bytes), most_bytes)
+    }
+
+    /// The same, with a limit on the cache of a search.
+    pub fn compile_with_cache(
+        pattern: &str,
+        most_bytes: usize,
+        cache_bytes: usize,
+    ) -> Result<Self, RegexFailure> {
+        let mut builder = RegexBuilder::new(pattern);
+        Self::build(builder.size_limit(most_bytes).dfa_size_limit(cache_bytes), most_bytes)
+    }
+
+    fn build(builder: &RegexBuilder, most_bytes: usize) -> Result<Self, RegexFailure> {
+        match builder.build() {
+            Ok(regex) => Ok(Self { regex, most_bytes, compiled_bytes: Arc::default() }),
+            Err(regex::Error::CompiledTooBig(_)) => Err(RegexFailure::TooLarge),
+            Err(_) => Err(RegexFailure::Invalid),
+        }
     }
 
     /// Whether a search of a text of `text_bytes` is within the limit.
@@ -66,8 +93,7 @@ impl BoundedRegex {
     }
 
     fn compiled_bytes(&self) -> usize {
-        let compiles =
-            |bytes: &usize| RegexBuilder::new(self.regex.as_str()).size_limit(*bytes).build().is_ok();
+        let compiles = |bytes: &usize| Self::compile(self.regex.as_str(), *bytes).is_ok();
         let sizes = std::iter::successors(Some(MIN_COMPILED_BYTES), |bytes| bytes.checked_mul(2));
         *self.compiled_bytes.get_or_init(|| {
             let mut smaller = sizes.take_while(|bytes| *bytes < self.most_bytes);
@@ -94,8 +120,7 @@ mod tests {
     use super::*;
 
     fn bounded(pattern: &str) -> BoundedRegex {
-        let most = 4 << 20;
-        BoundedRegex::new(RegexBuilder::new(pattern).size_limit(most).build().unwrap(), most)
+        BoundedRegex::compile(pattern, 4 << 20).unwrap()
     }
 
     #[test]

@@ -52,6 +52,21 @@ impl OwnedVersion {
     }
 }
 
+/// The kind of a [`Range`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are self-explanatory; `Range` explains the last three")]
+pub enum RangeKind {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    Tilde,
+    Caret,
+    Wildcard,
+}
+
 /// A condition on versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
@@ -66,22 +81,21 @@ pub enum Range {
 }
 
 impl Range {
-    /// Parses the range of an operator, named without the prefix `semver_`. None if the operator or the version is invalid.
-    pub fn parse(operator: &str, text: &str) -> Option<Self> {
+    /// Parses a range. None if the version is invalid.
+    pub fn parse(kind: RangeKind, text: &str) -> Option<Self> {
         use Ordering::{Equal, Greater, Less};
         let version = || Version::parse(text).map(Version::into_owned);
         let ordered = |orders| version().map(|version| Self::Ordered(version, orders));
-        match operator {
-            "eq" => ordered(&[Equal]),
-            "neq" => ordered(&[Less, Greater]),
-            "gt" => ordered(&[Greater]),
-            "gte" => ordered(&[Greater, Equal]),
-            "lt" => ordered(&[Less]),
-            "lte" => ordered(&[Less, Equal]),
-            "tilde" => version().map(Self::Tilde),
-            "caret" => version().map(Self::Caret),
-            "wildcard" => wildcard(text).map(Self::Wildcard),
-            _ => None,
+        match kind {
+            RangeKind::Equal => ordered(&[Equal]),
+            RangeKind::NotEqual => ordered(&[Less, Greater]),
+            RangeKind::Greater => ordered(&[Greater]),
+            RangeKind::GreaterOrEqual => ordered(&[Greater, Equal]),
+            RangeKind::Less => ordered(&[Less]),
+            RangeKind::LessOrEqual => ordered(&[Less, Equal]),
+            RangeKind::Tilde => version().map(Self::Tilde),
+            RangeKind::Caret => version().map(Self::Caret),
+            RangeKind::Wildcard => wildcard(text).map(Self::Wildcard),
         }
     }
 

@@ -20,7 +20,7 @@ pub const VARIANTS: usize = 200;
 /// Values in the list of one property.
 pub const VALUES: usize = 1_000;
 /// Bytes of one regular expression.
-pub const PATTERN_BYTES: usize = 4_096;
+pub const PATTERN_BYTES: usize = pennon_filters::limits::REGEX_BYTES;
 /// Regular expressions of one flag; compiling them is the most expensive part of validating a body.
 pub const PATTERNS: usize = 100;
 /// Bytes of one compiled regular expression: enough for 80 Unicode letters, and about 20 ms to compile.

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::flag::{Flag, FlagInput, UserRef, ValidationContext, WriteKind};
 use crate::relations::References;
 
+pub mod random_json;
+
 /// The instant at which tests run.
 pub fn now() -> DateTime<Utc> {
     timestamp::parse("2026-01-05T10:00:00.123456Z").unwrap()

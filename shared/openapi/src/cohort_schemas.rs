@@ -5,7 +5,7 @@
 use pennon_analytics::{BEHAVIOUR_UNITS, BEHAVIOURS, COHORT_TYPES};
 use serde_json::{Value, json};
 
-use crate::limits::{NAME_MAX, insights, operators};
+use crate::limits::{NAME_MAX, insights, operators, presence_operators};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
     non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
@@ -194,7 +194,7 @@ fn criterion() -> Value {
     };
     let value = json!({"type": ["string", "number", "boolean", "array", "object"]});
     let compared = property(&["key", "value"], nullable(enum_of(&operators())), value);
-    let is_there = property(&["key", "operator"], enum_of(&["is_set", "is_not_set"]), any());
+    let is_there = property(&["key", "operator"], enum_of(&presence_operators()), any());
     let cohort = input(
         &["type", "value"],
         [("type", enum_of(&COHORT_TYPES)), ("value", schema_ref("FlagInteger")), ("negation", any())],

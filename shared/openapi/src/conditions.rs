@@ -4,15 +4,15 @@ use pennon_analytics::filter::NON_EVENT_TYPES;
 use pennon_analytics::{COHORT_TYPES, ELEMENT_EXACT_KEYS, ELEMENT_TEXT_KEYS};
 use serde_json::{Value, json};
 
-use crate::limits::{GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, operators, session_fields_without_duration};
+use crate::limits::{
+    GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, duration_operators, operators, presence_operators,
+    session_fields_without_duration,
+};
 use crate::schema::{
     any, any_of, constant, enum_of, id, input, integer_in, list, nullable, object, object_with_optional,
     schema_ref, text,
 };
 
-/// Operators that compare numbers, such as the session duration.
-const OF_NUMBERS: [&str; 12] =
-    ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
 const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -78,7 +78,7 @@ fn condition() -> Value {
     let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
     let mut of_group = typed("group", key(), null_or(&operators()));
     of_group["properties"]["group_type_index"] = group_type();
-    let mut duration = typed("session", constant(json!(SESSION_DURATION)), null_or(&OF_NUMBERS));
+    let mut duration = typed("session", constant(json!(SESSION_DURATION)), null_or(&duration_operators()));
     let number = json!({"type": ["number", "null"]});
     duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
     let expression = json!({"type": ["string", "number", "boolean", "null"]});
@@ -127,8 +127,8 @@ fn of_cohort() -> Value {
 
 /// A condition of another type without a value, which is ignored.
 fn without_value() -> Value {
-    let operators: Vec<&str> =
-        operators().into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
+    let without = presence_operators();
+    let operators: Vec<&str> = operators().into_iter().filter(|name| !without.contains(name)).collect();
     let null = || json!({"type": "null"});
     input(
         &["key", "type"],

@@ -1,13 +1,13 @@
 //! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
 use pennon_filters::limits::TAGS;
-use pennon_flag_rules::conditions::properties::OPERATORS;
 use pennon_flag_rules::flag::field_table::{
     DefinitionsValue, FLAG_FIELDS, FieldKind, FieldWrite, FlagField, ResponseValue, definition_fields,
 };
 use pennon_flag_rules::limits;
 use serde_json::{Value, json};
 
+use crate::limits::flag_operators;
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, integer, list, list_max, map,
     nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
@@ -100,7 +100,7 @@ fn property() -> Value {
         [
             ("key", key),
             ("type", enum_of(&["person", "cohort", "flag", "group"])),
-            ("operator", nullable(enum_of(&OPERATORS))),
+            ("operator", nullable(enum_of(&flag_operators()))),
             ("value", any()),
         ],
     )
@@ -263,7 +263,7 @@ fn cohort() -> Value {
 }
 
 fn question() -> Value {
-    let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
+    let property = input(&[], [("operator", nullable(enum_of(&flag_operators())))]);
     let condition = input(&[], [("properties", nullable(list_max(limits::PROPERTIES, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
     let filters = input(

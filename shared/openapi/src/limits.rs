@@ -3,9 +3,9 @@
 //! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Patterns and texts that contain
 //! a limit are compared with the constant by the tests below.
 
-use pennon_analytics::session_fields;
+use pennon_analytics::{DURATION_OPERATORS, session_fields};
 use pennon_filters::dates::Interval;
-use pennon_filters::operator::Operator;
+use pennon_filters::operator::{FilterSide, Operator};
 
 pub(crate) use pennon_analytics::limits::{
     ACTION_STEPS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, GROUP_TYPES,
@@ -17,8 +17,24 @@ pub(crate) use pennon_core::store::keys::QUERY_NAME_BYTES_MAX as QUERY_ID_MAX;
 pub(crate) use pennon_filters::limits::{BUCKETS, TAG_CHARS, TAGS};
 
 /// The operators of a filter on events and persons.
-pub(crate) fn operators() -> [&'static str; 33] {
-    Operator::all_names()
+pub(crate) fn operators() -> Vec<&'static str> {
+    Operator::names(FilterSide::Calculations)
+}
+
+/// The operators of a condition of a flag.
+pub(crate) fn flag_operators() -> Vec<&'static str> {
+    Operator::names(FilterSide::Flags)
+}
+
+/// The operators of a filter on the session duration.
+pub(crate) fn duration_operators() -> Vec<&'static str> {
+    DURATION_OPERATORS.iter().map(|operator| operator.name()).collect()
+}
+
+/// The operators that need no value.
+pub(crate) fn presence_operators() -> Vec<&'static str> {
+    let operators = Operator::available_to(FilterSide::Calculations).iter();
+    operators.filter(|operator| !operator.needs_value()).map(|operator| operator.name()).collect()
 }
 
 /// The intervals of a query.

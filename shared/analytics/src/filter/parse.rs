@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use pennon_filters::error::{CalcError, CalcResult};
-use pennon_filters::operator::Operator;
+use pennon_filters::operator::{FilterSide, Operator};
 use serde_json::{Map, Value};
 
 use super::{Filter, PropertyFilter, Target};
@@ -113,8 +113,9 @@ impl Parser {
     }
 
     fn legacy(&mut self, key: &str, value: &Value, attr: &str) -> CalcResult<Option<Filter>> {
-        let named =
-            key.rsplit_once("__").and_then(|(name, suffix)| Some((name, Operator::from_name(suffix)?)));
+        let named = key
+            .rsplit_once("__")
+            .and_then(|(name, suffix)| Some((name, Operator::parse(suffix, FilterSide::Calculations)?)));
         let (name, operator) = named.unwrap_or((key, Operator::Exact));
         self.finish(Target::Event, name, operator, value, attr)
     }
@@ -243,10 +244,10 @@ fn is_group(object: &Map<String, Value>) -> bool {
 
 fn operator(name: &str, attr: &str) -> CalcResult<Operator> {
     let unknown = || {
-        let detail = format!("There is no operator \"{name}\": it must be one of {}.", Operator::names());
-        CalcError::invalid(attr, detail)
+        let allowed = Operator::names(FilterSide::Calculations).join(", ");
+        CalcError::invalid(attr, format!("There is no operator \"{name}\": it must be one of {allowed}."))
     };
-    Operator::from_name(name).ok_or_else(unknown)
+    Operator::parse(name, FilterSide::Calculations).ok_or_else(unknown)
 }
 
 /// An id as a number or numeric string.

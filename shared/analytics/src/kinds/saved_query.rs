@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use pennon_filters::error::{CalcError, CalcResult};
-use pennon_filters::operator::Operator;
+use pennon_filters::operator::{FilterSide, Operator};
 use serde_json::{Map, Value};
 
 use super::InsightKind;
@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 8;
 /// Maximum nesting depth of property filter groups. The size of the request body is limited elsewhere.
 const MAX_NESTING: usize = 64;
 /// Operator of feature flag conditions, which insights accept but calculations do not support.
-pub const FLAG_OPERATOR: &str = "flag_evaluates_to";
+pub const FLAG_OPERATOR: &str = Operator::FlagEvaluatesTo.name();
 
 /// A field of a node: the nested object (empty for the node itself), the field's name, its type.
 pub type SavedField = (&'static str, &'static str, FieldType);
@@ -188,11 +188,13 @@ fn validate_property_filters(value: Option<&Value>, levels_left: usize) -> CalcR
         Some(Value::Object(one)) => {
             check_field(one.get("type"), FieldType::OneOf(CONDITION_TYPES), "properties", "type")?;
             let operator = one.get("operator").filter(|operator| !operator.is_null());
-            let is_known = |name: &str| Operator::from_name(name).is_some() || name == FLAG_OPERATOR;
+            let is_known = |name: &str| {
+                Operator::parse(name, FilterSide::Calculations).is_some() || name == FLAG_OPERATOR
+            };
             if operator.is_some_and(|operator| !operator.as_str().is_some_and(is_known)) {
                 return Err(CalcError::parse(format!(
                     "\"properties.operator\" must be one of {}, {FLAG_OPERATOR}.",
-                    Operator::names()
+                    Operator::names(FilterSide::Calculations).join(", ")
                 )));
             }
             validate_property_filters(one.get("values"), inner_levels)

@@ -4,7 +4,7 @@
 //! date is always in the past, whatever its sign.
 
 use chrono::{
-    DateTime, Datelike, Duration, FixedOffset, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike,
+    DateTime, Datelike, Duration, FixedOffset, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike, Utc,
 };
 use chrono_tz::Tz;
 
@@ -50,7 +50,7 @@ impl DateText {
         if starts_like_absolute(text) {
             return None;
         }
-        find_relative(text).map(|(relative, _)| Self::Relative(relative))
+        find_relative(text).map(Self::Relative)
     }
 
     /// Parses the parameter `attr`. The error names both formats.
@@ -87,10 +87,23 @@ impl DateText {
 }
 
 impl Relative {
-    /// Parses a text that is a relative date as a whole.
+    /// Parses a text that is a relative date as a whole, with or without spaces around it.
     pub fn parse_whole(text: &str) -> Option<Self> {
         let text = text.trim();
-        find_relative(text).filter(|(_, length)| *length == text.len()).map(|(relative, _)| relative)
+        if text.len() > RELATIVE_BYTES_MAX {
+            return None;
+        }
+        Self::parse_exact(text)
+    }
+
+    /// Parses a text that is a relative date as a whole, without spaces around it.
+    pub fn parse_exact(text: &str) -> Option<Self> {
+        relative_at(text.as_bytes()).filter(|(_, length)| *length == text.len()).map(|(relative, _)| relative)
+    }
+
+    /// The number and the unit, if the text has both and no edge: `-7d`, but not `d` or `-1mStart`.
+    pub fn number_and_unit(self) -> Option<(i64, char)> {
+        self.number.filter(|_| self.edge.is_none()).map(|number| (number, char::from(self.unit)))
     }
 
     /// The number of days, if the unit is days.
@@ -98,25 +111,44 @@ impl Relative {
         self.number.filter(|_| self.unit == b'd')
     }
 
-    /// Subtracts the relative date from a wall-clock time: months and years first, then the edge, then fixed durations.
+    /// Subtracts the relative date from a wall-clock time: months and years first, then the edge, then fixed durations, which
+    /// are wall-clock time too.
     pub fn before(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
+        let moved = local.checked_sub_months(self.months()?)?;
+        let result = self.at_edge(moved)?.checked_sub_signed(self.duration()?)?;
+        (1..=9999).contains(&result.year()).then_some(result)
+    }
+
+    /// Subtracts the relative date, whose edge is ignored, from an instant: months and years in wall-clock time of `zone`, fixed
+    /// durations in absolute time. The two differ across a clock change.
+    pub fn before_instant(self, instant: DateTime<Utc>, zone: Tz) -> Option<DateTime<Utc>> {
+        if matches!(self.unit, b'm' | b'y') {
+            let local = instant.with_timezone(&zone).naive_local().checked_sub_months(self.months()?)?;
+            return Some(zone::at(local, zone).with_timezone(&Utc));
+        }
+        instant.checked_sub_signed(self.duration()?)
+    }
+
+    fn months(self) -> Option<Months> {
         let number = self.number.unwrap_or(0);
         let months = match self.unit {
             b'm' => number,
             b'y' => number.checked_mul(12)?,
             _ => 0,
         };
-        let moved = local.checked_sub_months(Months::new(u32::try_from(months).ok()?))?;
-        let fixed = match self.unit {
+        u32::try_from(months).ok().map(Months::new)
+    }
+
+    fn duration(self) -> Option<Duration> {
+        let number = self.number.unwrap_or(0);
+        match self.unit {
             b'h' => Duration::try_hours(number),
             b'd' => Duration::try_days(number),
             b'w' => Duration::try_weeks(number),
             b'q' => Duration::try_weeks(number.checked_mul(13)?),
             b'M' => Duration::try_minutes(number),
             _ => Some(Duration::zero()),
-        }?;
-        let result = self.at_edge(moved)?.checked_sub_signed(fixed)?;
-        (1..=9999).contains(&result.year()).then_some(result)
+        }
     }
 
     fn at_edge(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
@@ -145,16 +177,13 @@ fn starts_like_absolute(text: &str) -> bool {
     bytes.len() > 4 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-'
 }
 
-/// The first relative date in a text, and its length if it is at the start of the text, else `usize::MAX`.
-fn find_relative(text: &str) -> Option<(Relative, usize)> {
+/// The first relative date in a text.
+fn find_relative(text: &str) -> Option<Relative> {
     // The search is quadratic in runs of digits, so the length is limited; a date has a few characters.
     if text.len() > RELATIVE_BYTES_MAX {
         return None;
     }
-    (0..text.len()).find_map(|start| {
-        let (relative, length) = relative_at(&text.as_bytes()[start..])?;
-        Some((relative, if start == 0 { length } else { usize::MAX }))
-    })
+    (0..text.len()).find_map(|start| relative_at(&text.as_bytes()[start..]).map(|(relative, _)| relative))
 }
 
 /// Maximum length of a text that is searched for a relative date.
@@ -162,6 +191,7 @@ const RELATIVE_BYTES_MAX: usize = 256;
 /// Maximum characters of an invalid text in its error.
 const TEXT_SHOWN_MAX: usize = 64;
 
+/// The relative date at the start of a text, and its length.
 fn relative_at(text: &[u8]) -> Option<(Relative, usize)> {
     let sign = usize::from(text.first() == Some(&b'-'));
     let digits = text[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -28,11 +28,7 @@ pub fn property_second(value: &Value, zone: Tz) -> Option<i64> {
 pub fn property_micros(value: &Value, zone: Tz) -> Option<Micros> {
     let text = value.as_str().map(str::trim);
     match text.and_then(|text| grammar::absolute(text).or_else(|| parse_alternative_order(text))) {
-        Some((local, None)) => Some(zone::at(local, zone).timestamp_micros()),
-        Some((local, Some(offset))) => {
-            let ahead = i64::from(offset.local_minus_utc()) * 1_000_000;
-            local.and_utc().timestamp_micros().checked_sub(ahead)
-        }
+        Some((local, offset)) => Some(zone::micros_of(local, offset, zone)),
         None => property_second(value, zone)?.checked_mul(1_000_000),
     }
 }
@@ -53,19 +49,12 @@ fn unix_second(number: f64) -> Option<i64> {
 
 fn text_second(text: &str, zone: Tz) -> Option<i64> {
     if let Some((local, offset)) = grammar::absolute(text).or_else(|| parse_alternative_order(text)) {
-        return Some(second_of(local, offset, zone));
+        return Some(zone::micros_of(local, offset, zone).div_euclid(1_000_000));
     }
     if let Some(number) = numeric(text) {
         return unix_second(number);
     }
     DateTime::parse_from_rfc2822(text).ok().map(|instant| instant.timestamp())
-}
-
-fn second_of(local: NaiveDateTime, offset: Option<FixedOffset>, zone: Tz) -> i64 {
-    match offset {
-        Some(offset) => local.and_utc().timestamp() - i64::from(offset.local_minus_utc()),
-        None => zone::at(local, zone).timestamp(),
-    }
 }
 
 /// Parses `YYYY/MM/DD`, `DD-MM-YYYY` and `DD/MM/YYYY`, with an optional time.

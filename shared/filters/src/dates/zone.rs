@@ -4,7 +4,8 @@
 //! change skips uses the offset before the change.
 
 use chrono::{
-    DateTime, Days, Duration, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Utc,
+    DateTime, Days, Duration, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, Offset,
+    TimeZone, Utc,
 };
 use chrono_tz::Tz;
 
@@ -20,6 +21,15 @@ pub fn at(local: NaiveDateTime, zone: Tz) -> DateTime<Tz> {
             let utc = local.checked_sub_offset(offset).unwrap_or(local);
             zone.from_utc_datetime(&utc)
         }
+    }
+}
+
+/// The instant of a time in a text, in microseconds since the Unix epoch: with the offset of the text, or in `zone`.
+pub fn micros_of(local: NaiveDateTime, offset: Option<FixedOffset>, zone: Tz) -> Micros {
+    match offset {
+        // Years of texts have four digits, so nothing overflows.
+        Some(offset) => local.and_utc().timestamp_micros() - i64::from(offset.local_minus_utc()) * 1_000_000,
+        None => at(local, zone).timestamp_micros(),
     }
 }
 

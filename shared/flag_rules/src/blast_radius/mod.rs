@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use pennon_filters::body::json::Object;
+use pennon_filters::operator::Operator;
 use pennon_filters::work_budget::CancellationToken;
 use serde_json::Value;
 
@@ -163,14 +164,14 @@ fn is_of_group(property: &Value) -> bool {
 fn with_plain_operator(property: &Value) -> Value {
     let mut property = property.clone();
     let plain = match view::operator(&property) {
-        "in" => "exact",
-        "not_in" => "is_not",
+        Some(Operator::In) => Operator::Exact,
+        Some(Operator::NotIn) => Operator::IsNot,
         _ => return property,
     };
     if !is_cohort(&property)
         && let Some(property) = property.as_object_mut()
     {
-        property.insert("operator".to_owned(), plain.into());
+        property.insert("operator".to_owned(), plain.name().into());
     }
     property
 }

@@ -251,10 +251,12 @@ fn check(
 
 /// The limits on regular expressions, the same as for a flag.
 fn check_patterns(conditions: &[(ConditionLocation, Vec<Value>)]) -> Result<(), FieldError> {
-    let is_pattern = |property: &&Value| matches!(view::operator(property), "regex" | "not_regex");
     let mut count = 0;
     for (location, properties) in conditions {
-        let values = properties.iter().filter(is_pattern).filter_map(|property| property.get("value"));
+        let values = properties
+            .iter()
+            .filter(|property| properties::is_pattern(property))
+            .filter_map(|property| property.get("value"));
         let patterns = values.flat_map(|value| match value {
             Value::Array(values) => values.as_slice(),
             other => std::slice::from_ref(other),

@@ -4,6 +4,7 @@
 //! counts as absent.
 
 use pennon_filters::body::json::Object;
+use pennon_filters::operator::{FilterSide, Operator};
 use serde_json::Value;
 
 /// The fields of `filters` that contain conditions.
@@ -59,9 +60,12 @@ pub fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// The operator of a property; default `exact`.
-pub fn operator(property: &Value) -> &str {
-    text(property, "operator").unwrap_or("exact")
+/// The operator of a property; default `exact`. `None` for one that flags do not have.
+pub fn operator(property: &Value) -> Option<Operator> {
+    match text(property, "operator") {
+        Some(name) => Operator::parse(name, FilterSide::Flags),
+        None => Some(Operator::Exact),
+    }
 }
 
 /// The `rollout_percentage` of a condition or variant; `None` when absent or null.

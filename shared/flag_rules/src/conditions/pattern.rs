@@ -3,16 +3,16 @@
 //! Must stay true: compiling and matching take bounded memory and linear time for any pattern. Look-around and
 //! back-references are not supported, so patterns that use them do not compile.
 
-use regex::{Regex, RegexBuilder};
+use pennon_filters::regex_bounds::BoundedRegex;
 
 use crate::limits;
 
 /// Compiles a pattern; `None` when it is invalid or too large.
-pub fn compile(pattern: &str) -> Option<Regex> {
+pub fn compile(pattern: &str) -> Option<BoundedRegex> {
     if pattern.len() > limits::PATTERN_BYTES {
         return None;
     }
-    RegexBuilder::new(pattern).size_limit(limits::COMPILED_PATTERN_BYTES).build().ok()
+    BoundedRegex::compile(pattern, limits::COMPILED_PATTERN_BYTES).ok()
 }
 
 #[cfg(test)]

@@ -7,55 +7,23 @@ use std::collections::BTreeSet;
 
 use pennon_filters::body::json::Object;
 use pennon_filters::body::{FieldError, python};
+use pennon_filters::operator::{FilterSide, Operator};
 use serde_json::Value;
 
 use super::{date_value, filter_view as view, pattern, record_ids};
 use crate::limits;
 
-/// All operators of flag properties.
-pub const OPERATORS: [&str; 35] = [
-    "exact",
-    "is_not",
-    "icontains",
-    "not_icontains",
-    "regex",
-    "not_regex",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "is_date_after",
-    "in",
-    "not_in",
-    "flag_evaluates_to",
-    "between",
-    "not_between",
-    "starts_with",
-    "not_starts_with",
-    "ends_with",
-    "not_ends_with",
-    "icontains_multi",
-    "not_icontains_multi",
-    "semver_eq",
-    "semver_neq",
-    "semver_gt",
-    "semver_gte",
-    "semver_lt",
-    "semver_lte",
-    "semver_tilde",
-    "semver_caret",
-    "semver_wildcard",
-];
-
 /// Operators whose value must be a string.
-const TEXT_OPERATORS: [&str; 8] =
-    ["regex", "not_regex", "icontains", "not_icontains", "gt", "gte", "lt", "lte"];
-
-const PATTERN_OPERATORS: [&str; 2] = ["regex", "not_regex"];
+const TEXT_OPERATORS: [Operator; 8] = [
+    Operator::Regex,
+    Operator::NotRegex,
+    Operator::Icontains,
+    Operator::NotIcontains,
+    Operator::Gt,
+    Operator::Gte,
+    Operator::Lt,
+    Operator::Lte,
+];
 
 /// Checks that each property has a key and a known operator, and the limits on regular expressions.
 pub fn check_form(filters: &Object) -> Result<(), FieldError> {
@@ -72,7 +40,7 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
     for_each(filters, |i, j, property| {
         let known = match property.get("operator") {
             None | Some(Value::Null) => true,
-            Some(Value::String(operator)) => is_operator(operator),
+            Some(Value::String(name)) => is_operator(name),
             Some(_) => false,
         };
         let detail = || format!("groups[{i}].properties[{j}].{}", unsupported_operator());
@@ -81,14 +49,14 @@ pub fn check_form(filters: &Object) -> Result<(), FieldError> {
     check_pattern_caps(filters)
 }
 
-/// Whether an operator of this name exists.
-pub fn is_operator(operator: &str) -> bool {
-    OPERATORS.contains(&operator)
+/// Whether flags have an operator of this name.
+pub fn is_operator(name: &str) -> bool {
+    Operator::parse(name, FilterSide::Flags).is_some()
 }
 
 /// The detail of an unknown operator, after the path of its property.
 pub fn unsupported_operator() -> String {
-    let allowed = OPERATORS.join(", ");
+    let allowed = Operator::names(FilterSide::Flags).join(", ");
     format!("operator: unsupported operator for feature flags; operator must be one of {allowed}")
 }
 
@@ -114,7 +82,15 @@ fn check_pattern_caps(filters: &Object) -> Result<(), FieldError> {
 }
 
 fn pattern_of(property: &Value) -> Option<&str> {
-    PATTERN_OPERATORS.contains(&view::operator(property)).then(|| view::text(property, "value"))?
+    if !is_pattern(property) {
+        return None;
+    }
+    view::text(property, "value")
+}
+
+/// Whether the values of a property are regular expressions.
+pub fn is_pattern(property: &Value) -> bool {
+    matches!(view::operator(property), Some(Operator::Regex | Operator::NotRegex))
 }
 
 /// Checks that every regular expression compiles; only required on create.
@@ -156,7 +132,7 @@ pub fn check_group_types(filters: &Object) -> Result<(), FieldError> {
 /// Checks the operator of properties on other flags.
 pub fn check_flag_operators(filters: &Object) -> Result<(), FieldError> {
     let mut flags = view::group_properties(filters).filter(|p| view::text(p, "type") == Some("flag"));
-    if flags.all(|p| view::operator(p) == "flag_evaluates_to") {
+    if flags.all(|p| view::operator(p) == Some(Operator::FlagEvaluatesTo)) {
         return Ok(());
     }
     Err(invalid_filters("Flag properties must use the 'flag_evaluates_to' operator".to_owned()))
@@ -215,7 +191,8 @@ pub fn check_list_length(property: &Value) -> Result<(), FieldError> {
 
 fn check_date(property: &Value) -> Result<(), FieldError> {
     let readable = view::text(property, "value").and_then(date_value::parse).is_some();
-    if readable || !matches!(view::operator(property), "is_date_before" | "is_date_after") {
+    let operator = view::operator(property);
+    if readable || !matches!(operator, Some(Operator::IsDateBefore | Operator::IsDateAfter)) {
         return Ok(());
     }
     let value = python::text(property.get("value").unwrap_or(&Value::Null));
@@ -223,7 +200,7 @@ fn check_date(property: &Value) -> Result<(), FieldError> {
 }
 
 fn check_text_value(property: &Value) -> Result<(), FieldError> {
-    let operator = view::operator(property);
+    let Some(operator) = view::operator(property) else { return Ok(()) };
     if view::text(property, "value").is_some() || !TEXT_OPERATORS.contains(&operator) {
         return Ok(());
     }
@@ -231,18 +208,19 @@ fn check_text_value(property: &Value) -> Result<(), FieldError> {
     Err(FieldError::new(
         "filters",
         "invalid_value",
-        format!("Invalid value for operator {operator}: {value}"),
+        format!("Invalid value for operator {}: {value}", operator.name()),
     ))
 }
 
 fn check_membership_operator(property: &Value) -> Result<(), FieldError> {
-    let operator = view::operator(property);
+    let Some(operator @ (Operator::In | Operator::NotIn)) = view::operator(property) else { return Ok(()) };
     let kind = view::text(property, "type").unwrap_or("event");
-    if kind == "cohort" || !matches!(operator, "in" | "not_in") {
+    if kind == "cohort" {
         return Ok(());
     }
+    let name = operator.name();
     let detail =
-        format!("The '{operator}' operator is only valid for cohort properties, not '{kind}' properties.");
+        format!("The '{name}' operator is only valid for cohort properties, not '{kind}' properties.");
     Err(FieldError::new("filters", "invalid_operator", detail))
 }
 

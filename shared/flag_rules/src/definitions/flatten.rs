@@ -9,6 +9,7 @@ use std::{
 };
 
 use pennon_filters::body::json::Object;
+use pennon_filters::operator::Operator;
 use serde_json::{Value, json};
 
 use super::cohorts;
@@ -52,7 +53,7 @@ fn flattened(filters: &Object, all_cohorts: &BTreeMap<i64, Cohort>) -> Option<Ve
         match view::properties(condition) {
             [only] if is_cohort(only) => {
                 uses += 1;
-                let is_in = matches!(view::operator(only), "in" | "exact");
+                let is_in = matches!(view::operator(only), Some(Operator::In | Operator::Exact));
                 if !is_in || is_negated(only) {
                     return None;
                 }

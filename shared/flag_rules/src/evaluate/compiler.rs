@@ -6,6 +6,7 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use chrono_tz::Tz;
+use pennon_filters::operator::Operator;
 use serde_json::Value;
 
 use super::{patterns::Patterns, predicate::Equality};
@@ -17,7 +18,7 @@ pub struct Compiler {
     pub(super) patterns: Patterns,
     pub(super) equality: Equality,
     /// Numbers of the tests of person properties, by key, operator and value.
-    person_tests: RefCell<HashMap<[String; 3], usize>>,
+    person_tests: RefCell<HashMap<(String, Operator, String), usize>>,
 }
 
 impl Compiler {
@@ -34,11 +35,11 @@ impl Compiler {
     }
 
     /// The number of a test of a person property; the same for equal tests.
-    pub(super) fn person_test(&self, key: &str, operator: &str, value: Option<&Value>) -> usize {
+    pub(super) fn person_test(&self, key: &str, operator: Operator, value: Option<&Value>) -> usize {
         let value = value.map(Value::to_string).unwrap_or_default();
         let mut tests = self.person_tests.borrow_mut();
         let next = tests.len();
-        *tests.entry([key.to_owned(), operator.to_owned(), value]).or_insert(next)
+        *tests.entry((key.to_owned(), operator, value)).or_insert(next)
     }
 
     /// How many different tests of person properties there are.

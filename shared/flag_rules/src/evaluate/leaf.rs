@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pennon_filters::operator::Operator;
 use serde_json::Value;
 
 use super::{
@@ -75,8 +76,9 @@ impl Leaf {
 
     fn person(property: &Value, compiler: &Compiler) -> Option<Self> {
         let key = view::text(property, "key")?.to_owned();
-        let test = compiler.person_test(&key, view::operator(property), property.get("value"));
-        Some(Self::Person { key, predicate: predicate(property, compiler)?, test })
+        let predicate = predicate(property, compiler)?;
+        let test = compiler.person_test(&key, view::operator(property)?, property.get("value"));
+        Some(Self::Person { key, predicate, test })
     }
 
     /// Compiles a property of a group; its type is the stated one, otherwise that of the flag.
@@ -94,8 +96,8 @@ impl Leaf {
 
     fn cohort_membership(property: &Value, cohorts: &Cohorts) -> Self {
         let not_in = match view::operator(property) {
-            "in" | "exact" => false,
-            "not_in" => true,
+            Some(Operator::In | Operator::Exact) => false,
+            Some(Operator::NotIn) => true,
             _ => return Self::Never,
         };
         let negation = property.get("negation").and_then(Value::as_bool).unwrap_or(false);
@@ -162,5 +164,5 @@ impl Leaf {
 }
 
 fn predicate(property: &Value, compiler: &Compiler) -> Option<Predicate> {
-    Predicate::new(view::operator(property), property.get("value"), compiler)
+    Predicate::new(view::operator(property)?, property.get("value"), compiler)
 }

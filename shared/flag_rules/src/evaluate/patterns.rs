@@ -13,8 +13,7 @@ use std::{
     },
 };
 
-use pennon_filters::regex_bounds::BoundedRegex;
-use regex::RegexBuilder;
+use pennon_filters::regex_bounds::{BoundedRegex, RegexFailure};
 
 use super::slow_searches::SlowSearches;
 use crate::limits;
@@ -184,15 +183,15 @@ fn compile(text: &str, budget: &PatternBudget, owner: &FailureBudget) -> Option<
         if !fits || ![&budget.failures, owner].iter().all(|failure_budget| failure_budget.allows(size)) {
             break;
         }
-        match RegexBuilder::new(text).size_limit(size).dfa_size_limit(matching).build() {
+        match BoundedRegex::compile_with_cache(text, size, matching) {
             Ok(compiled) => {
                 let pay = |budget: usize| budget.checked_sub(compiled_bytes);
                 budget.compiled_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).ok()?;
-                return Some(BoundedRegex::new(compiled, size));
+                return Some(compiled);
             }
-            Err(regex::Error::CompiledTooBig(_)) => tried.push(size),
-            // A syntax error, found while parsing, which takes no longer than parsing the filters.
-            Err(_) => break,
+            Err(RegexFailure::TooLarge) => tried.push(size),
+            // Found while parsing, which takes no longer than parsing the filters.
+            Err(RegexFailure::Invalid) => break,
         }
     }
     for size in tried {

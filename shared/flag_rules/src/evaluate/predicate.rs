@@ -1,4 +1,5 @@
-//! Operators: a property filter compiled into a predicate on one value.
+//! Operators: a property filter compiled into a predicate on one value. Calculations have tests of their own, which differ
+//! (the table in the README of `pennon-filters`).
 //!
 //! Must stay true: a filter value that cannot be compared (an invalid pattern, a string as a number) matches nothing,
 //! neither with the operator nor with its negation, whether the property is present or absent; a property value that
@@ -8,8 +9,8 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use pennon_filters::operator::ComparisonOperator;
-use pennon_filters::semver::{Range, Version};
+use pennon_filters::operator::{ComparisonOperator, Operator};
+use pennon_filters::semver::{Range, RangeKind, Version};
 use pennon_filters::text;
 use serde_json::Value;
 
@@ -78,10 +79,8 @@ pub enum Equality {
 #[derive(Debug, Clone)]
 pub struct Predicate {
     test: CompiledOperator,
-    /// Whether the result is inverted.
+    /// Whether the result is inverted, and an absent property matches.
     negated: bool,
-    /// The result for an absent property.
-    matches_absent: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -106,23 +105,54 @@ enum CompiledOperator {
 
 impl Predicate {
     /// Compiles an operator and its value. `None`: nothing matches.
-    pub fn new(operator: &str, value: Option<&Value>, compiler: &Compiler) -> Option<Self> {
-        // A negation matches an absent property.
-        let (operator, negated) = match operator {
-            "is_not" => ("exact", true),
-            "is_not_set" => ("is_set", true),
-            "not_between" => ("between", true),
-            "not_icontains_multi" => ("icontains_multi", true),
-            other => match other.strip_prefix("not_") {
-                Some(rest @ ("icontains" | "regex" | "starts_with" | "ends_with")) => (rest, true),
-                _ => (other, false),
-            },
+    pub fn new(operator: Operator, value: Option<&Value>, compiler: &Compiler) -> Option<Self> {
+        let value = match value {
+            None if operator.needs_value() => return None,
+            value => value.unwrap_or(&Value::Null),
         };
-        let test = match operator {
-            "is_set" => CompiledOperator::Present,
-            other => CompiledOperator::new(other, value?, compiler)?,
+        let filter = FilterValue { value, compiler };
+        let (test, negated) = match operator {
+            Operator::Exact => (filter.equal(), false),
+            Operator::IsNot => (filter.equal(), true),
+            Operator::Icontains | Operator::IcontainsMulti => {
+                (CompiledOperator::Contains(filter.parts()), false)
+            }
+            Operator::NotIcontains | Operator::NotIcontainsMulti => {
+                (CompiledOperator::Contains(filter.parts()), true)
+            }
+            Operator::StartsWith => (CompiledOperator::Starts(filter.parts()), false),
+            Operator::NotStartsWith => (CompiledOperator::Starts(filter.parts()), true),
+            Operator::EndsWith => (CompiledOperator::Ends(filter.parts()), false),
+            Operator::NotEndsWith => (CompiledOperator::Ends(filter.parts()), true),
+            Operator::Regex => (filter.patterns(), false),
+            Operator::NotRegex => (filter.patterns(), true),
+            Operator::Gt => (filter.number(ComparisonOperator::Greater)?, false),
+            Operator::Gte => (filter.number(ComparisonOperator::GreaterOrEqual)?, false),
+            Operator::Lt => (filter.number(ComparisonOperator::Less)?, false),
+            Operator::Lte => (filter.number(ComparisonOperator::LessOrEqual)?, false),
+            Operator::Between => (filter.number_range()?, false),
+            Operator::NotBetween => (filter.number_range()?, true),
+            Operator::IsSet => (CompiledOperator::Present, false),
+            Operator::IsNotSet => (CompiledOperator::Present, true),
+            Operator::IsDateExact => (filter.instant(ComparisonOperator::Equal)?, false),
+            Operator::IsDateBefore => (filter.instant(ComparisonOperator::Less)?, false),
+            Operator::IsDateAfter => (filter.instant(ComparisonOperator::Greater)?, false),
+            Operator::SemverEq => (filter.versions(RangeKind::Equal)?, false),
+            // A range and no negation: a property that is no version does not match.
+            Operator::SemverNeq => (filter.versions(RangeKind::NotEqual)?, false),
+            Operator::SemverGt => (filter.versions(RangeKind::Greater)?, false),
+            Operator::SemverGte => (filter.versions(RangeKind::GreaterOrEqual)?, false),
+            Operator::SemverLt => (filter.versions(RangeKind::Less)?, false),
+            Operator::SemverLte => (filter.versions(RangeKind::LessOrEqual)?, false),
+            Operator::SemverTilde => (filter.versions(RangeKind::Tilde)?, false),
+            Operator::SemverCaret => (filter.versions(RangeKind::Caret)?, false),
+            Operator::SemverWildcard => (filter.versions(RangeKind::Wildcard)?, false),
+            // They compare no property: `Leaf` compiles them.
+            Operator::In | Operator::NotIn | Operator::FlagEvaluatesTo => return None,
+            // Only calculations have these.
+            Operator::Min | Operator::Max | Operator::IsCleanedPathExact => return None,
         };
-        Some(Self { test, negated, matches_absent: negated })
+        Some(Self { test, negated })
     }
 
     /// Whether a property matches at the instant `now`. `value` is `None` for an absent property; the result is `None`
@@ -134,56 +164,81 @@ impl Predicate {
         slow: SlowSearches<'_>,
     ) -> Option<bool> {
         match value {
-            None if self.test.is_comparable(now, slow) => Some(self.matches_absent),
+            None if self.test.is_comparable(now, slow) => Some(self.negated),
             None => None,
             Some(value) => self.test.holds(value, self.negated, now, slow),
         }
     }
 }
 
-impl CompiledOperator {
-    fn new(operator: &str, value: &Value, compiler: &Compiler) -> Option<Self> {
-        let values = match value {
-            Value::Array(values) => values.as_slice(),
+/// The value of a property filter, with the context for compiling it.
+#[derive(Clone, Copy)]
+struct FilterValue<'a> {
+    value: &'a Value,
+    compiler: &'a Compiler,
+}
+
+impl<'a> FilterValue<'a> {
+    /// The values of a list, or the only one.
+    fn values(self) -> &'a [Value] {
+        match self.value {
+            Value::Array(values) => values,
             other => std::slice::from_ref(other),
-        };
-        let texts = || values.iter().map(|value| ComparableValue::from(value).text());
-        let lower = || texts().map(|text| text.to_ascii_lowercase()).collect();
-        let number =
-            |comparison| ComparableValue::from(value).number().map(|bound| Self::Number(comparison, bound));
-        let instant = |comparison| {
-            let bound = DateBound::parse(value.as_str()?, compiler.zone)?;
-            Some(Self::Instant(comparison, bound, compiler.zone))
-        };
-        Some(match operator {
-            "exact" => equal(value, values, compiler.equality),
-            "icontains" | "icontains_multi" => Self::Contains(lower()),
-            "starts_with" => Self::Starts(lower()),
-            "ends_with" => Self::Ends(lower()),
-            "regex" => Self::Matches(texts().map(|text| compiler.patterns.get(&text)).collect()),
-            "gt" => number(ComparisonOperator::Greater)?,
-            "gte" => number(ComparisonOperator::GreaterOrEqual)?,
-            "lt" => number(ComparisonOperator::Less)?,
-            "lte" => number(ComparisonOperator::LessOrEqual)?,
-            "between" => {
-                let [low, high] = value.as_array()?.as_slice() else { return None };
-                let (low, high) =
-                    (ComparableValue::from(low).number()?, ComparableValue::from(high).number()?);
-                if low > high {
-                    return None;
-                }
-                Self::Between(low, high)
-            }
-            "is_date_before" => instant(ComparisonOperator::Less)?,
-            "is_date_after" => instant(ComparisonOperator::Greater)?,
-            "is_date_exact" => instant(ComparisonOperator::Equal)?,
-            other => Self::Version(Range::parse(
-                other.strip_prefix("semver_")?,
-                &ComparableValue::from(value).text(),
-            )?),
-        })
+        }
     }
 
+    fn texts(self) -> impl Iterator<Item = Cow<'a, str>> {
+        self.values().iter().map(|value| ComparableValue::from(value).text())
+    }
+
+    fn equal(self) -> CompiledOperator {
+        let is_loose = self.compiler.equality == Equality::Loose;
+        if is_loose && is_boolean(self.value) {
+            let is_true = |value: &Value| ComparableValue::from(value).is_true();
+            return CompiledOperator::Boolean(self.values().iter().all(is_true));
+        }
+        let spelled = |text: Cow<'a, str>| if is_loose { to_lowercase(text) } else { text };
+        CompiledOperator::Equal {
+            texts: self.texts().map(|text| spelled(text).into_owned()).collect(),
+            lower: is_loose,
+        }
+    }
+
+    /// The texts in lower ASCII case.
+    fn parts(self) -> Vec<String> {
+        self.texts().map(|text| text.to_ascii_lowercase()).collect()
+    }
+
+    fn patterns(self) -> CompiledOperator {
+        CompiledOperator::Matches(self.texts().map(|text| self.compiler.patterns.get(&text)).collect())
+    }
+
+    fn number(self, comparison: ComparisonOperator) -> Option<CompiledOperator> {
+        let bound = ComparableValue::from(self.value).number()?;
+        Some(CompiledOperator::Number(comparison, bound))
+    }
+
+    fn number_range(self) -> Option<CompiledOperator> {
+        let [low, high] = self.value.as_array()?.as_slice() else { return None };
+        let (low, high) = (ComparableValue::from(low).number()?, ComparableValue::from(high).number()?);
+        if low > high {
+            return None;
+        }
+        Some(CompiledOperator::Between(low, high))
+    }
+
+    fn instant(self, comparison: ComparisonOperator) -> Option<CompiledOperator> {
+        let zone = self.compiler.zone;
+        let bound = DateBound::parse(self.value.as_str()?, zone)?;
+        Some(CompiledOperator::Instant(comparison, bound, zone))
+    }
+
+    fn versions(self, kind: RangeKind) -> Option<CompiledOperator> {
+        Range::parse(kind, &ComparableValue::from(self.value).text()).map(CompiledOperator::Version)
+    }
+}
+
+impl CompiledOperator {
     fn is_comparable(&self, now: DateTime<Utc>, slow: SlowSearches<'_>) -> bool {
         match self {
             Self::Instant(_, bound, zone) => bound.at(&Clock { zone: *zone, now }).is_some(),
@@ -255,18 +310,6 @@ fn to_lowercase(text: Cow<'_, str>) -> Cow<'_, str> {
         return text;
     }
     Cow::Owned(text.to_lowercase())
-}
-
-fn equal(value: &Value, values: &[Value], equality: Equality) -> CompiledOperator {
-    if equality == Equality::Loose && is_boolean(value) {
-        return CompiledOperator::Boolean(values.iter().all(|value| ComparableValue::from(value).is_true()));
-    }
-    let lower = equality == Equality::Loose;
-    let text = |value| match ComparableValue::from(value).text() {
-        text if lower => to_lowercase(text).into_owned(),
-        text => text.into_owned(),
-    };
-    CompiledOperator::Equal { texts: values.iter().map(text).collect(), lower }
 }
 
 /// A boolean, its string form, or a list of only such.

@@ -9,124 +9,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono_tz::Tz;
 use pennon_filters::body::json::Object;
+use pennon_filters::operator::{FilterSide, Operator};
 use pennon_filters::semver::Version;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject, compiler::Compiler,
-    date_bound::Clock, predicate::ComparableValue,
+    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject,
+    compiler::Compiler,
+    date_bound::Clock,
+    predicate::{ComparableValue, Predicate},
 };
 use crate::flag::Flag;
+use crate::testing::random_json::{self, word};
 use crate::{blast_radius, definitions, testing};
 
-/// Words with a meaning in some field, so that random filters reach deep rules.
-const WORDS: [&str; 48] = [
-    "groups",
-    "properties",
-    "rollout_percentage",
-    "variant",
-    "multivariate",
-    "variants",
-    "super_groups",
-    "holdout_groups",
-    "holdout",
-    "id",
-    "exclusion_percentage",
-    "feature_enrollment",
-    "aggregation_group_type_index",
-    "early_exit",
-    "key",
-    "value",
-    "values",
-    "type",
-    "operator",
-    "negation",
-    "group_type_index",
-    "person",
-    "cohort",
-    "flag",
-    "group",
-    "behavioral",
-    "AND",
-    "OR",
-    "in",
-    "not_in",
-    "exact",
-    "is_not",
-    "regex",
-    "not_regex",
-    "gt",
-    "is_date_before",
-    "between",
-    "semver_caret",
-    "semver_wildcard",
-    "flag_evaluates_to",
-    "$group_key",
-    "1",
-    "2",
-    "-1m",
-    "(a+)+",
-    "2024-01-01",
-    "v1.2.*",
-    "é\u{0}",
-];
-
-const OPERATORS: [&str; 20] = [
-    "exact",
-    "is_not",
-    "icontains",
-    "not_icontains_multi",
-    "regex",
-    "not_regex",
-    "gt",
-    "lte",
-    "is_set",
-    "is_not_set",
-    "is_date_exact",
-    "is_date_before",
-    "in",
-    "not_in",
-    "flag_evaluates_to",
-    "not_between",
-    "ends_with",
-    "semver_lt",
-    "semver_tilde",
-    "semver_wildcard",
-];
-
-fn word() -> impl Strategy<Value = String> {
-    prop::sample::select(&WORDS[..]).prop_map(str::to_owned)
-}
-
 fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        (0..101_i64).prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        word().prop_map(Value::from),
-    ];
-    leaf.prop_recursive(4, 24, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((word(), inner), 0..5)
-                .prop_map(|entries| Value::Object(Map::from_iter(entries))),
-        ]
-    })
+    random_json::any_json(any::<f64>())
 }
 
-/// Properties of the right shape, about flags 1 to 4, cohorts 1 to 4 and persons with the keys of [`WORDS`].
+/// Properties of the right shape, about flags 1 to 4, cohorts 1 to 4 and persons with the keys of [`random_json::WORDS`].
 fn property() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(vec!["person", "cohort", "flag", "group", "event"]);
-    let operator = prop::sample::select(&OPERATORS[..]);
+    let operator = prop::sample::select(Operator::available_to(FilterSide::Flags));
     (kind, operator, word(), any_json(), 1..5_i64, any::<bool>()).prop_map(
         |(kind, operator, key, value, id, negation)| match kind {
             "flag" => json!({"key": id.to_string(), "type": kind, "value": negation}),
             "cohort" => json!({"key": "id", "type": kind, "value": id, "negation": negation}),
             _ => {
-                json!({"key": key, "type": kind, "value": value, "operator": operator, "group_type_index": 0})
+                json!({"key": key, "type": kind, "value": value, "operator": operator.name(), "group_type_index": 0})
             }
         },
     )
@@ -273,11 +184,9 @@ proptest! {
             prop_assert_eq!(clock.parse(&text), Some(instant));
         }
         let compiler = Compiler::new(zone);
-        for operator in OPERATORS.iter().chain(&["semver_gte", "semver_caret", "is_date_after", "between"]) {
+        for operator in Operator::available_to(FilterSide::Flags) {
             for value in [json!(text), json!([text, other])] {
-                let Some(predicate) = super::predicate::Predicate::new(operator, Some(&value), &compiler) else {
-                    continue;
-                };
+                let Some(predicate) = Predicate::new(*operator, Some(&value), &compiler) else { continue };
                 predicate.holds(None, testing::now(), SlowSearches::Allowed);
                 predicate.holds(Some(ComparableValue::Text(&other)), testing::now(), SlowSearches::Allowed);
                 predicate.holds(Some(ComparableValue::Text(&text)), testing::now(), SlowSearches::Allowed);
@@ -288,14 +197,16 @@ proptest! {
     #[test]
     fn versions_have_one_order(texts in prop::collection::vec("[0-3]\\.[0-3](\\.[0-3](-[a1]{1,2}(\\.[a1])?)?)?", 3)) {
         let compiler = Compiler::new(Tz::UTC);
-        let is = |left: &str, operator: &str, right: &str| {
-            let predicate = super::predicate::Predicate::new(operator, Some(&json!(right)), &compiler).unwrap();
+        let is = |left: &str, operator: Operator, right: &str| {
+            let predicate = Predicate::new(operator, Some(&json!(right)), &compiler).unwrap();
             predicate.holds(Some(ComparableValue::Text(left)), testing::now(), SlowSearches::Allowed) == Some(true)
         };
         let (a, b, c) = (&texts[0], &texts[1], &texts[2]);
-        let outcomes = ["semver_lt", "semver_eq", "semver_gt"].map(|operator| is(a, operator, b));
+        let (less, equal, greater) = (Operator::SemverLt, Operator::SemverEq, Operator::SemverGt);
+        let outcomes = [less, equal, greater].map(|operator| is(a, operator, b));
         prop_assert_eq!(outcomes.iter().filter(|outcome| **outcome).count(), 1);
-        prop_assert_eq!(is(a, "semver_lt", b), is(b, "semver_gt", a));
-        prop_assert!(!(is(a, "semver_lte", b) && is(b, "semver_lte", c)) || is(a, "semver_lte", c));
+        prop_assert_eq!(is(a, less, b), is(b, greater, a));
+        let at_most = Operator::SemverLte;
+        prop_assert!(!(is(a, at_most, b) && is(b, at_most, c)) || is(a, at_most, c));
     }
 }

@@ -3,6 +3,7 @@
 
 use chrono_tz::Tz;
 use pennon_filters::body::timestamp;
+use pennon_filters::operator::FilterSide;
 use serde_json::json;
 
 use super::*;
@@ -16,7 +17,8 @@ fn now() -> DateTime<Utc> {
 }
 
 fn holds_in(compiler: &Compiler, operator: &str, value: &Value, given: Option<&Value>) -> bool {
-    let predicate = Predicate::new(operator, Some(value), compiler);
+    let operator = Operator::parse(operator, FilterSide::Flags);
+    let predicate = operator.and_then(|operator| Predicate::new(operator, Some(value), compiler));
     predicate
         .and_then(|predicate| predicate.holds(given.map(ComparableValue::from), now(), SlowSearches::Allowed))
         == Some(true)
@@ -94,9 +96,9 @@ fn presence() {
             &[],
         );
     }
-    let predicate = Predicate::new("is_not_set", None, &compiler(Tz::UTC)).unwrap();
+    let predicate = Predicate::new(Operator::IsNotSet, None, &compiler(Tz::UTC)).unwrap();
     assert_eq!(predicate.holds(None, now(), SlowSearches::Allowed), Some(true));
-    assert!(Predicate::new("exact", None, &compiler(Tz::UTC)).is_none(), "a filter without a value");
+    assert!(Predicate::new(Operator::Exact, None, &compiler(Tz::UTC)).is_none(), "a filter without a value");
 }
 
 #[test]
@@ -253,7 +255,8 @@ fn relative_dates_count_back_from_now() {
 #[test]
 fn months_end_where_the_shorter_one_does() {
     let exact = |now: &str, value: &str, given: &str| {
-        let predicate = Predicate::new("is_date_exact", Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
+        let predicate =
+            Predicate::new(Operator::IsDateExact, Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
         let given = json!(given);
         predicate.holds(
             Some(ComparableValue::from(&given)),
@@ -370,5 +373,18 @@ fn unknown_operators_match_nothing() {
         ["in", "not_in", "flag_evaluates_to", "not_gt", "is_not_exact", "semver_", "semver_max", "", "Exact"]
     {
         passes(operator, json!("a"), &[], &[json!("a"), json!("b")], false);
+    }
+}
+
+#[test]
+fn operators_of_flags_on_properties_and_no_others_compile() {
+    let values = [json!(1), json!([1, 2]), json!("1.2.3"), json!("2024-01-01")];
+    for operator in Operator::ALL {
+        let compiler = compiler(Tz::UTC);
+        let compiles = values.iter().any(|value| Predicate::new(*operator, Some(value), &compiler).is_some());
+        // Conditions on cohorts and on other flags.
+        let is_on_property = !matches!(operator, Operator::In | Operator::NotIn | Operator::FlagEvaluatesTo);
+        let expected = is_on_property && operator.is_available_to(FilterSide::Flags);
+        assert_eq!(compiles, expected, "{operator:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! Compiles the operators of analytics filters to tests of one value.
+//! Compiles the operators of calculations to tests of one value. Flags have their own tests, which differ in places (README).
 //!
-//! Must stay true: both sides are compared in their text form; missing equals null; for a list of values, positive operators
-//! need any of them to match, negative operators need all of them not to match.
+//! Must stay true: filter value and property are compared in their text form; missing equals null; for a list of values,
+//! positive operators need any of them to match, negative operators need all of them not to match.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,6 +10,7 @@ use chrono::DateTime;
 use chrono_tz::Tz;
 use serde_json::Value;
 
+use super::{ComparisonOperator, Operator};
 use crate::compile_budget::CompileBudget;
 use crate::dates::Micros;
 use crate::dates::instants::{filter_second, property_micros, property_second};
@@ -17,125 +18,9 @@ use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::re2;
 use crate::regex_bounds::BoundedRegex;
-use crate::semver::{Range, Version};
+use crate::semver::{Range, RangeKind, Version};
 use crate::text::{number_of, text_length, text_of};
 use crate::work_budget::WorkBudget;
-
-/// A comparison of a property with a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the contract's, each explained by `ValueTest::new`")]
-pub enum Operator {
-    Exact,
-    IsNot,
-    In,
-    NotIn,
-    Icontains,
-    NotIcontains,
-    IcontainsMulti,
-    NotIcontainsMulti,
-    Regex,
-    NotRegex,
-    Gt,
-    Gte,
-    Lt,
-    Lte,
-    Min,
-    Max,
-    Between,
-    NotBetween,
-    IsSet,
-    IsNotSet,
-    IsDateExact,
-    IsDateBefore,
-    IsDateAfter,
-    IsCleanedPathExact,
-    SemverEq,
-    SemverNeq,
-    SemverGt,
-    SemverGte,
-    SemverLt,
-    SemverLte,
-    SemverTilde,
-    SemverCaret,
-    SemverWildcard,
-}
-
-const NAMES: [(&str, Operator); 33] = [
-    ("exact", Operator::Exact),
-    ("is_not", Operator::IsNot),
-    ("in", Operator::In),
-    ("not_in", Operator::NotIn),
-    ("icontains", Operator::Icontains),
-    ("not_icontains", Operator::NotIcontains),
-    ("icontains_multi", Operator::IcontainsMulti),
-    ("not_icontains_multi", Operator::NotIcontainsMulti),
-    ("regex", Operator::Regex),
-    ("not_regex", Operator::NotRegex),
-    ("gt", Operator::Gt),
-    ("gte", Operator::Gte),
-    ("lt", Operator::Lt),
-    ("lte", Operator::Lte),
-    ("min", Operator::Min),
-    ("max", Operator::Max),
-    ("between", Operator::Between),
-    ("not_between", Operator::NotBetween),
-    ("is_set", Operator::IsSet),
-    ("is_not_set", Operator::IsNotSet),
-    ("is_date_exact", Operator::IsDateExact),
-    ("is_date_before", Operator::IsDateBefore),
-    ("is_date_after", Operator::IsDateAfter),
-    ("is_cleaned_path_exact", Operator::IsCleanedPathExact),
-    ("semver_eq", Operator::SemverEq),
-    ("semver_neq", Operator::SemverNeq),
-    ("semver_gt", Operator::SemverGt),
-    ("semver_gte", Operator::SemverGte),
-    ("semver_lt", Operator::SemverLt),
-    ("semver_lte", Operator::SemverLte),
-    ("semver_tilde", Operator::SemverTilde),
-    ("semver_caret", Operator::SemverCaret),
-    ("semver_wildcard", Operator::SemverWildcard),
-];
-
-impl Operator {
-    /// The operator of a name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, operator)| *operator)
-    }
-
-    /// The names that requests may use.
-    pub fn all_names() -> [&'static str; NAMES.len()] {
-        NAMES.map(|(name, _)| name)
-    }
-
-    /// The same as one text, for error texts.
-    pub fn names() -> String {
-        Operator::all_names().join(", ")
-    }
-
-    /// The name that requests use.
-    pub fn name(self) -> &'static str {
-        NAMES.iter().find(|(_, operator)| *operator == self).map_or("exact", |(name, _)| *name)
-    }
-
-    /// Whether the operator is a negation, which also passes missing values.
-    pub fn is_negative(self) -> bool {
-        matches!(
-            self,
-            Self::IsNot
-                | Self::NotIn
-                | Self::NotIcontains
-                | Self::NotIcontainsMulti
-                | Self::NotRegex
-                | Self::SemverNeq
-                | Self::IsNotSet
-        )
-    }
-
-    /// False for the two operators that only test presence.
-    pub fn needs_value(self) -> bool {
-        !matches!(self, Self::IsSet | Self::IsNotSet)
-    }
-}
 
 /// A compiled operator with its values.
 #[derive(Debug, Clone)]
@@ -176,31 +61,6 @@ pub struct RegexPattern {
     pub regex: Option<BoundedRegex>,
 }
 
-/// A comparison of a value with a bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are self-explanatory")]
-pub enum ComparisonOperator {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-}
-
-impl ComparisonOperator {
-    /// Whether the comparison is true of two values.
-    #[inline]
-    pub fn holds<T: PartialOrd + ?Sized>(self, left: &T, right: &T) -> bool {
-        match self {
-            Self::Less => left < right,
-            Self::LessOrEqual => left <= right,
-            Self::Greater => left > right,
-            Self::GreaterOrEqual => left >= right,
-            Self::Equal => left == right,
-        }
-    }
-}
-
 /// A bound of a comparison: a number if the filter's value is a number or numeric string.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Bound {
@@ -234,6 +94,8 @@ impl ValueTest {
         let ordered = |order| Self::Compared { order, bounds: values.iter().filter_map(bound).collect() };
         let texts = || values.iter().filter_map(text_of).map(Into::into);
         let lower = || values.iter().filter_map(text_of).map(|text| text.to_lowercase());
+        let versions =
+            |kind, negated| ranges(kind, values, attr).map(|ranges| Self::Version { ranges, negated });
         Ok(match operator {
             // Projects cannot define path cleaning rules, so the cleaned path is the path.
             Operator::Exact | Operator::In | Operator::IsCleanedPathExact => {
@@ -261,10 +123,22 @@ impl ValueTest {
             Operator::IsDateExact => instants(ComparisonOperator::Equal),
             Operator::IsDateBefore => instants(ComparisonOperator::Less),
             Operator::IsDateAfter => instants(ComparisonOperator::Greater),
-            Operator::SemverNeq => {
-                Self::Version { ranges: ranges(Operator::SemverEq, values, attr)?, negated: true }
+            Operator::SemverEq => versions(RangeKind::Equal, false)?,
+            Operator::SemverNeq => versions(RangeKind::Equal, true)?,
+            Operator::SemverGt => versions(RangeKind::Greater, false)?,
+            Operator::SemverGte => versions(RangeKind::GreaterOrEqual, false)?,
+            Operator::SemverLt => versions(RangeKind::Less, false)?,
+            Operator::SemverLte => versions(RangeKind::LessOrEqual, false)?,
+            Operator::SemverTilde => versions(RangeKind::Tilde, false)?,
+            Operator::SemverCaret => versions(RangeKind::Caret, false)?,
+            Operator::SemverWildcard => versions(RangeKind::Wildcard, false)?,
+            Operator::StartsWith
+            | Operator::NotStartsWith
+            | Operator::EndsWith
+            | Operator::NotEndsWith
+            | Operator::FlagEvaluatesTo => {
+                return Err(CalcError::unsupported(attr, format!("the operator {}", operator.name())));
             }
-            semver => Self::Version { ranges: ranges(semver, values, attr)?, negated: false },
         })
     }
 
@@ -466,8 +340,7 @@ fn number_range(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
     }
 }
 
-fn ranges(operator: Operator, values: &[Value], attr: &str) -> CalcResult<Vec<Range>> {
-    let kind = operator.name().trim_start_matches("semver_");
+fn ranges(kind: RangeKind, values: &[Value], attr: &str) -> CalcResult<Vec<Range>> {
     let range = |value: &Value| {
         let range = text_of(value).and_then(|text| Range::parse(kind, &text));
         range.ok_or_else(|| CalcError::invalid(attr, format!("{value} is not a version.")))
