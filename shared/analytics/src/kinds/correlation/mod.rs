@@ -4,6 +4,7 @@
 
 mod calculation;
 mod describe;
+pub mod limits;
 mod query;
 mod table;
 

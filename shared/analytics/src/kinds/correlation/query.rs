@@ -8,10 +8,10 @@ use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
 use serde_json::{Map, Value, json};
 
+use super::limits;
 use crate::kinds::ParsedQuery;
 use crate::kinds::funnels::dialects::parse_funnel_filters;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
-use crate::limits;
 use crate::query::parse_integer;
 
 /// Finds factors that distinguish actors who convert in a funnel from those who do not.

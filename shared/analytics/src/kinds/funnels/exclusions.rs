@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::StepOrder;
 use super::dialects::RawExclusion;
+use super::limits;
 use crate::filter::{Filter, Parser};
-use crate::limits;
 use crate::query::{Series, parse_integer, parse_series};
 
 /// An exclusion: an event that disqualifies a path when it occurs between two steps.

@@ -8,6 +8,7 @@ mod clickhouse;
 pub(super) mod describe;
 pub(super) mod dialects;
 mod exclusions;
+pub mod limits;
 mod query;
 mod table;
 mod window;

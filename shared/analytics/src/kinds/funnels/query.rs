@@ -8,10 +8,10 @@ use pennon_filters::{CalcError, CalcResult};
 
 use super::dialects::RawFunnels;
 use super::exclusions::{self, Exclusion, matches_all_of};
+use super::limits;
 use super::window::{ConversionWindow, WindowUnit};
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
-use crate::limits;
 use crate::query::{
     BreakdownBy, BreakdownRules, CommonFields, Field, RawSeries, Series, parse_common_fields, parse_series,
 };

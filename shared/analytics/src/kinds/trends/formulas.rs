@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Formula;
 use super::dialects::RawTrends;
-use crate::limits;
+use super::limits;
 use crate::query::Field;
 
 /// A formula and its optional name.

@@ -7,6 +7,7 @@ mod clickhouse;
 mod describe;
 mod dialects;
 mod formulas;
+pub mod limits;
 mod query;
 mod table;
 

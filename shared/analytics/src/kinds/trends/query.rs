@@ -5,9 +5,9 @@ use pennon_filters::{CalcError, CalcResult};
 
 use super::dialects::RawTrends;
 use super::formulas::{self, NamedFormula};
+use super::limits;
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
-use crate::limits;
 use crate::query::{BreakdownRules, CommonFields, Field, Series, math, parse_common_fields, parse_series};
 
 /// A trends query.

@@ -14,7 +14,7 @@ use super::partial_result::{Accumulator, count_spans};
 use super::series_counter::{Accumulators, CountedRow, DecodedColumn, SeriesRows, for_each_row};
 use super::statistics::StatisticState;
 use super::unsplit::BucketLookup;
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::Statistic;
 use crate::scan::{ColumnRef, MISSING};

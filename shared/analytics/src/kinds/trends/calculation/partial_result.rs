@@ -13,7 +13,8 @@ use super::bucket_mapping::BucketSpan;
 use super::series_counter::SeriesCounter;
 use super::statistics::StatisticState;
 use super::text_counts::TextCounts;
-use crate::{limits, sql};
+use crate::kinds::trends::limits;
+use crate::sql;
 
 /// Accumulators by series and period (see `CompiledTrend::period_series`) and breakdown value.
 #[derive(Debug, Clone, Default, PartialEq)]

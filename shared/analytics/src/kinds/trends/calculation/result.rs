@@ -11,7 +11,7 @@ use super::rows::{OTHER, RowValue};
 use super::statistics::finite;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::trends::Display;
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::query::insight_filters::serialize::with_dates;
 use crate::query::{CohortChoice, Math, Series};
 use crate::url::{push_pair, push_value};

@@ -19,7 +19,7 @@ use super::series_counter::SeriesCounter;
 use super::unsplit::BucketLookup;
 use super::{CompiledTrend, Mask};
 use crate::dictionary::{Dictionary, NO_TEXT};
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::query::Math;
 use crate::scan::{Column, EventRun, Partition};
 
