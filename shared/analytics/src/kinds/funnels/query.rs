@@ -13,7 +13,8 @@ use super::window::{ConversionWindow, WindowUnit};
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
 use crate::query::{
-    BreakdownBy, BreakdownRules, CommonFields, Field, RawSeries, Series, parse_common_fields, parse_series,
+    BreakdownBy, BreakdownRules, CommonFields, Field, KeyLists, RawSeries, Series, parse_common_fields,
+    parse_series,
 };
 
 /// A funnels query.
@@ -183,8 +184,12 @@ const DEFAULT_WINDOW_UNITS: i64 = 14;
 const BINS: std::ops::RangeInclusive<i64> = 1..=90;
 
 /// A breakdown has one or more keys of a single type.
-const BREAKDOWN_RULES: BreakdownRules =
-    BreakdownRules { has_bins: false, takes_key_lists: true, is_of_one_type: true, inherits_fields: true };
+const BREAKDOWN_RULES: BreakdownRules = BreakdownRules {
+    has_bins: false,
+    key_lists: KeyLists::AtMost(limits::BREAKDOWN_KEYS),
+    mixed_types_error: Some("The breakdowns of a funnel must all be of one type."),
+    inherits_fields: true,
+};
 
 /// Parses a funnels query.
 pub fn parse(raw: &RawFunnels<'_>) -> CalcResult<ParsedQuery> {
