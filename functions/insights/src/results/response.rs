@@ -1,5 +1,6 @@
 //! Insights as JSON of responses.
 
+use pennon_analytics::kinds::DEFAULT_INSIGHT_NAME;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
@@ -103,11 +104,11 @@ pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>)
     viewer.redact(fields_json(insight, FieldUse::Short, computed))
 }
 
-/// The filters. An insight without a query and without a kind is a trend.
+/// The filters. An insight without a query and without a kind is of the default kind.
 fn shown_filters(insight: &Insight) -> Map<String, Value> {
     let mut filters = insight.filters.clone();
     if insight.query.is_none() {
-        filters.entry("insight").or_insert_with(|| json!("TRENDS"));
+        filters.entry("insight").or_insert_with(|| json!(DEFAULT_INSIGHT_NAME));
     }
     filters
 }

@@ -74,7 +74,8 @@ impl RegisteredKind for CorrelationQuery {
     type Compiled = CompiledCorrelation;
 
     const DESCRIPTION: KindDescription = KindDescription {
-        node_kind: None,
+        // Nodes of correlations are stored, but not calculated.
+        node: None,
         insight_names: &[],
         endpoint: Endpoint {
             path: "funnel/correlation",
@@ -87,8 +88,6 @@ impl RegisteredKind for CorrelationQuery {
             is_paged: false,
             csv_rows: None,
         },
-        saved_fields: &[],
-        parse_node: query::reject_node,
         parse_filters: query::parse,
     };
 

@@ -74,11 +74,6 @@ pub fn parse(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
     Ok(ParsedQuery::Query(CorrelationQuery { funnel, step, factor }.into()))
 }
 
-/// Query nodes of correlations are stored, but not calculated.
-pub fn reject_node(_node: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-    Ok(ParsedQuery::OtherKind("FunnelCorrelationQuery".to_owned()))
-}
-
 fn parse_factor(request: &Map<String, Value>) -> CalcResult<Factor> {
     let required = |detail: &str| Err(CalcError::coded("invalid_input", None, detail));
     match request.get(KIND).and_then(Value::as_str) {

@@ -5,10 +5,10 @@
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
-use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, query};
+use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, INSIGHT_NAME, query};
 use crate::filter::{filter_json, list_json};
 use crate::kinds::ParsedQuery;
-use crate::kinds::saved_query::{FieldType, SavedField};
+use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::{common_fields as common_filters, get_list, raw_series};
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object, series_from_object};
@@ -53,8 +53,11 @@ pub struct RawExclusion<'a> {
     pub to_step: Option<Value>,
 }
 
-/// The fields that are validated before an insight is stored.
-pub(super) const SAVED_FIELDS: &[SavedField] = &[
+/// The rules for nodes that insights store.
+pub(super) const SAVED_NODE: SavedNodeRules =
+    SavedNodeRules { required: REQUIRED_SERIES, fields: SAVED_FIELDS, shares_fields: true };
+
+const SAVED_FIELDS: &[SavedField] = &[
     ("", "funnelsFilter", FieldType::Object),
     ("funnelsFilter", "funnelVizType", FieldType::OneOf(&["steps", "trends", "time_to_convert", "flow"])),
     ("funnelsFilter", "funnelOrderType", FieldType::OneOf(&["ordered", "strict", "unordered"])),
@@ -235,7 +238,7 @@ pub(in crate::kinds) fn to_insight_filters(query: &FunnelsQuery) -> Object {
         }
     };
     let mut filters =
-        serialize::common_filters("FUNNELS", &query.common, &query.series, |order, _, entity| {
+        serialize::common_filters(INSIGHT_NAME, &query.common, &query.series, |order, _, entity| {
             write_options(order, entity);
         });
     let mut put = |key: &str, value: Value| serialize::put(&mut filters, key, value);

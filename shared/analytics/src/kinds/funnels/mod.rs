@@ -19,7 +19,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -32,6 +32,9 @@ use calculation::{CompiledFunnel, FunnelRows};
 pub use exclusions::Exclusion;
 pub use query::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptions, StepOrder};
 pub use window::{ConversionWindow, WindowUnit};
+
+/// The value of `insight` in filters of funnels.
+const INSIGHT_NAME: &str = "FUNNELS";
 
 impl InsightQuery for FunnelsQuery {
     fn common(&self) -> &CommonFields {
@@ -75,8 +78,12 @@ impl RegisteredKind for FunnelsQuery {
     type Compiled = CompiledFunnel;
 
     const DESCRIPTION: KindDescription = KindDescription {
-        node_kind: Some("FunnelsQuery"),
-        insight_names: &["FUNNELS"],
+        node: Some(NodeDescription {
+            kind: "FunnelsQuery",
+            saved: dialects::SAVED_NODE,
+            parse: dialects::parse_node,
+        }),
+        insight_names: &[INSIGHT_NAME],
         endpoint: Endpoint {
             path: "funnel",
             persons_path: "funnel",
@@ -88,8 +95,6 @@ impl RegisteredKind for FunnelsQuery {
             is_paged: false,
             csv_rows: None,
         },
-        saved_fields: dialects::SAVED_FIELDS,
-        parse_node: dialects::parse_node,
         parse_filters: dialects::parse_filters,
     };
 

@@ -6,9 +6,9 @@ use pennon_filters::CalcResult;
 use pennon_filters::dates::compare::Comparison;
 use serde_json::{Map, Value, json};
 
-use super::{TrendsQuery, formulas, query};
+use super::{INSIGHT_NAME, TrendsQuery, formulas, query};
 use crate::kinds::ParsedQuery;
-use crate::kinds::saved_query::{FieldType, SavedField};
+use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::common_fields as common_filters;
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object};
@@ -48,8 +48,11 @@ pub const DISPLAYS: &[&str] = &[
     "CalendarHeatmap",
 ];
 
-/// The fields that are validated before an insight is stored.
-pub(super) const SAVED_FIELDS: &[SavedField] = &[
+/// The rules for nodes that insights store.
+pub(super) const SAVED_NODE: SavedNodeRules =
+    SavedNodeRules { required: REQUIRED_SERIES, fields: SAVED_FIELDS, shares_fields: true };
+
+const SAVED_FIELDS: &[SavedField] = &[
     ("", "trendsFilter", FieldType::Object),
     ("trendsFilter", "display", FieldType::OneOf(DISPLAYS)),
     ("trendsFilter", "formula", FieldType::String),
@@ -135,7 +138,7 @@ pub(super) fn canonical_node(trends: &TrendsQuery) -> Value {
 /// The query as insight filters: the fields that the request set, plus the defaults of `math` and `properties`.
 pub(super) fn to_insight_filters(trends: &TrendsQuery) -> Object {
     let mut filters =
-        serialize::common_filters("TRENDS", &trends.common, &trends.series, |_, series, entity| {
+        serialize::common_filters(INSIGHT_NAME, &trends.common, &trends.series, |_, series, entity| {
             entity["math"] = json!(series.requested_math.as_deref().unwrap_or("total"));
             for (key, value) in series.math_arguments.json() {
                 entity[key] = value;
