@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::limits;
 use crate::kinds::ParsedQuery;
-use crate::kinds::funnels::dialects::parse_funnel_filters;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
 use crate::query::parse_integer;
 
@@ -67,7 +66,9 @@ pub fn parse(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
     let dropped = ["breakdown", "breakdowns", "breakdown_type", "funnel_viz_type", "display"];
     let mut funnel_request = request.clone();
     funnel_request.retain(|key, _| !dropped.contains(&key.as_str()));
-    let Some(mut funnel) = parse_funnel_filters(&funnel_request)? else { return Ok(ParsedQuery::Empty) };
+    let Some(mut funnel) = FunnelsQuery::from_insight_filters(&funnel_request)? else {
+        return Ok(ParsedQuery::Empty);
+    };
     funnel.viz = FunnelVizType::Steps;
     let factor = parse_factor(request)?;
     let step = parse_step(request, funnel.series.len())?;

@@ -119,12 +119,12 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
 }
 
 /// Parses insight filters.
-pub(in crate::kinds) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
+pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
     query::parse(&raw_filters(request)?)
 }
 
 /// Parses the funnel of insight filters; `None` without steps.
-pub(in crate::kinds) fn parse_funnel_filters(request: &Object) -> CalcResult<Option<FunnelsQuery>> {
+pub(super) fn parse_funnel_filters(request: &Object) -> CalcResult<Option<FunnelsQuery>> {
     query::parse_funnel(&raw_filters(request)?)
 }
 
@@ -190,7 +190,7 @@ fn filter_exclusions(request: &Object) -> CalcResult<Vec<RawExclusion<'_>>> {
 }
 
 /// The query node with defaults filled in.
-pub(in crate::kinds) fn canonical_node(funnels: &FunnelsQuery) -> Value {
+pub(super) fn canonical_node(funnels: &FunnelsQuery) -> Value {
     let series = funnels.series.iter().enumerate().map(|(order, series)| {
         let options = funnels.step_options(order);
         let mut json = canonical::series_json(series);
@@ -227,7 +227,7 @@ fn exclusion_node(exclusion: &Exclusion) -> Value {
 }
 
 /// The query as insight filters: the fields that the request set, plus the default of `properties`.
-pub(in crate::kinds) fn to_insight_filters(query: &FunnelsQuery) -> Object {
+pub(super) fn to_insight_filters(query: &FunnelsQuery) -> Object {
     let write_options = |order: usize, entity: &mut Value| {
         let options = query.step_options(order);
         if let Some(first) = options.first {

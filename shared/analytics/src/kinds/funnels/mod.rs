@@ -1,12 +1,14 @@
 //! Funnels: how many actors reach each step of a sequence, and how long it takes them.
 //!
-//! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers. Correlations are built on
-//! the calculation.
+//! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers.
+//!
+//! Correlations are built on funnels. They use the fields and traits of [`FunnelsQuery`], `from_insight_filters`, and
+//! `for_each_outcome` and `dropped_before` of the compiled funnel, nothing else.
 
-pub(super) mod calculation;
+mod calculation;
 mod clickhouse;
-pub(super) mod describe;
-pub(super) mod dialects;
+mod describe;
+mod dialects;
 mod exclusions;
 pub mod limits;
 mod query;
@@ -27,14 +29,22 @@ use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
 use crate::scan::Partition;
+pub(super) use calculation::CompiledFunnel;
+use calculation::FunnelRows;
 pub use calculation::{ActorOutcome, FunnelPoint, unwrap_single_breakdown_values};
-use calculation::{CompiledFunnel, FunnelRows};
 pub use exclusions::Exclusion;
 pub use query::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptions, StepOrder};
 pub use window::{ConversionWindow, WindowUnit};
 
 /// The value of `insight` in filters of funnels.
 const INSIGHT_NAME: &str = "FUNNELS";
+
+impl FunnelsQuery {
+    /// Parses the funnel of insight filters; `None` without steps.
+    pub(super) fn from_insight_filters(request: &Map<String, Value>) -> CalcResult<Option<Self>> {
+        dialects::parse_funnel_filters(request)
+    }
+}
 
 impl InsightQuery for FunnelsQuery {
     fn common(&self) -> &CommonFields {
