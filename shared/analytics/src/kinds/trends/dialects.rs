@@ -6,31 +6,16 @@ use pennon_filters::CalcResult;
 use pennon_filters::dates::compare::Comparison;
 use serde_json::{Map, Value, json};
 
+use super::raw_query::RawTrends;
 use super::{INSIGHT_NAME, TrendsQuery, formulas, query};
 use crate::kinds::ParsedQuery;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::common_fields as common_filters;
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object};
-use crate::query::{Field, RawCommon, canonical};
+use crate::query::{Field, canonical};
 
 type Object = Map<String, Value>;
-
-/// The unparsed fields of a trend.
-#[derive(Debug, Clone)]
-pub struct RawTrends<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub compare: Field<'a>,
-    pub compare_to: Field<'a>,
-    pub formula: Field<'a>,
-    /// A list of formulas as strings; takes precedence over `formula`.
-    pub formulas: Field<'a>,
-    /// A list of formulas as objects, which may have names; takes precedence over `formulas`.
-    pub formula_nodes: Field<'a>,
-    pub smoothing_intervals: Field<'a>,
-    pub conversion_goal: Field<'a>,
-}
 
 /// Displays that insights can store, including one that only other implementations calculate.
 pub const DISPLAYS: &[&str] = &[

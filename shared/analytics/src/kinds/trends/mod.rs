@@ -6,9 +6,11 @@ mod calculation;
 mod clickhouse;
 mod describe;
 mod dialects;
+mod formula;
 mod formulas;
 pub mod limits;
 mod query;
+mod raw_query;
 mod table;
 
 use pennon_filters::CalcResult;
@@ -27,8 +29,9 @@ use crate::project::ProjectContext;
 use crate::query::{CommonFields, Math, Series, UniqueBy};
 use crate::scan::ActorKind;
 use crate::scan::Partition;
+pub use calculation::TrendPoint;
 use calculation::{CompiledTrend, PartialResult};
-pub use calculation::{Formula, TrendPoint};
+pub use formula::Formula;
 pub use formulas::NamedFormula;
 pub use query::{Display, TrendsQuery};
 

@@ -3,9 +3,9 @@
 use pennon_filters::dates::compare::Comparison;
 use pennon_filters::{CalcError, CalcResult};
 
-use super::dialects::RawTrends;
 use super::formulas::{self, NamedFormula};
 use super::limits;
+use super::raw_query::RawTrends;
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
 use crate::query::{

@@ -240,16 +240,3 @@ fn number_json(number: f64) -> Value {
         json!(number)
     }
 }
-
-/// Trailing average over at most `width` numbers, rounded down.
-pub(super) fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
-    let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
-    (0..data.len())
-        .map(|index| {
-            let slice = &data[(index + 1).saturating_sub(width)..=index];
-            #[expect(clippy::cast_precision_loss, reason = "there are few buckets")]
-            let average = slice.iter().sum::<f64>() / slice.len() as f64;
-            average.floor()
-        })
-        .collect()
-}
