@@ -5,6 +5,7 @@
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
+use super::raw_query::{RawExclusion, RawFunnels};
 use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, INSIGHT_NAME, query};
 use crate::filter::{filter_json, list_json};
 use crate::kinds::ParsedQuery;
@@ -12,46 +13,13 @@ use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNod
 use crate::query::insight_filters::parse::{common_fields as common_filters, get_list, raw_series};
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object, series_from_object};
-use crate::query::{Field, RawCommon, RawSeries, canonical};
+use crate::query::{Field, canonical};
 
 type Object = Map<String, Value>;
 
 /// Link parameter: `aggregation_group_type_index` 0 means the group type with index 0, as in query nodes. Without it, 0
 /// means persons.
 const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
-
-/// The unparsed fields of a funnel.
-#[derive(Debug, Clone)]
-pub struct RawFunnels<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub viz_type: Field<'a>,
-    pub order_type: Field<'a>,
-    pub window_interval: Field<'a>,
-    pub window_days: Field<'a>,
-    pub window_unit: Field<'a>,
-    pub exclusions: Vec<RawExclusion<'a>>,
-    pub from_step: Field<'a>,
-    pub to_step: Field<'a>,
-    pub bin_count: Field<'a>,
-    pub attribution_type: Field<'a>,
-    pub attribution_value: Field<'a>,
-    /// Limit of breakdown values if the request sets none.
-    pub default_limit: usize,
-    pub aggregate_by_hogql: Field<'a>,
-    /// Set only if groups are counted instead of persons.
-    pub group_type: Field<'a>,
-    /// Comparison with an earlier period, which funnels reject.
-    pub compare: Field<'a>,
-}
-
-/// An exclusion, not parsed yet.
-#[derive(Debug, Clone)]
-pub struct RawExclusion<'a> {
-    pub series: RawSeries<'a>,
-    pub from_step: Option<Value>,
-    pub to_step: Option<Value>,
-}
 
 /// The rules for nodes that insights store.
 pub(super) const SAVED_NODE: SavedNodeRules =

@@ -3,9 +3,9 @@
 use pennon_filters::error::{CalcError, CalcResult};
 use serde_json::Value;
 
-use super::StepOrder;
-use super::dialects::RawExclusion;
 use super::limits;
+use super::options::StepOrder;
+use super::raw_query::RawExclusion;
 use crate::filter::{Filter, Parser};
 use crate::query::{Series, parse_integer, parse_series};
 

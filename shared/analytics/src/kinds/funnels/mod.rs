@@ -11,7 +11,9 @@ mod describe;
 mod dialects;
 mod exclusions;
 pub mod limits;
+mod options;
 mod query;
+mod raw_query;
 mod table;
 mod window;
 
@@ -33,7 +35,8 @@ pub(super) use calculation::CompiledFunnel;
 use calculation::FunnelRows;
 pub use calculation::{ActorOutcome, FunnelPoint, unwrap_single_breakdown_values};
 pub use exclusions::Exclusion;
-pub use query::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptions, StepOrder};
+pub use options::{Attribution, FirstTime, FunnelVizType, StepOptions, StepOrder};
+pub use query::FunnelsQuery;
 pub use window::{ConversionWindow, WindowUnit};
 
 /// The value of `insight` in filters of funnels.
