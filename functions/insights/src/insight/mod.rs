@@ -18,7 +18,7 @@ mod store;
 mod summary_row;
 
 pub use dashboard_change::dashboard_change;
-pub use fields::{FieldUse, field_names, fields_json};
+pub use fields::{ResponseForm, fields_json, workspace_field_names};
 pub use flag_references::refers_to_flag;
 pub use input::InsightInput;
 pub use record::{Insight, counter_value_of_id, id_of_count};

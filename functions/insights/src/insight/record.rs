@@ -110,17 +110,30 @@ impl Insight {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
             new.as_ref().unwrap_or(old).clone()
         }
+        let InsightInput {
+            name,
+            derived_name,
+            description,
+            filters,
+            query,
+            order,
+            deleted,
+            favorited,
+            saved,
+            tags,
+            dashboards: _,
+        } = input;
         let mut after = Insight {
-            name: sent(&input.name, &self.name),
-            derived_name: sent(&input.derived_name, &self.derived_name),
-            description: sent(&input.description, &self.description),
-            filters: sent(&input.filters, &self.filters),
-            query: sent(&input.query, &self.query),
-            order: sent(&input.order, &self.order),
-            deleted: sent(&input.deleted, &self.deleted),
-            favorited: sent(&input.favorited, &self.favorited),
-            saved: sent(&input.saved, &self.saved),
-            tags: sent(&input.tags, &self.tags),
+            name: sent(name, &self.name),
+            derived_name: sent(derived_name, &self.derived_name),
+            description: sent(description, &self.description),
+            filters: sent(filters, &self.filters),
+            query: sent(query, &self.query),
+            order: sent(order, &self.order),
+            deleted: sent(deleted, &self.deleted),
+            favorited: sent(favorited, &self.favorited),
+            saved: sent(saved, &self.saved),
+            tags: sent(tags, &self.tags),
             updated_at: now,
             ..self.clone()
         };

@@ -6,7 +6,7 @@ use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{InsightResult, redaction};
-use crate::insight::{FieldUse, Insight, fields_json};
+use crate::insight::{Insight, ResponseForm, fields_json};
 use crate::placement::Placement;
 use crate::placement::tiles::Tile;
 use crate::resource::access_level;
@@ -82,7 +82,7 @@ pub fn full_json(
         "alerts": [],
         "last_viewed_at": null,
     });
-    let mut answer = fields_json(insight, FieldUse::Full, computed);
+    let mut answer = fields_json(insight, ResponseForm::Full, computed);
     if let Some(tile) = tile {
         answer["color"] = json!(tile.color);
         answer["layouts"] = tile.layouts.clone();
@@ -101,7 +101,7 @@ pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>)
         "user_access_level": viewer.access_level(insight),
         "last_viewed_at": null,
     });
-    viewer.redact(fields_json(insight, FieldUse::Short, computed))
+    viewer.redact(fields_json(insight, ResponseForm::Short, computed))
 }
 
 /// The filters. An insight without a query and without a kind is of the default kind.
