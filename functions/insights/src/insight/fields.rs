@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::record::Insight;
 use FieldResponse::{Absent, Both, Full, Short};
-use FieldWrite::{Ignored, Parameter, Placed, Stored};
+use FieldWrite::{Ignored, Parameter, Tiles, Stored};
 use LogRule::{LoggedAt, NotLogged};
 
 /// What a write does with a field of its body.
@@ -20,7 +20,7 @@ pub enum FieldWrite {
     /// It is a parameter of the write.
     Parameter,
     /// It is validated and stored as tiles.
-    Placed,
+    Tiles,
     /// It is validated and stored under its name. Workspace files have it.
     Stored,
 }
@@ -106,7 +106,7 @@ pub static INSIGHT_FIELDS: [InsightField; 65] = [
     record_field("query", |it| json!(it.query), Stored, Both, LoggedAt(6)),
     record_field("order", |it| json!(it.order), Stored, Full, NotLogged),
     record_field("deleted", |it| json!(it.deleted), Stored, Full, LoggedAt(1)),
-    other_field("dashboards", Placed, Both),
+    other_field("dashboards", Tiles, Both),
     other_field("dashboard_tiles", Ignored, Both),
     other_field("last_refresh", Ignored, Both),
     other_field("refreshing", Ignored, Short),

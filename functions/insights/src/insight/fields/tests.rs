@@ -87,7 +87,7 @@ fn each_writable_field_is_in_the_input_and_in_the_api_document() {
     );
     let documented = documented("InsightInput");
     for field in &INSIGHT_FIELDS {
-        let is_writable = matches!(field.write, Placed | Stored);
+        let is_writable = matches!(field.write, Tiles | Stored);
         assert_eq!(input.contains(&field.name), is_writable, "in InsightInput: {}", field.name);
         assert_eq!(
             documented.contains_key(field.name),
