@@ -8,7 +8,7 @@ use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::conditions::payloads;
 use pennon_flag_rules::flag::field_table::{FieldValue, FlagField, WorkspaceRule, workspace_fields};
-use pennon_insights::{FieldUse, Insight, field_names};
+use pennon_insights::{Insight, workspace_field_names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -115,7 +115,7 @@ pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
 }
 
 fn is_insight_field(name: &str) -> bool {
-    field_names(FieldUse::Workspace).any(|known| known == name)
+    workspace_field_names().any(|known| known == name)
 }
 
 /// Rejects unknown fields: a misspelt field would silently have no effect.

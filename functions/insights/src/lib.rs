@@ -34,7 +34,7 @@ pub(crate) use pennon_core::limits::insights as limits;
 pub use cohorts::{CohortRecord, require_feed_room};
 pub use dashboards::generated;
 pub use declarations::{Declaration, declaration, writes as declaration_writes};
-pub use insight::{FieldUse, Insight, counter_value_of_id, field_names};
+pub use insight::{Insight, counter_value_of_id, workspace_field_names};
 pub use placement::tiles::Tile;
 pub use resource::row_of as summary_row;
 pub use results::saved;

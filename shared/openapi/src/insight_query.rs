@@ -1,13 +1,13 @@
 //! Query nodes of insights, as sent in requests.
 //!
-//! Must stay true: the schema validates the fields that a write validates: the known fields of the kinds that are calculated. Nodes of
-//! other kinds are stored unchanged. Conditions and wrapped nodes are validated one level deep; a write validates all
-//! levels, so a body that matches the schema may still be rejected.
+//! Must stay true: the schema validates the fields that a write validates: the required and the known fields of the kinds
+//! that are calculated, from the table of each kind. Nodes of other kinds are stored unchanged. Conditions and wrapped nodes
+//! are validated one level deep; a write validates all levels, so a body that matches the schema may still be rejected.
 
 use pennon_analytics::InsightKind;
 use pennon_analytics::kinds::{
     ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SAVED_INSIGHT, SERIES_FIELDS, SERIES_KINDS,
-    WRAPPERS, validated_fields,
+    SavedNodeRules, WRAPPERS,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("InsightQuery", node()),
         ("InsightQueryShown", shown()),
-        ("InsightQueryOfEvents", event_query()),
+        ("InsightQueryOfEvents", calculated_query()),
         ("InsightQueryWrapped", wrapped()),
         ("InsightQueryOther", other()),
         ("InsightSeries", series()),
@@ -56,44 +56,72 @@ pub(crate) fn whole() -> Value {
     integer_in(i64::MIN, i64::MAX)
 }
 
-/// A node with series, of a kind that is calculated: the fields that are validated when it is stored.
-fn event_query() -> Value {
-    let kinds = InsightKind::ALL.iter().filter_map(|kind| kind.description().node_kind).collect::<Vec<_>>();
-    let mut node = input(&["kind", "series"], fields_of(""));
-    node["properties"]["kind"] = enum_of(&kinds);
-    node["properties"]["series"] = list(schema_ref("InsightSeries"));
+/// A node of a kind that is calculated: the fields that are validated when it is stored.
+fn calculated_query() -> Value {
+    // Kinds with the same rules share a schema.
+    let mut schemas: Vec<(Vec<&str>, Value)> = Vec::new();
+    for node in InsightKind::nodes() {
+        let schema = node_of(&node.saved);
+        match schemas.iter_mut().find(|(_, known)| *known == schema) {
+            Some((kinds, _)) => kinds.push(node.kind),
+            None => schemas.push((vec![node.kind], schema)),
+        }
+    }
+    let with_kinds = |(kinds, mut schema): (Vec<&str>, Value)| {
+        schema["properties"]["kind"] = enum_of(&kinds);
+        schema
+    };
+    let mut schemas: Vec<Value> = schemas.into_iter().map(with_kinds).collect();
+    if schemas.len() == 1 { schemas.remove(0) } else { any_of(schemas) }
+}
+
+/// A node with these rules, of any kind.
+fn node_of(rules: &SavedNodeRules) -> Value {
+    let required: Vec<&str> =
+        std::iter::once("kind").chain(rules.required.iter().map(|(name, _)| *name)).collect();
+    let mut node = input(&required, fields_of(rules, ""));
+    node["properties"]["kind"] = any();
+    for (name, field_type) in rules.required {
+        node["properties"][*name] = field_schema(rules, name, *field_type);
+    }
     node["properties"]["properties"] =
         any_of([conditions(), schema_ref("InsightCondition"), json!({"type": "null"})]);
     node
 }
 
 /// The validated fields of the object `parent` of a node, or of the node itself if it is empty.
-fn fields_of(parent: &str) -> Vec<(&'static str, Value)> {
-    let own = validated_fields().filter(|(of, ..)| *of == parent);
-    let schema = |field: &'static str, field_type: FieldType| match field_type {
-        FieldType::Object => nullable(input(&[], fields_of(field))),
-        other => field_schema(other),
-    };
-    own.map(|(_, field, field_type)| (*field, schema(field, *field_type))).collect()
+fn fields_of(rules: &SavedNodeRules, parent: &str) -> Vec<(&'static str, Value)> {
+    let own = rules.validated_fields().filter(|(of, ..)| *of == parent);
+    own.map(|(_, field, field_type)| (*field, nullable(field_schema(rules, field, *field_type)))).collect()
 }
 
-fn field_schema(field_type: FieldType) -> Value {
+/// The values of a field of a node.
+fn field_schema(rules: &SavedNodeRules, field: &str, field_type: FieldType) -> Value {
     match field_type {
-        FieldType::String => nullable(text()),
-        FieldType::Boolean => nullable(boolean()),
-        FieldType::Integer => nullable(whole()),
-        FieldType::Number => nullable(number()),
-        FieldType::Object => nullable(any_object()),
-        FieldType::List => nullable(list(any())),
-        FieldType::ListOrObject => nullable(any_of([list(any()), any_object()])),
-        FieldType::OneOf(choices) => nullable(enum_of(choices)),
+        FieldType::Object => input(&[], fields_of(rules, field)),
+        other => type_schema(other),
+    }
+}
+
+fn type_schema(field_type: FieldType) -> Value {
+    match field_type {
+        FieldType::String => text(),
+        FieldType::Boolean => boolean(),
+        FieldType::Integer => whole(),
+        FieldType::Number => number(),
+        FieldType::Object => any_object(),
+        FieldType::List => list(any()),
+        FieldType::ListOrObject => any_of([list(any()), any_object()]),
+        FieldType::Series => list(schema_ref("InsightSeries")),
+        FieldType::OneOf(choices) => enum_of(choices),
     }
 }
 
 /// A series of trends, or a step of a funnel. Without a kind it is of an event.
 fn series() -> Value {
     let fields = || {
-        let fields = SERIES_FIELDS.iter().map(|(field, field_type)| (*field, field_schema(*field_type)));
+        let fields =
+            SERIES_FIELDS.iter().map(|(field, field_type)| (*field, nullable(type_schema(*field_type))));
         let mut series = input(&[], fields);
         series["properties"]["properties"] = nullable(conditions());
         series
@@ -146,8 +174,7 @@ fn wrappers() -> Vec<&'static str> {
 
 /// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
 fn other() -> Value {
-    let calculated = InsightKind::ALL.iter().filter_map(|kind| kind.description().node_kind);
-    let known: Vec<&str> = calculated.chain(wrappers()).collect();
+    let known: Vec<&str> = InsightKind::nodes().map(|node| node.kind).chain(wrappers()).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
         schema_ref("InsightQueryOfEvents"),

@@ -285,3 +285,20 @@ fn about_calculations() -> Vec<Operation> {
             .with_csv(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use pennon_analytics::kinds::stored_kinds;
+
+    #[test]
+    fn the_list_has_a_filter_for_every_kind() {
+        let document = crate::document("0");
+        let parameters = document["paths"][super::LIST]["get"]["parameters"].as_array().unwrap();
+        let filter = parameters.iter().find(|parameter| parameter["name"] == "insight").unwrap();
+        for (name, _) in stored_kinds() {
+            let is_listed = filter["description"].as_str().unwrap().contains(&format!("`{name}`"));
+            assert!(is_listed, "the parameter `insight` of the list lacks {name}");
+        }
+    }
+}

@@ -7,9 +7,10 @@ use pennon_analytics::{DURATION_OPERATORS, session_fields};
 use pennon_filters::dates::Interval;
 use pennon_filters::operator::{FilterSide, Operator};
 
+pub(crate) use pennon_analytics::kinds::funnels::limits::{EXCLUSIONS, STEPS, WINDOW_SECONDS};
+pub(crate) use pennon_analytics::kinds::trends::limits::SERIES;
 pub(crate) use pennon_analytics::limits::{
-    ACTION_STEPS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, GROUP_TYPES,
-    NAME_BYTES as NAME_MAX, SERIES, STEPS, WINDOW_SECONDS,
+    ACTION_STEPS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, GROUP_TYPES, NAME_BYTES as NAME_MAX,
 };
 pub(crate) use pennon_core::idempotency::BYTES_MAX as IDEMPOTENCY_KEY_MAX;
 pub(crate) use pennon_core::limits::{calculation, capture, evaluation, insights};

@@ -265,3 +265,20 @@ pub(crate) fn by_query(operation: crate::Operation) -> crate::Operation {
         "As in the body; takes precedence over it.",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use pennon_analytics::InsightKind;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_that_has_nodes_has_their_schema() {
+        let (components, node) = (components(), node());
+        for kind in InsightKind::nodes().map(|node| node.kind) {
+            assert!(components.iter().any(|(name, _)| *name == kind), "{kind} has no schema");
+            let is_listed = node["anyOf"].as_array().is_some_and(|nodes| nodes.contains(&schema_ref(kind)));
+            assert!(is_listed, "the schema QueryNode lacks {kind}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The size of queries: those at a limit are calculated, larger ones are rejected with the field.
 
+use pennon_analytics::kinds::{funnels, trends};
 use pennon_analytics::limits;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -61,14 +62,14 @@ fn rows() -> Vec<Row> {
     vec![
         (
             FUNNEL,
-            with(json!({"events": events(limits::STEPS)})),
-            with(json!({"events": events(limits::STEPS + 1)})),
+            with(json!({"events": events(funnels::limits::STEPS)})),
+            with(json!({"events": events(funnels::limits::STEPS + 1)})),
             None,
         ),
         (
             TREND,
-            with(json!({"events": events(limits::SERIES)})),
-            with(json!({"events": events(limits::SERIES + 1)})),
+            with(json!({"events": events(trends::limits::SERIES)})),
+            with(json!({"events": events(trends::limits::SERIES + 1)})),
             Some("events"),
         ),
         (TREND, filters(limits::FILTERS), filters(limits::FILTERS + 1), Some("properties")),
@@ -80,14 +81,14 @@ fn rows() -> Vec<Row> {
         (TREND, limit(limits::BREAKDOWN_LIMIT), limit(limits::BREAKDOWN_LIMIT + 1), Some("breakdown_limit")),
         (
             TREND,
-            formula(parentheses(limits::FORMULA_DEPTH - 1)),
-            formula(parentheses(limits::FORMULA_DEPTH + 1)),
+            formula(parentheses(trends::limits::FORMULA_DEPTH - 1)),
+            formula(parentheses(trends::limits::FORMULA_DEPTH + 1)),
             Some("formula"),
         ),
         (
             TREND,
-            formula(format!("A{}", "+A".repeat((limits::FORMULA_BYTES - 1) / 2))),
-            formula(format!("A{}", "+A".repeat(limits::FORMULA_BYTES / 2))),
+            formula(format!("A{}", "+A".repeat((trends::limits::FORMULA_BYTES - 1) / 2))),
+            formula(format!("A{}", "+A".repeat(trends::limits::FORMULA_BYTES / 2))),
             Some("formula"),
         ),
     ]

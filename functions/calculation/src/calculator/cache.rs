@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::large_results::ResultObjectRef;
 use super::{Calculator, QueryResult};
 
 /// Time to live of a cached result.
@@ -37,6 +36,17 @@ pub enum CacheScope {
     Saved,
     /// Calculation endpoints, which have results of their own.
     Request,
+}
+
+/// Reference to the object of a result that is not in its item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ResultObjectRef {
+    /// Name of the object, unique among the objects of a cache key.
+    pub(super) id: String,
+    /// SHA-256 of the object.
+    pub(super) digest: String,
+    /// Length of the JSON text in bytes, uncompressed.
+    pub(super) bytes: usize,
 }
 
 /// The cache key of a query's result. `invalidation` is part of it.
@@ -133,7 +143,7 @@ impl CachedResult {
 
     /// Bytes of the result's JSON text where it is in an object; 0 where it is in the item.
     pub fn object_bytes(&self) -> usize {
-        self.object_ref.as_ref().map_or(0, ResultObjectRef::bytes)
+        self.object_ref.as_ref().map_or(0, |object| object.bytes)
     }
 
     /// Whether the result is an empty list.

@@ -13,13 +13,12 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, StoreError};
 use pennon_eventstore::{EventStoreError, ResultObject};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::Calculator;
-use super::cache::{CachedResult, RESULT_TTL, result_key};
+use super::cache::{CachedResult, RESULT_TTL, ResultObjectRef, result_key};
 
 /// Longest JSON text of a result that is cached. A longer one is calculated each time; no gateway would let it through.
 pub const RESULT_BYTES_MAX: usize = 16_000_000;
@@ -31,23 +30,6 @@ const UPLOAD_GRACE: Duration = Duration::hours(1);
 const OBJECT_AGE_MAX: Duration = Duration::days(RESULT_TTL.num_days() + 1);
 /// Items that are read in one step of a sweep.
 const SWEEP_BATCH: usize = 100;
-
-/// Reference to the object of a result that is not in its item.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ResultObjectRef {
-    /// Name of the object, unique among the objects of a cache key.
-    id: String,
-    /// SHA-256 of the object.
-    digest: String,
-    /// Length of the JSON text in bytes, uncompressed.
-    bytes: usize,
-}
-
-impl ResultObjectRef {
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
 
 /// An object to upload.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use pennon_filters::body::{FieldError, json};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::record::CohortRecord;
 use crate::limits;
 use crate::resource::body::{Body, check_limits, invalid};
 
@@ -38,19 +37,20 @@ pub struct CohortInput {
 }
 
 impl CohortInput {
-    /// Validates the body of an update of `before`, or of a new cohort.
-    pub fn parse(fields: &Fields, before: Option<&CohortRecord>) -> ApiResult<CohortInput> {
+    /// Validates the body of an update, or of a new cohort. `was_static`: whether the cohort is static before the update;
+    /// `None` for a new one.
+    pub fn parse(fields: &Fields, was_static: Option<bool>) -> ApiResult<CohortInput> {
         let body = Body(fields);
         body.reject_unsupported(&["query"])?;
         let (name, description) = (body.name(true)?, body.text("description", limits::DESCRIPTION_CHARS)?);
         let groups = nullable(fields, "groups", |value| fields::list("groups", value).map(|_| ()))?;
         let deleted = body.boolean("deleted")?;
         let is_static = body.boolean("is_static")?;
-        let is_static_cohort = is_static.unwrap_or_else(|| before.is_some_and(|before| before.is_static));
+        let is_static_cohort = is_static.or(was_static).unwrap_or(false);
         let filters = nullable(fields, "filters", |value| rules(value, is_static_cohort))?;
         let mut input =
             CohortInput { name, description, groups, deleted, filters, is_static, ..CohortInput::default() };
-        if before.is_none()
+        if was_static.is_none()
             && let Some(list) = body.list("_create_static_person_ids")?
         {
             input.person_ids = uuids("_create_static_person_ids", &list)?;

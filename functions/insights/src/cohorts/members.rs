@@ -4,75 +4,26 @@
 //! refers to it in the transaction of the change; a cleanup task for the new parts is scheduled before they are written, so
 //! that orphaned parts are deleted. The number of members counts persons, who may be listed by several of their ids.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
 use chrono::{DateTime, Duration, Utc};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
-use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Write, WriteCondition};
 use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
 use pennon_eventstore::{CanonicalPersons, derived};
 use pennon_filters::CancellationToken;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::CohortRecord;
-use super::write::MemberChange;
-use crate::{Insights, resource};
+use super::list_cleanup::{ListCleanup, cleanup_task};
+use super::member_change::MemberChange;
+use super::record::CohortRecord;
+use crate::Insights;
 
 /// Delay of the cleanup of parts whose change was not committed.
 const UNCOMMITTED_CLEANUP_DELAY: Duration = Duration::hours(1);
-/// Delay of the cleanup of replaced parts, which requests may still be reading.
-const REPLACED_CLEANUP_DELAY: Duration = Duration::minutes(10);
-
-/// The scheduled cleanup of the parts of a list.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ListCleanup {
-    members: PartitionedList,
-}
-
-impl ListCleanup {
-    /// Schedules the cleanup of a replaced list.
-    pub fn schedule_replaced(
-        project: ProjectId,
-        cohort: u64,
-        members: PartitionedList,
-        now: DateTime<Utc>,
-    ) -> Result<Write, StoreError> {
-        Ok(Write::Put(
-            cleanup_task(project, cohort, members, now + REPLACED_CLEANUP_DELAY)?,
-            WriteCondition::None,
-        ))
-    }
-}
-
-fn cleanup_task(
-    project: ProjectId,
-    cohort: u64,
-    members: PartitionedList,
-    at: DateTime<Utc>,
-) -> Result<Item, StoreError> {
-    Item::new(keys::cohort_members_task(at, project, cohort, members.generation()), &ListCleanup { members })
-}
-
-/// Runs a cleanup task: deletes the parts of the list, unless the cohort refers to them, then the task.
-pub async fn run_list_cleanup(
-    records: &Table,
-    project: ProjectId,
-    cohort: u64,
-    item: &Item,
-) -> ApiResult<()> {
-    let ListCleanup { members } = item.body()?;
-    let stored = records.get(&resource::key::<CohortRecord>(project, cohort)).await?;
-    let record = stored.as_ref().map(Item::body::<CohortRecord>).transpose()?;
-    let current = record.and_then(|record| record.members).map(|current| current.generation());
-    if current != Some(members.generation()) {
-        records.sweep(members.keys(project, cohort)).await?;
-    }
-    Ok(records.transact(vec![Write::Delete(item.key.clone(), WriteCondition::None)]).await?)
-}
 
 /// The canonical ids of those of `persons` that exist, merges applied.
 pub async fn existing_persons(
@@ -241,21 +192,4 @@ async fn rewrite_list(
 fn new_generation() -> u64 {
     let (_, low) = ids::new_uuid().as_u64_pair();
     (low >> 2).max(1)
-}
-
-/// Schedules the cleanup of the list of `before`, unless `after` refers to it.
-pub fn cleanup_of_replaced(
-    project: ProjectId,
-    before: &CohortRecord,
-    after: Option<&CohortRecord>,
-    now: DateTime<Utc>,
-) -> Result<Vec<Write>, StoreError> {
-    let current = after.and_then(|after| after.members);
-    let replaced: BTreeMap<u64, PartitionedList> = before
-        .members
-        .filter(|had| Some(*had) != current)
-        .map(|had| (had.generation(), had))
-        .into_iter()
-        .collect();
-    replaced.into_values().map(|had| ListCleanup::schedule_replaced(project, before.id, had, now)).collect()
 }

@@ -9,13 +9,16 @@ mod feed_size;
 mod flag_references;
 mod input;
 mod list;
+mod list_cleanup;
+mod member_change;
 mod members;
 mod record;
 mod response;
+mod store;
 mod write;
 
 pub use feed_size::require_feed_room;
-pub use members::run_list_cleanup;
+pub use list_cleanup::run_list_cleanup;
 pub use record::CohortRecord;
 
 use std::collections::BTreeSet;
@@ -34,7 +37,7 @@ use crate::resource::{self, list as lists};
 use crate::{Insights, limits};
 use input::CohortInput;
 use list::CohortListFilter;
-use write::MemberChange;
+use member_change::MemberChange;
 
 const READ: &str = "cohort:read";
 const WRITE: &str = "cohort:write";
@@ -93,7 +96,7 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, item) = resource::get_record::<CohortRecord>(&state, &call, WRITE).await?;
     let (mut before, mut item) = resource::require_record::<CohortRecord>(item)?;
-    let input = CohortInput::parse(&call.fields()?, Some(&before))?;
+    let input = CohortInput::parse(&call.fields()?, Some(before.is_static))?;
     let members = MemberChange::parse(&state, &call, &access, &input).await?;
     let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
     loop {

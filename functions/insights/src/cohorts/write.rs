@@ -12,34 +12,17 @@ use pennon_core::store::keys;
 use pennon_core::store::{Item, Precondition, StoreError, VersionBump, Write, WriteCondition};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::csv::{self, IdKind};
 use super::feed_size::{FeedReservation, FeedSizeEstimate};
 use super::flag_references::FlagReferences;
 use super::input::{CohortInput, not_static};
+use super::member_change::MemberChange;
 use super::members;
 use super::record::CohortRecord;
 use crate::resource::activity_entry::{self, change_json};
 use crate::resource::{RecordWrite, Resource};
 use crate::{Insights, limits};
-
-/// A change of the member list of a cohort.
-#[derive(Debug, Clone, Default)]
-pub struct MemberChange {
-    /// Distinct ids to add.
-    pub added_distinct_ids: Vec<String>,
-    /// Persons to add.
-    pub added_persons: Vec<Uuid>,
-    /// The person to remove.
-    pub removed_person: Option<Uuid>,
-    /// The activity in the log of a change of the list alone.
-    pub activity: Option<&'static str>,
-    /// Whether a CSV file was sent.
-    pub has_csv: bool,
-    /// The write of the idempotency key of a creation.
-    pub idempotency_write: Option<Write>,
-}
 
 impl MemberChange {
     /// Parses the members of a body and of its CSV file.
@@ -81,10 +64,6 @@ impl MemberChange {
             change.added_persons.extend(members::existing_persons(state, project, &persons).await?);
         }
         Ok(change)
-    }
-
-    fn is_change(&self) -> bool {
-        !self.added_distinct_ids.is_empty() || !self.added_persons.is_empty() || self.removed_person.is_some()
     }
 
     /// Validates and writes the change to `after`. Returns the written cohort; `None` if the cohort, or something that the

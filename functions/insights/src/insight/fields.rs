@@ -1,25 +1,54 @@
 //! The table of the fields of an insight: one row for each field of the record, and for each other field of the API.
 //!
-//! Must stay true: spelling check, activity log, responses and workspace files take their names from this table. A new field is
-//! one row here, a field of [`Insight`] and its rule in [`super::InsightInput`]. Tests name what was forgotten.
+//! Must stay true: spelling check, activity log, responses and workspace files take their names from this table; a row that
+//! does not decide about each of them does not compile. A new field is one row here, a field of [`Insight`] and its rule in
+//! [`super::InsightInput`]. Tests name what was forgotten, the API document included.
 
 use pennon_core::clock::timestamp;
 use serde_json::{Value, json};
 
 use super::record::Insight;
-use FieldUse::{Full, Short, Workspace, Write};
+use FieldResponse::{Absent, Both, Full, Short};
+use FieldWrite::{Ignored, Parameter, Tiles, Stored};
+use LogRule::{LoggedAt, NotLogged};
 
-/// A place where a field is used.
+/// What a write does with a field of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldUse {
-    /// The body of a write may set it.
-    Write,
-    /// The full JSON has it.
+pub enum FieldWrite {
+    /// It is accepted and ignored.
+    Ignored,
+    /// It is a parameter of the write.
+    Parameter,
+    /// It is validated and stored as tiles.
+    Tiles,
+    /// It is validated and stored under its name. Workspace files have it.
+    Stored,
+}
+
+/// The JSON of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponseForm {
+    /// With the result.
     Full,
-    /// The short JSON has it.
+    /// Without the result, for lists.
     Short,
-    /// Workspace files have it.
-    Workspace,
+}
+
+/// The responses that have a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FieldResponse {
+    Absent,
+    Full,
+    Short,
+    Both,
+}
+
+/// Whether the activity log compares a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogRule {
+    NotLogged,
+    /// At this position of an entry.
+    LoggedAt(u8),
 }
 
 /// A field of an insight.
@@ -29,191 +58,142 @@ pub struct InsightField {
     pub name: &'static str,
     /// The value in responses and in the log; `None` for a field that is not in the record.
     value: Option<fn(&Insight) -> Value>,
-    uses: &'static [FieldUse],
-    /// Its position in an entry of the activity log; `None` where the log does not compare it.
-    log_position: Option<u8>,
+    /// What a write does with it.
+    pub write: FieldWrite,
+    response: FieldResponse,
+    log: LogRule,
 }
 
 impl InsightField {
-    /// Whether the field is used there.
-    pub fn is_used(&self, at: FieldUse) -> bool {
-        self.uses.contains(&at)
-    }
-
-    /// The same field, compared by the activity log.
-    const fn logged(mut self, position: u8) -> InsightField {
-        self.log_position = Some(position);
-        self
+    fn is_in(&self, form: ResponseForm) -> bool {
+        match self.response {
+            Absent => false,
+            Full => form == ResponseForm::Full,
+            Short => form == ResponseForm::Short,
+            Both => true,
+        }
     }
 }
 
-const fn stored(name: &'static str, value: fn(&Insight) -> Value, uses: &'static [FieldUse]) -> InsightField {
-    InsightField { name, value: Some(value), uses, log_position: None }
+/// A field of the record.
+const fn record_field(
+    name: &'static str,
+    value: fn(&Insight) -> Value,
+    write: FieldWrite,
+    response: FieldResponse,
+    log: LogRule,
+) -> InsightField {
+    InsightField { name, value: Some(value), write, response, log }
 }
 
-/// A field that is not in the record: computed for a response, of a request, or of another version of the API.
-const fn other(name: &'static str, uses: &'static [FieldUse]) -> InsightField {
-    InsightField { name, value: None, uses, log_position: None }
+/// A field that is not in the record: computed for a response, or a parameter of a request.
+const fn other_field(name: &'static str, write: FieldWrite, response: FieldResponse) -> InsightField {
+    InsightField { name, value: None, write, response, log: NotLogged }
+}
+
+/// A field of other versions of the API, which clients may send.
+const fn unused_field(name: &'static str) -> InsightField {
+    other_field(name, Ignored, Absent)
 }
 
 /// All fields. Responses have them in this order.
 pub static INSIGHT_FIELDS: [InsightField; 65] = [
-    stored("id", |it| json!(it.id), &[Full, Short]),
-    stored("short_id", |it| json!(it.short_id), &[Full, Short]),
-    stored("name", |it| json!(it.name), &[Write, Full, Short, Workspace]).logged(2),
-    stored("derived_name", |it| json!(it.derived_name), &[Write, Full, Short, Workspace]).logged(3),
-    stored("filters", |it| json!(it.filters), &[Write, Full, Short, Workspace]).logged(5),
-    stored("query", |it| json!(it.query), &[Write, Full, Short, Workspace]).logged(6),
-    stored("order", |it| json!(it.order), &[Write, Full, Workspace]),
-    stored("deleted", |it| json!(it.deleted), &[Write, Full, Workspace]).logged(1),
-    other("dashboards", &[Write, Full, Short]),
-    other("dashboard_tiles", &[Full, Short]),
-    other("last_refresh", &[Full, Short]),
-    other("refreshing", &[Short]),
-    other("cache_target_age", &[Full]),
-    other("next_allowed_client_refresh", &[Full]),
-    other("result", &[Full]),
-    other("hasMore", &[Full]),
-    other("columns", &[Full]),
-    stored("created_at", |it| json!(timestamp(it.created_at)), &[Full, Short]),
-    stored("created_by", |it| json!(it.created_by), &[Full, Short]),
-    stored("description", |it| json!(it.description), &[Write, Full, Short, Workspace]).logged(4),
-    stored("updated_at", |it| json!(timestamp(it.updated_at)), &[Full, Short]),
-    stored("tags", |it| json!(it.tags), &[Write, Full, Short, Workspace]).logged(8),
-    stored("favorited", |it| json!(it.favorited), &[Write, Full, Short, Workspace]).logged(7),
-    stored("saved", |it| json!(it.saved), &[Write, Full, Short, Workspace]),
-    stored("last_modified_at", |it| json!(timestamp(it.last_modified_at)), &[Full, Short]),
-    stored("last_modified_by", |it| json!(it.last_modified_by), &[Full]),
-    other("is_sample", &[Full]),
-    other("effective_restriction_level", &[Full]),
-    other("effective_privilege_level", &[Full]),
-    other("user_access_level", &[Full, Short]),
-    other("timezone", &[Full]),
-    other("is_cached", &[Full]),
-    other("query_status", &[Full]),
-    other("hogql", &[Full]),
-    other("types", &[Full]),
-    other("filters_hash", &[Full]),
-    other("alerts", &[Full]),
-    other("last_viewed_at", &[Full, Short]),
+    record_field("id", |it| json!(it.id), Ignored, Both, NotLogged),
+    record_field("short_id", |it| json!(it.short_id), Ignored, Both, NotLogged),
+    record_field("name", |it| json!(it.name), Stored, Both, LoggedAt(2)),
+    record_field("derived_name", |it| json!(it.derived_name), Stored, Both, LoggedAt(3)),
+    record_field("filters", |it| json!(it.filters), Stored, Both, LoggedAt(5)),
+    record_field("query", |it| json!(it.query), Stored, Both, LoggedAt(6)),
+    record_field("order", |it| json!(it.order), Stored, Full, NotLogged),
+    record_field("deleted", |it| json!(it.deleted), Stored, Full, LoggedAt(1)),
+    other_field("dashboards", Tiles, Both),
+    other_field("dashboard_tiles", Ignored, Both),
+    other_field("last_refresh", Ignored, Both),
+    other_field("refreshing", Ignored, Short),
+    other_field("cache_target_age", Ignored, Full),
+    other_field("next_allowed_client_refresh", Ignored, Full),
+    other_field("result", Ignored, Full),
+    other_field("hasMore", Ignored, Full),
+    other_field("columns", Ignored, Full),
+    record_field("created_at", |it| json!(timestamp(it.created_at)), Ignored, Both, NotLogged),
+    record_field("created_by", |it| json!(it.created_by), Ignored, Both, NotLogged),
+    record_field("description", |it| json!(it.description), Stored, Both, LoggedAt(4)),
+    record_field("updated_at", |it| json!(timestamp(it.updated_at)), Ignored, Both, NotLogged),
+    record_field("tags", |it| json!(it.tags), Stored, Both, LoggedAt(8)),
+    record_field("favorited", |it| json!(it.favorited), Stored, Both, LoggedAt(7)),
+    record_field("saved", |it| json!(it.saved), Stored, Both, NotLogged),
+    record_field("last_modified_at", |it| json!(timestamp(it.last_modified_at)), Ignored, Both, NotLogged),
+    record_field("last_modified_by", |it| json!(it.last_modified_by), Ignored, Full, NotLogged),
+    other_field("is_sample", Ignored, Full),
+    other_field("effective_restriction_level", Ignored, Full),
+    other_field("effective_privilege_level", Ignored, Full),
+    other_field("user_access_level", Ignored, Both),
+    other_field("timezone", Ignored, Full),
+    other_field("is_cached", Ignored, Full),
+    other_field("query_status", Ignored, Full),
+    other_field("hogql", Ignored, Full),
+    other_field("types", Ignored, Full),
+    other_field("filters_hash", Ignored, Full),
+    other_field("alerts", Ignored, Full),
+    other_field("last_viewed_at", Ignored, Both),
     // Part of the full JSON on a dashboard only.
-    other("color", &[]),
-    other("layouts", &[]),
+    other_field("color", Ignored, Absent),
+    other_field("layouts", Ignored, Absent),
     // Shown as `dashboards` and `dashboard_tiles`.
-    stored("tiles", |it| json!(it.tiles), &[]),
+    record_field("tiles", |it| json!(it.tiles), Ignored, Absent, NotLogged),
     // Internal.
-    stored("row_version", |it| json!(it.row_version), &[]),
+    record_field("row_version", |it| json!(it.row_version), Ignored, Absent, NotLogged),
     // A parameter of a write.
-    other("refresh", &[Write]),
-    // Sent by clients that know other versions of the API; ignored.
-    other("uuid", &[]),
-    other("dashboard", &[]),
-    other("dashboard_id", &[]),
-    other("dive_dashboard", &[]),
-    other("refresh_attempt", &[]),
-    other("results", &[]),
-    other("is_shared", &[]),
-    other("shared", &[]),
-    other("restriction_level", &[]),
-    other("type", &[]),
-    other("filters_override", &[]),
-    other("variables_override", &[]),
-    other("tile_filters_override", &[]),
-    other("resolved_date_range", &[]),
-    other("_create_in_folder", &[]),
-    other("client_query_id", &[]),
-    other("from_dashboard", &[]),
-    other("insight", &[]),
-    other("team", &[]),
-    other("team_id", &[]),
-    other("project_id", &[]),
-    other("personal_api_key", &[]),
+    other_field("refresh", Parameter, Absent),
+    unused_field("uuid"),
+    unused_field("dashboard"),
+    unused_field("dashboard_id"),
+    unused_field("dive_dashboard"),
+    unused_field("refresh_attempt"),
+    unused_field("results"),
+    unused_field("is_shared"),
+    unused_field("shared"),
+    unused_field("restriction_level"),
+    unused_field("type"),
+    unused_field("filters_override"),
+    unused_field("variables_override"),
+    unused_field("tile_filters_override"),
+    unused_field("resolved_date_range"),
+    unused_field("_create_in_folder"),
+    unused_field("client_query_id"),
+    unused_field("from_dashboard"),
+    unused_field("insight"),
+    unused_field("team"),
+    unused_field("team_id"),
+    unused_field("project_id"),
+    unused_field("personal_api_key"),
 ];
 
-/// The names of the fields that are used there.
-pub fn field_names(at: FieldUse) -> impl Iterator<Item = &'static str> {
-    INSIGHT_FIELDS.iter().filter(move |field| field.is_used(at)).map(|field| field.name)
+/// The names of the fields that workspace files have: those that a body sets and the record stores.
+pub fn workspace_field_names() -> impl Iterator<Item = &'static str> {
+    INSIGHT_FIELDS.iter().filter(|field| field.write == Stored).map(|field| field.name)
 }
 
 /// The JSON of these fields: those in `computed` have that value, the others that of the record.
-pub fn fields_json(insight: &Insight, form: FieldUse, mut computed: Value) -> Value {
-    let used = INSIGHT_FIELDS.iter().filter(|field| field.is_used(form));
+pub fn fields_json(insight: &Insight, form: ResponseForm, mut computed: Value) -> Value {
     let value = |field: &InsightField| {
         let computed = computed.get_mut(field.name).map(Value::take);
         let value = computed.or_else(|| Some((field.value?)(insight)))?;
         Some((field.name.to_owned(), value))
     };
-    Value::Object(used.filter_map(value).collect())
+    Value::Object(INSIGHT_FIELDS.iter().filter(|field| field.is_in(form)).filter_map(value).collect())
 }
 
 /// The fields that the activity log compares, in its order.
 pub fn logged_fields(insight: &Insight) -> Vec<(&'static str, Value)> {
-    let mut logged: Vec<(u8, &'static str, Value)> = INSIGHT_FIELDS
-        .iter()
-        .filter_map(|field| Some((field.log_position?, field.name, (field.value?)(insight))))
-        .collect();
+    let logged = |field: &'static InsightField| match field.log {
+        NotLogged => None,
+        LoggedAt(position) => Some((position, field.name, (field.value?)(insight))),
+    };
+    let mut logged: Vec<(u8, &'static str, Value)> = INSIGHT_FIELDS.iter().filter_map(logged).collect();
     logged.sort_unstable_by_key(|(position, ..)| *position);
     logged.into_iter().map(|(_, name, value)| (name, value)).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::insight::record::tests::insight;
-
-    /// The names of all fields of the record. A field that is missing here does not compile.
-    macro_rules! record_fields {
-        ($($name:ident),* $(,)?) => {{
-            let Insight { $($name: _),* } = insight(1, json!({}));
-            [$(stringify!($name)),*]
-        }};
-    }
-
-    #[test]
-    fn each_field_of_the_record_has_a_row() {
-        let record = record_fields!(
-            id,
-            short_id,
-            name,
-            derived_name,
-            description,
-            filters,
-            query,
-            order,
-            deleted,
-            favorited,
-            saved,
-            tags,
-            tiles,
-            created_at,
-            created_by,
-            updated_at,
-            last_modified_at,
-            last_modified_by,
-            row_version,
-        );
-        for name in record {
-            let row = INSIGHT_FIELDS.iter().find(|field| field.name == name);
-            assert!(row.is_some_and(|field| field.value.is_some()), "no row in INSIGHT_FIELDS: {name}");
-        }
-        let stored = INSIGHT_FIELDS.iter().filter(|field| field.value.is_some());
-        assert_eq!(stored.count(), record.len(), "a row for a field that the record does not have");
-        let names: std::collections::BTreeSet<&str> = INSIGHT_FIELDS.iter().map(|field| field.name).collect();
-        assert_eq!(names.len(), INSIGHT_FIELDS.len(), "two rows for one field");
-    }
-
-    #[test]
-    fn each_writable_field_of_the_record_is_written() {
-        let body = json!({
-            "name": "a", "derived_name": "b", "description": "c", "filters": {"insight": "FUNNELS"},
-            "query": {"kind": "TrendsQuery", "series": []}, "order": 3, "deleted": true, "favorited": true,
-            "saved": true, "tags": ["x"],
-        });
-        let written = insight(1, body.clone());
-        for field in INSIGHT_FIELDS.iter().filter(|field| field.is_used(Write)) {
-            let Some(value) = field.value else { continue };
-            assert_eq!(Some(&value(&written)), body.get(field.name), "not written: {}", field.name);
-        }
-    }
-}
+mod tests;

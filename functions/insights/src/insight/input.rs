@@ -12,7 +12,7 @@ use pennon_filters::body::fields::{self, Field, TextRule};
 use pennon_filters::body::spelling::check_spelling;
 use serde_json::{Map, Value};
 
-use super::fields::{FieldUse, INSIGHT_FIELDS, InsightField};
+use super::fields::{FieldWrite, INSIGHT_FIELDS, InsightField};
 use crate::limits;
 use crate::resource::body::{check_limits, invalid};
 
@@ -50,7 +50,7 @@ impl InsightInput {
     /// Validates a body.
     pub fn parse(body: &Fields) -> ApiResult<InsightInput> {
         let (writable, others): (Vec<&InsightField>, Vec<&InsightField>) =
-            INSIGHT_FIELDS.iter().partition(|field| field.is_used(FieldUse::Write));
+            INSIGHT_FIELDS.iter().partition(|field| field.write != FieldWrite::Ignored);
         check_spelling(body, &names(&writable), &names(&others)).map_err(invalid)?;
         let field = |name| Field::of(body, name);
         let text =
@@ -79,9 +79,22 @@ impl InsightInput {
         Ok(input)
     }
 
-    /// Whether it has a field of the insight's content.
+    /// Whether it has a field of the insight's content. A new field does not compile until it is decided whether it is one.
     pub fn has_content(&self) -> bool {
-        self.name.is_some() || self.description.is_some() || self.filters.is_some() || self.query.is_some()
+        let InsightInput {
+            name,
+            derived_name: _,
+            description,
+            filters,
+            query,
+            order: _,
+            deleted: _,
+            favorited: _,
+            saved: _,
+            tags: _,
+            dashboards: _,
+        } = self;
+        name.is_some() || description.is_some() || filters.is_some() || query.is_some()
     }
 }
 

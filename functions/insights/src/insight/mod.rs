@@ -1,6 +1,6 @@
 //! Saved insights: the record, its fields, and its rows in the records table.
 //!
-//! * `fields`: the table of all fields; `input` validates the fields of a body, `record` applies them to [`Insight`].
+//! * `fields`: the table of all fields; `input` validates the fields of a body, `apply` applies them to `record`, [`Insight`].
 //! * `store`: [`Insight`] as a [`crate::resource::Resource`], and transactions that write several insights.
 //! * `summary_row`, `row_checksums`: the rows that lists filter and sort by, verified by checksums.
 //! * `flag_references`: whether an insight refers to a flag; `dashboard_change`: its dashboards in the activity log.
@@ -8,6 +8,7 @@
 //! Must stay true: a write is one transaction of the record, its summary row, its short id and its activity entry. The folder
 //! knows neither results nor endpoints.
 
+mod apply;
 mod dashboard_change;
 mod fields;
 mod flag_references;
@@ -18,7 +19,7 @@ mod store;
 mod summary_row;
 
 pub use dashboard_change::dashboard_change;
-pub use fields::{FieldUse, field_names, fields_json};
+pub use fields::{ResponseForm, fields_json, workspace_field_names};
 pub use flag_references::refers_to_flag;
 pub use input::InsightInput;
 pub use record::{Insight, counter_value_of_id, id_of_count};

@@ -1,11 +1,12 @@
 //! Insights as JSON of responses.
 
+use pennon_analytics::kinds::DEFAULT_INSIGHT_NAME;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{InsightResult, redaction};
-use crate::insight::{FieldUse, Insight, fields_json};
+use crate::insight::{Insight, ResponseForm, fields_json};
 use crate::placement::Placement;
 use crate::placement::tiles::Tile;
 use crate::resource::access_level;
@@ -81,7 +82,7 @@ pub fn full_json(
         "alerts": [],
         "last_viewed_at": null,
     });
-    let mut answer = fields_json(insight, FieldUse::Full, computed);
+    let mut answer = fields_json(insight, ResponseForm::Full, computed);
     if let Some(tile) = tile {
         answer["color"] = json!(tile.color);
         answer["layouts"] = tile.layouts.clone();
@@ -100,14 +101,14 @@ pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>)
         "user_access_level": viewer.access_level(insight),
         "last_viewed_at": null,
     });
-    viewer.redact(fields_json(insight, FieldUse::Short, computed))
+    viewer.redact(fields_json(insight, ResponseForm::Short, computed))
 }
 
-/// The filters. An insight without a query and without a kind is a trend.
+/// The filters. An insight without a query and without a kind is of the default kind.
 fn shown_filters(insight: &Insight) -> Map<String, Value> {
     let mut filters = insight.filters.clone();
     if insight.query.is_none() {
-        filters.entry("insight").or_insert_with(|| json!("TRENDS"));
+        filters.entry("insight").or_insert_with(|| json!(DEFAULT_INSIGHT_NAME));
     }
     filters
 }

@@ -10,7 +10,7 @@ use pennon_filters::dates::range::{DateRange, Rounding};
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
-use super::saved_query::SavedField;
+use super::saved_query::SavedNodeRules;
 use super::table::TableRows;
 use super::{ParsedQuery, Query, QueryOutput};
 use crate::clickhouse::{EventSelect, StatementWriter};
@@ -121,18 +121,25 @@ pub type DataPointOf<Q> = <<Q as RegisteredKind>::Compiled as CompiledInsight>::
 /// Names, endpoints and parsers of a kind.
 #[derive(Debug)]
 pub struct KindDescription {
-    /// The `kind` of its query nodes; `None` if it has none.
-    pub node_kind: Option<&'static str>,
+    /// Its query nodes; `None` if it has none.
+    pub node: Option<NodeDescription>,
     /// The values of `insight` in insight filters; the first one is written.
     pub insight_names: &'static [&'static str],
     /// Its own endpoints.
     pub endpoint: Endpoint,
-    /// The fields of its nodes that are validated before an insight is stored, beside those that all kinds share.
-    pub(crate) saved_fields: &'static [SavedField],
-    /// Parses a node.
-    pub(crate) parse_node: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
     /// Parses insight filters, or the merged query string and body of a request to its endpoint.
     pub(crate) parse_filters: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
+}
+
+/// The query nodes of a kind.
+#[derive(Debug)]
+pub struct NodeDescription {
+    /// The value of `kind`.
+    pub kind: &'static str,
+    /// The rules for nodes that insights store.
+    pub saved: SavedNodeRules,
+    /// Parses a node.
+    pub(crate) parse: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
 }
 
 /// Makes the rows of a CSV file, header first, of the `result` of a response.

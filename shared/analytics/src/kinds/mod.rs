@@ -19,12 +19,12 @@ pub mod trends;
 use serde_json::Value;
 
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
-pub use insight::{Endpoint, KindDescription};
+pub use insight::{Endpoint, KindDescription, NodeDescription};
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{
-    ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SERIES_FIELDS, SERIES_KINDS,
-    decode_and_validate_query, validate_node, validated_fields,
+    ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SERIES_FIELDS, SERIES_KINDS, SavedNodeRules,
+    decode_and_validate_query, validate_node,
 };
 pub use table::TableRows;
 
@@ -37,6 +37,21 @@ register_kinds! {
     Correlation(correlation::CorrelationQuery),
 }
 
+/// The `insight` of insight filters that name none.
+pub const DEFAULT_INSIGHT_NAME: &str = trends::INSIGHT_NAME;
+
+impl InsightKind {
+    /// The query nodes of all kinds that have nodes.
+    pub fn nodes() -> impl Iterator<Item = &'static NodeDescription> {
+        Self::ALL.iter().filter_map(|kind| kind.description().node.as_ref())
+    }
+
+    /// The query nodes with this `kind`; `None` if they are not calculated.
+    fn find_node(kind: &str) -> Option<&'static NodeDescription> {
+        Self::nodes().find(|node| node.kind == kind)
+    }
+}
+
 /// The final result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryOutput {
@@ -44,4 +59,60 @@ pub struct QueryOutput {
     pub result: Value,
     /// Whether breakdown values were cut off by the limit. `None` for kinds without such a limit.
     pub has_more: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The names of the folders of kinds.
+    fn folders() -> BTreeSet<String> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/kinds");
+        let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
+        folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn every_folder_is_registered() {
+        let folder_of = |kind: &InsightKind| format!("{kind:?}").to_lowercase();
+        let mut registered: BTreeSet<String> = InsightKind::ALL.iter().map(folder_of).collect();
+        for folder in folders() {
+            let is_registered = registered.remove(&folder.replace('_', ""));
+            assert!(is_registered, "kinds/{folder} has no line of register_kinds!");
+        }
+        assert!(registered.is_empty(), "registered kinds without a folder of their name: {registered:?}");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names = BTreeSet::new();
+        let mut require_unique = |role: &'static str, name: &'static str| {
+            assert!(names.insert((role, name)), "two kinds have the {role} {name}");
+        };
+        for kind in InsightKind::ALL {
+            let KindDescription { node, insight_names, endpoint, .. } = kind.description();
+            if let Some(node) = node {
+                require_unique("node kind", node.kind);
+            }
+            for name in *insight_names {
+                require_unique("insight name", name);
+            }
+            require_unique("path", endpoint.path);
+            require_unique("persons path", endpoint.persons_path);
+            require_unique("job form", endpoint.job_form);
+        }
+        // A kind that is registered is no longer in `STORED_ONLY`.
+        let (mut insight_names, mut node_kinds) = (BTreeSet::new(), BTreeSet::new());
+        for (insight_name, node_kind) in stored_kinds() {
+            assert!(
+                insight_names.insert(insight_name),
+                "{insight_name} is registered: remove it from STORED_ONLY"
+            );
+            assert!(node_kinds.insert(node_kind), "{node_kind} is registered: remove it from STORED_ONLY");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Validates query nodes before they are stored in an insight.
 //!
 //! Must stay true: unknown fields are kept and never validated, because newer clients send newer fields. A known field with
-//! a value of the wrong type or outside its choices is rejected, and so is a node of an unknown kind.
+//! a value of the wrong type or outside its choices is rejected, and so is a node of an unknown kind. Which fields are known
+//! and which are required is in the [`SavedNodeRules`] of each kind, not here.
 
 use std::borrow::Cow;
 
@@ -23,7 +24,23 @@ pub const FLAG_OPERATOR: &str = Operator::FlagEvaluatesTo.name();
 /// A field of a node: the nested object (empty for the node itself), the field's name, its type.
 pub type SavedField = (&'static str, &'static str, FieldType);
 
-/// The type of a known field; null is always allowed.
+/// The rules of a kind for nodes that insights store.
+#[derive(Debug)]
+pub struct SavedNodeRules {
+    /// The fields that a node must have.
+    pub required: &'static [(&'static str, FieldType)],
+    /// The fields of this kind that are validated, beside the required ones and those that all kinds share.
+    pub fields: &'static [SavedField],
+    /// Whether the nodes of all kinds for which this is true are validated by the fields of all these kinds: when the kind
+    /// of a chart changes, clients keep the fields of the former kind in its node. False for new kinds, so that they do
+    /// not reject nodes of other kinds.
+    pub shares_fields: bool,
+}
+
+/// The required fields of kinds with series.
+pub const REQUIRED_SERIES: &[(&str, FieldType)] = &[("series", FieldType::Series)];
+
+/// The type of a known field. Null is allowed where the field is not required.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the names are those of JSON types")]
 pub enum FieldType {
@@ -34,7 +51,38 @@ pub enum FieldType {
     Object,
     List,
     ListOrObject,
+    /// A list of events and actions, each of which is validated.
+    Series,
     OneOf(&'static [&'static str]),
+}
+
+impl FieldType {
+    fn accepts(self, value: &Value) -> bool {
+        match self {
+            Self::String => value.is_string(),
+            Self::Boolean => value.is_boolean(),
+            Self::Integer => value.is_number() && parse_integer(value).is_some(),
+            Self::Number => value.is_number(),
+            Self::Object => value.is_object(),
+            Self::List | Self::Series => value.is_array(),
+            Self::ListOrObject => value.is_array() || value.is_object(),
+            Self::OneOf(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
+        }
+    }
+
+    /// The type in error texts.
+    fn description(self) -> Cow<'static, str> {
+        match self {
+            Self::String => "a string".into(),
+            Self::Boolean => "true or false".into(),
+            Self::Integer => "an integer".into(),
+            Self::Number => "a number".into(),
+            Self::Object => "an object".into(),
+            Self::List | Self::Series => "an array".into(),
+            Self::ListOrObject => "an array or an object".into(),
+            Self::OneOf(choices) => format!("one of {}", choices.join(", ")).into(),
+        }
+    }
 }
 
 /// Allowed intervals of a saved insight, including one that is not calculated.
@@ -115,9 +163,17 @@ pub const SERIES_FIELDS: &[(&str, FieldType)] = &[
     ("optionalInFunnel", FieldType::Boolean),
 ];
 
-/// The fields that are validated in a node of any kind that has series.
-pub fn validated_fields() -> impl Iterator<Item = &'static SavedField> {
-    SHARED_FIELDS.iter().chain(InsightKind::ALL.iter().flat_map(|kind| kind.description().saved_fields))
+impl SavedNodeRules {
+    /// The fields that are validated in a node with these rules, beside the required ones.
+    pub fn validated_fields(&self) -> impl Iterator<Item = &'static SavedField> {
+        let shares_fields = self.shares_fields;
+        let own: &'static [SavedField] = if shares_fields { &[] } else { self.fields };
+        let sharing = InsightKind::nodes()
+            .map(|node| &node.saved)
+            .filter(move |rules| shares_fields && rules.shares_fields)
+            .flat_map(|rules| rules.fields);
+        SHARED_FIELDS.iter().chain(own).chain(sharing)
+    }
 }
 
 /// Validates the `query` field of a write request: null, an object, or a JSON string of an object, which is decoded.
@@ -143,8 +199,8 @@ pub fn validate_node(node: &Value) -> CalcResult<()> {
         if !(kind.ends_with("Query") || kind.ends_with("Node")) {
             return Err(CalcError::parse(format!("There is no query node of kind \"{kind}\".")));
         }
-        if InsightKind::of_node(kind).is_some() {
-            return validate_insight_query(node);
+        if let Some(description) = InsightKind::find_node(kind) {
+            return validate_insight_query(node, &description.saved);
         }
         node = match node.get("source") {
             Some(Value::Object(source)) => source,
@@ -158,18 +214,21 @@ pub fn validate_node(node: &Value) -> CalcResult<()> {
     Err(CalcError::parse("The query is wrapped too many times."))
 }
 
-fn validate_insight_query(node: &Map<String, Value>) -> CalcResult<()> {
-    let Some(Value::Array(series)) = node.get("series") else {
-        return Err(CalcError::parse("A query needs a \"series\" that is an array."));
-    };
-    for entry in series {
-        validate_series(entry)?;
+fn validate_insight_query(node: &Map<String, Value>, rules: &SavedNodeRules) -> CalcResult<()> {
+    for (field, field_type) in rules.required {
+        let Some(value) = node.get(*field).filter(|value| field_type.accepts(value)) else {
+            let expected = field_type.description();
+            return Err(CalcError::parse(format!("A query needs a \"{field}\" that is {expected}.")));
+        };
+        validate_entries(value, *field_type)?;
     }
     // The fields of the node before those of its nested objects.
-    for (parent, field, field_type) in validated_fields().filter(|(parent, ..)| parent.is_empty()) {
+    let (own, nested): (Vec<&SavedField>, Vec<&SavedField>) =
+        rules.validated_fields().partition(|(parent, ..)| parent.is_empty());
+    for (parent, field, field_type) in own {
         check_field(node.get(*field), *field_type, parent, field)?;
     }
-    for (parent, field, field_type) in validated_fields().filter(|(parent, ..)| !parent.is_empty()) {
+    for (parent, field, field_type) in nested {
         let object = node.get(*parent).and_then(Value::as_object);
         check_field(object.and_then(|object| object.get(*field)), *field_type, parent, field)?;
     }
@@ -231,25 +290,61 @@ fn is_id(value: &Value) -> bool {
 
 fn check_field(value: Option<&Value>, field_type: FieldType, parent: &str, field: &str) -> CalcResult<()> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(()) };
-    let (fits, expected) = match field_type {
-        FieldType::String => (value.is_string(), "a string".to_owned()),
-        FieldType::Boolean => (value.is_boolean(), "true or false".to_owned()),
-        FieldType::Integer => (parse_integer(value).is_some() && value.is_number(), "an integer".to_owned()),
-        FieldType::Number => (value.is_number(), "a number".to_owned()),
-        FieldType::Object => (value.is_object(), "an object".to_owned()),
-        FieldType::List => (value.is_array(), "an array".to_owned()),
-        FieldType::ListOrObject => {
-            (value.is_array() || value.is_object(), "an array or an object".to_owned())
-        }
-        FieldType::OneOf(choices) => (
-            value.as_str().is_some_and(|text| choices.contains(&text)),
-            format!("one of {}", choices.join(", ")),
-        ),
-    };
+    if field_type.accepts(value) {
+        return validate_entries(value, field_type);
+    }
     let separator = if parent.is_empty() { "" } else { "." };
-    if fits {
-        Ok(())
-    } else {
-        Err(CalcError::parse(format!("\"{parent}{separator}{field}\" must be {expected}.")))
+    let expected = field_type.description();
+    Err(CalcError::parse(format!("\"{parent}{separator}{field}\" must be {expected}.")))
+}
+
+/// Validates the entries of a list of series.
+fn validate_entries(value: &Value, field_type: FieldType) -> CalcResult<()> {
+    match (field_type, value) {
+        (FieldType::Series, Value::Array(series)) => series.iter().try_for_each(validate_series),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    /// Rules of a kind without series.
+    const RULES: SavedNodeRules = SavedNodeRules {
+        required: &[("retentionFilter", FieldType::Object)],
+        fields: &[("retentionFilter", "period", FieldType::OneOf(&["Day", "Week"]))],
+        shares_fields: false,
+    };
+
+    #[test]
+    fn a_kind_is_validated_by_its_own_rules() {
+        let validate = |node: Value| {
+            validate_insight_query(node.as_object().unwrap(), &RULES).map_err(|error| error.detail)
+        };
+        let expected = "A query needs a \"retentionFilter\" that is an object.";
+        for bad in [json!({}), json!({"retentionFilter": null}), json!({"retentionFilter": []})] {
+            assert_eq!(validate(bad).unwrap_err(), expected);
+        }
+        let period = |period: &str| json!({"retentionFilter": {"period": period}, "trendsFilter": 7});
+        assert_eq!(validate(period("Day")), Ok(()));
+        let expected = "\"retentionFilter.period\" must be one of Day, Week.";
+        assert_eq!(validate(period("Year")).unwrap_err(), expected);
+        let interval = json!({"retentionFilter": {}, "interval": "fortnight"});
+        assert!(validate(interval).unwrap_err().starts_with("\"interval\" must be"));
+    }
+
+    #[test]
+    fn kinds_that_share_their_fields_reject_them_in_each_other() {
+        let node = |kind: &str, field: &str| json!({"kind": kind, "series": [], field: 7});
+        for kind in ["TrendsQuery", "FunnelsQuery"] {
+            for field in ["trendsFilter", "funnelsFilter"] {
+                let error = validate_node(&node(kind, field)).unwrap_err();
+                assert_eq!(error.detail, format!("\"{field}\" must be an object."));
+            }
+            assert_eq!(validate_node(&node(kind, "retentionFilter")), Ok(()));
+        }
     }
 }

@@ -1,41 +1,36 @@
 //! Parses breakdowns, which split a series or a funnel into one row per value, from both dialects.
 //!
-//! Must stay true: trends and funnels parse the same fields by the same rules. Only funnels accept a list of keys in
-//! `breakdown`; only trends accept dimensions of different types and numeric bins.
+//! Must stay true: all kinds parse the same fields; where their rules differ, the kind passes its own ([`BreakdownRules`]).
 
 use std::borrow::Cow;
 
 use pennon_filters::error::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
-use super::field::{Field, parse_integer};
+use super::field::{Field, RawBreakdown, parse_integer};
 use crate::limits;
 use crate::sql::Expression;
-
-/// The unparsed breakdown fields of a request.
-#[derive(Debug, Clone)]
-pub struct RawBreakdown<'a> {
-    pub breakdown: Field<'a>,
-    pub kind: Field<'a>,
-    pub breakdowns: Field<'a>,
-    pub limit: Field<'a>,
-    pub group_index: Field<'a>,
-    pub normalize_url: Field<'a>,
-    pub bins: Field<'a>,
-    pub hide_other: Field<'a>,
-}
 
 /// The rules of a kind for its breakdown.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakdownRules {
     /// Numbers can be put into bins; else the number of bins is ignored.
     pub has_bins: bool,
-    /// `breakdown` may be a list of several keys.
-    pub takes_key_lists: bool,
-    /// All entries of `breakdowns` must be of one type.
-    pub is_of_one_type: bool,
+    /// Whether `breakdown` may be a list of several keys.
+    pub key_lists: KeyLists,
+    /// The error text for entries of `breakdowns` of different types; `None` accepts them.
+    pub mixed_types_error: Option<&'static str>,
     /// Fields that an entry of `breakdowns` lacks default to the request's own fields.
     pub inherits_fields: bool,
+}
+
+/// Whether `breakdown` may be a list of several keys.
+#[derive(Debug, Clone, Copy)]
+pub enum KeyLists {
+    /// It may have so many keys.
+    AtMost(usize),
+    /// A list of more than one key is rejected with this text.
+    Rejected(&'static str),
 }
 
 /// A breakdown.
@@ -286,16 +281,17 @@ fn parse_single(raw: &RawBreakdown<'_>, rules: BreakdownRules) -> CalcResult<Bre
     let (keys, form) = match value {
         Value::Array(list) => {
             let keys: Vec<&Value> = list.iter().filter(|key| !key.is_null()).collect();
-            if !rules.takes_key_lists && keys.len() > 1 {
-                return Err(CalcError::invalid(
-                    attr,
-                    "A trend takes several keys in \"breakdowns\", not as a list in \"breakdown\".",
-                ));
-            }
-            if keys.len() > limits::BREAKDOWN_KEYS {
-                return Err(limits::too_many(attr, "keys", limits::BREAKDOWN_KEYS));
-            }
-            (keys, if rules.takes_key_lists { BreakdownForm::List } else { BreakdownForm::Single })
+            let form = match rules.key_lists {
+                KeyLists::AtMost(most) if keys.len() > most => {
+                    return Err(limits::too_many(attr, "keys", most));
+                }
+                KeyLists::AtMost(_) => BreakdownForm::List,
+                KeyLists::Rejected(detail) if keys.len() > 1 => {
+                    return Err(CalcError::invalid(attr, detail));
+                }
+                KeyLists::Rejected(_) => BreakdownForm::Single,
+            };
+            (keys, form)
         }
         one => (vec![one], BreakdownForm::Single),
     };
@@ -338,8 +334,10 @@ fn parse_entries(list: &[Value], raw: &RawBreakdown<'_>, rules: BreakdownRules) 
             _ => Err(CalcError::invalid(attr, "A breakdown by cohorts cannot be combined with others.")),
         };
     }
-    if rules.is_of_one_type && kinds.windows(2).any(|pair| pair.first() != pair.last()) {
-        return Err(CalcError::invalid(attr, "The breakdowns of a funnel must all be of one type."));
+    if let Some(detail) = rules.mixed_types_error
+        && kinds.windows(2).any(|pair| pair.first() != pair.last())
+    {
+        return Err(CalcError::invalid(attr, detail));
     }
     let dimensions = entries
         .iter()

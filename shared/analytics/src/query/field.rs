@@ -9,7 +9,6 @@ use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::number_of;
 use serde_json::{Map, Value};
 
-use super::breakdown::RawBreakdown;
 use crate::limits;
 
 /// One field of a request.
@@ -119,6 +118,19 @@ pub struct RawSeries<'a> {
     pub id: Option<Value>,
     /// All fields of the entry.
     pub fields: Cow<'a, Map<String, Value>>,
+}
+
+/// The unparsed breakdown fields of a request.
+#[derive(Debug, Clone)]
+pub struct RawBreakdown<'a> {
+    pub breakdown: Field<'a>,
+    pub kind: Field<'a>,
+    pub breakdowns: Field<'a>,
+    pub limit: Field<'a>,
+    pub group_index: Field<'a>,
+    pub normalize_url: Field<'a>,
+    pub bins: Field<'a>,
+    pub hide_other: Field<'a>,
 }
 
 /// The unparsed fields that all kinds share.

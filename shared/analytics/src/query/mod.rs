@@ -24,11 +24,11 @@ use serde_json::Value;
 
 use crate::definitions::{DefinitionIds, Definitions};
 use crate::filter::Filter;
-pub(crate) use breakdown::BreakdownRules;
 pub use breakdown::{
     BREAKDOWN_KINDS, Breakdown, BreakdownBy, BreakdownDimension, BreakdownForm, CohortChoice,
     DimensionSource, EVENTS as BREAKDOWN_EVENTS,
 };
+pub(crate) use breakdown::{BreakdownRules, KeyLists};
 pub(crate) use common::{parse_common_fields, parse_series};
 pub(crate) use field::{Field, RawCommon, RawSeries, parse_boolean, parse_integer};
 pub use math::{Math, MathArguments, NumberSource, Statistic, UniqueBy};

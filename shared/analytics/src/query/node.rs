@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 
-use super::breakdown::RawBreakdown;
-use super::field::{Field, RawCommon, RawSeries};
+use super::field::{Field, RawBreakdown, RawCommon, RawSeries};
 
 type Object = Map<String, Value>;
 
@@ -25,14 +24,20 @@ pub fn get_kind(object: &Object) -> CalcResult<&str> {
 
 /// The fields that all kinds with series share.
 pub fn common_fields(node: &Object) -> CalcResult<RawCommon<'_>> {
-    let dates = get_object(node, "dateRange")?;
-    let breakdown = get_object(node, "breakdownFilter")?;
-    let series = match node.get("series") {
+    let mut common = fields_without_series(node)?;
+    common.series = match node.get("series") {
         Some(Value::Array(list)) => list.iter().map(raw_series).collect::<CalcResult<Vec<_>>>()?,
         _ => return Err(CalcError::parse("A query needs a \"series\" that is an array.")),
     };
+    Ok(common)
+}
+
+/// The fields that all kinds share. The series are left empty.
+pub fn fields_without_series(node: &Object) -> CalcResult<RawCommon<'_>> {
+    let dates = get_object(node, "dateRange")?;
+    let breakdown = get_object(node, "breakdownFilter")?;
     Ok(RawCommon {
-        series,
+        series: Vec::new(),
         properties: Field::of(node, "properties", "properties"),
         filter_test_accounts: Field::of(node, "filterTestAccounts", "filterTestAccounts"),
         date_from: Field::inside(dates, "date_from", "dateRange__date_from"),

@@ -9,7 +9,7 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::evaluate::RowValues;
-use super::tree::Node;
+use super::node::Node;
 use super::value::Value;
 use crate::interpolate::interpolate;
 use crate::scan::{EventRun, Micros, Seq};

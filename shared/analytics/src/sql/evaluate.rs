@@ -12,7 +12,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value as Json;
 
 use super::function::Function;
-use super::tree::{Arithmetic, Comparison, Node, SymbolTable};
+use super::node::{Arithmetic, Comparison, Node, SymbolTable};
 use super::value::Value;
 use crate::scan::{Column, ColumnRef, EventRun, MISSING, Micros};
 

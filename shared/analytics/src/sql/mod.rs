@@ -12,6 +12,7 @@ mod aggregate;
 mod dialect;
 mod evaluate;
 mod function;
+mod node;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -30,7 +31,8 @@ use crate::mask::Mask;
 use crate::scan::{Column, ColumnRef, EventRun, MISSING};
 use aggregate::{Accumulator, AggregateCall, AggregateInput};
 use evaluate::Environment;
-use tree::{Node, SymbolTable, TreeBuilder};
+use node::{Node, SymbolTable};
+use tree::TreeBuilder;
 
 /// An expression over one event.
 #[derive(Debug, Clone, PartialEq)]

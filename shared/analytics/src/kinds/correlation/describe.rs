@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{CorrelationQuery, Factor};
-use crate::kinds::funnels;
+use crate::kinds::insight::InsightQuery;
 use crate::query::describe::quoted;
 
 /// Formats the query.
@@ -27,8 +27,5 @@ pub(super) fn describe(query: &CorrelationQuery) -> String {
     };
     let population =
         if query.step == 1 { String::new() } else { format!(" of those at step {}", query.step) };
-    format!(
-        "SELECT {factor}, oddsRatio(success, failure){population}\nFROM ({})",
-        funnels::describe::describe(&query.funnel)
-    )
+    format!("SELECT {factor}, oddsRatio(success, failure){population}\nFROM ({})", query.funnel.describe())
 }

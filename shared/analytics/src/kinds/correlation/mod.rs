@@ -4,6 +4,7 @@
 
 mod calculation;
 mod describe;
+pub mod limits;
 mod query;
 mod table;
 
@@ -12,7 +13,6 @@ use pennon_filters::dates::range::{DateRange, Rounding};
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
-use super::funnels::dialects;
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
 use super::{Endpoint, KindDescription, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
@@ -44,14 +44,14 @@ impl InsightQuery for CorrelationQuery {
     }
 
     fn canonical_node(&self) -> Value {
-        let mut node = dialects::canonical_node(&self.funnel);
+        let mut node = self.funnel.canonical_node();
         node["kind"] = json!("FunnelCorrelationQuery");
         node["correlation"] = json!(self.correlation_fields());
         node
     }
 
     fn to_insight_filters(&self) -> Map<String, Value> {
-        let mut filters = dialects::to_insight_filters(&self.funnel);
+        let mut filters = self.funnel.to_insight_filters();
         filters.extend(self.correlation_fields());
         filters
     }
@@ -73,7 +73,8 @@ impl RegisteredKind for CorrelationQuery {
     type Compiled = CompiledCorrelation;
 
     const DESCRIPTION: KindDescription = KindDescription {
-        node_kind: None,
+        // Nodes of correlations are stored, but not calculated.
+        node: None,
         insight_names: &[],
         endpoint: Endpoint {
             path: "funnel/correlation",
@@ -86,8 +87,6 @@ impl RegisteredKind for CorrelationQuery {
             is_paged: false,
             csv_rows: None,
         },
-        saved_fields: &[],
-        parse_node: query::reject_node,
         parse_filters: query::parse,
     };
 

@@ -8,10 +8,9 @@ use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
 use serde_json::{Map, Value, json};
 
+use super::limits;
 use crate::kinds::ParsedQuery;
-use crate::kinds::funnels::dialects::parse_funnel_filters;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
-use crate::limits;
 use crate::query::parse_integer;
 
 /// Finds factors that distinguish actors who convert in a funnel from those who do not.
@@ -67,16 +66,13 @@ pub fn parse(request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
     let dropped = ["breakdown", "breakdowns", "breakdown_type", "funnel_viz_type", "display"];
     let mut funnel_request = request.clone();
     funnel_request.retain(|key, _| !dropped.contains(&key.as_str()));
-    let Some(mut funnel) = parse_funnel_filters(&funnel_request)? else { return Ok(ParsedQuery::Empty) };
+    let Some(mut funnel) = FunnelsQuery::from_insight_filters(&funnel_request)? else {
+        return Ok(ParsedQuery::Empty);
+    };
     funnel.viz = FunnelVizType::Steps;
     let factor = parse_factor(request)?;
     let step = parse_step(request, funnel.series.len())?;
     Ok(ParsedQuery::Query(CorrelationQuery { funnel, step, factor }.into()))
-}
-
-/// Query nodes of correlations are stored, but not calculated.
-pub fn reject_node(_node: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-    Ok(ParsedQuery::OtherKind("FunnelCorrelationQuery".to_owned()))
 }
 
 fn parse_factor(request: &Map<String, Value>) -> CalcResult<Factor> {

@@ -8,9 +8,9 @@
 
 use pennon_filters::error::CalcResult;
 
+use super::limits;
 use crate::clickhouse::{StatementWriter, quote, unsupported};
 use crate::kinds::funnels::{Attribution, FunnelVizType, FunnelsQuery, StepOrder};
-use crate::limits;
 use crate::query::{Breakdown, BreakdownBy};
 
 /// The type of a path.

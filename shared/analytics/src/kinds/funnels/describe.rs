@@ -5,7 +5,7 @@ use crate::query::Series;
 use crate::query::describe::{breakdown_columns, common_conditions, series_condition};
 
 /// Formats the query.
-pub(in crate::kinds) fn describe(query: &FunnelsQuery) -> String {
+pub(super) fn describe(query: &FunnelsQuery) -> String {
     let step = |(series, rule): (&Series, &StepOptions)| {
         let first = rule.first.map_or("", |first| match first {
             FirstTime::Ever => "first of ",

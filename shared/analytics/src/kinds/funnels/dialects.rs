@@ -5,14 +5,15 @@
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
-use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, query};
+use super::raw_query::{RawExclusion, RawFunnels};
+use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, INSIGHT_NAME, query};
 use crate::filter::{filter_json, list_json};
 use crate::kinds::ParsedQuery;
-use crate::kinds::saved_query::{FieldType, SavedField};
+use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::{common_fields as common_filters, get_list, raw_series};
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object, series_from_object};
-use crate::query::{Field, RawCommon, RawSeries, canonical};
+use crate::query::{Field, canonical};
 
 type Object = Map<String, Value>;
 
@@ -20,41 +21,11 @@ type Object = Map<String, Value>;
 /// means persons.
 const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
 
-/// The unparsed fields of a funnel.
-#[derive(Debug, Clone)]
-pub struct RawFunnels<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub viz_type: Field<'a>,
-    pub order_type: Field<'a>,
-    pub window_interval: Field<'a>,
-    pub window_days: Field<'a>,
-    pub window_unit: Field<'a>,
-    pub exclusions: Vec<RawExclusion<'a>>,
-    pub from_step: Field<'a>,
-    pub to_step: Field<'a>,
-    pub bin_count: Field<'a>,
-    pub attribution_type: Field<'a>,
-    pub attribution_value: Field<'a>,
-    /// Limit of breakdown values if the request sets none.
-    pub default_limit: usize,
-    pub aggregate_by_hogql: Field<'a>,
-    /// Set only if groups are counted instead of persons.
-    pub group_type: Field<'a>,
-    /// Comparison with an earlier period, which funnels reject.
-    pub compare: Field<'a>,
-}
+/// The rules for nodes that insights store.
+pub(super) const SAVED_NODE: SavedNodeRules =
+    SavedNodeRules { required: REQUIRED_SERIES, fields: SAVED_FIELDS, shares_fields: true };
 
-/// An exclusion, not parsed yet.
-#[derive(Debug, Clone)]
-pub struct RawExclusion<'a> {
-    pub series: RawSeries<'a>,
-    pub from_step: Option<Value>,
-    pub to_step: Option<Value>,
-}
-
-/// The fields that are validated before an insight is stored.
-pub(super) const SAVED_FIELDS: &[SavedField] = &[
+const SAVED_FIELDS: &[SavedField] = &[
     ("", "funnelsFilter", FieldType::Object),
     ("funnelsFilter", "funnelVizType", FieldType::OneOf(&["steps", "trends", "time_to_convert", "flow"])),
     ("funnelsFilter", "funnelOrderType", FieldType::OneOf(&["ordered", "strict", "unordered"])),
@@ -116,12 +87,12 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
 }
 
 /// Parses insight filters.
-pub(in crate::kinds) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
+pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
     query::parse(&raw_filters(request)?)
 }
 
 /// Parses the funnel of insight filters; `None` without steps.
-pub(in crate::kinds) fn parse_funnel_filters(request: &Object) -> CalcResult<Option<FunnelsQuery>> {
+pub(super) fn parse_funnel_filters(request: &Object) -> CalcResult<Option<FunnelsQuery>> {
     query::parse_funnel(&raw_filters(request)?)
 }
 
@@ -187,7 +158,7 @@ fn filter_exclusions(request: &Object) -> CalcResult<Vec<RawExclusion<'_>>> {
 }
 
 /// The query node with defaults filled in.
-pub(in crate::kinds) fn canonical_node(funnels: &FunnelsQuery) -> Value {
+pub(super) fn canonical_node(funnels: &FunnelsQuery) -> Value {
     let series = funnels.series.iter().enumerate().map(|(order, series)| {
         let options = funnels.step_options(order);
         let mut json = canonical::series_json(series);
@@ -224,7 +195,7 @@ fn exclusion_node(exclusion: &Exclusion) -> Value {
 }
 
 /// The query as insight filters: the fields that the request set, plus the default of `properties`.
-pub(in crate::kinds) fn to_insight_filters(query: &FunnelsQuery) -> Object {
+pub(super) fn to_insight_filters(query: &FunnelsQuery) -> Object {
     let write_options = |order: usize, entity: &mut Value| {
         let options = query.step_options(order);
         if let Some(first) = options.first {
@@ -235,7 +206,7 @@ pub(in crate::kinds) fn to_insight_filters(query: &FunnelsQuery) -> Object {
         }
     };
     let mut filters =
-        serialize::common_filters("FUNNELS", &query.common, &query.series, |order, _, entity| {
+        serialize::common_filters(INSIGHT_NAME, &query.common, &query.series, |order, _, entity| {
             write_options(order, entity);
         });
     let mut put = |key: &str, value: Value| serialize::put(&mut filters, key, value);

@@ -3,10 +3,10 @@
 use pennon_filters::error::{CalcError, CalcResult};
 use serde_json::Value;
 
-use super::StepOrder;
-use super::dialects::RawExclusion;
+use super::limits;
+use super::options::StepOrder;
+use super::raw_query::RawExclusion;
 use crate::filter::{Filter, Parser};
-use crate::limits;
 use crate::query::{Series, parse_integer, parse_series};
 
 /// An exclusion: an event that disqualifies a path when it occurs between two steps.

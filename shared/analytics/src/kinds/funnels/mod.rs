@@ -1,14 +1,19 @@
 //! Funnels: how many actors reach each step of a sequence, and how long it takes them.
 //!
-//! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers. Correlations are built on
-//! the calculation.
+//! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers.
+//!
+//! Correlations are built on funnels. They use the fields and traits of [`FunnelsQuery`], `from_insight_filters`, and
+//! `for_each_outcome` and `dropped_before` of the compiled funnel, nothing else.
 
-pub(super) mod calculation;
+mod calculation;
 mod clickhouse;
-pub(super) mod describe;
-pub(super) mod dialects;
+mod describe;
+mod dialects;
 mod exclusions;
+pub mod limits;
+mod options;
 mod query;
+mod raw_query;
 mod table;
 mod window;
 
@@ -18,7 +23,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -26,11 +31,23 @@ use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
 use crate::scan::Partition;
+pub(super) use calculation::CompiledFunnel;
+use calculation::FunnelRows;
 pub use calculation::{ActorOutcome, FunnelPoint, unwrap_single_breakdown_values};
-use calculation::{CompiledFunnel, FunnelRows};
 pub use exclusions::Exclusion;
-pub use query::{Attribution, FirstTime, FunnelVizType, FunnelsQuery, StepOptions, StepOrder};
+pub use options::{Attribution, FirstTime, FunnelVizType, StepOptions, StepOrder};
+pub use query::FunnelsQuery;
 pub use window::{ConversionWindow, WindowUnit};
+
+/// The value of `insight` in filters of funnels.
+const INSIGHT_NAME: &str = "FUNNELS";
+
+impl FunnelsQuery {
+    /// Parses the funnel of insight filters; `None` without steps.
+    pub(super) fn from_insight_filters(request: &Map<String, Value>) -> CalcResult<Option<Self>> {
+        dialects::parse_funnel_filters(request)
+    }
+}
 
 impl InsightQuery for FunnelsQuery {
     fn common(&self) -> &CommonFields {
@@ -74,8 +91,12 @@ impl RegisteredKind for FunnelsQuery {
     type Compiled = CompiledFunnel;
 
     const DESCRIPTION: KindDescription = KindDescription {
-        node_kind: Some("FunnelsQuery"),
-        insight_names: &["FUNNELS"],
+        node: Some(NodeDescription {
+            kind: "FunnelsQuery",
+            saved: dialects::SAVED_NODE,
+            parse: dialects::parse_node,
+        }),
+        insight_names: &[INSIGHT_NAME],
         endpoint: Endpoint {
             path: "funnel",
             persons_path: "funnel",
@@ -87,8 +108,6 @@ impl RegisteredKind for FunnelsQuery {
             is_paged: false,
             csv_rows: None,
         },
-        saved_fields: dialects::SAVED_FIELDS,
-        parse_node: dialects::parse_node,
         parse_filters: dialects::parse_filters,
     };
 

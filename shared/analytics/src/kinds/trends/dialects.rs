@@ -6,31 +6,16 @@ use pennon_filters::CalcResult;
 use pennon_filters::dates::compare::Comparison;
 use serde_json::{Map, Value, json};
 
-use super::{TrendsQuery, formulas, query};
+use super::raw_query::RawTrends;
+use super::{INSIGHT_NAME, TrendsQuery, formulas, query};
 use crate::kinds::ParsedQuery;
-use crate::kinds::saved_query::{FieldType, SavedField};
+use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::common_fields as common_filters;
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object};
-use crate::query::{Field, RawCommon, canonical};
+use crate::query::{Field, canonical};
 
 type Object = Map<String, Value>;
-
-/// The unparsed fields of a trend.
-#[derive(Debug, Clone)]
-pub struct RawTrends<'a> {
-    pub common: RawCommon<'a>,
-    pub display: Field<'a>,
-    pub compare: Field<'a>,
-    pub compare_to: Field<'a>,
-    pub formula: Field<'a>,
-    /// A list of formulas as strings; takes precedence over `formula`.
-    pub formulas: Field<'a>,
-    /// A list of formulas as objects, which may have names; takes precedence over `formulas`.
-    pub formula_nodes: Field<'a>,
-    pub smoothing_intervals: Field<'a>,
-    pub conversion_goal: Field<'a>,
-}
 
 /// Displays that insights can store, including one that only other implementations calculate.
 pub const DISPLAYS: &[&str] = &[
@@ -48,8 +33,11 @@ pub const DISPLAYS: &[&str] = &[
     "CalendarHeatmap",
 ];
 
-/// The fields that are validated before an insight is stored.
-pub(super) const SAVED_FIELDS: &[SavedField] = &[
+/// The rules for nodes that insights store.
+pub(super) const SAVED_NODE: SavedNodeRules =
+    SavedNodeRules { required: REQUIRED_SERIES, fields: SAVED_FIELDS, shares_fields: true };
+
+const SAVED_FIELDS: &[SavedField] = &[
     ("", "trendsFilter", FieldType::Object),
     ("trendsFilter", "display", FieldType::OneOf(DISPLAYS)),
     ("trendsFilter", "formula", FieldType::String),
@@ -135,7 +123,7 @@ pub(super) fn canonical_node(trends: &TrendsQuery) -> Value {
 /// The query as insight filters: the fields that the request set, plus the defaults of `math` and `properties`.
 pub(super) fn to_insight_filters(trends: &TrendsQuery) -> Object {
     let mut filters =
-        serialize::common_filters("TRENDS", &trends.common, &trends.series, |_, series, entity| {
+        serialize::common_filters(INSIGHT_NAME, &trends.common, &trends.series, |_, series, entity| {
             entity["math"] = json!(series.requested_math.as_deref().unwrap_or("total"));
             for (key, value) in series.math_arguments.json() {
                 entity[key] = value;

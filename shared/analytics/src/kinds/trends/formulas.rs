@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use pennon_filters::error::{CalcError, CalcResult};
 use serde_json::{Value, json};
 
-use super::Formula;
-use super::dialects::RawTrends;
-use crate::limits;
+use super::formula::Formula;
+use super::limits;
+use super::raw_query::RawTrends;
 use crate::query::Field;
 
 /// A formula and its optional name.

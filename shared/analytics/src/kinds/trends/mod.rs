@@ -6,8 +6,11 @@ mod calculation;
 mod clickhouse;
 mod describe;
 mod dialects;
+mod formula;
 mod formulas;
+pub mod limits;
 mod query;
+mod raw_query;
 mod table;
 
 use pennon_filters::CalcResult;
@@ -17,7 +20,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -26,10 +29,14 @@ use crate::project::ProjectContext;
 use crate::query::{CommonFields, Math, Series, UniqueBy};
 use crate::scan::ActorKind;
 use crate::scan::Partition;
+pub use calculation::TrendPoint;
 use calculation::{CompiledTrend, PartialResult};
-pub use calculation::{Formula, TrendPoint};
+pub use formula::Formula;
 pub use formulas::NamedFormula;
 pub use query::{Display, TrendsQuery};
+
+/// The value of `insight` in filters of trends.
+pub(super) const INSIGHT_NAME: &str = "TRENDS";
 
 impl InsightQuery for TrendsQuery {
     fn common(&self) -> &CommonFields {
@@ -79,8 +86,12 @@ impl RegisteredKind for TrendsQuery {
     type Compiled = CompiledTrend;
 
     const DESCRIPTION: KindDescription = KindDescription {
-        node_kind: Some("TrendsQuery"),
-        insight_names: &["TRENDS", "SESSIONS"],
+        node: Some(NodeDescription {
+            kind: "TrendsQuery",
+            saved: dialects::SAVED_NODE,
+            parse: dialects::parse_node,
+        }),
+        insight_names: &[INSIGHT_NAME, "SESSIONS"],
         endpoint: Endpoint {
             path: "trend",
             persons_path: "trends",
@@ -92,8 +103,6 @@ impl RegisteredKind for TrendsQuery {
             is_paged: true,
             csv_rows: Some(table::csv_rows),
         },
-        saved_fields: dialects::SAVED_FIELDS,
-        parse_node: dialects::parse_node,
         parse_filters: dialects::parse_filters,
     };
 

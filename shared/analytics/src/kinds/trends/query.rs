@@ -3,12 +3,14 @@
 use pennon_filters::dates::compare::Comparison;
 use pennon_filters::{CalcError, CalcResult};
 
-use super::dialects::RawTrends;
 use super::formulas::{self, NamedFormula};
+use super::limits;
+use super::raw_query::RawTrends;
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
-use crate::limits;
-use crate::query::{BreakdownRules, CommonFields, Field, Series, math, parse_common_fields, parse_series};
+use crate::query::{
+    BreakdownRules, CommonFields, Field, KeyLists, Series, math, parse_common_fields, parse_series,
+};
 
 /// A trends query.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +89,14 @@ impl Display {
 }
 
 /// A breakdown has one key, or up to three dimensions.
-const BREAKDOWN_RULES: BreakdownRules =
-    BreakdownRules { has_bins: true, takes_key_lists: false, is_of_one_type: false, inherits_fields: false };
+const BREAKDOWN_RULES: BreakdownRules = BreakdownRules {
+    has_bins: true,
+    key_lists: KeyLists::Rejected(
+        "A trend takes several keys in \"breakdowns\", not as a list in \"breakdown\".",
+    ),
+    mixed_types_error: None,
+    inherits_fields: false,
+};
 
 /// Parses a trends query.
 pub fn parse(raw: &RawTrends<'_>) -> CalcResult<ParsedQuery> {

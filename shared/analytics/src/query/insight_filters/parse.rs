@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 
-use super::super::breakdown::RawBreakdown;
-use super::super::field::{Field, RawCommon, RawSeries, parse_integer};
+use super::super::field::{Field, RawBreakdown, RawCommon, RawSeries, parse_integer};
 
 type Object = Map<String, Value>;
 

@@ -11,9 +11,10 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
 use super::{Candidate, CompiledCorrelation, PopulationActor};
+use crate::element;
 use crate::kinds::correlation::Factor;
+use crate::kinds::correlation::limits;
 use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, Partition};
-use crate::{element, limits};
 
 /// The autocapture event; its only property candidate is its element chain.
 pub(super) const AUTOCAPTURE: &str = "$autocapture";

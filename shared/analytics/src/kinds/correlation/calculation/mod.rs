@@ -22,7 +22,8 @@ use serde_json::Value;
 
 use crate::compiler::Compiler;
 use crate::kinds::correlation::{CorrelationQuery, Factor};
-use crate::kinds::funnels::calculation::CompiledFunnel;
+use crate::kinds::funnels::CompiledFunnel;
+use crate::kinds::insight::RegisteredKind;
 use crate::project::ProjectContext;
 use crate::query::EventOrAction;
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
@@ -121,7 +122,7 @@ impl CompiledCorrelation {
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        let funnel = CompiledFunnel::new(&query.funnel, project, range, compiler)?;
+        let funnel = query.funnel.compile(project, range, compiler)?;
         let mut columns = Vec::new();
         let mut excluded_events = step_events(query, project);
         match &query.factor {

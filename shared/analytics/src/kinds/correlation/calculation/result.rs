@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::candidates::{AUTOCAPTURE, CHAIN, CHAIN_SEPARATOR};
 use super::people::link_parameters;
 use super::{Candidate, CompiledCorrelation, CorrelationCounts};
+use crate::element;
 use crate::kinds::correlation::Factor;
+use crate::kinds::correlation::limits;
 use crate::kinds::insight::InsightQuery;
 use crate::url::{push_pair, push_value};
-use crate::{element, limits};
 
 /// Maximum number of rows with positive and with negative correlation each.
 const MAX_ROWS: usize = 10;

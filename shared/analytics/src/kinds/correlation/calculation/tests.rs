@@ -135,7 +135,7 @@ fn candidates_are_bounded_over_all_partial_results() {
         names.for_each(|n| counts.add(candidate(n), (1, 1)));
         counts
     };
-    let most = crate::limits::CORRELATION_CANDIDATES;
+    let most = crate::kinds::correlation::limits::CORRELATION_CANDIDATES;
     let answer = |parts: Vec<CorrelationCounts>| {
         let correlation = parts.into_iter().fold(CorrelationCounts::default(), CorrelationCounts::merge);
         plan(&json!({})).finish(PartitionResult::from(correlation), &|| false)

@@ -17,7 +17,7 @@ use super::strict::StrictScan;
 use super::unordered::UnorderedScanner;
 use super::{CompiledFunnel, Outcome};
 use crate::kinds::funnels::StepOrder;
-use crate::limits;
+use crate::kinds::funnels::limits;
 use crate::scan::{Micros, Partition};
 
 /// The events of the current actor, with views for the passes over them.

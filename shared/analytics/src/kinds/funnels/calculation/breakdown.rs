@@ -12,8 +12,8 @@ use pennon_filters::work_budget::WorkBudget;
 use super::scan::{RequiredValue, StepEvent};
 use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::compiler::Compiler;
+use crate::kinds::funnels::limits;
 use crate::kinds::funnels::{Attribution, FunnelsQuery, StepOrder};
-use crate::limits;
 use crate::query::{BreakdownBy, CohortChoice, DimensionSource};
 use crate::scan::{ColumnRef, EventRun, JoinedColumnKey};
 

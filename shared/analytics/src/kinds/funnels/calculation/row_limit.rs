@@ -9,7 +9,7 @@ use pennon_filters::error::CalcResult;
 
 use super::CompiledFunnel;
 use super::rows::{FunnelRow, FunnelRows};
-use crate::limits;
+use crate::kinds::funnels::limits;
 use crate::query::{BreakdownBy, DimensionSource};
 
 /// The texts of a breakdown value.

@@ -10,7 +10,7 @@ use pennon_filters::work_budget::WorkBudget;
 
 use super::breakdown::ValueDictionary;
 use super::{CompiledFunnel, Outcome};
-use crate::limits;
+use crate::kinds::funnels::limits;
 use crate::scan::{Micros, Partition};
 
 /// Rows by breakdown value. Without a breakdown there is a single row with an empty key.

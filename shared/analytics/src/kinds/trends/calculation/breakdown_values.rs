@@ -9,7 +9,7 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use crate::breakdown::{BreakdownReader, TextColumn};
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::CohortChoice;
 use crate::scan::{ColumnRef, EventRun, JoinedColumnKey, MISSING};

@@ -10,7 +10,7 @@ use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::dates::{Interval, zone};
 
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::query::Math;
 use crate::scan::Micros;
 

@@ -10,12 +10,11 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::CompiledTrend;
+use super::accumulator::Accumulator;
 use super::breakdown_values::BreakdownValue;
-use super::formula::Formula;
-use super::partial_result::{Accumulator, PartialResult};
-use super::result::smoothed;
+use super::partial_result::PartialResult;
 use super::rows::{RowRules, RowValue, ValueRow};
-use crate::kinds::trends::Display;
+use crate::kinds::trends::{Display, Formula};
 use crate::query::{BreakdownBy, CohortChoice};
 
 /// A row of the result, and the period and series or formula that it belongs to.
@@ -114,7 +113,8 @@ impl CompiledTrend {
         let mut counted = Vec::with_capacity(accumulators.len());
         for (key, accumulator) in accumulators {
             work.check()?;
-            let mut numbers = accumulator.finish(width, counter, first_bucket_only, work);
+            let aggregate = (counter.statistic(), counter.aggregation.as_ref());
+            let mut numbers = accumulator.finish(width, aggregate, first_bucket_only, work);
             numbers.iter_mut().for_each(|number| *number *= counter.multiplier);
             counted.push((key, numbers));
         }
@@ -180,7 +180,20 @@ impl CompiledTrend {
     }
 }
 
-/// ArrivalOrder of a formula's rows: real values, null, other; then by descending sum, descending numbers bucket by bucket, and
+/// Trailing average over at most `width` numbers, rounded down.
+fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
+    let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
+    (0..data.len())
+        .map(|index| {
+            let slice = &data[(index + 1).saturating_sub(width)..=index];
+            #[expect(clippy::cast_precision_loss, reason = "there are few buckets")]
+            let average = slice.iter().sum::<f64>() / slice.len() as f64;
+            average.floor()
+        })
+        .collect()
+}
+
+/// Order of a formula's rows: real values, null, other; then by descending sum, descending numbers bucket by bucket, and
 /// descending text.
 fn compare_formula_rows(left: &ValueRow, right: &ValueRow) -> Ordering {
     let size = |row: &ValueRow| -> f64 { row.data.iter().sum() };

@@ -9,12 +9,13 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::text::number_of;
 use pennon_filters::work_budget::WorkBudget;
 
+use super::accumulator::{Accumulator, Accumulators, count_spans};
 use super::bucket_mapping::{BucketMapping, BucketSpan};
-use super::partial_result::{Accumulator, count_spans};
-use super::series_counter::{Accumulators, CountedRow, DecodedColumn, SeriesRows, for_each_row};
+use super::counted_rows::{CountedRow, SeriesRows, for_each_row};
+use super::decoded_column::DecodedColumn;
 use super::statistics::StatisticState;
 use super::unsplit::BucketLookup;
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::Statistic;
 use crate::scan::{ColumnRef, MISSING};

@@ -6,11 +6,14 @@
 //! Must stay true: the result has every bucket of the range. A person counts once per bucket (once in total for a total,
 //! only in the first bucket for a running sum), no matter which runs hold its events.
 
+mod accumulator;
 mod breakdown_values;
 mod bucket_mapping;
 mod compose;
+mod count_by_text;
+mod counted_rows;
+mod decoded_column;
 mod dense;
-mod formula;
 mod partial_result;
 mod people;
 mod result;
@@ -34,19 +37,19 @@ use crate::definitions::Definitions;
 use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
 use crate::kinds::insight::InsightQuery;
+use crate::kinds::trends::limits;
 use crate::kinds::trends::{Display, NamedFormula, TrendsQuery};
-use crate::limits;
 use crate::mask::Mask;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, Math, UniqueBy};
 use crate::scan::ActorKind;
 use crate::scan::{EventRun, Micros, Partition};
+use accumulator::Accumulator;
 use breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, TrendBreakdown};
 use bucket_mapping::Period;
-pub use formula::Formula;
-use partial_result::Accumulator;
+use counted_rows::SeriesRows;
 pub use partial_result::PartialResult;
-use series_counter::{SeriesCounter, SeriesRows};
+use series_counter::SeriesCounter;
 pub use trend_point::TrendPoint;
 pub(crate) use trend_point::parse_point;
 use unsplit::{CountOnce, UnsplitRows};

@@ -11,7 +11,7 @@ use super::rows::{OTHER, RowValue};
 use super::statistics::finite;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::trends::Display;
-use crate::limits;
+use crate::kinds::trends::limits;
 use crate::query::insight_filters::serialize::with_dates;
 use crate::query::{CohortChoice, Math, Series};
 use crate::url::{push_pair, push_value};
@@ -239,17 +239,4 @@ fn number_json(number: f64) -> Value {
     } else {
         json!(number)
     }
-}
-
-/// Trailing average over at most `width` numbers, rounded down.
-pub(super) fn smoothed(data: &[f64], width: u32) -> Vec<f64> {
-    let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
-    (0..data.len())
-        .map(|index| {
-            let slice = &data[(index + 1).saturating_sub(width)..=index];
-            #[expect(clippy::cast_precision_loss, reason = "there are few buckets")]
-            let average = slice.iter().sum::<f64>() / slice.len() as f64;
-            average.floor()
-        })
-        .collect()
 }

@@ -1,28 +1,26 @@
 //! The compiled form of one series: which events match, and how they are aggregated.
 //!
-//! Must stay true: an event counts only under its breakdown value and in the buckets of its time. Persons are counted
-//! within their partition, because no other partition has events of them.
+//! Must stay true: persons are counted within their partition, because no other partition has events of them.
 
 use std::collections::HashMap;
 
 use pennon_filters::error::CalcResult;
-use pennon_filters::text::{number_of, text_length, text_of};
+use pennon_filters::text::number_of;
 use pennon_filters::work_budget::WorkBudget;
 
-use super::breakdown_values::BreakdownLayer;
-use super::bucket_mapping::{BucketMapping, BucketSpan};
+use super::accumulator::{Accumulator, Accumulators, DistinctEntry, DistinctSet};
+use super::bucket_mapping::BucketMapping;
+use super::counted_rows::{CountedRow, SeriesRows, for_each_passing, for_each_row};
+use super::decoded_column::{DecodedColumn, hash_column};
 use super::dense;
-use super::partial_result::{Accumulator, DistinctEntry, DistinctSet};
 use super::statistics::StatisticState;
 use crate::compiler::Compiler;
 use crate::compiler::matcher::Matcher;
-use crate::dictionary::text_hash;
 use crate::filter::Filter;
 use crate::join::session_column;
-use crate::mask::Mask;
 use crate::query::{Math, NumberSource, Series, Statistic, UniqueBy};
 use crate::scan::group_column;
-use crate::scan::{Column, ColumnKey, ColumnRef, EventRun, JoinedColumnKey, Micros, Seq};
+use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Seq};
 use crate::sql::CompiledAggregate;
 
 /// A compiled series.
@@ -39,27 +37,6 @@ pub(super) struct SeriesCounter {
     /// Factor for the final numbers.
     pub(super) multiplier: f64,
 }
-
-/// The rows of one series in one partition.
-pub(super) struct SeriesRows<'a> {
-    /// Runs, the rows that pass the filters, and the breakdown layers.
-    pub(super) list: Vec<(&'a EventRun, Mask, &'a [BreakdownLayer])>,
-    /// Number of actors in the partition.
-    pub(super) actors: usize,
-}
-
-/// A counted row in one of its layers.
-pub(super) struct CountedRow {
-    /// Index of its run in the list, and of the row in the run.
-    pub(super) position: (usize, usize),
-    pub(super) actor: u32,
-    time: Micros,
-    pub(super) span: BucketSpan,
-    pub(super) value_code: u32,
-}
-
-/// Accumulators by the code of the breakdown value.
-pub(super) type Accumulators = HashMap<u32, Accumulator>;
 
 impl SeriesCounter {
     /// Compiles a series; `None` if its action does not exist.
@@ -247,68 +224,6 @@ fn row_key(source: &NumberSource) -> ColumnRef {
     }
 }
 
-/// Calls back with the indexes of the rows that pass a mask.
-#[inline]
-fn for_each_passing(
-    run: &EventRun,
-    mask: &Mask,
-    work: &WorkBudget<'_>,
-    mut callback: impl FnMut(usize),
-) -> CalcResult<()> {
-    let rows = run.actors.len();
-    for start in (0..rows).step_by(ROWS_PER_CHECK) {
-        let chunk = start..rows.min(start + ROWS_PER_CHECK);
-        work.consume(ROWS_PER_CHECK)?;
-        match mask {
-            Mask::Nothing => return Ok(()),
-            Mask::Every => chunk.for_each(&mut callback),
-            Mask::Rows(passes) => {
-                let passes = passes.get(chunk.clone()).unwrap_or_default();
-                chunk.zip(passes).filter(|(_, passes)| **passes).for_each(|(row, _)| callback(row));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Rows per work unit consumption and check for cancellation.
-const ROWS_PER_CHECK: usize = 1 << 14;
-
-/// Calls back with every row that counts in some bucket, once per layer.
-#[inline]
-pub(super) fn for_each_row(
-    rows: &SeriesRows<'_>,
-    mapping: &BucketMapping<'_>,
-    work: &WorkBudget<'_>,
-    mut callback: impl FnMut(CountedRow),
-) -> CalcResult<()> {
-    for (run_index, (run, mask, layers)) in rows.list.iter().enumerate() {
-        for layer in *layers {
-            let members;
-            let mask = match &layer.mask {
-                Mask::Every => mask,
-                layer => {
-                    members = mask.clone().and(layer.clone());
-                    &members
-                }
-            };
-            for_each_passing(run, mask, work, |row| {
-                let (actor, time) = (run.actors[row], run.times[row]);
-                if let Some(span) = mapping.span_at(time) {
-                    callback(CountedRow {
-                        position: (run_index, row),
-                        actor,
-                        time,
-                        span,
-                        value_code: layer.codes.code_of(row),
-                    });
-                }
-            })?;
-        }
-    }
-    Ok(())
-}
-
 fn per_actor(
     rows: &SeriesRows<'_>,
     mapping: &BucketMapping<'_>,
@@ -395,64 +310,4 @@ fn collect_distinct(
         Ok((key, Accumulator::Distinct(DistinctSet::new(entries))))
     };
     by_key.into_iter().map(accumulator).collect()
-}
-
-/// Work units of decoding one value, in addition to the bytes of its text.
-const WORK_PER_VALUE: usize = 16;
-
-/// A column whose dictionary values are converted to another type.
-pub(super) struct DecodedColumn<'a, T> {
-    codes: &'a [u32],
-    column: &'a [serde_json::Value],
-    /// Converted values by code. `None` if there are fewer rows than values; then values are converted row by row.
-    values: Option<Vec<Option<T>>>,
-    read: fn(&serde_json::Value) -> Option<T>,
-    /// The value of rows without one.
-    missing: Option<T>,
-}
-
-impl<'a, T: Copy> DecodedColumn<'a, T> {
-    pub(super) fn new(
-        column: Option<&'a Column>,
-        read: fn(&serde_json::Value) -> Option<T>,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Self> {
-        let (codes, column): (&[u32], &[serde_json::Value]) =
-            column.map_or((&[], &[]), |column| (&column.codes, &column.values));
-        let read_all = || {
-            let values = column.iter().map(|value| {
-                work.consume(WORK_PER_VALUE + text_length(value))?;
-                Ok(read(value))
-            });
-            values.collect::<CalcResult<Vec<_>>>()
-        };
-        let values = (codes.len() >= column.len()).then(read_all).transpose()?;
-        Ok(Self { codes, column, values, read, missing: None })
-    }
-
-    #[inline]
-    pub(super) fn get(&self, row: usize) -> Option<T> {
-        let code = self.codes.get(row).and_then(|code| usize::try_from(*code).ok());
-        let value = code.and_then(|code| match &self.values {
-            Some(values) => values.get(code).copied().flatten(),
-            None => self.column.get(code).and_then(self.read),
-        });
-        value.or(self.missing)
-    }
-}
-
-/// By run: the 128-bit hashes of a column's texts. Empty texts are missing values.
-fn hash_column<'a>(
-    rows: &SeriesRows<'a>,
-    key: &ColumnKey,
-    missing: Option<u128>,
-    work: &WorkBudget<'_>,
-) -> CalcResult<Vec<DecodedColumn<'a, u128>>> {
-    fn id(value: &serde_json::Value) -> Option<u128> {
-        text_of(value).filter(|text| !text.is_empty()).map(|text| text_hash(&text))
-    }
-    let of_run = |run: &'a EventRun| {
-        Ok(DecodedColumn { missing, ..DecodedColumn::new(run.columns.get(key), id, work)? })
-    };
-    rows.list.iter().map(|(run, ..)| of_run(run)).collect()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::CompiledFunnel;
 use super::super::rows::{FunnelRow, FunnelRows};
 use super::breakdown_json;
-use crate::limits;
+use crate::kinds::funnels::limits;
 use crate::query::BreakdownBy;
 
 /// Builds one series, or one per breakdown value within the limit, sorted by value.

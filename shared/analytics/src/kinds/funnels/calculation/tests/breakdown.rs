@@ -8,7 +8,7 @@ use super::super::unordered::UnorderedScanner;
 use super::{StepEvent, parse_events, times_and_steps};
 use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::kinds::funnels::Attribution;
-use crate::limits;
+use crate::kinds::funnels::limits;
 use crate::query::CohortChoice;
 use crate::scan::{Column, EventRun, JoinedColumnKey, MISSING, Micros};
 

@@ -5,7 +5,7 @@
 
 use pennon_filters::error::{CalcError, CalcResult};
 
-use crate::limits;
+use super::limits;
 
 /// A parsed formula.
 #[derive(Debug, Clone, PartialEq)]
