@@ -17,7 +17,7 @@ const VALIDATION: &str = "Steps that cannot be calculated are rejected, such as 
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let sent = ("ActionSent", "Action");
+    let sent = ("ActionInput", "Action");
     let change = |id, method| ACTIONS.update_operation(id, method, "Change an action", sent);
     let of_all = ("listActionActivity", "List the activity log of actions");
     let of_one = ("listActivityOfAction", "List the activity log of an action");

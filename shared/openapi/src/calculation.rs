@@ -24,7 +24,7 @@ pub fn operations() -> Vec<Operation> {
 
 /// The schemas of responses.
 pub fn components() -> Vec<(&'static str, Value)> {
-    vec![("QueryNothing", nothing()), ("FinishedQuery", finished()), ("QueryWord", word())]
+    vec![("EmptyQueryResponse", nothing()), ("FinishedQueryResponse", finished()), ("QueryStatusResponse", word())]
 }
 
 /// The response to a node without series.
@@ -44,7 +44,7 @@ fn nothing() -> Value {
 
 /// A successful calculation. `results` is null after its result has expired.
 fn finished() -> Value {
-    object([("query_status", query_status(nullable(schema_ref("QueryAnswer"))))])
+    object([("query_status", query_status(nullable(schema_ref("QueryResponse"))))])
 }
 
 /// The state of a calculation, or why it failed.
@@ -63,20 +63,20 @@ fn queries() -> Vec<Operation> {
     let mut query = query_nodes::by_query(query).json_body(schema_ref("QueryRequest")).response(
         200,
         "The result, or the state of the calculation.",
-        any_of([schema_ref("QueryAnswer"), schema_ref("QueryNothing")]),
+        any_of([schema_ref("QueryResponse"), schema_ref("EmptyQueryResponse")]),
     );
     set_response_description(&mut query, 400, REFUSED);
     let follow = Operation::new("getQuery", "GET", ONE, TAG, "Get the state of a calculation", QUERY)
         .with_description("`id` is the caller's `client_query_id`, or the `cache_key`.")
-        .response(200, "It has ended with a result.", schema_ref("FinishedQuery"))
-        .response(202, "It has not ended.", schema_ref("QueryWord"))
+        .response(200, "It has ended with a result.", schema_ref("FinishedQueryResponse"))
+        .response(202, "It has not ended.", schema_ref("QueryStatusResponse"))
         .response(
             400,
             "The query is invalid, with the reason in `error_message`, or the response exceeds the maximum \
              size.",
-            any_of([schema_ref("QueryWord"), schema_ref("Error")]),
+            any_of([schema_ref("QueryStatusResponse"), schema_ref("Error")]),
         )
-        .response(500, "It failed.", any_of([schema_ref("QueryWord"), schema_ref("Error")]));
+        .response(500, "It failed.", any_of([schema_ref("QueryStatusResponse"), schema_ref("Error")]));
     vec![
         query,
         follow,
@@ -125,7 +125,7 @@ fn funnels() -> Vec<Operation> {
         );
     vec![
         answering(with_query_fields(get, funnel()), None, answer()),
-        answering(post, Some("FunnelQuestion"), answer()),
+        answering(post, Some("FunnelRequest"), answer()),
     ]
 }
 
@@ -149,7 +149,7 @@ fn correlations() -> Vec<Operation> {
     );
     vec![
         answering(with_query_fields(get, correlation()), None, answer()),
-        answering(post, Some("CorrelationQuestion"), answer()).body_optional(),
+        answering(post, Some("CorrelationRequest"), answer()).body_optional(),
     ]
 }
 
@@ -182,6 +182,6 @@ fn trends() -> Vec<Operation> {
     );
     vec![
         answering(exported(with_query_fields(get, trend())), None, answer()),
-        answering(exported(post), Some("TrendQuestion"), answer()),
+        answering(exported(post), Some("TrendRequest"), answer()),
     ]
 }

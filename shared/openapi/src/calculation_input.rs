@@ -146,11 +146,11 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let views = json!([{"id": "$pageview", "math": "dau"}]);
     vec![
         (
-            "TrendQuestion",
+            "TrendRequest",
             with_example(query_body(trend(), SERIES, true), json!({"events": views, "date_from": "-30d"})),
         ),
         (
-            "TrendPeopleQuestion",
+            "TrendPeopleRequest",
             with_example(
                 query_body(joined([trend(), trend_point()]), SERIES, true),
                 json!({"events": views, "entity_order": 0}),

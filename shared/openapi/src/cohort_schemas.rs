@@ -18,12 +18,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
         json!({"type": "array", "items": person(), "minItems": 1, "maxItems": insights::PERSONS_AT_ONCE});
     vec![
         ("Cohort", cohort()),
-        ("CohortCreate", any_of([schema_ref("CohortOfRules"), schema_ref("CohortOfMembers")])),
-        ("CohortOfRules", of_rules()),
-        ("CohortOfMembers", of_members()),
+        ("CohortCreate", any_of([schema_ref("RuleCohortCreate"), schema_ref("StaticCohortCreate")])),
+        ("RuleCohortCreate", of_rules()),
+        ("StaticCohortCreate", of_members()),
         ("CohortUpdate", update()),
         ("CohortUpload", upload(true)),
-        ("CohortUploadMore", upload(false)),
+        ("CohortUploadUpdate", upload(false)),
         ("CohortRules", rules()),
         ("CohortCriterion", criterion()),
         ("CohortPersons", input(&["person_ids"], [("person_ids", persons)])),

@@ -79,7 +79,7 @@ fn created() -> Operation {
 fn changed() -> [Operation; 2] {
     let change = |id, method| {
         let change = COHORTS.update_operation(id, method, "Change a cohort", ("CohortUpdate", "Cohort"));
-        uploaded(change, "CohortUploadMore")
+        uploaded(change, "CohortUploadUpdate")
     };
     [
         change("updateCohort", "PATCH").with_description(

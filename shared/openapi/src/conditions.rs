@@ -20,7 +20,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("EventConditions", conditions()),
         ("EventCondition", condition()),
         ("EventConditionGroup", group()),
-        ("ShownCondition", shown()),
+        ("EventConditionResponse", shown()),
     ]
 }
 
@@ -163,7 +163,7 @@ fn without_key() -> Value {
 
 /// Property filters in responses: a list (AND) or a group.
 pub(crate) fn echoed_conditions() -> Value {
-    any_of([list(schema_ref("ShownCondition")), schema_ref("ShownCondition")])
+    any_of([list(schema_ref("EventConditionResponse")), schema_ref("EventConditionResponse")])
 }
 
 fn shown() -> Value {
@@ -180,6 +180,6 @@ fn shown() -> Value {
             ("value", id()),
         ]),
         object([("key", text()), ("type", constant(json!("hogql")))]),
-        object([("type", enum_of(&["AND", "OR"])), ("values", list(schema_ref("ShownCondition")))]),
+        object([("type", enum_of(&["AND", "OR"])), ("values", list(schema_ref("EventConditionResponse")))]),
     ])
 }

@@ -97,7 +97,7 @@ fn changed() -> [Operation; 2] {
     const TEXT: &str = "Fields that are not sent are unchanged. `deleted: true` deletes a dashboard; for \
         30 days `deleted: false` restores it with its tiles, and other changes are a 404. `tiles` changes \
         the position and the colour of existing tiles.";
-    let both = ("DashboardUpdate", "DashboardChanged");
+    let both = ("DashboardUpdate", "DashboardUpdateResponse");
     let change = |id, method| {
         let operation = DASHBOARDS.update_operation(id, method, "Change a dashboard", both);
         calculated(operation).with_description(TEXT)

@@ -20,22 +20,22 @@ const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` wi
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("FeatureFlag", flag()),
-        ("FeatureFlagCreate", sent(&["key"], schema_ref("FlagFiltersCreated"))),
+        ("FeatureFlagCreate", sent(&["key"], schema_ref("FlagFiltersCreate"))),
         ("FeatureFlagUpdate", sent(&[], filters_changed())),
         ("FeatureFlagReplace", sent(&["key"], filters_changed())),
         ("FlagBoolean", flag_boolean()),
         ("FlagInteger", flag_integer()),
         ("FlagFilters", filters(any_object())),
-        ("FlagFiltersSent", filters(property())),
-        ("FlagFiltersCreated", filters_created()),
+        ("FlagFiltersInput", filters(property())),
+        ("FlagFiltersCreate", filters_created()),
         ("FeatureFlagStatus", status()),
-        ("FeatureFlagUnknown", unknown()),
+        ("FeatureFlagNotFound", unknown()),
         ("FeatureFlagValue", any_of([boolean(), text()])),
         ("FeatureFlagEvaluation", evaluation()),
         ("MinimalFlag", minimal()),
         ("FlagDefinitions", definitions()),
         ("FlagCohort", cohort()),
-        ("BlastRadiusQuestion", question()),
+        ("BlastRadiusRequest", question()),
         ("BlastRadius", radius()),
     ]
 }
@@ -108,12 +108,12 @@ fn property() -> Value {
 
 fn filters_created() -> Value {
     let at_least_one = json!({"properties": {"groups": {"minItems": 1}}});
-    json!({"allOf": [schema_ref("FlagFiltersSent"), at_least_one]})
+    json!({"allOf": [schema_ref("FlagFiltersInput"), at_least_one]})
 }
 
 /// Filters of an update; without `groups` the stored groups stay.
 fn filters_changed() -> Value {
-    json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersSent")})
+    json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersInput")})
 }
 
 /// The fields that a body may have.

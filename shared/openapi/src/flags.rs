@@ -141,7 +141,7 @@ fn logs() -> Vec<Operation> {
     for (code, answer) in &mut status.responses {
         if *code == 404 {
             answer.description = "There is no such flag, or no such project.";
-            let either = any_of([schema_ref("FeatureFlagUnknown"), schema_ref("Error")]);
+            let either = any_of([schema_ref("FeatureFlagNotFound"), schema_ref("Error")]);
             answer.content = vec![("application/json", either)];
         }
     }
@@ -200,7 +200,7 @@ fn values() -> Vec<Operation> {
             .error(500, "The payload cannot be decrypted."),
         takes(
             post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition matches", READ),
-            "BlastRadiusQuestion",
+            "BlastRadiusRequest",
         )
         .body_optional()
         .with_description(

@@ -29,13 +29,13 @@ pub fn components() -> Vec<(&'static str, Value)> {
     });
     let of_funnel = query_body(joined([funnel(), funnel_point()]), STEPS, true);
     vec![
-        ("FunnelQuestion", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
-        ("FunnelPeopleQuestion", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
+        ("FunnelRequest", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
+        ("FunnelPeopleRequest", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
         (
-            "CorrelationQuestion",
+            "CorrelationRequest",
             with_example(query_body(correlation(), STEPS, false), json!({"events": steps})),
         ),
-        ("CorrelationPeopleQuestion", with_example(people, person)),
+        ("CorrelationPeopleRequest", with_example(people, person)),
         ("FunnelExclusion", exclusion()),
     ]
 }

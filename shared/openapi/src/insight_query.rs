@@ -21,10 +21,10 @@ use crate::schema::{
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("InsightQuery", node()),
-        ("InsightQueryShown", shown()),
-        ("InsightQueryOfEvents", event_query()),
-        ("InsightQueryWrapped", wrapped()),
-        ("InsightQueryOther", other()),
+        ("InsightQueryResponse", shown()),
+        ("InsightSeriesQuery", event_query()),
+        ("InsightQueryWrapper", wrapped()),
+        ("OtherInsightQuery", other()),
         ("InsightSeries", series()),
         ("InsightCondition", condition()),
     ]
@@ -33,9 +33,9 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// A node as it may be written.
 fn node() -> Value {
     any_of([
-        schema_ref("InsightQueryOfEvents"),
-        schema_ref("InsightQueryWrapped"),
-        schema_ref("InsightQueryOther"),
+        schema_ref("InsightSeriesQuery"),
+        schema_ref("InsightQueryWrapper"),
+        schema_ref("OtherInsightQuery"),
     ])
 }
 
@@ -131,7 +131,7 @@ fn condition() -> Value {
 /// A node around another one.
 fn wrapped() -> Value {
     let source =
-        any_of([schema_ref("InsightQueryOfEvents"), schema_ref("InsightQueryOther"), wrapper(any_object())]);
+        any_of([schema_ref("InsightSeriesQuery"), schema_ref("OtherInsightQuery"), wrapper(any_object())]);
     with_description(wrapper(source), "At most eight levels of wrapper nodes.")
 }
 
@@ -150,7 +150,7 @@ fn other() -> Value {
     let known: Vec<&str> = calculated.chain(wrappers()).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
-        schema_ref("InsightQueryOfEvents"),
+        schema_ref("InsightSeriesQuery"),
         wrapper(any_object()),
         input(&["kind"], [("kind", kind.clone())]),
         json!({"type": ["null", "boolean", "number", "string", "array"]}),

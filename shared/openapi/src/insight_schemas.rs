@@ -19,8 +19,8 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("InsightFilters", filters()),
         ("Sharing", sharing()),
         ("SharingInput", sharing_sent()),
-        ("ViewedInsights", viewed()),
-        ("CancelledCalculation", cancelled()),
+        ("ViewedInsightsInput", viewed()),
+        ("CancelCalculationRequest", cancelled()),
     ]
 }
 
@@ -88,7 +88,7 @@ fn common() -> Value {
         ("name", nullable(text_max(insights::TEXT_CHARS))),
         ("derived_name", nullable(text_max(insights::TEXT_CHARS))),
         ("filters", any_object()),
-        ("query", nullable(schema_ref("InsightQueryShown"))),
+        ("query", nullable(schema_ref("InsightQueryResponse"))),
         ("dashboards", list(id())),
         ("dashboard_tiles", list(schema_ref("InsightTile"))),
         ("description", nullable(text_max(insights::TEXT_CHARS))),

@@ -253,7 +253,7 @@ fn views() -> Vec<Operation> {
             .empty_response(200, "It is noted.")
             .with_csv(),
         post("noteInsightsViewed", VIEWED, "Record that the key's owner views insights", READ)
-            .json_body(schema_ref("ViewedInsights"))
+            .json_body(schema_ref("ViewedInsightsInput"))
             .empty_response(200, "It is noted.")
             .with_csv(),
         get("listMyLastViewedInsights", MINE, "List the insights that the key's owner viewed last", READ)
@@ -272,7 +272,7 @@ fn about_calculations() -> Vec<Operation> {
     const TIMING: &str = "/api/projects/{project_id}/insights/timing/";
     vec![
         post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
-            .json_body(schema_ref("CancelledCalculation"))
+            .json_body(schema_ref("CancelCalculationRequest"))
             .body_optional()
             .with_description("Without `client_query_id` the request has no effect.")
             .empty_response(200, "No calculation with that id is running any more.")

@@ -174,9 +174,9 @@ fn of_funnels() -> Vec<Operation> {
     }
     vec![
         answering(with_query_fields(get, joined([funnel(), funnel_point()])), None),
-        answering(post, Some("FunnelPeopleQuestion")),
+        answering(post, Some("FunnelPeopleRequest")),
         answering(get_correlation, None),
-        answering(post_correlation, Some("CorrelationPeopleQuestion")),
+        answering(post_correlation, Some("CorrelationPeopleRequest")),
     ]
 }
 
@@ -193,6 +193,6 @@ fn of_trends() -> Vec<Operation> {
     );
     vec![
         answering(with_query_fields(get, joined([trend(), trend_point()])), None),
-        answering(post, Some("TrendPeopleQuestion")),
+        answering(post, Some("TrendPeopleRequest")),
     ]
 }

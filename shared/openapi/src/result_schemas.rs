@@ -21,12 +21,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("TrendTotal", trend_total()),
         ("TrendFilter", trend_filter()),
         ("FunnelStep", funnel_step()),
-        ("FunnelStepOfValue", funnel_step_of_value()),
+        ("FunnelBreakdownStep", funnel_step_of_value()),
         ("FunnelPeriods", funnel_periods()),
         ("TimeToConvert", time_to_convert()),
         ("CorrelationResult", correlation()),
         ("QueryStatus", query_status(constant(Value::Null))),
-        ("QueryAnswer", query_answer()),
+        ("QueryResponse", query_answer()),
     ]
 }
 
@@ -52,7 +52,7 @@ fn trend_result() -> Value {
 fn funnel_result() -> Value {
     any_of([
         list(schema_ref("FunnelStep")),
-        list(list(schema_ref("FunnelStepOfValue"))),
+        list(list(schema_ref("FunnelBreakdownStep"))),
         list(schema_ref("FunnelPeriods")),
         schema_ref("TimeToConvert"),
     ])

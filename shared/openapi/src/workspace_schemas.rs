@@ -18,7 +18,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("DashboardSummary", summary(constant(json!(false)))),
         ("Dashboard", dashboard(tiles())),
-        ("DashboardChanged", dashboard(nullable(tiles()))),
+        ("DashboardUpdateResponse", dashboard(nullable(tiles()))),
         ("DashboardTile", tile()),
         ("DashboardCreate", dashboard_sent(any())),
         (
@@ -30,7 +30,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ),
         ("Action", action()),
         ("ActionStep", step()),
-        ("ActionSent", action_sent()),
+        ("ActionInput", action_sent()),
     ]
 }
 
