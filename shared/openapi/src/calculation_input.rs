@@ -6,7 +6,7 @@
 use pennon_analytics::query::{BREAKDOWN_EVENTS, BREAKDOWN_KINDS};
 use serde_json::{Map, Value, json};
 
-use crate::conditions::nothing;
+use crate::conditions::null_or_blank;
 use crate::limits::{
     BREAKDOWN_COHORTS, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX, QUERY_ID_MAX, SERIES, intervals,
     patterns,
@@ -152,7 +152,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         (
             "TrendPeopleRequest",
             with_example(
-                query_body(joined([trend(), trend_point()]), SERIES, true),
+                query_body(concat_fields([trend(), trend_point()]), SERIES, true),
                 json!({"events": views, "entity_order": 0}),
             ),
         ),
@@ -169,23 +169,23 @@ pub(crate) fn with_example(mut schema: Value, example: Value) -> Value {
 }
 
 /// Concatenates lists of fields.
-pub(crate) fn joined<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
+pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
     lists.into_iter().flatten().collect()
 }
 
 /// A body of these fields, with at most `series` series, and at least one if `requires_series`.
 pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
-    let mut question = input(&[], []);
-    let shown: Map<String, Value> = fields
+    let mut body = input(&[], []);
+    let properties: Map<String, Value> = fields
         .into_iter()
         .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
         .collect();
-    question["properties"] = shown.into();
+    body["properties"] = properties.into();
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
         let entry =
             any_of([schema_ref(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-        question["properties"][name] = any_of([list_max(series, entry), nothing()]);
+        body["properties"][name] = any_of([list_max(series, entry), null_or_blank()]);
     }
     if requires_series {
         let has = |name: &str, entry: Value| {
@@ -195,9 +195,9 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
         let action = json!({
             "type": "object", "required": ["id"], "properties": {"id": {"type": ["integer", "string"]}},
         });
-        question["anyOf"] = json!([has("events", json!({"type": "object"})), has("actions", action)]);
+        body["anyOf"] = json!([has("events", json!({"type": "object"})), has("actions", action)]);
     }
-    question
+    body
 }
 
 /// Adds the fields as query parameters.
@@ -283,7 +283,7 @@ pub(crate) fn common() -> Vec<Field> {
 
 /// Values that mean no breakdown.
 pub(crate) fn no_breakdown() -> Value {
-    any_of([nothing(), json!({"enum": [false, [], {}]})])
+    any_of([null_or_blank(), json!({"enum": [false, [], {}]})])
 }
 
 /// The key of a breakdown.
@@ -293,7 +293,7 @@ pub(crate) fn breakdown_key() -> Value {
 
 /// Several keys with their types.
 pub(crate) fn breakdown_parts() -> Value {
-    any_of([list_max(BREAKDOWNS, part()), no_breakdown()])
+    any_of([list_max(BREAKDOWNS, breakdown_part()), no_breakdown()])
 }
 
 /// The breakdown fields. The others are only validated if there is a breakdown.
@@ -333,7 +333,7 @@ pub(crate) fn breakdown() -> Vec<Field> {
 }
 
 /// An entry of `breakdowns`.
-pub(crate) fn part() -> Value {
+pub(crate) fn breakdown_part() -> Value {
     let types = breakdown_types();
     input(
         &["property"],
@@ -379,7 +379,7 @@ pub(crate) fn trend() -> Vec<Field> {
             "Number of intervals of the moving average.",
         ),
     ];
-    joined([common(), breakdown(), own])
+    concat_fields([common(), breakdown(), own])
 }
 
 /// The fields that select a data point of a trend.

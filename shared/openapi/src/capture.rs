@@ -50,7 +50,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
 }
 
 /// A capture operation, with the project token in the query string or a header.
-fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+fn capture_operation(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
         .query_param("token", text(), "The project token, if the body has none; `api_key` is an alias.")
         .query_param("api_key", text(), "As `token`.")
@@ -67,7 +67,7 @@ fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operatio
 }
 
 fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
-    let mut operation = open(id, path, summary).with_description(BODY).query_param(
+    let mut operation = capture_operation(id, path, summary).with_description(BODY).query_param(
         "_",
         text(),
         "The client's clock at the time of sending, in milliseconds since 1970.",
@@ -77,7 +77,11 @@ fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Opera
         ("application/x-www-form-urlencoded", schema_ref("CaptureForm")),
     ];
     operation.body_required = true;
-    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
+    with_body_errors(operation).response(
+        200,
+        "All events are stored.",
+        object([("status", constant(json!(1)))]),
+    )
 }
 
 /// Events in the query string.
@@ -102,11 +106,15 @@ fn from_query() -> Operation {
         schema: json!({"type": "string", "minLength": 1}),
         required: true,
     });
-    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
+    with_body_errors(operation).response(
+        200,
+        "All events are stored.",
+        object([("status", constant(json!(1)))]),
+    )
 }
 
 /// The refusals of a body.
-fn answers(operation: Operation) -> Operation {
+fn with_body_errors(operation: Operation) -> Operation {
     operation.error(400, "The body cannot be parsed, or an event is invalid; `attr` names the field.").error(
         413,
         "The request has more than 6,000,000 bytes, 20,000,000 bytes after decompression, 20,000 events, \
@@ -217,7 +225,7 @@ fn analytics() -> Operation {
         object([("result", constant(json!("ok")))]),
         object([("result", constant(json!("drop"))), ("details", enum_of(&DROPPED))]),
     ]));
-    let mut operation = open(
+    let mut operation = capture_operation(
         "captureAnalyticsEvents",
         "/i/v1/analytics/events/",
         "Capture events with a result for each",
@@ -231,7 +239,7 @@ fn analytics() -> Operation {
     .header_param("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
     operation.body = vec![("application/json", schema_ref("AnalyticsBatch"))];
     operation.body_required = true;
-    answers(operation).response(
+    with_body_errors(operation).response(
         200,
         "The outcome of each event, by its uuid.",
         object([("results", results)]),

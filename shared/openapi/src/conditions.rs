@@ -20,7 +20,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("EventConditions", conditions()),
         ("EventCondition", condition()),
         ("EventConditionGroup", group()),
-        ("EventConditionResponse", shown()),
+        ("EventConditionResponse", condition_response()),
     ]
 }
 
@@ -46,7 +46,7 @@ fn conditions() -> Value {
         "properties": {"key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}}},
     });
     any_of([
-        nothing(),
+        null_or_blank(),
         list(member()),
         schema_ref("EventConditionGroup"),
         schema_ref("EventCondition"),
@@ -55,7 +55,7 @@ fn conditions() -> Value {
 }
 
 /// Null or blank.
-pub(crate) fn nothing() -> Value {
+pub(crate) fn null_or_blank() -> Value {
     json!({"type": ["null", "string"], "pattern": r"^[ \t\r\n]*$"})
 }
 
@@ -74,28 +74,29 @@ fn group() -> Value {
 
 /// A condition on the object in `type`, by default the event. Incomplete conditions and unknown types are ignored.
 fn condition() -> Value {
-    let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
+    let own =
+        condition_of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
     let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
-    let mut of_group = typed("group", key(), null_or(&operators()));
+    let mut of_group = typed_condition("group", key(), null_or(&operators()));
     of_group["properties"]["group_type_index"] = group_type();
-    let mut duration = typed("session", constant(json!(SESSION_DURATION)), null_or(&OF_NUMBERS));
+    let mut duration = typed_condition("session", constant(json!(SESSION_DURATION)), null_or(&OF_NUMBERS));
     let number = json!({"type": ["number", "null"]});
     duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
     let expression = json!({"type": ["string", "number", "boolean", "null"]});
     any_of([
         optional_type(own),
         of_group,
-        typed("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
-        typed("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
-        typed("event_metadata", enum_of(&of_events), null_or(&operators())),
-        typed("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
+        typed_condition("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
+        typed_condition("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
+        typed_condition("event_metadata", enum_of(&of_events), null_or(&operators())),
+        typed_condition("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
         duration,
-        of_cohort(),
+        cohort_condition(),
         input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
         input(&["key", "type"], [("type", constant(json!("flag")))]),
-        without_value(),
-        of_unknown(),
-        without_key(),
+        condition_without_value(),
+        condition_of_unknown_type(),
+        condition_without_key(),
     ])
 }
 
@@ -103,11 +104,11 @@ fn key() -> Value {
     json!({"maxLength": NAME_MAX})
 }
 
-fn typed(kind: &str, key: Value, operator: Value) -> Value {
-    of_type(constant(json!(kind)), key, operator)
+fn typed_condition(kind: &str, key: Value, operator: Value) -> Value {
+    condition_of_type(constant(json!(kind)), key, operator)
 }
 
-fn of_type(kind: Value, key: Value, operator: Value) -> Value {
+fn condition_of_type(kind: Value, key: Value, operator: Value) -> Value {
     input(&["key", "type"], [("type", kind), ("key", key), ("operator", operator), ("value", any())])
 }
 
@@ -117,7 +118,7 @@ fn optional_type(mut condition: Value) -> Value {
 }
 
 /// A cohort condition; negated with `negation` or `not_in`.
-fn of_cohort() -> Value {
+fn cohort_condition() -> Value {
     let spelled = json!({"type": "string", "pattern": r"^[ \t\r\n]*[0-9]{1,18}[ \t\r\n]*$"});
     let id = any_of([id(), spelled]);
     let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
@@ -126,7 +127,7 @@ fn of_cohort() -> Value {
 }
 
 /// A condition of another type without a value, which is ignored.
-fn without_value() -> Value {
+fn condition_without_value() -> Value {
     let operators: Vec<&str> =
         operators().into_iter().filter(|name| !["is_set", "is_not_set"].contains(name)).collect();
     let null = || json!({"type": "null"});
@@ -142,7 +143,7 @@ fn without_value() -> Value {
 }
 
 /// A condition of an unknown type, which is ignored.
-fn of_unknown() -> Value {
+fn condition_of_unknown_type() -> Value {
     let here =
         ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
     let known: Vec<&str> =
@@ -152,7 +153,7 @@ fn of_unknown() -> Value {
     input(&["key", "type"], [("type", unknown)])
 }
 
-fn without_key() -> Value {
+fn condition_without_key() -> Value {
     let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(NON_EVENT_TYPES).collect();
     let kind = json!({"type": ["string", "null"], "not": {"enum": groups_and_elsewhere}});
     let mut condition = input(&[], [("type", kind), ("operator", null_or(&operators()))]);
@@ -162,11 +163,11 @@ fn without_key() -> Value {
 }
 
 /// Property filters in responses: a list (AND) or a group.
-pub(crate) fn echoed_conditions() -> Value {
+pub(crate) fn conditions_response() -> Value {
     any_of([list(schema_ref("EventConditionResponse")), schema_ref("EventConditionResponse")])
 }
 
-fn shown() -> Value {
+fn condition_response() -> Value {
     let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
     any_of([
         object_with_optional(

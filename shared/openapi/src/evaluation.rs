@@ -22,9 +22,9 @@ const OPEN_FEATURE: &str = "OpenFeature's remote evaluation protocol (OFREP). Th
 pub fn operations() -> Vec<Operation> {
     vec![
         evaluate("evaluateFlags", "/flags/", "Evaluate feature flags for one person"),
-        nothing("getNoFlags", "/flags/"),
+        empty_evaluation("getNoFlags", "/flags/"),
         evaluate("decide", "/decide/", "Evaluate feature flags for one person, for legacy SDKs"),
-        nothing("getNoDecision", "/decide/"),
+        empty_evaluation("getNoDecision", "/decide/"),
         get("getArrayConfig", "/array/{token}/config/", "Get the configuration of a browser library")
             .response(200, "The configuration.", schema_ref("BrowserConfiguration"))
             .error(404, "No project has this token."),
@@ -108,7 +108,7 @@ fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Oper
         .error(500, "The response is larger than 4.5 MB.")
 }
 
-fn nothing(id: &'static str, path: &'static str) -> Operation {
+fn empty_evaluation(id: &'static str, path: &'static str) -> Operation {
     versioned(get(id, path, "Get the configuration of browser SDKs, without flags")).response(
         200,
         "The configuration, without flags.",

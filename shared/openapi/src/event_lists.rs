@@ -133,7 +133,11 @@ fn property_definition_schema() -> Value {
 }
 
 /// Adds a required query parameter.
-fn requires(operation: Operation, name: &'static str, description: &'static str) -> Operation {
+fn with_required_query_param(
+    operation: Operation,
+    name: &'static str,
+    description: &'static str,
+) -> Operation {
     let mut operation = operation.query_param(name, non_empty_text_max(calculation::TEXT_CHARS), description);
     for parameter in operation.parameters.iter_mut().filter(|parameter| parameter.name == name) {
         parameter.required = true;
@@ -183,7 +187,7 @@ fn event_values() -> Operation {
         "The most frequent values of the last seven days, or of all time if there are none. Lists count as \
          their items. The key `custom_event` lists event names without a leading `$`.",
     );
-    requires(operation, "key", "The name of the property.")
+    with_required_query_param(operation, "key", "The name of the property.")
         .query_param(
             "value",
             text_max(calculation::TEXT_CHARS),
@@ -214,7 +218,7 @@ fn person_values() -> Operation {
     .with_description(
         "The most frequent values. Lists count as their items. The scope `query:read` is accepted too.",
     );
-    requires(operation, "key", "The name of the property.")
+    with_required_query_param(operation, "key", "The name of the property.")
         .query_param(
             "value",
             text_max(calculation::TEXT_CHARS),
@@ -272,7 +276,7 @@ fn event_definition_by_name() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/event_definitions/by_name/";
     let summary = "Get an event definition by name";
     let operation = Operation::new("getEventDefinitionByName", "GET", PATH, TAG, summary, EVENT_DEFINITIONS);
-    requires(operation, "name", "The exact name.")
+    with_required_query_param(operation, "name", "The exact name.")
         .response(200, "The definition.", schema_ref("EventDefinition"))
         .error(400, REFUSED)
 }

@@ -20,23 +20,23 @@ const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` wi
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("FeatureFlag", flag()),
-        ("FeatureFlagCreate", sent(&["key"], schema_ref("FlagFiltersCreate"))),
-        ("FeatureFlagUpdate", sent(&[], filters_changed())),
-        ("FeatureFlagReplace", sent(&["key"], filters_changed())),
+        ("FeatureFlagCreate", flag_input(&["key"], schema_ref("FlagFiltersCreate"))),
+        ("FeatureFlagUpdate", flag_input(&[], filters_update())),
+        ("FeatureFlagReplace", flag_input(&["key"], filters_update())),
         ("FlagBoolean", flag_boolean()),
         ("FlagInteger", flag_integer()),
         ("FlagFilters", filters(any_object())),
         ("FlagFiltersInput", filters(property())),
-        ("FlagFiltersCreate", filters_created()),
+        ("FlagFiltersCreate", filters_create()),
         ("FeatureFlagStatus", status()),
-        ("FeatureFlagNotFound", unknown()),
+        ("FeatureFlagNotFound", flag_not_found()),
         ("FeatureFlagValue", any_of([boolean(), text()])),
         ("FeatureFlagEvaluation", evaluation()),
-        ("MinimalFlag", minimal()),
+        ("MinimalFlag", minimal_flag()),
         ("FlagDefinitions", definitions()),
         ("FlagCohort", cohort()),
-        ("BlastRadiusRequest", question()),
-        ("BlastRadius", radius()),
+        ("BlastRadiusRequest", blast_radius_request()),
+        ("BlastRadius", blast_radius()),
     ]
 }
 
@@ -106,18 +106,18 @@ fn property() -> Value {
     )
 }
 
-fn filters_created() -> Value {
+fn filters_create() -> Value {
     let at_least_one = json!({"properties": {"groups": {"minItems": 1}}});
     json!({"allOf": [schema_ref("FlagFiltersInput"), at_least_one]})
 }
 
 /// Filters of an update; without `groups` the stored groups stay.
-fn filters_changed() -> Value {
+fn filters_update() -> Value {
     json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersInput")})
 }
 
 /// The fields that a body may have.
-fn sent(required: &[&str], filters: Value) -> Value {
+fn flag_input(required: &[&str], filters: Value) -> Value {
     let fields = FLAG_FIELDS.iter().filter(|field| !matches!(field.write, FieldWrite::Ignored));
     input(required, fields.map(|field| (field.name, request_value(field, &filters))))
 }
@@ -185,7 +185,7 @@ fn status() -> Value {
 }
 
 /// The 404 of a status: status and error fields in one object.
-fn unknown() -> Value {
+fn flag_not_found() -> Value {
     object([
         ("status", constant(json!("unknown"))),
         ("reason", text()),
@@ -215,7 +215,7 @@ fn evaluation() -> Value {
     object([("value", schema_ref("FeatureFlagValue")), ("evaluation", evaluation)])
 }
 
-fn minimal() -> Value {
+fn minimal_flag() -> Value {
     let (optional, required): (Vec<_>, Vec<_>) =
         definition_fields().iter().copied().partition(|(_, value)| *value == DefinitionsValue::OmittedIfNull);
     let schema = |(field, value): (&'static FlagField, DefinitionsValue)| {
@@ -262,7 +262,7 @@ fn cohort() -> Value {
     ])
 }
 
-fn question() -> Value {
+fn blast_radius_request() -> Value {
     let property = input(&[], [("operator", nullable(enum_of(&OPERATORS)))]);
     let condition = input(&[], [("properties", nullable(list_max(limits::PROPERTIES, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
@@ -284,7 +284,7 @@ fn question() -> Value {
     )
 }
 
-fn radius() -> Value {
+fn blast_radius() -> Value {
     let count = || json!({"type": "integer", "minimum": 0});
     object([("users_affected", count()), ("total_users", count()), ("affected", count()), ("total", count())])
 }

@@ -28,11 +28,11 @@ fn post(id: &'static str, path: &'static str, summary: &'static str, security: S
 }
 
 /// With a JSON body.
-fn takes(operation: Operation, name: &str) -> Operation {
+fn with_json_body(operation: Operation, name: &str) -> Operation {
     operation.json_body(schema_ref(name))
 }
 
-fn linked(operation: Operation) -> Operation {
+fn with_links(operation: Operation) -> Operation {
     operation
         .link("get", "getFeatureFlag", &THIS)
         .link("update", "updateFeatureFlag", &THIS)
@@ -45,7 +45,8 @@ fn records() -> Vec<Operation> {
     let create = post("createFeatureFlag", LIST, "Create a feature flag", WRITE)
         .with_description("Deleted flags with the same key are not changed.")
         .idempotent();
-    let create = takes(create, "FeatureFlagCreate").response(201, "The flag.", schema_ref("FeatureFlag"));
+    let create =
+        with_json_body(create, "FeatureFlagCreate").response(201, "The flag.", schema_ref("FeatureFlag"));
     let update = Operation::new("updateFeatureFlag", "PATCH", ONE, TAG, "Change a feature flag", WRITE)
         .with_description(
             "Fields that are not sent are unchanged. `deleted: true` deletes a flag, which can be restored \
@@ -54,13 +55,13 @@ fn records() -> Vec<Operation> {
     let replace = Operation::new("replaceFeatureFlag", "PUT", ONE, TAG, "Change a feature flag", WRITE)
         .with_description("As PATCH, but the key is required. Fields that are not sent are unchanged.");
     let changed = |operation: Operation, body| {
-        takes(operation, body)
+        with_json_body(operation, body)
             .response(200, "The flag.", schema_ref("FeatureFlag"))
             .error(409, "Another request changed the same fields since `original_flag`.")
     };
     vec![
-        listed(),
-        linked(create),
+        list_operation(),
+        with_links(create),
         get("getFeatureFlag", ONE, "Get a feature flag, also a deleted one", READ).response(
             200,
             "The flag.",
@@ -80,7 +81,7 @@ fn records() -> Vec<Operation> {
     ]
 }
 
-fn listed() -> Operation {
+fn list_operation() -> Operation {
     let fields = sortable_fields().map(|(field, _)| field);
     let orders: Vec<String> = std::iter::once(String::new())
         .chain(fields.flat_map(|field| [field.to_owned(), format!("-{field}")]))
@@ -138,11 +139,11 @@ fn logs() -> Vec<Operation> {
     const STATUS: &str = "/api/projects/{project_id}/feature_flags/{id}/status/";
     let mut status = get("getFeatureFlagStatus", STATUS, "Get the usage status of a feature flag", READ)
         .response(200, "Its status.", schema_ref("FeatureFlagStatus"));
-    for (code, answer) in &mut status.responses {
+    for (code, response) in &mut status.responses {
         if *code == 404 {
-            answer.description = "There is no such flag, or no such project.";
+            response.description = "There is no such flag, or no such project.";
             let either = any_of([schema_ref("FeatureFlagNotFound"), schema_ref("Error")]);
-            answer.content = vec![("application/json", either)];
+            response.content = vec![("application/json", either)];
         }
     }
     vec![
@@ -198,7 +199,7 @@ fn values() -> Vec<Operation> {
             .may_have_empty_body(404)
             .response(200, "The stored payload, decrypted; null if there is none.", any())
             .error(500, "The payload cannot be decrypted."),
-        takes(
+        with_json_body(
             post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition matches", READ),
             "BlastRadiusRequest",
         )

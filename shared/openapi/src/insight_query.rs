@@ -21,10 +21,10 @@ use crate::schema::{
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("InsightQuery", node()),
-        ("InsightQueryResponse", shown()),
+        ("InsightQueryResponse", query_response()),
         ("InsightSeriesQuery", event_query()),
-        ("InsightQueryWrapper", wrapped()),
-        ("OtherInsightQuery", other()),
+        ("InsightQueryWrapper", wrapper_query()),
+        ("OtherInsightQuery", other_query()),
         ("InsightSeries", series()),
         ("InsightCondition", condition()),
     ]
@@ -40,7 +40,7 @@ fn node() -> Value {
 }
 
 /// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
-fn shown() -> Value {
+fn query_response() -> Value {
     with_description(
         input(&["kind"], [("kind", kind())]),
         "The node as it was sent, unknown fields included.",
@@ -129,7 +129,7 @@ fn condition() -> Value {
 }
 
 /// A node around another one.
-fn wrapped() -> Value {
+fn wrapper_query() -> Value {
     let source =
         any_of([schema_ref("InsightSeriesQuery"), schema_ref("OtherInsightQuery"), wrapper(any_object())]);
     with_description(wrapper(source), "At most eight levels of wrapper nodes.")
@@ -145,7 +145,7 @@ fn wrappers() -> Vec<&'static str> {
 }
 
 /// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
-fn other() -> Value {
+fn other_query() -> Value {
     let calculated = InsightKind::ALL.iter().filter_map(|kind| kind.description().node_kind);
     let known: Vec<&str> = calculated.chain(wrappers()).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});

@@ -15,17 +15,17 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("Insight", insight()),
         ("InsightRow", row()),
         ("InsightTile", tile()),
-        ("InsightInput", sent()),
+        ("InsightInput", insight_input()),
         ("InsightFilters", filters()),
         ("Sharing", sharing()),
-        ("SharingInput", sharing_sent()),
-        ("ViewedInsightsInput", viewed()),
-        ("CancelCalculationRequest", cancelled()),
+        ("SharingInput", sharing_input()),
+        ("ViewedInsightsInput", viewed_insights()),
+        ("CancelCalculationRequest", cancel_request()),
     ]
 }
 
 /// A whole number, or its digits in a text.
-fn whole_sent() -> Value {
+fn integer_input() -> Value {
     any_of([whole(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"})])
 }
 
@@ -39,7 +39,7 @@ fn filters() -> Value {
 }
 
 /// The fields that a body may have.
-fn sent() -> Value {
+fn insight_input() -> Value {
     let text = || nullable(any_of([text_max(insights::TEXT_CHARS), number()]));
     let truth = || schema_ref("FlagBoolean");
     let query =
@@ -58,7 +58,7 @@ fn sent() -> Value {
                     "A query node, or its JSON text; at most 256 KiB and 64 levels deep.",
                 ),
             ),
-            ("order", nullable(whole_sent())),
+            ("order", nullable(integer_input())),
             ("deleted", truth()),
             ("favorited", truth()),
             ("saved", truth()),
@@ -72,7 +72,7 @@ fn sent() -> Value {
             (
                 "dashboards",
                 with_description(
-                    list_max(insights::DASHBOARDS, whole_sent()),
+                    list_max(insights::DASHBOARDS, integer_input()),
                     "All dashboards of the insight; each must exist.",
                 ),
             ),
@@ -162,7 +162,7 @@ fn sharing() -> Value {
     ])
 }
 
-fn sharing_sent() -> Value {
+fn sharing_input() -> Value {
     let mut settings = input(&[], [("theme", nullable(any_of([text_max(insights::THEME_CHARS), number()])))]);
     for name in insights::SHARING_SWITCHES {
         settings["properties"][name] = nullable(schema_ref("FlagBoolean"));
@@ -170,12 +170,12 @@ fn sharing_sent() -> Value {
     input(&[], [("enabled", schema_ref("FlagBoolean")), ("settings", nullable(settings))])
 }
 
-fn viewed() -> Value {
-    let mut ids = list_max(insights::VIEWS, whole_sent());
+fn viewed_insights() -> Value {
+    let mut ids = list_max(insights::VIEWS, integer_input());
     ids["minItems"] = 1.into();
     input(&["insight_ids"], [("insight_ids", with_description(ids, "Unknown ids are ignored."))])
 }
 
-fn cancelled() -> Value {
+fn cancel_request() -> Value {
     input(&[], [("client_query_id", nullable(text()))])
 }

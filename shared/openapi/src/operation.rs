@@ -203,15 +203,15 @@ impl Operation {
         schema: Value,
     ) -> Operation {
         match self.responses.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, answer)) => answer.content.push((media, schema)),
+            Some((_, response)) => response.content.push((media, schema)),
             None => {
-                let answer = Response {
+                let response = Response {
                     description,
                     content: vec![(media, schema)],
                     retry_after: false,
                     may_be_empty: false,
                 };
-                self.responses.push((status, answer));
+                self.responses.push((status, response));
             }
         }
         self
@@ -241,16 +241,16 @@ impl Operation {
     /// Marks the body of an existing response as optional.
     #[must_use]
     pub fn may_have_empty_body(mut self, status: u16) -> Operation {
-        for (_, answer) in self.responses.iter_mut().filter(|(known, _)| *known == status) {
-            answer.may_be_empty = true;
+        for (_, response) in self.responses.iter_mut().filter(|(known, _)| *known == status) {
+            response.may_be_empty = true;
         }
         self
     }
 
     fn retryable_error(self, status: u16, description: &'static str) -> Operation {
         let mut operation = self.error(status, description);
-        if let Some((_, answer)) = operation.responses.last_mut() {
-            answer.retry_after = true;
+        if let Some((_, response)) = operation.responses.last_mut() {
+            response.retry_after = true;
         }
         operation
     }
@@ -258,9 +258,9 @@ impl Operation {
     /// Adds CSV to all responses with a body, for paths that end in `.csv` and for `format=csv`.
     #[must_use]
     pub fn with_csv(mut self) -> Operation {
-        for (_, answer) in &mut self.responses {
-            if !answer.content.is_empty() {
-                answer.content.push(("text/csv", schema::text()));
+        for (_, response) in &mut self.responses {
+            if !response.content.is_empty() {
+                response.content.push(("text/csv", schema::text()));
             }
         }
         self.query_param(

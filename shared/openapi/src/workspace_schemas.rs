@@ -20,17 +20,17 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("Dashboard", dashboard(tiles())),
         ("DashboardUpdateResponse", dashboard(nullable(tiles()))),
         ("DashboardTile", tile()),
-        ("DashboardCreate", dashboard_sent(any())),
+        ("DashboardCreate", dashboard_input(any())),
         (
             "DashboardUpdate",
-            dashboard_sent(with_description(
-                list_max(insights::DASHBOARD_TILES, tile_sent()),
+            dashboard_input(with_description(
+                list_max(insights::DASHBOARD_TILES, tile_input()),
                 "The positions and colours of tiles.",
             )),
         ),
         ("Action", action()),
         ("ActionStep", step()),
-        ("ActionInput", action_sent()),
+        ("ActionInput", action_input()),
     ]
 }
 
@@ -44,12 +44,12 @@ fn empty_object() -> Value {
 }
 
 /// Values that count as empty.
-pub(crate) fn nothing() -> Value {
+pub(crate) fn empty_value() -> Value {
     json!({"enum": [null, "", [], {}]})
 }
 
 /// A text, which numbers are taken for too, or null.
-pub(crate) fn words(most: usize) -> Value {
+pub(crate) fn optional_text_or_number(most: usize) -> Value {
     any_of([text_max(most), number(), json!({"type": "null"})])
 }
 
@@ -113,7 +113,7 @@ fn tile() -> Value {
 }
 
 /// The fields that the body of a dashboard may have.
-fn dashboard_sent(tiles: Value) -> Value {
+fn dashboard_input(tiles: Value) -> Value {
     let truth = || schema_ref("FlagBoolean");
     let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
     let filters = with_description(
@@ -125,12 +125,12 @@ fn dashboard_sent(tiles: Value) -> Value {
     input(
         &[],
         [
-            ("use_template", nothing()),
-            ("use_dashboard", nothing()),
-            ("duplicate_tiles", nothing()),
-            ("variables", nothing()),
-            ("name", words(insights::TEXT_CHARS)),
-            ("description", words(insights::DESCRIPTION_CHARS)),
+            ("use_template", empty_value()),
+            ("use_dashboard", empty_value()),
+            ("duplicate_tiles", empty_value()),
+            ("variables", empty_value()),
+            ("name", optional_text_or_number(insights::TEXT_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("pinned", truth()),
             ("tags", tags()),
             ("filters", filters),
@@ -147,17 +147,17 @@ fn tags() -> Value {
 }
 
 /// The fields of a tile in an update: layout and colour.
-fn tile_sent() -> Value {
+fn tile_input() -> Value {
     input(
         &["id"],
         [
             ("id", schema_ref("FlagInteger")),
             ("layouts", any_object()),
-            ("color", words(insights::TEXT_CHARS)),
-            ("text", nothing()),
-            ("button_tile", nothing()),
-            ("deleted", nothing()),
-            ("filters_overrides", nothing()),
+            ("color", optional_text_or_number(insights::TEXT_CHARS)),
+            ("text", empty_value()),
+            ("button_tile", empty_value()),
+            ("deleted", empty_value()),
+            ("filters_overrides", empty_value()),
         ],
     )
 }
@@ -203,21 +203,21 @@ fn step() -> Value {
 }
 
 /// The fields that the body of an action may have.
-fn action_sent() -> Value {
+fn action_input() -> Value {
     let truth = || schema_ref("FlagBoolean");
     let matching = || nullable(enum_of(&ACTION_MATCH_MODES));
     let step = input(
         &[],
         [
-            ("event", words(4096)),
+            ("event", optional_text_or_number(4096)),
             ("properties", nullable(list(any_object()))),
-            ("selector", words(4096)),
-            ("tag_name", words(4096)),
-            ("text", words(4096)),
+            ("selector", optional_text_or_number(4096)),
+            ("tag_name", optional_text_or_number(4096)),
+            ("text", optional_text_or_number(4096)),
             ("text_matching", matching()),
-            ("href", words(4096)),
+            ("href", optional_text_or_number(4096)),
             ("href_matching", matching()),
-            ("url", words(4096)),
+            ("url", optional_text_or_number(4096)),
             ("url_matching", matching()),
         ],
     );
@@ -226,16 +226,16 @@ fn action_sent() -> Value {
         &[],
         [
             ("name", any_of([name, number(), json!({"type": "null"})])),
-            ("description", words(insights::DESCRIPTION_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("tags", tags()),
             ("post_to_slack", truth()),
-            ("slack_message_format", words(insights::MESSAGE_CHARS)),
+            ("slack_message_format", optional_text_or_number(insights::MESSAGE_CHARS)),
             ("steps", list_max(ACTION_STEPS, step)),
             ("deleted", truth()),
             (
                 "pinned_at",
                 with_description(
-                    any_of([instant(), nothing()]),
+                    any_of([instant(), empty_value()]),
                     "A time pins the dashboard; null unpins it.",
                 ),
             ),
