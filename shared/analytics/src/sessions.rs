@@ -19,7 +19,7 @@ use crate::limits;
 use crate::scan::{ColumnKey, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq};
 
 /// The length of a session in whole seconds.
-pub(crate) const DURATION: &str = "$session_duration";
+pub const DURATION: &str = "$session_duration";
 
 /// How a session field is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -91,9 +91,9 @@ fn queries() -> Vec<Operation> {
 }
 
 /// Replaces the description of a response.
-pub(crate) fn set_response_description(operation: &mut Operation, status: u16, description: &'static str) {
+pub(crate) fn set_response_description(operation: &mut Operation, status: u16, description: &str) {
     for (_, response) in operation.responses.iter_mut().filter(|(known, _)| *known == status) {
-        response.description = description;
+        description.clone_into(&mut response.description);
     }
 }
 

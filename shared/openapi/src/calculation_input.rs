@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::conditions::null_or_blank;
 use crate::limits::{
-    BREAKDOWN_COHORTS, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX, QUERY_ID_MAX, SERIES, intervals,
-    patterns,
+    BREAKDOWN_COHORTS, BREAKDOWN_KEYS, BREAKDOWN_LIMIT, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX,
+    QUERY_ID_MAX, SERIES, bins_text, group_type_text, intervals, patterns, query_id_text,
 };
 use crate::operation::{Operation, Parameter};
 use crate::schema::{
@@ -26,21 +26,26 @@ pub(crate) struct Field {
     body: Value,
     /// Schema in a query string.
     query: Value,
-    description: &'static str,
+    description: String,
 }
 
 impl Field {
-    pub(crate) fn new(name: &'static str, body: Value, query: Value, description: &'static str) -> Field {
-        Field { name, body, query, description }
+    pub(crate) fn new(
+        name: &'static str,
+        body: Value,
+        query: Value,
+        description: impl Into<String>,
+    ) -> Field {
+        Field { name, body, query, description: description.into() }
     }
 
     /// A text.
-    pub(crate) fn text(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn text(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, optional_text(), text_max(NAME_MAX), description)
     }
 
     /// A field that is only validated together with another field, or not at all.
-    pub(crate) fn free(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn free(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, any(), text(), description)
     }
 
@@ -50,12 +55,12 @@ impl Field {
     }
 
     /// A boolean.
-    pub(crate) fn switch(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn switch(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, switch(), text(), description)
     }
 
     /// One of several texts.
-    pub(crate) fn choice(name: &'static str, texts: &[&str], description: &'static str) -> Field {
+    pub(crate) fn choice(name: &'static str, texts: &[&str], description: impl Into<String>) -> Field {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
         Field::new(name, nullable(enum_of(&texts)), enum_of(&texts), description)
     }
@@ -65,7 +70,7 @@ impl Field {
         name: &'static str,
         texts: &[&str],
         end: &str,
-        description: &'static str,
+        description: impl Into<String>,
     ) -> Field {
         let pattern = any_case(texts, end);
         Field::new(name, nullable(pattern.clone()), pattern, description)
@@ -76,13 +81,13 @@ impl Field {
         name: &'static str,
         bounds: (i64, i64),
         pattern: &str,
-        description: &'static str,
+        description: impl Into<String>,
     ) -> Field {
         Field::new(name, whole(bounds, pattern), spelled(pattern), description)
     }
 
     /// A list or an object, as JSON in a query string.
-    pub(crate) fn json(name: &'static str, body: Value, description: &'static str) -> Field {
+    pub(crate) fn json(name: &'static str, body: Value, description: impl Into<String>) -> Field {
         let query = json!({"type": "string", "contentMediaType": "application/json"});
         Field::new(name, body, query, description)
     }
@@ -304,8 +309,10 @@ pub(crate) fn breakdown() -> Vec<Field> {
             // Any other value is a key too, as JSON text.
             any(),
             text(),
-            "The key of a property, an expression, or ids of cohorts and `all`. For a funnel also a list \
-             of at most ten keys.",
+            format!(
+                "The key of a property, an expression, or ids of cohorts and `all`. For a funnel also a \
+                 list of at most {BREAKDOWN_KEYS} keys."
+            ),
         ),
         Field::free(
             "breakdown_type",
@@ -319,15 +326,14 @@ pub(crate) fn breakdown() -> Vec<Field> {
         ),
         Field::free(
             "breakdown_limit",
-            "Maximum number of values, 1 to 1000; all others are combined into one. Default: 10 for a \
-             funnel, else 25.",
+            format!(
+                "Maximum number of values, 1 to {BREAKDOWN_LIMIT}; all others are combined into one. \
+                 Default: 10 for a funnel, else 25."
+            ),
         ),
-        Field::free("breakdown_group_type_index", "For groups: the index of the group type, 0 to 4."),
+        Field::free("breakdown_group_type_index", group_type_text()),
         Field::free("breakdown_normalize_url", "Whether a trailing `/`, `?` or `#` of values is ignored."),
-        Field::free(
-            "breakdown_histogram_bin_count",
-            "For numeric properties in a trend: the number of bins, 1 to 1000.",
-        ),
+        Field::free("breakdown_histogram_bin_count", bins_text()),
         Field::free("breakdown_hide_other_aggregation", "Whether the combined other values are omitted."),
     ]
 }
@@ -340,15 +346,12 @@ pub(crate) fn breakdown_part() -> Value {
         [
             ("property", any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())])),
             ("type", nullable(enum_of(&types))),
-            ("group_type_index", with_description(any(), "For groups: the index of the group type, 0 to 4.")),
+            ("group_type_index", with_description(any(), group_type_text())),
             (
                 "normalize_url",
                 with_description(any(), "Whether a trailing `/`, `?` or `#` of values is ignored."),
             ),
-            (
-                "histogram_bin_count",
-                with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000."),
-            ),
+            ("histogram_bin_count", with_description(any(), bins_text())),
         ],
     )
 }
@@ -410,11 +413,7 @@ pub(crate) fn with_request_options(operation: Operation) -> Operation {
             text(),
             "`true` or `force_blocking` calculates again; other values accept a fresh cached result.",
         )
-        .query_param(
-            "client_query_id",
-            text_max(QUERY_ID_MAX),
-            "The caller's id of the calculation: at most 1000 bytes.",
-        )
+        .query_param("client_query_id", text_max(QUERY_ID_MAX), query_id_text())
         .query_param(
             "cache_invalidation_key",
             text(),

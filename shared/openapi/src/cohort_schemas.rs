@@ -79,8 +79,8 @@ fn cohort_input<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> 
         required,
         [
             ("query", empty_value()),
-            ("name", optional_text_or_number(400)),
-            ("description", optional_text_or_number(4000)),
+            ("name", optional_text_or_number(insights::TEXT_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("groups", with_description(nullable(list(any())), groups)),
             ("deleted", schema_ref("FlagBoolean")),
         ],
@@ -124,7 +124,7 @@ fn static_cohort_create() -> Value {
 fn distinct_ids() -> Value {
     with_description(
         list(non_empty_text_max(insights::DISTINCT_ID_BYTES)),
-        "The members, by one distinct id each: 1 to 1000 bytes.",
+        format!("The members, by one distinct id each: 1 to {} bytes.", insights::DISTINCT_ID_BYTES),
     )
 }
 
@@ -149,8 +149,8 @@ fn cohort_upload(is_new: bool) -> Value {
     let mut form = input(
         &[],
         [
-            ("name", text_max(400)),
-            ("description", text_max(4000)),
+            ("name", text_max(insights::TEXT_CHARS)),
+            ("description", text_max(insights::DESCRIPTION_CHARS)),
             ("is_static", schema_ref("FlagBoolean")),
             ("deleted", schema_ref("FlagBoolean")),
             ("csv", file),

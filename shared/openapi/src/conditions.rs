@@ -1,10 +1,12 @@
 //! Property filters: as sent in queries, and as returned in responses.
 
-use pennon_analytics::filter::NON_EVENT_TYPES;
+use pennon_analytics::filter::{EVENT_TYPES, NON_EVENT_TYPES};
 use pennon_analytics::{COHORT_TYPES, ELEMENT_EXACT_KEYS, ELEMENT_TEXT_KEYS};
 use serde_json::{Value, json};
 
-use crate::limits::{GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, operators, session_fields_without_duration};
+use crate::limits::{
+    GROUP_TYPE_MAX, GROUP_TYPES, NAME_MAX, SESSION_DURATION, operators, session_fields_without_duration,
+};
 use crate::schema::{
     any, any_of, constant, enum_of, id, input, integer_in, list, nullable, object, object_with_optional,
     schema_ref, text,
@@ -13,7 +15,6 @@ use crate::schema::{
 /// Operators that compare numbers, such as the session duration.
 const OF_NUMBERS: [&str; 12] =
     ["exact", "is_not", "in", "not_in", "gt", "gte", "lt", "lte", "min", "max", "between", "not_between"];
-const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
@@ -76,7 +77,13 @@ fn group() -> Value {
 fn condition() -> Value {
     let own =
         condition_of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
-    let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
+    let group_columns = (0..GROUP_TYPES).map(|index| format!("$group_{index}"));
+    let columns: Vec<String> = ["event", "distinct_id", "person_id", "timestamp"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(group_columns)
+        .collect();
+    let columns = json!({"type": "string", "enum": columns});
     let mut of_group = typed_condition("group", key(), null_or(&operators()));
     of_group["properties"]["group_type_index"] = group_type();
     let mut duration = typed_condition("session", constant(json!(SESSION_DURATION)), null_or(&OF_NUMBERS));
@@ -88,7 +95,7 @@ fn condition() -> Value {
         of_group,
         typed_condition("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
         typed_condition("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
-        typed_condition("event_metadata", enum_of(&of_events), null_or(&operators())),
+        typed_condition("event_metadata", columns, null_or(&operators())),
         typed_condition("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
         duration,
         cohort_condition(),
@@ -144,10 +151,9 @@ fn condition_without_value() -> Value {
 
 /// A condition of an unknown type, which is ignored.
 fn condition_of_unknown_type() -> Value {
-    let here =
-        ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
+    let cohorts = COHORT_TYPES.into_iter().filter(|name| !EVENT_TYPES.contains(name));
     let known: Vec<&str> =
-        here.into_iter().chain(["flag"]).chain(COHORT_TYPES).chain(NON_EVENT_TYPES).collect();
+        EVENT_TYPES.into_iter().chain(["events", "flag"]).chain(cohorts).chain(NON_EVENT_TYPES).collect();
     let elsewhere = json!({"type": "string", "pattern": "^data_warehouse"});
     let unknown = json!({"type": "string", "not": any_of([json!({"enum": known}), elsewhere])});
     input(&["key", "type"], [("type", unknown)])
@@ -168,7 +174,8 @@ pub(crate) fn conditions_response() -> Value {
 }
 
 fn condition_response() -> Value {
-    let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
+    let kinds: Vec<&str> =
+        EVENT_TYPES.into_iter().filter(|name| !["cohort", "hogql"].contains(name)).collect();
     any_of([
         object_with_optional(
             [("key", text()), ("operator", enum_of(&operators())), ("type", enum_of(&kinds))],

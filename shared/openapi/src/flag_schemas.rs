@@ -2,9 +2,11 @@
 
 use pennon_filters::limits::TAGS;
 use pennon_flag_rules::conditions::properties::OPERATORS;
+use pennon_flag_rules::evaluate::Reason;
 use pennon_flag_rules::flag::field_table::{
     DefinitionsValue, FLAG_FIELDS, FieldKind, FieldWrite, FlagField, ResponseValue, definition_fields,
 };
+use pennon_flag_rules::flag::status::Status;
 use pennon_flag_rules::limits;
 use serde_json::{Value, json};
 
@@ -170,6 +172,7 @@ fn response_value(field: &FlagField) -> Value {
 }
 
 fn status() -> Value {
+    let statuses = [Status::Active, Status::Stale, Status::Deleted].map(Status::endpoint_value);
     let rollout = object([
         ("effectively_full_rollout", boolean()),
         ("has_targeting_conditions", boolean()),
@@ -177,7 +180,7 @@ fn status() -> Value {
         ("is_multivariate", boolean()),
     ]);
     object([
-        ("status", enum_of(&["active", "stale", "deleted"])),
+        ("status", enum_of(&statuses)),
         ("reason", text()),
         ("reason_states_rollout", boolean()),
         ("rollout", rollout),
@@ -198,15 +201,16 @@ fn flag_not_found() -> Value {
 
 fn evaluation() -> Value {
     let reasons = [
-        "condition_match",
-        "no_condition_match",
-        "out_of_rollout_bound",
-        "no_group_type",
-        "super_condition_value",
-        "holdout_condition_value",
-        "disabled",
-        "missing_dependency",
-    ];
+        Reason::ConditionMatch,
+        Reason::NoConditionMatch,
+        Reason::OutOfRolloutBound,
+        Reason::NoGroupType,
+        Reason::SuperConditionValue,
+        Reason::HoldoutConditionValue,
+        Reason::Disabled,
+        Reason::MissingDependency,
+    ]
+    .map(Reason::as_str);
     let evaluation = object([
         ("reason", enum_of(&reasons)),
         ("condition_index", nullable(json!({"type": "integer", "minimum": 0}))),

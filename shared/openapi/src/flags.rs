@@ -1,8 +1,11 @@
 //! Feature flags: records, activity log, evaluation, and the definitions that SDKs poll.
 
-use pennon_flag_rules::flag::field_table::sortable_fields;
+use pennon_core::activity::{LIMIT_DEFAULT, LIMIT_MAX};
+use pennon_flag_rules::flag::field_table::{FLAG_FIELDS, FieldKind, sortable_fields};
+use pennon_flag_rules::limits;
 use serde_json::json;
 
+use crate::limits::quote_choices;
 use crate::operation::{Operation, Security};
 use crate::schema::{any, any_of, constant, enum_of, list, map, object, page, schema_ref, text, text_max};
 
@@ -81,12 +84,22 @@ fn records() -> Vec<Operation> {
     ]
 }
 
+/// The values of a field that has one of several values.
+fn choices_of(name: &str) -> &'static [&'static str] {
+    let field = FLAG_FIELDS.iter().find(|field| field.name == name);
+    match field.map(|field| field.kind) {
+        Some(FieldKind::OneOf(choices)) => choices,
+        _ => &[],
+    }
+}
+
 fn list_operation() -> Operation {
     let fields = sortable_fields().map(|(field, _)| field);
     let orders: Vec<String> = std::iter::once(String::new())
         .chain(fields.flat_map(|field| [field.to_owned(), format!("-{field}")]))
         .collect();
     let number = json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+\s*$"});
+    let runtimes = quote_choices(choices_of("evaluation_runtime"));
     get("listFeatureFlags", LIST, "List feature flags", READ)
         .query_param(
             "active",
@@ -96,7 +109,7 @@ fn list_operation() -> Operation {
         .query_param("created_by_id", number, "The id of the user who created them.")
         .query_param(
             "search",
-            text_max(200),
+            text_max(limits::SEARCH_CHARS),
             "Text contained in the key or the name; a space matches any separators.",
         )
         .query_param("key", text(), "The key, case-insensitive.")
@@ -105,7 +118,7 @@ fn list_operation() -> Operation {
             text(),
             "`boolean`, `multivariant`, `experiment` or `remote_config`; other values are ignored.",
         )
-        .query_param("evaluation_runtime", text(), "`server`, `client` or `all`; other values match no flag.")
+        .query_param("evaluation_runtime", text(), format!("{runtimes}; other values match no flag."))
         .query_param(
             "tags",
             text(),
@@ -127,7 +140,11 @@ fn list_operation() -> Operation {
 pub(crate) fn with_log_parameters(operation: Operation) -> Operation {
     let positive = || json!({"type": "string", "pattern": r"^\s*\+?0*[1-9][0-9]*\s*$"});
     operation
-        .query_param("limit", positive(), "Page size, at most 1000. Default: 10.")
+        .query_param(
+            "limit",
+            positive(),
+            format!("Page size, at most {LIMIT_MAX}. Default: {LIMIT_DEFAULT}."),
+        )
         .query_param("page", positive(), "The page number; page 1 has the newest entries.")
         .response(200, "A page, newest first.", schema_ref("ActivityPage"))
         .error(400, "A parameter is not a positive number, or the page exceeds the maximum response size.")
@@ -141,7 +158,7 @@ fn logs() -> Vec<Operation> {
         .response(200, "Its status.", schema_ref("FeatureFlagStatus"));
     for (code, response) in &mut status.responses {
         if *code == 404 {
-            response.description = "There is no such flag, or no such project.";
+            "There is no such flag, or no such project.".clone_into(&mut response.description);
             let either = any_of([schema_ref("FeatureFlagNotFound"), schema_ref("Error")]);
             response.content = vec![("application/json", either)];
         }

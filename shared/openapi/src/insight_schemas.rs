@@ -1,9 +1,10 @@
 //! Schemas of insights: requests, responses and sharing.
 
+use pennon_flag_rules::flag::AccessLevel;
 use serde_json::{Value, json};
 
 use crate::insight_query::whole;
-use crate::limits::{TAG_CHARS, TAGS, insights};
+use crate::limits::{TAG_CHARS, TAGS, insights, view_and_edit_levels};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, json_text, list,
     list_max, nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
@@ -34,8 +35,13 @@ fn filters() -> Value {
     let filters = || nullable(any_object());
     with_description(
         any_of([filters(), list(filters()), json_text(filters())]),
-        "An object, or its JSON text; at most 256 KiB and 64 levels deep.",
+        format!("An object, or its JSON text; at most {}.", size_limits()),
     )
+}
+
+/// The largest `filters` and `query`.
+fn size_limits() -> String {
+    format!("{} KiB and {} levels deep", insights::QUERY_BYTES / 1024, insights::NESTING)
 }
 
 /// The fields that a body may have.
@@ -55,7 +61,7 @@ fn insight_input() -> Value {
                 "query",
                 with_description(
                     query,
-                    "A query node, or its JSON text; at most 256 KiB and 64 levels deep.",
+                    format!("A query node, or its JSON text; at most {}.", size_limits()),
                 ),
             ),
             ("order", nullable(integer_input())),
@@ -66,7 +72,7 @@ fn insight_input() -> Value {
                 "tags",
                 with_description(
                     list(text_max(TAG_CHARS)),
-                    "At most 100 tags, stored in lower case and sorted.",
+                    format!("At most {TAGS} tags, stored in lower case and sorted."),
                 ),
             ),
             (
@@ -84,7 +90,10 @@ fn insight_input() -> Value {
 fn common() -> Value {
     object([
         ("id", id()),
-        ("short_id", json!({"type": "string", "pattern": "^[A-Za-z0-9]{8}$"})),
+        (
+            "short_id",
+            json!({"type": "string", "pattern": format!("^[A-Za-z0-9]{{{}}}$", insights::SHORT_ID_CHARS)}),
+        ),
         ("name", nullable(text_max(insights::TEXT_CHARS))),
         ("derived_name", nullable(text_max(insights::TEXT_CHARS))),
         ("filters", any_object()),
@@ -99,14 +108,14 @@ fn common() -> Value {
         ("created_at", instant()),
         ("last_modified_at", instant()),
         ("favorited", boolean()),
-        ("user_access_level", enum_of(&["viewer", "editor", "manager"])),
+        ("user_access_level", enum_of(&AccessLevel::NAMES)),
         ("last_viewed_at", nullable(instant())),
     ])
 }
 
 /// The full format. `color` and `layouts` are those of its tile, in a dashboard response.
 fn insight() -> Value {
-    let level = || json!({"type": "integer", "enum": [21, 37]});
+    let level = || json!({"type": "integer", "enum": view_and_edit_levels()});
     let mut insight = extend_object(
         common(),
         [

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::flags::with_log_parameters;
-use crate::limits::QUERY_ID_MAX;
+use crate::limits::{QUERY_ID_MAX, insights};
 use crate::operation::{Operation, Security};
 use crate::schema::{any_object, any_of, json_text, list_max, page, schema_ref, text, text_max};
 
@@ -46,7 +46,10 @@ fn with_refresh_parameters(operation: Operation) -> Operation {
         .query_param(
             "client_query_id",
             text_max(QUERY_ID_MAX),
-            "The caller's id of the calculation, by which it can be cancelled; at most 1000 bytes.",
+            format!(
+                "The caller's id of the calculation, by which it can be cancelled; at most {QUERY_ID_MAX} \
+                 bytes."
+            ),
         )
 }
 
@@ -160,7 +163,7 @@ fn with_filter_parameters(operation: Operation) -> Operation {
         .query_param("favorited", text(), "If present, with any value: only favorites.")
         .query_param(
             "search",
-            text_max(400),
+            text_max(insights::SEARCH_CHARS),
             "Text contained in a name, the description or a tag, case-insensitive.",
         )
         .query_param(
@@ -284,7 +287,7 @@ fn calculation_operations() -> Vec<Operation> {
             .empty_response(200, "No calculation with that id is running any more.")
             .with_csv(),
         post("noteInsightTiming", TIMING, "Log how long a client waited", READ)
-            .error(413, "The body is larger than 32 KiB.")
+            .error(413, format!("The body is larger than {} KiB.", insights::TIMING_BYTES / 1024))
             .json_body(any_object())
             .body_optional()
             .empty_response(200, "It is logged.")

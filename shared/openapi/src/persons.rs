@@ -90,8 +90,8 @@ fn persons() -> Vec<Operation> {
         .response(200, "The person.", schema_ref("Person"))
         .error(400, "The id is not a UUID, or the response exceeds the maximum size.");
     for parameter in one.parameters.iter_mut().filter(|parameter| parameter.name == "id") {
-        parameter.description = "The person's id, a UUID. Use the list with `distinct_id` to look up a \
-            distinct id.";
+        let text = "The person's id, a UUID. Use the list with `distinct_id` to look up a distinct id.";
+        text.clone_into(&mut parameter.description);
         parameter.schema = uuid();
     }
     vec![

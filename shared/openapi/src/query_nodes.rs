@@ -1,5 +1,6 @@
 //! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
+use pennon_analytics::kinds::WRAPPERS;
 use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::conditions::null_or_blank;
 use crate::funnel_input::{FROM, TO, WINDOW, whole_of};
 use crate::limits::{
     BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, NAME_MAX, QUERY_ID_MAX, SERIES, STEPS,
-    intervals, patterns,
+    bins_text, group_type_text, intervals, patterns, query_id_text,
 };
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, id, input, list, list_max, nullable, schema_ref, text,
@@ -45,10 +46,7 @@ fn request() -> Value {
         [
             ("query", schema_ref("QueryNode")),
             ("refresh", with_description(any(), refresh)),
-            (
-                "client_query_id",
-                with_description(own_name, "The caller's id of the calculation: at most 1000 bytes."),
-            ),
+            ("client_query_id", with_description(own_name, query_id_text())),
         ],
     );
     let series = json!([{"kind": "EventsNode", "event": "$pageview", "math": "dau"}]);
@@ -57,9 +55,8 @@ fn request() -> Value {
 
 /// A query node, in at most three wrappers. A query without series has no results.
 fn node() -> Value {
-    let kinds = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
     let wrapper =
-        input(&["kind", "source"], [("kind", enum_of(&kinds)), ("source", schema_ref("QueryNode"))]);
+        input(&["kind", "source"], [("kind", enum_of(&WRAPPERS)), ("source", schema_ref("QueryNode"))]);
     any_of([
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
@@ -184,8 +181,8 @@ fn funnels(steps: usize) -> Value {
 fn breakdown() -> Value {
     let types = breakdown_types();
     let limit = || whole((0, BREAKDOWN_LIMIT as i64), patterns::BREAKDOWN_LIMIT);
-    let bins = with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000.");
-    let group = with_description(any(), "For groups: the index of the group type, 0 to 4.");
+    let bins = with_description(any(), bins_text());
+    let group = with_description(any(), group_type_text());
     let none = open_object([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
     let key = any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())]);
     let one = input(

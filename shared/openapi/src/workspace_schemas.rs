@@ -4,9 +4,10 @@
 //! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
 use pennon_analytics::ACTION_MATCH_MODES;
+use pennon_flag_rules::flag::AccessLevel;
 use serde_json::{Value, json};
 
-use crate::limits::{ACTION_STEPS, TAG_CHARS, TAGS, insights};
+use crate::limits::{ACTION_STEPS, NAME_MAX, TAG_CHARS, TAGS, insights, view_and_edit_levels};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, list, list_max,
     nullable, number, object, schema_ref, text, text_max, with_description,
@@ -36,7 +37,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
 
 /// An access level: 21 is all members, or viewing; 37 is collaborators, or editing.
 fn level() -> Value {
-    json!({"type": "integer", "enum": [21, 37]})
+    json!({"type": "integer", "enum": view_and_edit_levels()})
+}
+
+/// The access levels of a caller who may edit.
+fn editor_names() -> [&'static str; 2] {
+    [AccessLevel::Manager, AccessLevel::Editor].map(AccessLevel::name)
 }
 
 fn empty_object() -> Value {
@@ -71,7 +77,7 @@ fn summary(deleted: Value) -> Value {
         ("restriction_level", level()),
         ("effective_restriction_level", level()),
         ("effective_privilege_level", level()),
-        ("user_access_level", enum_of(&["manager", "editor"])),
+        ("user_access_level", enum_of(&editor_names())),
         ("access_control_version", enum_of(&["v1", "v2"])),
         ("last_refresh", constant(Value::Null)),
         ("team_id", id()),
@@ -115,12 +121,15 @@ fn tile() -> Value {
 /// The fields that the body of a dashboard may have.
 fn dashboard_input(tiles: Value) -> Value {
     let truth = || schema_ref("FlagBoolean");
-    let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
+    let [view, edit] = view_and_edit_levels();
+    let digits = json!({"type": "string", "pattern": format!(r"^ *[+]?0*({view}|{edit})(\.0*)? *$")});
     let filters = with_description(
         any_object(),
         "Filters that apply to its insights, such as `date_from` and `properties`.",
     );
-    let levels = "21: all members of the project can edit it; 37: its creator and administrators only.";
+    let levels = format!(
+        "{view}: all members of the project can edit it; {edit}: its creator and administrators only."
+    );
     let removal = "With `deleted: true`: whether insights that are on no other dashboard are deleted too.";
     input(
         &[],
@@ -143,7 +152,7 @@ fn dashboard_input(tiles: Value) -> Value {
 }
 
 fn tags() -> Value {
-    with_description(list(text_max(TAG_CHARS)), "At most 100 different tags.")
+    with_description(list(text_max(TAG_CHARS)), format!("At most {TAGS} different tags."))
 }
 
 /// The fields of a tile in an update: layout and colour.
@@ -181,7 +190,7 @@ fn action() -> Value {
         ("bytecode_error", constant(Value::Null)),
         ("pinned_at", nullable(instant())),
         ("creation_context", constant(Value::Null)),
-        ("user_access_level", enum_of(&["manager", "editor"])),
+        ("user_access_level", enum_of(&editor_names())),
     ])
 }
 
@@ -209,15 +218,15 @@ fn action_input() -> Value {
     let step = input(
         &[],
         [
-            ("event", optional_text_or_number(4096)),
+            ("event", optional_text_or_number(NAME_MAX)),
             ("properties", nullable(list(any_object()))),
-            ("selector", optional_text_or_number(4096)),
-            ("tag_name", optional_text_or_number(4096)),
-            ("text", optional_text_or_number(4096)),
+            ("selector", optional_text_or_number(NAME_MAX)),
+            ("tag_name", optional_text_or_number(NAME_MAX)),
+            ("text", optional_text_or_number(NAME_MAX)),
             ("text_matching", matching()),
-            ("href", optional_text_or_number(4096)),
+            ("href", optional_text_or_number(NAME_MAX)),
             ("href_matching", matching()),
-            ("url", optional_text_or_number(4096)),
+            ("url", optional_text_or_number(NAME_MAX)),
             ("url_matching", matching()),
         ],
     );

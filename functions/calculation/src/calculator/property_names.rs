@@ -15,8 +15,6 @@ use tokio::time::Instant;
 use super::{Calculator, with_deadline};
 use crate::errors::event_store_error;
 
-/// The newest events of a name that are searched for properties.
-const SEARCHED_EVENTS_MAX: usize = 1000;
 /// Most bytes of segments that are read for each name.
 const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 
@@ -87,7 +85,7 @@ impl EventListSink for NameCollector {
     fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
         self.names.extend(listed.event.properties.into_iter().map(|(name, _)| name));
         self.searched += 1;
-        if self.searched < SEARCHED_EVENTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.searched < SEARCHED_EVENTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -128,7 +126,7 @@ impl Calculator {
         with_deadline(project, deadline, work).await
     }
 
-    /// The properties of the newest [`SEARCHED_EVENTS_MAX`] events of each of these names.
+    /// The properties of the newest [`SEARCHED_EVENTS`] events of each of these names.
     pub async fn seen_properties(
         &self,
         project: &Project,
@@ -141,7 +139,7 @@ impl Calculator {
             for name in names {
                 let filter =
                     EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
-                let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
+                let budget = EventListBudget { events: SEARCHED_EVENTS, bytes: SEARCHED_BYTES_MAX };
                 seen.searched = 0;
                 let walked = self.events.list_newest_events(project.id, filter, budget, seen).await;
                 (seen, _) = walked.map_err(event_store_error)?;
