@@ -43,7 +43,7 @@ impl Installation {
         Ok(self.events.clone())
     }
 
-    /// The services that answer API requests in this process.
+    /// The services that handle API requests in this process.
     pub fn services(&self) -> Result<Services, String> {
         let payload_keys = match &self.directory {
             Some(directory) => directory.payload_keys()?,

@@ -19,9 +19,9 @@ use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::calls::{Noting, answering, as_worker, noting_objects};
+use crate::calls::{Noting, as_worker, noting_objects, record_calls};
 use crate::meter::{Meter, Metered};
-use crate::{Answer, Faults, log, schema};
+use crate::{Faults, TestResponse, log, schema};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
@@ -115,7 +115,7 @@ fn passes(path: &str, headers: &header::HeaderMap, body: &[u8]) {
         Some(text) => Value::from(text).to_string().len() - 2,
         None => body.len().div_ceil(3) * 4,
     };
-    assert!(length <= GATEWAY_BYTES_MAX, "{path} is answered with {length} bytes");
+    assert!(length <= GATEWAY_BYTES_MAX, "{path} has a response of {length} bytes");
 }
 
 impl TestApp {
@@ -274,23 +274,23 @@ impl TestApp {
     }
 
     /// Sends a request. Its response must match the OpenAPI document.
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub async fn send(&self, request: Request<Body>) -> TestResponse {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let answered = async {
-            let response = self.router.clone().oneshot(request).await.expect("an answer");
+            let response = self.router.clone().oneshot(request).await.expect("a response");
             let (parts, body) = response.into_parts();
             (parts, body.collect().await.expect("a body").to_bytes())
         };
-        let (parts, bytes) = answering(&path, answered).await;
+        let (parts, bytes) = record_calls(&path, answered).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
         passes(&path, &parts.headers, &bytes);
         schema::check(&method, &path, parts.status, &parts.headers, &bytes);
-        Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
+        TestResponse { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }
 
     /// Sends a request as the key `key`, with a JSON body unless it is null.
-    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(TestApp::request(key, method, path, body)).await
     }
 
@@ -308,17 +308,17 @@ impl TestApp {
     }
 
     /// GET as the owner.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> TestResponse {
         self.call(Keys::OWNER, "GET", path, Value::Null).await
     }
 
     /// POST as the owner.
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, body: Value) -> TestResponse {
         self.call(Keys::OWNER, "POST", path, body).await
     }
 
     /// PATCH as the owner.
-    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+    pub async fn patch(&self, path: &str, body: Value) -> TestResponse {
         self.call(Keys::OWNER, "PATCH", path, body).await
     }
 

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
-use pennon_core::config::max_answer_wait;
+use pennon_core::config::max_response_wait;
 use pennon_core::http::edge;
 use pennon_core::routes::Route;
 use pennon_eventstore::EventStore;
@@ -43,7 +43,7 @@ impl Services {
     /// Services over `app` and `events`.
     pub fn over(app: App, events: EventStore) -> Services {
         let calculator =
-            Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_answer_wait()));
+            Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_response_wait()));
         let flags = Flags::new(app.clone(), events.clone());
         Services { app, events, calculator, flags, health: Health::default() }
     }

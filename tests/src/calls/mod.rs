@@ -37,7 +37,7 @@ pub async fn as_worker<F: Future>(work: F) -> F::Output {
 }
 
 /// Does the work of a request for `path`.
-pub async fn answering<F: Future>(path: &str, work: F) -> F::Output {
+pub async fn record_calls<F: Future>(path: &str, work: F) -> F::Output {
     match &*NOTES {
         Some(_) => {
             with_function_name(&functions_of(path).into_iter().collect::<Vec<_>>().join(","), Box::pin(work))

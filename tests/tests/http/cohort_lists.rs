@@ -8,7 +8,7 @@ use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Query, keys};
 use pennon_eventstore::derived;
 use pennon_insights::run_scheduled_tasks;
-use pennon_tests::{Answer, Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use crate::actions::log;
 use crate::cohorts::{COHORTS, FLAGS, counted, made, one, rule, shop, vip};
 
 /// Sends a form with a file, and fields beside it.
-async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)], csv: &str) -> Answer {
+async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)], csv: &str) -> TestResponse {
     let mut body = String::new();
     for (name, value) in fields {
         body += &format!("--XX\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");

@@ -5,30 +5,30 @@ use chrono::{DateTime, Utc};
 use pennon::workspace::{ApplyOptions, Workspace, apply, revoke};
 use pennon_core::auth::hash_key;
 use pennon_core::store::keys;
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const CURRENT: &str = "/api/personal_api_keys/@current/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
 /// GET as the owner at `instant`.
-async fn at(app: &TestApp, instant: &str, path: &str) -> Answer {
+async fn at(app: &TestApp, instant: &str, path: &str) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, "GET", path, Value::Null);
     request.headers_mut().insert("x-pennon-now", instant.parse().unwrap());
     app.send(request).await
 }
 
-/// The DynamoDB operations that no answer waited for, since the last reset.
+/// The DynamoDB operations that no response waited for, since the last reset.
 async fn aside(app: &TestApp) -> Vec<String> {
     app.services.app.keys.settled().await;
     app.round_trips.background_calls().into_iter().map(|call| call.operation).collect()
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_answer() {
+async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_response() {
     let app = TestApp::new().await;
     assert_eq!(at(&app, "2026-01-05T10:00:00Z", CURRENT).await.expect(200)["last_used_at"], Value::Null);
-    assert_eq!(app.round_trips.sequential(), 1, "no answer waits for the note");
+    assert_eq!(app.round_trips.sequential(), 1, "no response waits for the note");
     assert_eq!(aside(&app).await, ["UpdateItem"]);
 
     app.round_trips.reset();

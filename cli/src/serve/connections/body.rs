@@ -122,7 +122,7 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.state.enter(Phase::Answering, &[Phase::Body]);
+        self.state.enter(Phase::Responding, &[Phase::Body]);
     }
 }
 
@@ -161,6 +161,6 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.state.enter(Phase::Sent, &[Phase::Answering, Phase::Body]);
+        self.state.enter(Phase::Sent, &[Phase::Responding, Phase::Body]);
     }
 }

@@ -38,7 +38,7 @@ const HEADERS_TOO_SLOW: &[u8] =
 /// How a connection ends.
 enum End {
     /// All responses were sent; the client may still be sending.
-    Answered,
+    Responded,
     /// The headers of a request did not arrive in time.
     HeadersTooSlow,
     /// It is closed without a response.
@@ -68,7 +68,7 @@ pub async fn serve(
             // The connection is closed whether or not the client reads this.
             let _ = stream.write_all(HEADERS_TOO_SLOW).await;
         }
-        End::Answered => {}
+        End::Responded => {}
     }
     tokio::select! {
         () = linger(stream, &connection.state) => {}
@@ -105,9 +105,9 @@ where
             Pin::new(&mut *http).graceful_shutdown();
         }
         match http.poll_without_shutdown(context) {
-            Poll::Ready(Ok(())) => return Poll::Ready(End::Answered),
-            // hyper has answered an invalid request with a 400.
-            Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(End::Answered),
+            Poll::Ready(Ok(())) => return Poll::Ready(End::Responded),
+            // hyper has responded to an invalid request with a 400.
+            Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(End::Responded),
             Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
             Poll::Pending => {}
         }
@@ -126,7 +126,7 @@ fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Insta
     match phase {
         Phase::Idle => Some((since + limits.idle_time(), End::Closed)),
         Phase::Head => Some((since + limits.header_time(), End::HeadersTooSlow)),
-        Phase::Body | Phase::Answering | Phase::Sent | Phase::Lingering | Phase::Evicted => None,
+        Phase::Body | Phase::Responding | Phase::Sent | Phase::Lingering | Phase::Evicted => None,
     }
 }
 
@@ -135,7 +135,7 @@ async fn handle(
     router: Router,
     connection: Arc<OpenConnection>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    let phase = if request.body().is_end_stream() { Phase::Answering } else { Phase::Body };
+    let phase = if request.body().is_end_stream() { Phase::Responding } else { Phase::Body };
     connection.state.enter(phase, &[Phase::Idle, Phase::Head, Phase::Sent]);
     let outcome = BodyOutcome::default();
     let request = request.map(|body| Body::new(RequestBody::new(body, &connection, outcome.clone())));
@@ -163,7 +163,7 @@ fn error_response(error: BodyError, response: &Response<Body>) -> Response<Body>
 
 /// Reads and discards what the client still sends, so that the response is not lost.
 async fn linger(mut stream: LimitedStream, state: &ConnectionState) {
-    state.enter(Phase::Lingering, &[Phase::Idle, Phase::Head, Phase::Body, Phase::Answering, Phase::Sent]);
+    state.enter(Phase::Lingering, &[Phase::Idle, Phase::Head, Phase::Body, Phase::Responding, Phase::Sent]);
     let discard = async {
         let mut discarded = 0;
         let mut buffer = vec![0; 16 << 10];

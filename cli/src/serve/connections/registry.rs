@@ -22,8 +22,8 @@ pub enum Phase {
     Head,
     /// The body of a request is arriving.
     Body,
-    /// A request is being answered.
-    Answering,
+    /// A request is being processed.
+    Responding,
     /// The response is complete, and being written.
     Sent,
     /// It was chosen for eviction.
@@ -37,7 +37,7 @@ impl Phase {
             Phase::Idle | Phase::Lingering => Some(0),
             Phase::Head => Some(1),
             Phase::Body => Some(2),
-            Phase::Answering | Phase::Sent | Phase::Evicted => None,
+            Phase::Responding | Phase::Sent | Phase::Evicted => None,
         }
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     async fn the_longest_waiting_connection_is_evicted_and_no_busy_one() {
         let registry = ConnectionRegistry::new(ConnectionLimits::default(), 4);
         let mut open = Vec::new();
-        for phase in [Phase::Answering, Phase::Body, Phase::Head, Phase::Idle] {
+        for phase in [Phase::Responding, Phase::Body, Phase::Head, Phase::Idle] {
             let connection = registry.admit().await.unwrap();
             connection.state.enter(phase, &[Phase::Idle]);
             open.push(connection);

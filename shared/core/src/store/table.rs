@@ -125,7 +125,7 @@ impl Table {
             {
                 return Ok(found.pop());
             }
-            let answer = self
+            let response = self
                 .client
                 .get_item()
                 .table_name(&*self.name)
@@ -133,7 +133,7 @@ impl Table {
                 .consistent_read(true)
                 .send()
                 .await?;
-            Ok(answer.item)
+            Ok(response.item)
         })
     }
 
@@ -185,9 +185,10 @@ impl Table {
                     .consistent_read(true)
                     .build()
                     .map_err(|e| StoreError::Failed(e.to_string()))?;
-                let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
-                found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
-                pending = answer
+                let response =
+                    self.client.batch_get_item().request_items(&*self.name, request).send().await?;
+                found.extend(response.responses.into_iter().flatten().flat_map(|(_, items)| items));
+                pending = response
                     .unprocessed_keys
                     .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
                     .map(|unprocessed| unprocessed.keys)
@@ -257,7 +258,7 @@ impl Table {
                     return done;
                 }
             }
-            let answer = self
+            let response = self
                 .client
                 .update_item()
                 .table_name(&*self.name)
@@ -268,7 +269,7 @@ impl Table {
                 .return_values(ReturnValue::UpdatedNew)
                 .send()
                 .await?;
-            answer
+            response
                 .attributes
                 .and_then(|map| parsed(&map, COUNT))
                 .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))

@@ -140,7 +140,7 @@ impl FlagCallCounter {
         let blocks = match blocks {
             Ok(blocks) => blocks,
             Err(error) => {
-                tracing::warn!(project, %error, "calls of flags are answered without the latest events");
+                tracing::warn!(project, %error, "the times of flag calls are returned without the latest events");
                 Vec::new()
             }
         };

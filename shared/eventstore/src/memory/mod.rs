@@ -64,7 +64,7 @@ impl MemoryBudget {
     }
 
     /// A reservation for one query, whose scans may take at most `scan_limit` bytes together.
-    pub(crate) fn question(&self, scan_limit: u64) -> QueryMemory {
+    pub(crate) fn start_query(&self, scan_limit: u64) -> QueryMemory {
         QueryMemory(Arc::new(QueryReservation { budget: self.clone(), scan_limit, used: Mutex::default() }))
     }
 

@@ -428,7 +428,7 @@ async fn get_units(
     if size != written {
         return Ok(Err(format!("it has {size} bytes and had {written} when it was written")));
     }
-    read.and(Err(Error::Generic { store: "object store", source: "an answer was cut off".into() }))
+    read.and(Err(Error::Generic { store: "object store", source: "a response was cut off".into() }))
 }
 
 async fn get_if_there(store: Shared, path: Path) -> Result<Option<Bytes>, Error> {

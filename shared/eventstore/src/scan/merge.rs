@@ -151,7 +151,7 @@ impl Source {
 const LOOKED_FOR: usize = 4096;
 
 /// Whether an event of one source may share person and time with an event of another. May return true when the
-/// exact answer would cost more than reading the arrival order.
+/// exact result would cost more than reading the arrival order.
 pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
     let pair = |a: &Source, b: &Source| {
         if a.times.0 > b.times.1 || b.times.0 > a.times.1 {

@@ -73,7 +73,7 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     for events in [&place.events, &knows, &place.again()] {
         check(events, 900).await;
     }
-    // With neither there is no answer, and none that the rows alone would give.
+    // With neither there is no response, and none that the rows alone would give.
     damage(&erasure);
     for _ in 0..2 {
         let asked = place.again().person_of(PROJECT, "phone").await;

@@ -1,4 +1,4 @@
-//! Who is who by imports lies in an object of its own, made by compaction: whoever remembers nothing has the same answers
+//! Who is who by imports lies in an object of its own, made by compaction: whoever remembers nothing has the same responses
 //! with it and without, however imports, captured merges, erasure and damage follow each other.
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_damaged_changes_no_answer_and_is_made_anew() {
+async fn an_object_that_is_damaged_changes_no_response_and_is_made_anew() {
     let place = Place::new().await;
     let sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b", "c"])], NOW).await.unwrap();

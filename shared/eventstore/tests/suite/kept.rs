@@ -1,4 +1,4 @@
-//! Rows of several segments are put together once: the next question of the same process has what was made, until
+//! Rows of several segments are put together once: the next query of the same process has what was made, until
 //! something comes that changes it.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn want(sent: &[Event], request: &ScanRequest) -> Vec<PlainRow> {
 }
 
 #[tokio::test]
-async fn what_was_put_together_serves_the_next_question_of_the_same_rows_only() {
+async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
     let place = Place::new().await;
     let sent = history(&place).await;
     for arrivals in [true, false] {
@@ -67,7 +67,7 @@ async fn what_was_put_together_serves_the_next_question_of_the_same_rows_only() 
 }
 
 #[tokio::test]
-async fn whatever_comes_after_is_in_the_next_answer() {
+async fn whatever_comes_after_is_in_the_next_response() {
     let place = Place::new().await;
     let mut sent = history(&place).await;
     let asked = without_arrivals(&[], &["k"]);

@@ -31,7 +31,7 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
 }
 
 #[tokio::test]
-async fn the_scans_of_one_question_share_what_it_may_take() {
+async fn the_scans_of_one_query_share_what_it_may_take() {
     let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ async fn the_scans_of_one_question_share_what_it_may_take() {
     let scan = async || place.events.scan_within(PROJECT, &[], &asked, &room).await;
     assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
     assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));
-    // Another question has room of its own.
+    // Another query has room of its own.
     assert!(place.events.scan(PROJECT, &[], &asked).await.is_ok());
 }
 
@@ -62,7 +62,7 @@ async fn long_values_count_as_memory_that_a_scan_takes() {
 }
 
 #[tokio::test]
-async fn what_was_decoded_is_kept_and_shared_between_questions() {
+async fn what_was_decoded_is_kept_and_shared_between_queries() {
     let place = Place::with(Settings { range_rows: 1000, ..Settings::default() }).await;
     let of = |n: u64| {
         let name = ["a", "b"][n as usize % 2];
@@ -93,7 +93,7 @@ async fn what_was_decoded_is_kept_and_shared_between_questions() {
     assert_eq!((fifth.rows, fifth.rows_decoded, fifth.bytes_read), (1501, 0, 0));
 }
 
-/// Events of three names, each with so many properties that their objects are by far the most of what a question takes.
+/// Events of three names, each with so many properties that their objects are by far the most of what a query takes.
 fn rich(from: u128, to: u128) -> Vec<Event> {
     let properties = |n: u128| {
         let fields = (0..n % 40).map(|field| (format!("key {field}"), json!(format!("{n} of {field}"))));
@@ -110,7 +110,7 @@ fn all_properties(names: &[&str], to: i64) -> ScanRequest {
 }
 
 #[tokio::test]
-async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
+async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
     let place = Place::new().await;
     let sent = rich(0, 3000);
     let lines = sent[..2500].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
@@ -140,7 +140,7 @@ async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
 }
 
 #[tokio::test]
-async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
+async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
     let place = Place::new().await;
     let sent = rich(0, 1000);
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
@@ -158,7 +158,7 @@ async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
 }
 
 #[tokio::test]
-async fn what_a_question_began_that_was_given_up_is_in_nobodys_way() {
+async fn what_a_query_began_that_was_given_up_is_in_nobodys_way() {
     let settings = Settings { range_rows: 500, ..Settings::default() };
     let place = Place::with(settings).await;
     let sent = rich(0, 3000);
@@ -167,7 +167,7 @@ async fn what_a_question_began_that_was_given_up_is_in_nobodys_way() {
     let all = all_properties(&["a", "b", "c"], i64::MAX);
     let want = expected(&sent, &all, |who| derived(PROJECT, who));
     for polls in [1, 2, 3, 5, 8, 13] {
-        // Room for one question, and for one range to be decoded at a time.
+        // Room for one query, and for one range to be decoded at a time.
         let takes = place.events.scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
         let events = place.again_with(Settings { scan_bytes: takes, ..settings });
         {
@@ -198,7 +198,7 @@ async fn with_groups(place: &Place, count: u128) {
 }
 
 #[tokio::test]
-async fn groups_take_of_what_a_question_may() {
+async fn groups_take_of_what_a_query_may() {
     let company = GroupType { index: 0, name: "company".to_owned() };
     let place = Place::new().await;
     with_groups(&place, 2000).await;
@@ -216,7 +216,7 @@ async fn groups_take_of_what_a_question_may() {
         let memory = large.query_memory();
         let groups = large.groups_within(PROJECT, &company, keys, &memory).await.unwrap();
         assert_eq!(groups.len(), 2000);
-        // They stay reserved until the question ends.
+        // They stay reserved until the query ends.
         let other = large.query_memory();
         let busy = async || large.groups_within(PROJECT, &company, keys, &other).await;
         assert!(matches!(busy().await, Err(EventStoreError::MemoryInUse)));
@@ -229,7 +229,7 @@ async fn groups_take_of_what_a_question_may() {
 }
 
 #[tokio::test]
-async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them() {
+async fn persons_stay_reserved_for_a_query_that_keeps_what_it_makes_of_them() {
     let place = Place::new().await;
     let set = |n: u128| {
         event(n + 1, "seen", &format!("p{n}"), n as i64, json!({"$set": {"name": format!("{n:01000}")}}))
@@ -253,7 +253,7 @@ async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them()
 }
 
 #[tokio::test]
-async fn lists_of_cohorts_take_of_what_a_question_may() {
+async fn lists_of_cohorts_take_of_what_a_query_may() {
     let place = Place::new().await;
     let records = &place.store.records;
     let many = (0..20_000).map(|n| format!("u{n}")).collect::<Vec<_>>();
@@ -265,7 +265,7 @@ async fn lists_of_cohorts_take_of_what_a_question_may() {
         let memory = events.query_memory();
         let members = list.members_within(records, PROJECT, cohort, &memory).await.unwrap();
         assert_eq!(members.len(), ids.len());
-        // They stay reserved until the question ends: there is no room for as many again.
+        // They stay reserved until the query ends: there is no room for as many again.
         let refused = list.members_within(records, PROJECT, cohort, &memory).await;
         assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{refused:?}");
         drop(memory);

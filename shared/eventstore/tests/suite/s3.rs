@@ -77,7 +77,7 @@ async fn two_writers_at_once_count_an_event_once() {
     assert_eq!(all(events).await.len(), 200);
 }
 
-/// Every third answer is lost, from the first.
+/// Every third response is lost, from the first.
 #[derive(Debug)]
 struct EveryThird(u8);
 
@@ -89,7 +89,7 @@ impl Faults for EveryThird {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_whose_answer_was_lost_were_created_once() {
+async fn objects_whose_response_was_lost_were_created_once() {
     let objects: Arc<dyn ObjectStore> = match bucket() {
         None => Arc::new(InMemory::new()),
         Some(url) => {

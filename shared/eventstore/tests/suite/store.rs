@@ -372,7 +372,7 @@ async fn a_damaged_segment_is_reported() {
             let mut changed = bytes.clone();
             changed[at] ^= 0xff;
             std::fs::write(&file, &changed).unwrap();
-            // Whatever the damage: the right answer or an error.
+            // Whatever the damage: the right result or an error.
             let events = place.again();
             if let Ok(scan) = events.scan(PROJECT, &[], &request(&[], &["k"])).await {
                 assert_eq!(scan.stats.rows, 1);
