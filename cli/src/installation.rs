@@ -50,7 +50,7 @@ impl Installation {
             None => payload_keys("")?,
         };
         let app = App::new(self.store.clone(), Clock::Running).with_payload_keys(payload_keys);
-        Ok(Services::over(app, self.events.clone()))
+        Ok(Services::new(app, self.events.clone()))
     }
 }
 

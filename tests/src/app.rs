@@ -191,10 +191,10 @@ impl TestApp {
         apply(&embedded.store(None).records, &file, ApplyOptions::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
+        TestApp::build(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
     }
 
-    fn over(
+    fn build(
         embedded: Embedded,
         clock: Clock,
         faults: Option<Faults>,
@@ -206,7 +206,9 @@ impl TestApp {
         // Calls that are counted go through the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {
-            Some(faults) => Embedded::store_through(Noting(faults.over(embedded.connector())), counted),
+            Some(faults) => {
+                Embedded::store_through(Noting(faults.wrap_connector(embedded.connector())), counted)
+            }
             None if embedded.is_in_file() => embedded.store(None),
             None => {
                 let metered = Metered(embedded.connector(), meter.clone());
@@ -223,20 +225,20 @@ impl TestApp {
     fn services(app: App, events_url: &str, meter: &Meter) -> Services {
         let services = Services::open(app, events_url).expect("services");
         let events = noting_objects(services.events.clone(), events_url, &services.app.store, meter);
-        Services::over(services.app, events)
+        Services::new(services.app, events)
     }
 
     /// Another process on the same data: it shares no memory with this one.
     pub fn another_process(&self) -> TestApp {
         let clock = self.services.app.clock;
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::over(embedded, clock, self.faults.clone(), events, self.meter.clone())
+        TestApp::build(embedded, clock, self.faults.clone(), events, self.meter.clone())
     }
 
     /// Another process on the same data, whose calls are metered.
     pub fn metered(&self) -> TestApp {
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::over(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
+        TestApp::build(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
     /// Where the events lie.

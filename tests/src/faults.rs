@@ -77,7 +77,7 @@ impl Faults {
     }
 
     /// `connector`, with these faults.
-    pub fn over(&self, connector: Connector) -> FaultyConnector {
+    pub fn wrap_connector(&self, connector: Connector) -> FaultyConnector {
         FaultyConnector { connector, faults: self.clone() }
     }
 

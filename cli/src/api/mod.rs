@@ -37,11 +37,11 @@ impl Services {
     /// Services over `app`, with the events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = open_events(&app.store, events_url)?;
-        Ok(Services::over(app, events))
+        Ok(Services::new(app, events))
     }
 
     /// Services over `app` and `events`.
-    pub fn over(app: App, events: EventStore) -> Services {
+    pub fn new(app: App, events: EventStore) -> Services {
         let calculator =
             Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_response_wait()));
         let flags = Flags::new(app.clone(), events.clone());

@@ -198,7 +198,7 @@ impl ProjectExport<'_> {
 
     /// The groups of a type.
     async fn list_groups(&self, group_type: &GroupType) -> Result<Vec<pennon_eventstore::Group>, String> {
-        let groups = self.context.events().every_group_of(self.project, group_type).await;
+        let groups = self.context.events().load_groups_for_export(self.project, group_type).await;
         groups.map_err(|e| read_error(&e))
     }
 
@@ -241,7 +241,10 @@ fn read_error(error: &EventStoreError) -> String {
 
 /// Moves the distinct id from which the person's id is derived to the front, so that an import gives the person the same id.
 fn with_own_id_first(project: ProjectId, mut person: PersonDetails) -> PersonDetails {
-    let own = person.distinct_ids.iter().position(|id| pennon_eventstore::derived(project, id) == person.id);
+    let own = person
+        .distinct_ids
+        .iter()
+        .position(|id| pennon_eventstore::derive_person_id(project, id) == person.id);
     if let Some(place) = own {
         person.distinct_ids[..=place].rotate_right(1);
     }

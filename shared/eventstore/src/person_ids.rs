@@ -17,7 +17,7 @@ use crate::event::Event;
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f1d_3c52_9b7e_4f0a_8d2b_51c7_e094_a63f);
 
 /// The person id of a distinct id that was not merged.
-pub fn derived(project: ProjectId, distinct_id: &str) -> Uuid {
+pub fn derive_person_id(project: ProjectId, distinct_id: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{project}:{distinct_id}").as_bytes())
 }
 
@@ -86,7 +86,8 @@ pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
 /// The merge that `event` requests: one of three event names with two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest> {
     let (other, forced) = other_id(event)?;
-    let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
+    let link =
+        Link { from: derive_person_id(project, &other), to: derive_person_id(project, &event.distinct_id) };
     Some(MergeRequest { link, forced })
 }
 
@@ -131,9 +132,9 @@ mod tests {
 
     #[test]
     fn ids_of_two_projects_are_different_persons() {
-        assert_ne!(derived(1, "1:a"), derived(11, ":a"));
-        assert_ne!(derived(1, "a"), derived(2, "a"));
-        assert_eq!(derived(1, "a"), derived(1, "a"));
+        assert_ne!(derive_person_id(1, "1:a"), derive_person_id(11, ":a"));
+        assert_ne!(derive_person_id(1, "a"), derive_person_id(2, "a"));
+        assert_eq!(derive_person_id(1, "a"), derive_person_id(1, "a"));
     }
 
     fn asked(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn three_events_merge_and_only_with_two_usable_ids() {
-        let link = Link { from: derived(1, "anon"), to: derived(1, "ada") };
+        let link = Link { from: derive_person_id(1, "anon"), to: derive_person_id(1, "ada") };
         let merge = |forced| Some(MergeRequest { link, forced });
         assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
         assert_eq!(asked("$create_alias", "ada", json!({"alias": "anon"})), merge(false));

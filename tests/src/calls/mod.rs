@@ -53,7 +53,7 @@ pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Mete
     let Some(directory) = url.strip_prefix("file://").filter(|_| is_watched) else { return events };
     let local = object_store::local::LocalFileSystem::new_with_prefix(directory).expect("a directory");
     let objects: Arc<dyn ObjectStore> = Arc::new(objects::NotingObjects(local, meter.clone()));
-    EventStore::over(store.clone(), objects, std::time::Duration::from_secs(5))
+    EventStore::with_object_store(store.clone(), objects, std::time::Duration::from_secs(5))
 }
 
 /// The functions whose routes fit `path` best.

@@ -58,7 +58,7 @@ impl Differences {
 }
 
 async fn begin(app: &TestApp) {
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     app.round_trips.reset();
     app.meter.take();
 }

@@ -34,7 +34,7 @@ fn unpacked(response: &TestResponse) -> String {
 
 /// What a request costs with a key that was not used for a while: waits one after the other, and every operation.
 async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (TestResponse, usize, Vec<String>) {
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     app.services.app.keys.clear();
     app.round_trips.reset();
     let response = match tag {

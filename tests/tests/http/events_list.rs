@@ -321,7 +321,7 @@ async fn lists_wait_for_few_round_trips_and_read_few_objects() {
     ] {
         // A process that knows nothing yet.
         let app = app.metered();
-        app.services.app.keys.settled().await;
+        app.services.app.keys.wait_for_background_writes().await;
         app.services.app.keys.clear();
         app.round_trips.reset();
         app.meter.take();

@@ -35,7 +35,7 @@ async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> 
     app.send(request).await
 }
 
-fn settled() -> Value {
+fn past_range() -> Value {
     json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02"})
 }
 
@@ -82,21 +82,21 @@ async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
 async fn a_result_never_takes_the_place_of_a_later_one() {
     let app = TestApp::new().await;
     bought(&app, "ann", "2026-01-01T10:00:00Z").await;
-    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, settled()).await.expect(200);
+    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, past_range()).await.expect(200);
     bought(&app, "bob", "2026-01-01T11:00:00Z").await;
     let forced = json!({"refresh": true});
     let forced =
-        settled().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
+        past_range().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
     let forced = Value::Object(forced.collect());
     let later = at(&app, "2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
     assert_eq!((&later["result"][0]["count"], &later["is_cached"]), (&json!(2.0), &json!(false)));
     // A calculation that began before the later one, and ends after it.
     let slow = at(&app, "2026-01-04T11:59:59Z", "POST", TREND, forced).await.expect(200);
     assert_eq!((&slow["last_refresh"], &slow["is_cached"]), (&json!("2026-01-04T11:59:59Z"), &json!(false)));
-    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, settled()).await.expect(200);
+    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
     // A request with an earlier clock does not get it.
-    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
+    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!(
         (&before["last_refresh"], &before["is_cached"]),
         (&json!("2026-01-04T11:00:00Z"), &json!(false))

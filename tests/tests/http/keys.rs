@@ -20,7 +20,7 @@ async fn at(app: &TestApp, instant: &str, path: &str) -> TestResponse {
 
 /// The DynamoDB operations that no response waited for, since the last reset.
 async fn aside(app: &TestApp) -> Vec<String> {
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     app.round_trips.background_calls().into_iter().map(|call| call.operation).collect()
 }
 
@@ -62,7 +62,7 @@ async fn unknown_and_dead_keys_leave_no_note() {
 async fn a_revoked_key_is_refused_and_its_use_does_not_bring_it_back() {
     let app = TestApp::new().await;
     app.get(FLAGS).await.expect(200);
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     let records = &app.services.app.store.records;
     let hash = hash_key(Keys::OWNER);
     revoke(records, &hash).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_revoked_key_is_refused_and_its_use_does_not_bring_it_back() {
 async fn applying_a_workspace_keeps_when_a_key_was_used() {
     let app = TestApp::new().await;
     app.get(CURRENT).await.expect(200);
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     let now: DateTime<Utc> = NOW.parse().unwrap();
     let changed = json!({"users": [{"id": 1, "email": "owner@example.com", "first_name": "Olivia",
         "memberships": [{"organization": "01900000-0000-7000-8000-000000000001", "level": "owner"}]}]});

@@ -34,7 +34,7 @@ mod evaluation_limits;
 mod evaluation_overrides;
 mod event_definitions;
 mod events_list;
-mod feed_room;
+mod feed_size;
 mod flag_calls;
 mod flag_cases;
 mod flag_limits;

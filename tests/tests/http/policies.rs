@@ -109,7 +109,7 @@ async fn functions_that_require_keys_record_their_use_and_count_their_calls() {
         let current = path.replace("projects/1/", "projects/@current/");
         app.call(Keys::OWNER, method, &current, body.clone()).await.expect(200);
         app.call(Keys::OWNER, method, &path, body).await.expect(200);
-        app.services.app.keys.settled().await;
+        app.services.app.keys.wait_for_background_writes().await;
         app.services.app.keys.clear();
         let used = app.get("/api/personal_api_keys/@current/").await.expect(200)["last_used_at"].clone();
         assert_eq!(used, "2026-01-05T10:00:00Z", "{path}");

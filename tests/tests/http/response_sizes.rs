@@ -2,7 +2,7 @@
 //!
 //! That each response of each test goes through a gateway is checked where tests send their requests (`pennon_tests`). The
 //! lists of flags, of roles' access and the logs at their largest are in `large_records`, `role_access` and `activity`,
-//! dashboards in `dashboards`, definitions in `feed_room` and `definitions`.
+//! dashboards in `dashboards`, definitions in `feed_size` and `definitions`.
 
 use axum::http::header;
 use chrono::{DateTime, Utc};

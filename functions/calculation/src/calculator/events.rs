@@ -121,7 +121,7 @@ impl Calculator {
     ) -> ApiResult<EventsPage> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let permit = self.turn().await?;
+            let permit = self.acquire_shared_permit().await?;
             let page = PageCollector {
                 filter: query.filter,
                 limit: query.limit,

@@ -251,7 +251,7 @@ impl Calculator {
     }
 
     /// Waits for a permit to use the cores. Other calculations wait while it is held.
-    pub async fn turn(&self) -> ApiResult<CalculationPermit> {
+    pub async fn acquire_shared_permit(&self) -> ApiResult<CalculationPermit> {
         self.acquire_permit(Concurrency::Shared).await
     }
 

@@ -93,7 +93,7 @@ impl Calculator {
     /// The names of all events of a project, ascending.
     pub async fn event_names(&self, project: &Project) -> ApiResult<Vec<EventName>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             self.events.event_names(project.id).await.map_err(event_store_error)
         });
         with_deadline(project, self.deadline(), work).await
@@ -107,7 +107,7 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<Vec<(String, Option<PropertyType>)>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             let names = match kind {
                 PropertyKind::Event => self.events.event_property_names(project.id).await,
                 PropertyKind::Person => self.events.person_property_names(project.id).await,
@@ -134,7 +134,7 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<BTreeSet<String>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             let mut seen = NameCollector::default();
             for name in names {
                 let filter =

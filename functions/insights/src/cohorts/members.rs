@@ -13,7 +13,7 @@ use pennon_core::ids;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
 use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
-use pennon_eventstore::{CanonicalPersons, derived};
+use pennon_eventstore::{CanonicalPersons, derive_person_id};
 use pennon_filters::CancellationToken;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -162,7 +162,7 @@ fn remove_person(
     person: Uuid,
 ) -> ApiResult<()> {
     let length = cohort.distinct_ids.len() + cohort.person_ids.len();
-    cohort.distinct_ids.retain(|id| finals.of(derived(project, id)) != person);
+    cohort.distinct_ids.retain(|id| finals.of(derive_person_id(project, id)) != person);
     cohort.person_ids.retain(|id| finals.of(*id) != person);
     if cohort.distinct_ids.len() + cohort.person_ids.len() < length { Ok(()) } else { Err(not_a_member()) }
 }
@@ -178,8 +178,11 @@ fn count_persons(
     finals: &CanonicalPersons,
     now: DateTime<Utc>,
 ) {
-    let listed =
-        cohort.distinct_ids.iter().map(|id| derived(project, id)).chain(cohort.person_ids.iter().copied());
+    let listed = cohort
+        .distinct_ids
+        .iter()
+        .map(|id| derive_person_id(project, id))
+        .chain(cohort.person_ids.iter().copied());
     let persons: HashSet<Uuid> = listed.map(|id| finals.of(id)).collect();
     set_count(cohort, persons.len(), now);
 }
@@ -212,7 +215,7 @@ async fn rewrite_list(
             }
         }
         None => {
-            members.extend(change.added_distinct_ids.iter().map(|id| derived(project, id)));
+            members.extend(change.added_distinct_ids.iter().map(|id| derive_person_id(project, id)));
             members.extend(&change.added_persons);
         }
     }

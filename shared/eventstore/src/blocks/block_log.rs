@@ -23,7 +23,7 @@ use crate::event::{Row, micros_u64, seq};
 use crate::keys::{self, BlockId};
 use crate::memory::{MemoryLease, Purpose, QueryMemory, properties_bytes};
 use crate::objects::{Objects, Quarantine};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::settings::{SHARD_BYTES_MAX, Settings};
 
 /// Most waiting blocks of a shard that one query reads.
@@ -448,7 +448,7 @@ pub(crate) fn decode_rows(
                     properties.add(properties_bytes(&event.properties))?;
                 }
                 held += size_of::<Row>() + event.event.len() + event.distinct_id.len() + TEXTS_BYTES;
-                let person = derived(project, &event.distinct_id);
+                let person = derive_person_id(project, &event.distinct_id);
                 found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
             }
         }

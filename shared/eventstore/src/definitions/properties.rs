@@ -111,7 +111,7 @@ impl Definitions {
         project: ProjectId,
         memory: &QueryMemory,
     ) -> Result<PropertyNames, EventStoreError> {
-        let people = self.lookup.whole_people(project, memory).await?;
+        let people = self.lookup.load_people_with_all_properties(project, memory).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut names = PropertyNames::default();
             people.each(|_, _, properties| {
@@ -133,7 +133,7 @@ impl Definitions {
         memory: &QueryMemory,
     ) -> Result<PropertyNames, EventStoreError> {
         let mut names = PropertyNames::default();
-        for group in self.lookup.groups_within(project, group_type, None, memory).await? {
+        for group in self.lookup.load_groups(project, group_type, None, memory).await? {
             names.add_all(&group.properties);
         }
         Ok(names)

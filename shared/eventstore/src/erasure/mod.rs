@@ -33,7 +33,7 @@ use crate::manifest::{
     ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestStore, RecordsEntry, SegmentEntry,
 };
 use crate::objects::{Quarantine, RetryBudget};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::profiles::ProfileReader;
 use crate::persons::{
     ErasureFilter, ImportedRecords, MergeLog, PersonIndex, PersonLookup, PersonMergeState, PersonMerges,
@@ -226,7 +226,7 @@ impl Eraser {
             ids.extend([id, person]);
             ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
         };
-        let by_distinct_id = all_ids_of(derived(project, name));
+        let by_distinct_id = all_ids_of(derive_person_id(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));

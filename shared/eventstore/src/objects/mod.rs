@@ -100,7 +100,7 @@ impl Objects {
                 EventStoreError::Location(format!("{} cannot be made: {e}", directory.display()))
             })?;
             let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
-            return Ok(Objects::over(Arc::new(store), ""));
+            return Ok(Objects::new(Arc::new(store), ""));
         }
         let Some(place) = url.strip_prefix("s3://") else {
             return Err(EventStoreError::Location(format!(
@@ -122,11 +122,11 @@ impl Objects {
         builder = if object_store_uses_http() { builder.with_allow_http(true) } else { builder };
         let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
         let store = builder.with_retry(retry).build()?;
-        Ok(Objects::over(Arc::new(store), prefix))
+        Ok(Objects::new(Arc::new(store), prefix))
     }
 
     /// The objects of `store` whose names start with `prefix`.
-    pub(crate) fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));

@@ -1,7 +1,7 @@
 //! Overrides of experience continuity: the id that is hashed for a person, for flags that keep their value
 //! through a login.
 //!
-//! A row belongs to one distinct id, by its derived person id ([`derived`]); a person has the overrides of all
+//! A row belongs to one distinct id, by its derived person id ([`derive_person_id`]); a person has the overrides of all
 //! its ids. If several exist for a flag, the oldest counts. Must stay true: the first override of a row
 //! survives concurrent writes, because a row is written with the version that was read as precondition; rows
 //! are erased with their person.
@@ -198,7 +198,11 @@ mod tests {
         let shards: BTreeSet<String> =
             (0..keys::CONTINUITY_SHARDS).map(|shard| keys::continuity_pk(7, shard)).collect();
         for n in 0..1000 {
-            assert!(shards.contains(&keys::continuity(7, crate::person_ids::derived(7, &n.to_string())).pk));
+            assert!(
+                shards.contains(
+                    &keys::continuity(7, crate::person_ids::derive_person_id(7, &n.to_string())).pk
+                )
+            );
         }
     }
 }

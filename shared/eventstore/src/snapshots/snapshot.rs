@@ -16,7 +16,7 @@ use crate::error::EventStoreError;
 use crate::event::Row;
 use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::{PersonMergeState, PersonMerges};
 
 /// A consistent view of a project.
@@ -115,6 +115,6 @@ impl SnapshotReader {
         distinct_id: &str,
     ) -> Result<Uuid, EventStoreError> {
         let (_, merge_state) = self.index.manifest_and_persons(project).await?;
-        Ok(merge_state.person_merges.person(derived(project, distinct_id)))
+        Ok(merge_state.person_merges.person(derive_person_id(project, distinct_id)))
     }
 }

@@ -10,7 +10,7 @@ use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPa
 use pennon_core::store::{Attributes, Change, Key, Query, Store, StoreError};
 use pennon_eventstore::{
     ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, MergeMode, PersonRecord,
-    Settings, derived,
+    Settings, derive_person_id,
 };
 use serde_json::{Map, json};
 
@@ -113,7 +113,7 @@ async fn all(events: &EventStore) -> Vec<crate::support::PlainRow> {
 }
 
 fn want(sent: &[Event]) -> Vec<crate::support::PlainRow> {
-    expected(sent, &request(&[], &["n"]), |who| derived(PROJECT, who))
+    expected(sent, &request(&[], &["n"]), |who| derive_person_id(PROJECT, who))
 }
 
 /// Objects that no manifest names.

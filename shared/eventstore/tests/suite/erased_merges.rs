@@ -3,7 +3,7 @@
 use crate::erasure::{history, traces};
 use crate::merges::{folded, rows_of_the_log};
 use crate::support::{MINUTE, NOW, PROJECT, Place, event};
-use pennon_eventstore::{ErasureTarget, EventStore, EventStoreError, GRACE_MICROS, derived};
+use pennon_eventstore::{ErasureTarget, EventStore, EventStoreError, GRACE_MICROS, derive_person_id};
 use serde_json::json;
 
 const ERASED: [&str; 2] = ["ada", "phone"];
@@ -24,7 +24,7 @@ fn damage(object: &str) {
 }
 
 async fn is(events: &EventStore, id: &str, person: &str) {
-    assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, person), "{id}");
+    assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derive_person_id(PROJECT, person), "{id}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::support::{
     NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
 };
 use pennon_analytics::scan::ScanRequest;
-use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derived};
+use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derive_person_id};
 use serde_json::json;
 
 /// Events of three segments that lie in the same shares, many of them at the same times.
@@ -35,7 +35,7 @@ fn same(one: &Scan, other: &Scan) -> bool {
 }
 
 fn want(sent: &[Event], request: &ScanRequest) -> Vec<PlainRow> {
-    expected(sent, request, |who| derived(PROJECT, who))
+    expected(sent, request, |who| derive_person_id(PROJECT, who))
 }
 
 #[tokio::test]
@@ -83,7 +83,8 @@ async fn whatever_comes_after_is_in_the_next_response() {
     let merge = event(1001, "$merge_dangerously", "p1", 5, json!({"alias": "p2"}));
     place.again().append(PROJECT, std::slice::from_ref(&merge), NOW + 11).await.unwrap();
     sent.push(merge);
-    let merged = expected(&sent, &asked, |who| derived(PROJECT, if who == "p2" { "p1" } else { who }));
+    let merged =
+        expected(&sent, &asked, |who| derive_person_id(PROJECT, if who == "p2" { "p1" } else { who }));
     for _ in 0..2 {
         assert_eq!(rows(&scan(&place.events, &asked).await), merged);
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
 use pennon_eventstore::members::CohortList;
-use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derived};
+use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derive_person_id};
 use serde_json::json;
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
     // Of 2000 events with 19.5 properties each at the mean, of at least 100 bytes.
     assert!(takes > 2000 * 19 * 100, "{takes}");
     let enough = with(takes);
-    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    let want = expected(&sent, &all, |who| derive_person_id(PROJECT, who));
     for _ in 0..2 {
         let scan = enough.scan(PROJECT, &[], &all).await.unwrap();
         assert_eq!(scan.stats.bytes_held, takes);
@@ -135,7 +135,7 @@ async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
     // Narrower dates take less, also of a process that has decoded nothing, and need no objects of other days.
     let tenth = all_properties(&["a", "b"], 300_000);
     let scan = with(takes / 8).scan(PROJECT, &[], &tenth).await.unwrap();
-    assert!(rows(&scan) == expected(&sent, &tenth, |who| derived(PROJECT, who)));
+    assert!(rows(&scan) == expected(&sent, &tenth, |who| derive_person_id(PROJECT, who)));
     assert!(scan.stats.bytes_held < takes / 8);
 }
 
@@ -148,7 +148,7 @@ async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
     let refused = place.again_with(Settings { scan_bytes: 1_000_000, ..Settings::default() });
     assert!(matches!(refused.scan(PROJECT, &[], &all).await, Err(EventStoreError::TooLarge(_))));
     let scan = place.events.scan(PROJECT, &[], &all).await.unwrap();
-    assert!(rows(&scan) == expected(&sent, &all, |who| derived(PROJECT, who)));
+    assert!(rows(&scan) == expected(&sent, &all, |who| derive_person_id(PROJECT, who)));
     // Of each event with one property asked for: much less.
     let one = ScanRequest {
         columns: BTreeSet::from([ColumnKey::Property("key 7".to_owned())]),
@@ -165,7 +165,7 @@ async fn what_a_query_began_that_was_given_up_is_in_nobodys_way() {
     let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
     place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
     let all = all_properties(&["a", "b", "c"], i64::MAX);
-    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    let want = expected(&sent, &all, |who| derive_person_id(PROJECT, who));
     for polls in [1, 2, 3, 5, 8, 13] {
         // Room for one query, and for one range to be decoded at a time.
         let takes = place.events.scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
@@ -208,24 +208,24 @@ async fn groups_take_of_what_a_query_may() {
     // Two megabytes of names, and what a group takes itself.
     let (small, large) = (with(2_000_000), with(4_000_000));
     for keys in [Some(&name), None] {
-        let refused = small.groups_within(PROJECT, &company, keys, &small.query_memory()).await;
+        let refused = small.load_groups(PROJECT, &company, keys, &small.query_memory()).await;
         assert!(
             matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("PENNON_EVENTS_MEMORY_MB")),
             "{refused:?}"
         );
         let memory = large.query_memory();
-        let groups = large.groups_within(PROJECT, &company, keys, &memory).await.unwrap();
+        let groups = large.load_groups(PROJECT, &company, keys, &memory).await.unwrap();
         assert_eq!(groups.len(), 2000);
         // They stay reserved until the query ends.
         let other = large.query_memory();
-        let busy = async || large.groups_within(PROJECT, &company, keys, &other).await;
+        let busy = async || large.load_groups(PROJECT, &company, keys, &other).await;
         assert!(matches!(busy().await, Err(EventStoreError::MemoryInUse)));
         drop(memory);
         assert!(busy().await.is_ok());
     }
     let none = BTreeSet::from(["none".to_owned()]);
     let memory = small.query_memory();
-    assert!(small.groups_within(PROJECT, &company, Some(&none), &memory).await.is_ok());
+    assert!(small.load_groups(PROJECT, &company, Some(&none), &memory).await.is_ok());
 }
 
 #[tokio::test]
@@ -240,12 +240,12 @@ async fn persons_stay_reserved_for_a_query_that_keeps_what_it_makes_of_them() {
     let name = BTreeSet::from(["name".to_owned()]);
     for keeps in [false, true] {
         let memory = events.query_memory();
-        let mut people = events.people_within(PROJECT, &name, &memory).await.unwrap();
+        let mut people = events.load_people(PROJECT, &name, &memory).await.unwrap();
         if keeps {
             people.keep_reserved();
         }
         people.each(|_, _, _| ControlFlow::Continue(()));
-        let again = events.people_within(PROJECT, &name, &memory).await;
+        let again = events.load_people(PROJECT, &name, &memory).await;
         assert_eq!(matches!(again, Err(EventStoreError::TooLarge(_))), keeps, "{again:?}");
         drop(memory);
     }

@@ -44,8 +44,9 @@ fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
     let mut columns = EventColumns::new(0);
     rows.iter().for_each(|row| columns.take(row.seq, &row.event));
     let distinct_id_codes = 0..columns.distinct_ids.len() as u32;
-    let persons =
-        distinct_id_codes.map(|who| crate::person_ids::derived(1, columns.distinct_ids.text(who))).collect();
+    let persons = distinct_id_codes
+        .map(|who| crate::person_ids::derive_person_id(1, columns.distinct_ids.text(who)))
+        .collect();
     let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
     let written = encode(&columns, segment_rows, range_rows, &ReplacedInputs::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
@@ -91,7 +92,7 @@ fn row(at: usize, properties: Value) -> Row {
         timestamp: (at as i64 * 37) % 11 - 5,
         properties: properties.as_object().unwrap().clone(),
     };
-    let person = crate::person_ids::derived(1, &event.distinct_id);
+    let person = crate::person_ids::derive_person_id(1, &event.distinct_id);
     Row { seq: at as u128, person, event }
 }
 

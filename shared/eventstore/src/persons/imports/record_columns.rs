@@ -14,7 +14,7 @@ use pennon_core::store::keys::ProjectId;
 use serde::Serialize;
 
 use crate::error::EventStoreError;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::records::{GroupRecord, PersonRecord};
 use crate::persons::profiles::file;
@@ -88,9 +88,9 @@ impl PersonColumns {
         let first = first.ok_or_else(|| EventStoreError::corrupt("a person without a distinct id"))?;
         self.distinct_ids.push_json(&person.distinct_ids)?;
         self.properties.push_json(&person.properties)?;
-        self.ids.append_value(derived(self.project, first).as_bytes())?;
+        self.ids.append_value(derive_person_id(self.project, first).as_bytes())?;
         self.created_at.append_option(person.created_at);
-        self.all_ids.push(person.distinct_ids.iter().map(|id| derived(self.project, id)));
+        self.all_ids.push(person.distinct_ids.iter().map(|id| derive_person_id(self.project, id)));
         Ok(())
     }
 

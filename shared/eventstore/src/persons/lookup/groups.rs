@@ -124,7 +124,7 @@ impl PersonLookup {
     /// the query ends.
     ///
     /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
-    pub(crate) async fn groups_within(
+    pub(crate) async fn load_groups(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -137,7 +137,7 @@ impl PersonLookup {
     }
 
     /// As above with all properties, for a command: refused above five million rows.
-    pub(crate) async fn every_group_of(
+    pub(crate) async fn load_groups_for_export(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -171,7 +171,7 @@ impl PersonLookup {
     }
 
     /// The properties of the groups with these keys, in order; an unknown group has none.
-    pub(crate) async fn groups_named(
+    pub(crate) async fn load_group_properties(
         &self,
         project: ProjectId,
         groups: &[(GroupType, String)],

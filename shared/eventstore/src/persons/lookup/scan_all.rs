@@ -78,7 +78,7 @@ const OF_EVENT: Seq = 1 << 127;
 
 impl PersonLookup {
     /// As [`PersonLookup::people`], within the memory of a query.
-    pub(crate) async fn people_within(
+    pub(crate) async fn load_people(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
@@ -89,7 +89,7 @@ impl PersonLookup {
     }
 
     /// As above, with all properties.
-    pub(crate) async fn whole_people(
+    pub(crate) async fn load_people_with_all_properties(
         &self,
         project: ProjectId,
         memory: &QueryMemory,

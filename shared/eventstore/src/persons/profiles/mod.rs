@@ -24,7 +24,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::{Event, Row};
-use crate::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
+use crate::person_ids::{derive_person_id, names_a_merge, other_id, wants_no_profile};
 use changes::{ChangeOrder, Changes};
 
 /// Data of one distinct id.
@@ -66,7 +66,7 @@ impl Profile {
             take_group(&mut groups, event, at);
             named.extend(named_by(event, row.seq));
         }
-        let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
+        let ids = by_text.into_iter().map(|(text, id)| (derive_person_id(project, text), id)).collect();
         let mut profile = Profile { ids, groups };
         profile.name(project, named);
         profile
@@ -75,7 +75,7 @@ impl Profile {
     /// Adds distinct ids that events name besides their own.
     pub(crate) fn name(&mut self, project: ProjectId, named: Vec<(String, Seq)>) {
         for (distinct_id, first) in named {
-            let id = derived(project, &distinct_id);
+            let id = derive_person_id(project, &distinct_id);
             let own = IdProfile { distinct_id, first, changes: Changes::default() };
             self.merge(Profile { ids: [(id, own)].into(), ..Profile::default() });
         }
