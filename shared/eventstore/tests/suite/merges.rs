@@ -179,10 +179,8 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
         identify(&place.events, n).await;
         if n == 100 {
             for events in [&knows_some, &reads_beside_a_sweep] {
-                assert_eq!(
-                    events.person_of(PROJECT, "device100").await.unwrap(),
-                    derive_person_id(PROJECT, "user50")
-                );
+                let person = events.person_of(PROJECT, "device100").await.unwrap();
+                assert_eq!(person, derive_person_id(PROJECT, "user50"));
             }
         }
     }
@@ -199,8 +197,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     check(&place.again(), 300).await;
     // A sweep has come so far, or a reader has its first page from before it and the second one from after it.
     let rows = place.store.records.query(log()).await.unwrap();
-    let some = rows[110..290].iter().map(|row| row.key.clone()).collect();
-    place.store.records.sweep(some).await.unwrap();
+    place.store.records.sweep(rows[110..290].iter().map(|row| row.key.clone()).collect()).await.unwrap();
     for events in [&reads_beside_a_sweep, &place.again()] {
         check(events, 300).await;
     }
