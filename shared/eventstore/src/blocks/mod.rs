@@ -2,7 +2,7 @@
 //!
 //! [`captured_batch`] and [`block`] encode one batch, [`block_log`] appends, lists and removes blocks, [`replaced_blocks`]
 //! lists the blocks that a segment replaced, [`verified_blocks`] compares checksums. Nothing here changes a block once it was
-//! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`BlockLog`].
+//! acknowledged, and nothing is read from a block before its checksum was verified. The public interface is [`BlockLog`].
 
 mod backlog;
 pub(crate) mod block;

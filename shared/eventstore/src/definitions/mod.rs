@@ -8,7 +8,8 @@
 //! | group properties | [`PersonLookup::load_groups_with_all_properties`] |
 //!
 //! No event of a segment is decoded. Must stay true: a captured event is in these lists at once; they do not
-//! depend on compaction, except the types of rare properties and of those that a footer does not list. The door is [`Definitions`].
+//! depend on compaction, except the types of rare properties and of those that a footer does not list.
+//! The public interface is [`Definitions`].
 
 mod events;
 mod properties;

@@ -13,7 +13,7 @@
 //! ([`whole_project`]).
 //!
 //! Must stay true: events, persons and merges are erased atomically; no data of other persons changes; a
-//! partial erasure is completed by repeating the call. The door is [`Eraser`].
+//! partial erasure is completed by repeating the call. The public interface is [`Eraser`].
 
 mod rewrite;
 mod whole_project;

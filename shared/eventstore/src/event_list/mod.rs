@@ -10,7 +10,7 @@
 //!
 //! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
 //! or merged between two pages; exactly the events that a scan counts are listed. Events are passed on by blocking
-//! threads, because filters of the caller may take long. The door is [`EventList`].
+//! threads, because filters of the caller may take long. The public interface is [`EventList`].
 
 mod candidates;
 mod export;

@@ -3,7 +3,8 @@
 //! The tables hold a row with the installation id (`EVENTS`/`INSTALLATION`) and, per project, the manifest
 //! version (`HEAD`). The object store holds both as marks ([`crate::manifest::VersionMarks`]). Must stay true: nothing
 //! compacts or sweeps before [`Installation::claim_installation`] has verified both; verifying writes nothing; a
-//! process may be killed between any two steps, and the next claim completes them. The door is [`Installation`].
+//! process may be killed between any two steps, and the next claim completes them.
+//! The public interface is [`Installation`].
 
 mod adopt;
 mod compatibility;

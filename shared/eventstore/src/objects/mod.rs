@@ -3,7 +3,7 @@
 //! Must stay true: objects are created and never changed, and are durable (file and directory synced, or stored
 //! in the bucket) when [`Objects::create_all`] returns; every read is verified, and a mismatch is an error that
 //! names the object; transient failures are retried with a limit. Nothing here knows what objects contain, and
-//! no other folder knows where they are stored. The door is [`Objects`].
+//! no other folder knows where they are stored. The public interface is [`Objects`].
 
 pub(crate) mod checksums;
 mod quarantine;

@@ -3,7 +3,7 @@
 //! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
 //! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
 //! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
-//! (`merge`). The door is [`Scanner`].
+//! (`merge`). The public interface is [`Scanner`].
 //!
 //! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
 //! larger queries are refused; nothing is decoded on an async worker thread.

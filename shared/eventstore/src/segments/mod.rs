@@ -23,7 +23,7 @@
 //! The footer entry `pennon` is a JSON object with the format number, the kinds of the property columns, the
 //! keys found in `properties`, the runs, and what the segment replaces. Must stay true: values are preserved
 //! exactly (50 and 50.0, null and absent differ); the page index has the minimum and maximum of `event` and
-//! `timestamp` of each page. The door is [`SegmentStore`], which
+//! `timestamp` of each page. The public interface is [`SegmentStore`], which
 //! opens ([`reader::SegmentFile`]) and lists segments; [`writer::SegmentWriter`] encodes one, and [`DuplicateFinder`]
 //! finds events that segments hold already.
 

@@ -1,7 +1,7 @@
 //! Reads a segment: footer, columns for scans, whole rows for merges, and uuids.
 //!
 //! Must stay true: only the byte ranges of the requested pages are fetched; decoding runs on blocking threads;
-//! a damaged file is an error that names it. The door is [`SegmentFile`].
+//! a damaged file is an error that names it. The public interface is [`SegmentFile`].
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! files and the data for the manifest.
 //!
 //! Must stay true: unsorted rows and rows of another range are refused; the files depend on nothing but the
-//! rows and what they replace. The door is [`SegmentWriter`].
+//! rows and what they replace. The public interface is [`SegmentWriter`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

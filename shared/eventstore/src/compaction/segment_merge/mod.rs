@@ -2,7 +2,7 @@
 //!
 //! Must stay true: memory holds the rows of one range of the new segment and the encoded output. Every source
 //! row is written once, under its canonical person. The size of a range is known before any row is read, and
-//! bounded ([`range_widths`]). The door is [`SegmentMerger`].
+//! bounded ([`range_widths`]). The public interface is [`SegmentMerger`].
 
 mod range_widths;
 

@@ -5,7 +5,7 @@
 //! person ids derived from the distinct ids, 16 bytes each, sorted and split into 2^n parts by their first
 //! bits, so that membership is decided by one part. The record (`members`) holds the number of parts and is
 //! written after them. Each replacement of a long list is a new generation, so a reader with the old record
-//! still finds all of its parts. The door is [`CohortList`].
+//! still finds all of its parts. The public interface is [`CohortList`].
 
 mod erase;
 

@@ -2,7 +2,7 @@
 //! locations of a column are decoded on its first use: decoding them for all columns would cost as much as many
 //! queries.
 //!
-//! Must stay true: decoding runs on blocking threads; a damaged file is an error that names it. The door is
+//! Must stay true: decoding runs on blocking threads; a damaged file is an error that names it. The public interface is
 //! [`ParquetFile`].
 
 use std::collections::BTreeSet;

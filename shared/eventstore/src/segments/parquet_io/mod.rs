@@ -1,4 +1,5 @@
-//! Parquet objects that are read in parts. The door is [`file::ParquetFile`]; [`page_index`] locates the pages of a column.
+//! Parquet objects that are read in parts.
+//! The public interface is [`file::ParquetFile`]; [`page_index`] locates the pages of a column.
 //!
 //! Nothing here knows what the columns mean.
 
