@@ -30,14 +30,14 @@ pub(crate) fn first() -> u32 {
 }
 
 #[derive(Deserialize)]
-struct Form {
+struct FormatField {
     #[serde(default = "first")]
     format: u32,
 }
 
 /// Parses the format of a JSON text.
 pub(crate) fn of_body(text: &str) -> Result<u32, EventStoreError> {
-    Ok(serde_json::from_str::<Form>(text)?.format)
+    Ok(serde_json::from_str::<FormatField>(text)?.format)
 }
 
 /// The error for `what` in a format newer than `known`.

@@ -50,8 +50,8 @@ mod snapshots;
 mod time;
 
 pub use blocks::{
-    CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, Meter, PropertiesSeed,
-    PropertyEncoder, ValueSeed, without_nul,
+    CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, JsonSizeBudget,
+    PropertiesSeed, PropertyEncoder, ValueSeed, without_nul,
 };
 pub use compaction::{CompactionReport, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport};
 pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};

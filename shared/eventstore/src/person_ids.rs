@@ -23,7 +23,7 @@ pub fn derive_person_id(project: ProjectId, distinct_id: &str) -> Uuid {
 
 /// Person `from` is merged into person `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Link {
+pub(crate) struct PersonLink {
     pub from: Uuid,
     pub to: Uuid,
 }
@@ -44,7 +44,7 @@ pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
 /// the merge is applied or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MergeRequest {
-    pub link: Link,
+    pub link: PersonLink,
     /// Whether it applies even to an identified person.
     pub forced: bool,
 }
@@ -86,8 +86,10 @@ pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
 /// The merge that `event` requests: one of three event names with two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest> {
     let (other, forced) = other_id(event)?;
-    let link =
-        Link { from: derive_person_id(project, &other), to: derive_person_id(project, &event.distinct_id) };
+    let link = PersonLink {
+        from: derive_person_id(project, &other),
+        to: derive_person_id(project, &event.distinct_id),
+    };
     Some(MergeRequest { link, forced })
 }
 
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn three_events_merge_and_only_with_two_usable_ids() {
-        let link = Link { from: derive_person_id(1, "anon"), to: derive_person_id(1, "ada") };
+        let link = PersonLink { from: derive_person_id(1, "anon"), to: derive_person_id(1, "ada") };
         let merge = |forced| Some(MergeRequest { link, forced });
         assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
         assert_eq!(asked("$create_alias", "ada", json!({"alias": "anon"})), merge(false));

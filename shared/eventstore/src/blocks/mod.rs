@@ -16,6 +16,6 @@ pub(crate) use block_log::{
     BlockFilter, BlockLog, RawBlock, decode_rows, event_headers, filter_rows, rows_with_properties,
 };
 pub use captured_batch::{CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, PropertyEncoder};
-pub use json_encoding::{JsonLimitError, Meter, PropertiesSeed, ValueSeed, without_nul};
+pub use json_encoding::{JsonLimitError, JsonSizeBudget, PropertiesSeed, ValueSeed, without_nul};
 pub(crate) use replaced_blocks::list_of_replaced_blocks;
 pub(crate) use verified_blocks::VerifiedBlocks;

@@ -28,7 +28,7 @@ use uuid::Uuid;
 use crate::blocks::BlockLog;
 use crate::compaction::{Compactor, SegmentMerger};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::{
     ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestStore, RecordsEntry, SegmentEntry,
 };
@@ -208,7 +208,7 @@ impl Eraser {
         project: ProjectId,
         manifest: &Manifest,
         person_merges: &PersonMerges,
-        hot: &[Row],
+        hot: &[PersonEvent],
         target: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
         let name = match target {

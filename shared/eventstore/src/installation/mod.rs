@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::{ManifestStore, Marks, ProjectList, VersionMarks};
+use crate::manifest::{ManifestStore, ProjectList, StoredMarks, VersionMarks};
 use crate::objects::Objects;
 pub use adopt::AdoptionReport;
 use compatibility::{Decision, Inventory, Tables, decide};
@@ -108,7 +108,7 @@ impl Installation {
         }
     }
 
-    async fn compare_installation(&self) -> Result<(Marks, Decision), EventStoreError> {
+    async fn compare_installation(&self) -> Result<(StoredMarks, Decision), EventStoreError> {
         // Marks are read first: the versions in the tables only increase meanwhile.
         let marks = self.marks.list().await?;
         let row = self.installation_row().await?;
@@ -169,7 +169,7 @@ impl Installation {
     }
 
     /// Deletes superseded marks whose writer was stopped before it did.
-    async fn tidy_marks(&self, id: Uuid, marks: &Marks) {
+    async fn tidy_marks(&self, id: Uuid, marks: &StoredMarks) {
         for (project, head) in &marks.overtaken {
             if let Err(error) = self.marks.remove(id, *project, *head).await {
                 tracing::warn!(project, head, %error, "an old mark beside the events could not be removed");

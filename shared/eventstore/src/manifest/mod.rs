@@ -25,7 +25,7 @@ pub(crate) use segment_entry::{FileEntry, ReplacedBlocks, SegmentEntry};
 pub(crate) use state::{ChangeOutcome, EntryKind, Manifest, ManifestChange, new_id};
 pub(crate) use store::ManifestStore;
 pub use version_marks::installation_marker;
-pub(crate) use version_marks::{Marks, VersionMarks};
+pub(crate) use version_marks::{StoredMarks, VersionMarks};
 
 /// How long a replaced segment stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;

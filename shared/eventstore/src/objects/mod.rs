@@ -56,7 +56,7 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
-    sums: Arc<Cache<String, Arc<Checksums>, Weight>>,
+    sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
     quarantine: Option<Quarantine>,
     read: RetryPolicy,
     whole: RetryPolicy,
@@ -64,9 +64,9 @@ pub(crate) struct Objects {
 }
 
 #[derive(Debug, Clone)]
-struct Weight;
+struct ChecksumsWeight;
 
-impl Weighter<String, Arc<Checksums>> for Weight {
+impl Weighter<String, Arc<Checksums>> for ChecksumsWeight {
     fn weight(&self, name: &String, sums: &Arc<Checksums>) -> u64 {
         name.len() as u64 + sums.weight()
     }
@@ -129,7 +129,7 @@ impl Objects {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));
+        let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, ChecksumsWeight));
         let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
         Objects { store, prefix, sums, quarantine: None, read, whole, brief }
     }

@@ -38,7 +38,7 @@ use crate::snapshots::SnapshotReader;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;
 use load::{LoadStats, LoadedRange, Task};
-use merge::Source;
+use merge::ScanSource;
 use partition_cache::{PartitionCacheKeys, SourcesByShare};
 use plan::{ScanBudget, ScanPlan};
 
@@ -265,7 +265,7 @@ struct LoadedRanges {
 
 /// Merges the sources of a share into a partition.
 async fn partition(
-    share: Vec<(Option<usize>, Source)>,
+    share: Vec<(Option<usize>, ScanSource)>,
     by_seq: bool,
     names: Arc<Vec<String>>,
     keys: Arc<Vec<ColumnKey>>,
@@ -309,7 +309,7 @@ impl PartitionedSources {
         };
         let mut by_share = SourcesByShare::new();
         for (at, (task, loaded)) in scan_plan.tasks.iter().zip(ranges).enumerate() {
-            for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
+            for (number, source) in ScanSource::cut(loaded, task.place(), bits, task.times()) {
                 by_share.entry(number).or_default().push((Some(at), source));
             }
         }
@@ -333,7 +333,7 @@ impl PartitionedSources {
 
     /// Replaces the sources of a task by reloaded ones. Shares that came from the cache are not affected.
     fn replace(&mut self, at: usize, task: &Task, loaded: LoadedRange) {
-        for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
+        for (number, source) in ScanSource::cut(loaded, task.place(), self.bits, task.times()) {
             let share = self.by_share.get_mut(&number);
             if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {
                 place.1 = source;

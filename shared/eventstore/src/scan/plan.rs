@@ -13,7 +13,7 @@ use super::Scanner;
 use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::{RunTask, Task};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
 use crate::memory::{QueryMemory, values_bytes};
 use crate::segments::reader::SegmentFile;
@@ -54,7 +54,7 @@ impl Scanner {
 }
 
 /// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], requested: &CompiledRequest) -> ScanPlan {
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[PersonEvent], requested: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| requested.is_named(name)).map(String::as_str));

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::SnapshotReader;
 use crate::blocks::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
 use crate::person_ids::derive_person_id;
@@ -23,7 +23,7 @@ use crate::persons::{PersonMergeState, PersonMerges};
 pub(crate) struct Snapshot {
     pub manifest: Manifest,
     /// Events of blocks, deduplicated among themselves; some may duplicate events in segments.
-    pub hot: Vec<Row>,
+    pub hot: Vec<PersonEvent>,
     /// Number of events in blocks, including those that the filter dropped.
     pub hot_events: u64,
     /// Memory that these rows reserve of the query.

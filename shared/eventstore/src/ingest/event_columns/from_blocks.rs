@@ -21,7 +21,7 @@ use crate::event::seq;
 use crate::keys::BlockId;
 use crate::person_ids::derive_person_id;
 use crate::persons::PersonMerges;
-use crate::persons::profiles::changes::{ChangeOrder, Changes};
+use crate::persons::profiles::changes::{ChangeOrder, ProfileChanges};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
 use crate::segments::NewSegment;
@@ -42,8 +42,8 @@ pub(crate) struct InflatedBlocks {
 struct ProfileChanges {
     /// First arrival, by distinct id code.
     seen: Vec<Seq>,
-    changes: HashMap<u32, Changes>,
-    groups: BTreeMap<(String, String), Changes>,
+    changes: HashMap<u32, ProfileChanges>,
+    groups: BTreeMap<(String, String), ProfileChanges>,
     /// Distinct ids that events name besides their own.
     named: Vec<(String, Seq)>,
 }

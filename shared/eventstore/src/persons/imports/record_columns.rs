@@ -23,8 +23,8 @@ use crate::persons::profiles::file;
 pub struct PersonColumns {
     project: ProjectId,
     ids: FixedSizeBinaryBuilder,
-    distinct_ids: Texts,
-    properties: Texts,
+    distinct_ids: TextColumn,
+    properties: TextColumn,
     created_at: TimestampMicrosecondBuilder,
     all_ids: RecordIds,
 }
@@ -32,21 +32,21 @@ pub struct PersonColumns {
 /// Groups of a project.
 #[derive(Default)]
 pub struct GroupColumns {
-    types: Texts,
+    types: TextColumn,
     indices: UInt32Builder,
-    keys: Texts,
-    properties: Texts,
+    keys: TextColumn,
+    properties: TextColumn,
 }
 
 /// A growing column of texts.
 #[derive(Default)]
-struct Texts {
+struct TextColumn {
     builder: StringBuilder,
     /// A value as JSON.
     json: Vec<u8>,
 }
 
-impl Texts {
+impl TextColumn {
     fn push(&mut self, text: &str) {
         self.builder.append_value(text);
     }
@@ -75,8 +75,8 @@ impl PersonColumns {
         PersonColumns {
             project,
             ids: FixedSizeBinaryBuilder::new(16),
-            distinct_ids: Texts::default(),
-            properties: Texts::default(),
+            distinct_ids: TextColumn::default(),
+            properties: TextColumn::default(),
             created_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             all_ids: RecordIds::default(),
         }

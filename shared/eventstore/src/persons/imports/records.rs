@@ -36,7 +36,7 @@ use crate::person_ids::derive_person_id;
 use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
 use crate::persons::profiles::file::{self, texts};
-use crate::segments::parquet_io::{Index, ParquetFile};
+use crate::segments::parquet_io::{PageIndexParts, ParquetFile};
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]
@@ -335,7 +335,7 @@ impl ImportedRecords {
     }
 
     async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
-        ParquetFile::open(&self.objects, &entry.object, entry.bytes, Index::Places).await
+        ParquetFile::open(&self.objects, &entry.object, entry.bytes, PageIndexParts::Places).await
     }
 
     /// Reads the properties of records `rows` (ascending) of `object`.

@@ -30,7 +30,7 @@ pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
 use crate::blocks::{BlockLog, RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
 use crate::person_ids::{derive_person_id, merge_of};
 use crate::persons::person_merge_state::PersonMergeState;
@@ -72,7 +72,7 @@ pub(crate) struct PersonsSnapshot {
     merge_state: Arc<PersonMergeState>,
     /// Waiting events, with the properties of [`is_profile_property`] only. Some may duplicate events in
     /// segments.
-    hot: Vec<Row>,
+    hot: Vec<PersonEvent>,
 }
 
 /// All ids of the person that the id `own` belongs to.
@@ -207,9 +207,10 @@ impl PersonLookup {
         now: &PersonsSnapshot,
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
-        let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
-        let names_person =
-            |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
+        let other = |row: &PersonEvent| merge_of(project, &row.event).map(|merge| merge.link.from);
+        let names_person = |row: &&PersonEvent| {
+            ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other))
+        };
         let own = now.hot.iter().filter(names_person).cloned().collect();
         let own = self.duplicates.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own);

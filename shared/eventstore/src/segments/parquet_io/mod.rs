@@ -5,4 +5,4 @@
 
 mod file;
 mod page_index;
-pub(crate) use file::{DecodedColumns, Index, ParquetFile};
+pub(crate) use file::{DecodedColumns, PageIndexParts, ParquetFile};

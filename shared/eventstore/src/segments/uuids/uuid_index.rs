@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
+use crate::segments::uuids::line_uuids::{LineUuids, UuidSource, line_of, uuid_of};
 
 /// Bytes of an entry.
 const ENTRY: u64 = 4;
@@ -46,7 +46,7 @@ const LINES_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct UuidIndexBuilder {
     hashes: Vec<u64>,
-    lines: HashMap<Source, Vec<u64>>,
+    lines: HashMap<UuidSource, Vec<u64>>,
 }
 
 impl UuidIndexBuilder {
@@ -91,7 +91,7 @@ pub(crate) struct UuidQuery {
 
 impl UuidQuery {
     pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> UuidQuery {
-        let (mut hashes, mut sources) = (Vec::new(), HashMap::<Source, Vec<u64>>::new());
+        let (mut hashes, mut sources) = (Vec::new(), HashMap::<UuidSource, Vec<u64>>::new());
         for uuid in uuids {
             hashes.push(hash(uuid));
             if let Some((source, line)) = line_of(uuid) {
@@ -140,16 +140,16 @@ fn mixed(n: u64) -> u64 {
 
 /// Layout of a file with so many entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct IndexLayout {
     rows: u64,
     /// Number of leading hash bits that select the bucket.
     bits: u32,
 }
 
-impl Layout {
-    fn of(rows: u64) -> Layout {
+impl IndexLayout {
+    fn of(rows: u64) -> IndexLayout {
         // 32 bucket bits and the 32 of an entry use the whole hash.
-        Layout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
+        IndexLayout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
     }
 
     fn buckets(self) -> u64 {
@@ -181,7 +181,7 @@ impl Layout {
 /// Encodes the buckets and entries of these hashes.
 fn file(mut hashes: Vec<u64>) -> Vec<u8> {
     hashes.sort_unstable();
-    let layout = Layout::of(hashes.len() as u64);
+    let layout = IndexLayout::of(hashes.len() as u64);
     let mut file = Vec::with_capacity(layout.size() as usize);
     let mut before = 0;
     for bucket in 0..=layout.buckets() {
@@ -241,7 +241,7 @@ pub(crate) struct UuidIndexFile {
     objects: Objects,
     object: String,
     /// Number of hashes.
-    layout: Layout,
+    layout: IndexLayout,
     /// Whether lines follow.
     has_lines: bool,
 }
@@ -252,7 +252,7 @@ impl UuidIndexFile {
         let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
         let hashed = segment.hashed.unwrap_or(segment.rows);
         let has_lines = hashed < segment.rows;
-        Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
+        Some(UuidIndexFile { objects: objects.clone(), object, layout: IndexLayout::of(hashed), has_lines })
     }
 
     /// Looks up `requested`.
@@ -441,10 +441,10 @@ mod tests {
     #[test]
     fn the_file_has_four_bytes_an_event_and_a_little_more() {
         for rows in [1000, 10_000_000, 100_000_000, 4_000_000_000] {
-            let layout = Layout::of(rows);
+            let layout = IndexLayout::of(rows);
             assert!(layout.size() < rows * 9 / 2, "{layout:?}");
         }
         assert_eq!(file(Vec::new()), vec![0; 8]);
-        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, Layout::of(1000).size());
+        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, IndexLayout::of(1000).size());
     }
 }
