@@ -10,7 +10,7 @@ use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
 use pennon_core::retry::ConflictRetries;
-use pennon_core::store::Page;
+use pennon_core::store::QueryPage;
 use pennon_flag_rules::flag::body_references::{self, BodyReferences};
 use pennon_flag_rules::flag::conflict;
 use pennon_flag_rules::flag::transition::dependents_of;
@@ -192,7 +192,7 @@ async fn load_enabled_dependents(
     version: ProjectVersion,
     body: &Fields,
     flag: &Flag,
-    page: Option<Page>,
+    page: Option<QueryPage>,
 ) -> ApiResult<(Vec<RelatedFlag>, Option<i64>)> {
     if !may_disable(body) || flag.deleted && !flag.active {
         return Ok((Vec::new(), None));

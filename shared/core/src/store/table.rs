@@ -17,7 +17,7 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 use futures::future::BoxFuture;
 
 use super::StoreError;
-use super::change::{Action, Change, changes};
+use super::change::{ItemAction, ItemChange, changes};
 use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, RowChecksums, number, parsed};
 use super::item_parts::size;
 use super::local_backend::LocalBackend;
@@ -210,7 +210,8 @@ impl Table {
             if changes.len() > TRANSACTION_WRITES_MAX {
                 return Err(StoreError::Failed(format!("a transaction of {} writes", changes.len())));
             }
-            let bytes = |change: &Change| if let Action::Put(item) = &change.action { size(item) } else { 0 };
+            let bytes =
+                |change: &ItemChange| if let ItemAction::Put(item) = &change.action { size(item) } else { 0 };
             if changes.iter().map(bytes).sum::<usize>() > TRANSACTION_BYTES_MAX {
                 return Err(StoreError::TooLarge);
             }
@@ -252,8 +253,8 @@ impl Table {
     pub fn increment<'a>(&'a self, key: &'a Key, by: i64) -> BoxFuture<'a, Result<i64, StoreError>> {
         Box::pin(async move {
             if let Some(local) = &self.local_backend {
-                let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
-                let change = Change { key: key.clone(), action: add, when: Vec::new() };
+                let add = ItemAction::Count { add: vec![(COUNT, by)], set: Vec::new() };
+                let change = ItemChange { key: key.clone(), action: add, when: Vec::new() };
                 if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
                     return done;
                 }
