@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
-use pennon_core::store::{Attributes, Change, Key, Query, Store, StoreError};
+use pennon_core::store::{Attributes, ItemChange, Key, Query, Store, StoreError};
 use pennon_eventstore::{
     ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, MergeMode, PersonRecord,
     Settings, derive_person_id,
@@ -73,7 +73,7 @@ impl LocalBackend for Faster {
         Box::pin(async { None })
     }
 
-    fn transact(&self, _: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>> {
+    fn transact(&self, _: &str, changes: Arc<Vec<ItemChange>>) -> BackendFuture<'_, Result<i64, StoreError>> {
         Box::pin(async move {
             let is_manifest = changes.iter().any(|change| change.key.sk == "HEAD");
             let one_less = |left: u64| left.checked_sub(1);
