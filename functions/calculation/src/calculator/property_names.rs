@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use pennon_analytics::{SessionFieldType, session_fields};
 use pennon_core::error::ApiResult;
+use pennon_core::limits::calculation::SEARCHED_EVENTS;
 use pennon_core::model::Project;
 use pennon_eventstore::{
     EventListBudget, EventListFilter, EventListSink, EventName, GroupType, ListedEvent, PropertyNames,
