@@ -1,4 +1,4 @@
-//! Who was erased does not come back by the second object of folded merges, or by one that is damaged.
+//! Merges of an erased person do not come back from the previous object of folded merges, or from a damaged one.
 
 use crate::erasure::{history, traces};
 use crate::merges::{folded, rows_of_the_log};

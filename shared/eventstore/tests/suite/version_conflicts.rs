@@ -1,5 +1,5 @@
-//! Writers beside others who are faster again and again: they go on, each event is counted once, and where time is up they
-//! say so and leave nothing behind.
+//! Writers that lose version conflicts repeatedly: they retry, each event is counted once, and at their time limit they
+//! return an error and store nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Merges that cannot be done: ranges of persons are made narrower, or other segments are merged; what is in the way is
-//! reported once and keeps nobody from their turn.
+//! Segments that cannot be merged: ranges of persons are made narrower, or other segments are merged; the obstacle is
+//! reported once and blocks no other merge.
 
 use std::path::PathBuf;
 

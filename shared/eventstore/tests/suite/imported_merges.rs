@@ -1,5 +1,5 @@
-//! Who is who by imports lies in an object of its own, made by compaction: whoever remembers nothing has the same responses
-//! with it and without, however imports, captured merges, erasure and damage follow each other.
+//! The object with the merges of all imports, written by compaction: a process with cold caches has the same results with
+//! it and without it, in any order of imports, captured merges, erasure and damage.
 
 use std::collections::BTreeMap;
 

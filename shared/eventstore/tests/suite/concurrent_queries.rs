@@ -1,4 +1,4 @@
-//! Queries that are asked while events come in and are compacted and swept.
+//! Queries while events are captured, compacted and swept.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

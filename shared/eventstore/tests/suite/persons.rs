@@ -1,4 +1,4 @@
-//! Persons and groups: the same whatever was compacted, imported or restarted meanwhile.
+//! Persons and groups are the same after compaction, imports and restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

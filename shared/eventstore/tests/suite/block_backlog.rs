@@ -1,4 +1,4 @@
-//! Many blocks wait: compaction takes them in runs whose memory is bounded, and counts every event once.
+//! Many waiting blocks: compaction takes them in batches of bounded memory, and counts every event once.
 
 use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
 use pennon_eventstore::Settings;

@@ -1,5 +1,5 @@
-//! Rows of several segments are put together once: the next query of the same process has what was made, until
-//! something comes that changes it.
+//! The cache of merged rows of several segments: the next query of the same process uses it until a write changes the
+//! rows.
 
 use std::sync::Arc;
 
