@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(derive_person_id(1, "a"), derive_person_id(1, "a"));
     }
 
-    fn asked(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
+    fn merge_request_of(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
         let event = Event {
             uuid: Uuid::nil(),
             event: event.into(),
@@ -154,16 +154,24 @@ mod tests {
     fn three_events_merge_and_only_with_two_usable_ids() {
         let link = PersonLink { from: derive_person_id(1, "anon"), to: derive_person_id(1, "ada") };
         let merge = |forced| Some(MergeRequest { link, forced });
-        assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
-        assert_eq!(asked("$create_alias", "ada", json!({"alias": "anon"})), merge(false));
-        assert_eq!(asked("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));
-        assert_eq!(asked("$identify", "ada", json!({"alias": "anon"})), None);
-        assert_eq!(asked("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
+        assert_eq!(merge_request_of("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
+        assert_eq!(merge_request_of("$create_alias", "ada", json!({"alias": "anon"})), merge(false));
+        assert_eq!(merge_request_of("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));
+        assert_eq!(merge_request_of("$identify", "ada", json!({"alias": "anon"})), None);
+        assert_eq!(merge_request_of("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
         let unkept = json!({"$anon_distinct_id": "anon", "$process_person_profile": false});
-        assert_eq!(asked("$identify", "ada", unkept), None);
+        assert_eq!(merge_request_of("$identify", "ada", unkept), None);
         for nobody in ["", " ", "undefined", "NULL", "[object Object]", "ada"] {
-            assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": nobody})), None, "{nobody}");
-            assert_eq!(asked("$identify", nobody, json!({"$anon_distinct_id": "ada"})), None, "{nobody}");
+            assert_eq!(
+                merge_request_of("$identify", "ada", json!({"$anon_distinct_id": nobody})),
+                None,
+                "{nobody}"
+            );
+            assert_eq!(
+                merge_request_of("$identify", nobody, json!({"$anon_distinct_id": "ada"})),
+                None,
+                "{nobody}"
+            );
         }
     }
 }

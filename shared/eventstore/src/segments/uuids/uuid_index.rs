@@ -364,13 +364,13 @@ mod tests {
         IndexFixture { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
     }
 
-    /// Looks all of `asked` up in both ways.
-    async fn found(held: &IndexFixture, mut asked: Vec<u64>) -> Vec<u64> {
-        asked.sort_unstable();
-        let asked = Arc::new(UuidQuery { hashes: asked, lines: LineUuids::default() });
-        let found = held.file.scan_file(&asked).await.unwrap();
-        assert_eq!(held.file.probe_buckets(&asked.hashes).await.unwrap(), found);
-        assert_eq!(held.file.probe(&asked).await.unwrap().hashes, found);
+    /// Looks all of `looked_up` up in both ways.
+    async fn found(held: &IndexFixture, mut looked_up: Vec<u64>) -> Vec<u64> {
+        looked_up.sort_unstable();
+        let looked_up = Arc::new(UuidQuery { hashes: looked_up, lines: LineUuids::default() });
+        let found = held.file.scan_file(&looked_up).await.unwrap();
+        assert_eq!(held.file.probe_buckets(&looked_up.hashes).await.unwrap(), found);
+        assert_eq!(held.file.probe(&looked_up).await.unwrap().hashes, found);
         found
     }
 
@@ -378,13 +378,14 @@ mod tests {
     async fn held_uuids_are_found_and_others_not() {
         for rows in [1_u128, 2, 31, 33, 64, 65, 1000, 4097, 100_000] {
             let held = held((0..rows).map(|n| hash(uuid(n))).collect()).await;
-            let asked = (rows.saturating_sub(3000)..rows + 3000)
+            let looked_up = (rows.saturating_sub(3000)..rows + 3000)
                 .chain(0..10.min(rows))
                 .collect::<std::collections::BTreeSet<_>>();
-            let mut want = asked.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
+            let mut want =
+                looked_up.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
             want.sort_unstable();
             assert_eq!(
-                found(&held, asked.iter().map(|n| hash(uuid(*n))).collect()).await,
+                found(&held, looked_up.iter().map(|n| hash(uuid(*n))).collect()).await,
                 want,
                 "{rows} rows"
             );
@@ -397,10 +398,11 @@ mod tests {
         let mut hashes = (0..5000_u64).flat_map(|n| [n << 25; 2]).collect::<Vec<_>>();
         hashes.extend([u64::MAX, 1 << 63]);
         let held = held(hashes.clone()).await;
-        let asked = (0..6000_u64).map(|n| n << 25).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
+        let looked_up =
+            (0..6000_u64).map(|n| n << 25).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(found(&held, asked).await, hashes);
+        assert_eq!(found(&held, looked_up).await, hashes);
     }
 
     #[tokio::test]
@@ -421,9 +423,9 @@ mod tests {
         assert!(bytes.len() < 1000, "{}", bytes.len());
         let rows = (lines.len() + 110) as u64;
         let held = written(bytes.clone(), rows, hashed).await;
-        let asked = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
-        let asked = asked.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
-        let found = held.file.probe(&Arc::new(UuidQuery::of(asked))).await.unwrap();
+        let looked_up = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
+        let looked_up = looked_up.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
+        let found = held.file.probe(&Arc::new(UuidQuery::of(looked_up))).await.unwrap();
         assert_eq!(found.uuids, lines);
         let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
         hashes.sort_unstable();
