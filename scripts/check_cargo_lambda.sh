@@ -55,7 +55,7 @@ ask() {
     local name=$1 url=$2 status
     shift 2
     status=$(curl -sS -m 300 -o "$work/$name.json" -w '%{http_code}' "$@" "$url")
-    [[ $status == 200 ]] || fail "$name: $url answered $status: $(head -c 400 "$work/$name.json")"
+    [[ $status == 200 ]] || fail "$name: $url returned $status: $(head -c 400 "$work/$name.json")"
 }
 # invoke NAME FUNCTION EVENT: through `cargo lambda invoke`; writes the response's body to NAME.json.
 invoke() {
@@ -71,8 +71,8 @@ same() { # whether two responses to one request are equal up to times and addres
     python3 - "$work/$1.json" "$work/$2.json" <<'PY' || fail "$1 and $2 differ"
 import json, sys
 def read(path):
-    answer = json.load(open(path))
-    return {k: v for k, v in answer.items() if k not in ("last_refresh", "is_cached", "next", "previous")}
+    body = json.load(open(path))
+    return {k: v for k, v in body.items() if k not in ("last_refresh", "is_cached", "next", "previous")}
 first, second = (read(path) for path in sys.argv[1:])
 sys.exit(0 if first == second else f"{json.dumps(first)[:800]}\n{json.dumps(second)[:800]}")
 PY
@@ -132,4 +132,4 @@ invoke capture_invoked capture capture.json
 trend='{"events": [{"id": "packaging checked", "math": "total"}], "date_from": "2024-02-01", "date_to": "2024-02-05"}'
 ask trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"
 [[ $(field "$work/trend.json" 'd["result"][0]["data"]') == '[0, 0, 1, 0, 0]' ]] || fail "trend: $(head -c 600 "$work/trend.json")"
-echo "cargo lambda watch and invoke: flags, funnel and capture answer as the local server does"
+echo "cargo lambda watch and invoke: flags, funnel and capture return what the local server does"

@@ -155,7 +155,7 @@ def profiles(root, deploy):
         if name not in root:
             yield f"Cargo.toml: [profile.release] does not say {name}, so cargo-lambda would decide"
     if root.get("panic") == "abort" or deploy.get("panic") == "abort":
-        yield "Cargo.toml: panic = abort would end a function where unwinding answers with an error"
+        yield "Cargo.toml: panic = abort would end a function where unwinding returns an error"
     for name in ("lto", "codegen-units", "opt-level", "strip"):
         if name not in deploy:
             yield f"functions/.cargo/config.toml: [profile.release] does not say {name}"

@@ -27,10 +27,10 @@ FEW_VALUES = 10_000
 
 def live(binary, data, project):
     """The ids of the live segments: those in a statement over all events."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as question:
-        json.dump(EVERYTHING, question)
-        question.flush()
-        command = [binary, "query", question.name, "--data", data, "--project", str(project), "--engine", "clickhouse", "--print"]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as query_file:
+        json.dump(EVERYTHING, query_file)
+        query_file.flush()
+        command = [binary, "query", query_file.name, "--data", data, "--project", str(project), "--engine", "clickhouse", "--print"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)

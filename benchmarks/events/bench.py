@@ -13,7 +13,7 @@ from pathlib import Path
 
 from generate import generate
 from pennon import Pennon, Refused
-from questions import GOALS, QUESTIONS, check
+from queries import GOALS, QUERIES, check
 
 HERE = Path(__file__).parent
 
@@ -41,21 +41,21 @@ def pennon(binary, data, work, repeat, cold, keep):
     try:
         seconds, size = (None, None) if keep and server.data.exists() else server.load(data)
         lines.append({"peer": "Pennon", "bytes": size, "load_seconds": seconds})
-        cold_runs = {question: [] for question in QUESTIONS}
+        cold_runs = {query_name: [] for query_name in QUERIES}
         for _ in range(cold):
-            for question in QUESTIONS:
+            for query_name in QUERIES:
                 server.start()
                 try:
-                    cold_runs[question].append(server.ask(question)[0])
+                    cold_runs[query_name].append(server.ask(query_name)[0])
                 except Refused as refusal:
-                    lines.append({"peer": "Pennon", "refused": question, "why": str(refusal)})
+                    lines.append({"peer": "Pennon", "refused": query_name, "why": str(refusal)})
                 server.stop()
         server.start()
-        for question in filter(cold_runs.get, QUESTIONS):
-            server.ask(question)
-            runs = [server.ask(question) for _ in range(4 * repeat)]
-            lines.append({"peer": "Pennon", "question": question, "variant": "", "runs": [run for run, _ in runs],
-                          "cold": cold_runs[question], "answer": runs[0][1]})
+        for query_name in filter(cold_runs.get, QUERIES):
+            server.ask(query_name)
+            runs = [server.ask(query_name) for _ in range(4 * repeat)]
+            lines.append({"peer": "Pennon", "query": query_name, "variant": "", "runs": [run for run, _ in runs],
+                          "cold": cold_runs[query_name], "result": runs[0][1]})
         lines.append({"peer": "Pennon", "peak_mb": server.memory_mb()})
     finally:
         server.stop()
@@ -72,10 +72,10 @@ def spread(runs):
     return 100 * (times[3 * len(times) // 4] - times[len(times) // 4]) / max(median(runs, 0), 1e-9)
 
 
-def judged(question, other, warm, cold):
+def judged(query_name, other, warm, cold):
     """The columns with the ratios of a peer's line to Pennon's."""
     theirs = median(other["runs"], 0)
-    goals = GOALS[question].get((other["peer"], other["variant"]), (None, None))
+    goals = GOALS[query_name].get((other["peer"], other["variant"]), (None, None))
     cells = []
     for ours, goal in ((warm, goals[0]), (cold, goals[1])):
         ratio = theirs / ours
@@ -85,17 +85,17 @@ def judged(question, other, warm, cold):
 
 
 def table(lines):
-    print("| question | contender | CPU ms | spread % | wall ms | ratio to Pennon warm | to Pennon cold |")
+    print("| query | contender | CPU ms | spread % | wall ms | ratio to Pennon warm | to Pennon cold |")
     print("|---|---|---|---|---|---|---|")
-    for question in QUESTIONS:
-        of = [line for line in lines if line.get("question") == question]
-        if refused := next((line["why"] for line in lines if line.get("refused") == question), None):
-            print(f"| {question} | Pennon | refused: {refused} | | | | |")
+    for query_name in QUERIES:
+        of = [line for line in lines if line.get("query") == query_name]
+        if refused := next((line["why"] for line in lines if line.get("refused") == query_name), None):
+            print(f"| {query_name} | Pennon | refused: {refused} | | | | |")
             continue
-        check(question, [(f"{line['peer']} {line['variant']}", line["answer"]) for line in of])
+        check(query_name, [(f"{line['peer']} {line['variant']}", line["result"]) for line in of])
         ours = next(line for line in of if line["peer"] == "Pennon")
         warm, cold = median(ours["runs"], 0), median(ours["cold"], 0)
-        row = [question, "Pennon warm", f"{warm * 1e3:.1f}", f"{spread(ours['runs']):.0f}", f"{median(ours['runs'], 1) * 1e3:.1f}", "", ""]
+        row = [query_name, "Pennon warm", f"{warm * 1e3:.1f}", f"{spread(ours['runs']):.0f}", f"{median(ours['runs'], 1) * 1e3:.1f}", "", ""]
         print(f"| {' | '.join(row)} |")
         row = ["", "Pennon cold", f"{cold * 1e3:.1f}", f"{spread(ours['cold']):.0f}", f"{median(ours['cold'], 1) * 1e3:.1f}", "", ""]
         print(f"| {' | '.join(row)} |")
@@ -104,7 +104,7 @@ def table(lines):
                 runs = line["runs"]
                 name = f"{line['peer']} {line['variant']}".strip()
                 row = ["", name, f"{median(runs, 0) * 1e3:.1f}", f"{spread(runs):.0f}", f"{median(runs, 1) * 1e3:.1f}"]
-                print(f"| {' | '.join(row + judged(question, line, warm, cold))} |")
+                print(f"| {' | '.join(row + judged(query_name, line, warm, cold))} |")
     print("\n| contender | version | MB at rest | MB resident at most |\n|---|---|---|---|")
     names = dict.fromkeys(line["peer"] for line in lines)
     for name in names:
@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--pennon", required=True, help="the binary")
     parser.add_argument("--work", type=Path, default=HERE / ".work", help="where events and databases are put")
     parser.add_argument("--repeat", type=int, default=7, help="repetitions of a peer; Pennon, warm, has four times as many")
-    parser.add_argument("--cold", type=int, default=3, help="starts of the server for each question")
+    parser.add_argument("--cold", type=int, default=3, help="starts of the server for each query")
     parser.add_argument("--peers", default="clickhouse,duckdb,polars")
     parser.add_argument("--keep", action="store_true", help="use the installation that an earlier run left")
     parser.add_argument("--json", type=Path, help="keep every result in this file")

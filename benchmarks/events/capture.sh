@@ -29,12 +29,12 @@ TOKEN=phc_bench wrk -t 1 -c "$connections" -d "${seconds}s" --timeout 30s -s "$h
 after=$(cpu)
 events=$(sed -n 's/^events \([0-9]*\),.*/\1/p' "$data/wrk")
 query='{"query":{"kind":"TrendsQuery","series":[{"kind":"EventsNode","event":null}],"dateRange":{"date_from":"-1d"}}}'
-curl -sS -H 'Authorization: Bearer phx_bench' -H 'Content-Type: application/json' -d "$query" "$url/api/projects/1/query/" > "$data/answer"
-python3 - "$events" "$before" "$after" "$data/answer" "$connections" /proc/$server/status <<'PY'
+curl -sS -H 'Authorization: Bearer phx_bench' -H 'Content-Type: application/json' -d "$query" "$url/api/projects/1/query/" > "$data/result"
+python3 - "$events" "$before" "$after" "$data/result" "$connections" /proc/$server/status <<'PY'
 import json, sys
 events, before, after = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
-answer = json.load(open(sys.argv[4]))
-counted = int(sum(answer["results"][0]["data"])) if "results" in answer else answer
+result = json.load(open(sys.argv[4]))
+counted = int(sum(result["results"][0]["data"])) if "results" in result else result
 peak = next(line.split()[1] for line in open(sys.argv[6]) if line.startswith("VmHWM"))
 print(f"server CPU {after - before:.1f} s, {(after - before) / max(events, 1) * 1e6:.1f} us an event, peak memory {int(peak) / 1024:.0f} MiB")
 print(f"acknowledged {events}, counted {counted}")

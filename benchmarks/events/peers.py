@@ -11,7 +11,7 @@ import shutil
 import time
 from pathlib import Path
 
-from questions import ALL, LOOK_BACK, MONTH, QUESTIONS, STEPS, TOP, WINDOW_DAYS
+from queries import ALL, LOOK_BACK, MONTH, QUERIES, STEPS, TOP, WINDOW_DAYS
 
 WINDOW = WINDOW_DAYS * 86_400_000_000
 LIST = ", ".join(f"'{step}'" for step in STEPS)
@@ -35,10 +35,10 @@ def by_day(rows):
 
 
 def by_value(rows):
-    answer = {}
+    result = {}
     for value, day, number in rows:
-        answer.setdefault(value, {})[str(day)] = number
-    return answer
+        result.setdefault(value, {})[str(day)] = number
+    return result
 
 
 def funnel(rows):
@@ -69,12 +69,12 @@ class ClickHouse:
         self.bytes = int(self.rows("SELECT sum(data_compressed_bytes) FROM system.columns WHERE database = 'bench'")[0][0])
 
     def rows(self, sql):
-        answer = self.session.query(sql + " SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0",
+        result = self.session.query(sql + " SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0",
                                     "JSONCompactEachRow")
-        text = answer.data() if hasattr(answer, "data") else str(answer)
+        text = result.data() if hasattr(result, "data") else str(result)
         return [json.loads(line) for line in text.splitlines() if line.strip()]
 
-    def variants(self, question):
+    def variants(self, query_name):
         def range_of(days):
             return f"timestamp >= '{days[0]} 00:00:00' AND timestamp < '{after(days[1])} 00:00:00'"
 
@@ -86,7 +86,7 @@ class ClickHouse:
                  "quantileExactInclusiveIf(0.5)(hop2, depth >= 3)")
         day = "toDate(timestamp) AS day"
         viewed = f"FROM bench.events WHERE event = '{STEPS[0]}' AND {range_of(MONTH)} GROUP BY day ORDER BY day"
-        if question == "funnel":
+        if query_name == "funnel":
             # The longest path, and of these the first: with the same times as the product.
             state = (f"arrayFold((now, one) -> multiIf(now.1 = 3, now, "
                      f"one.2 = 1, (greatest(now.1, toUInt8(1)), now.2, now.3, now.4, one.1, now.6, now.7), "
@@ -100,10 +100,10 @@ class ClickHouse:
             hops = f"SELECT path.1 AS depth, (path.3 - path.2) / 1e6 AS hop1, (path.4 - path.3) / 1e6 AS hop2 FROM ({path})"
             counted = f"SELECT {reached} FROM (SELECT {level} AS depth FROM bench.events WHERE {steps} GROUP BY person_id)"
             return {"windowFunnel, counts only": (counted, funnel), "array, same times": (f"SELECT {reached}, {times} FROM ({hops})", funnel)}
-        if question == "funnel by browser":
+        if query_name == "funnel by browser":
             one = (f"SELECT {level} AS depth, argMin(browser, timestamp) AS value FROM bench.events WHERE {steps} GROUP BY person_id")
             return {"windowFunnel, counts only": (f"SELECT value, {reached} FROM ({one}) WHERE depth > 0 GROUP BY value", funnels)}
-        if question == "strict funnel":
+        if query_name == "strict funnel":
             frame = "OVER (PARTITION BY person_id ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
             rows = f"SELECT person_id, {micros} AS time, toString(event) AS name FROM bench.events WHERE {range_of(ALL)}"
             ahead = ", ".join(f"leadInFrame(name, {far}) {frame} AS name{far}, leadInFrame(toNullable(time), {far}) {frame} AS time{far}"
@@ -112,16 +112,16 @@ class ClickHouse:
                      f"+ (name1 = '{STEPS[1]}' AND name2 = '{STEPS[2]}' AND time2 - time <= {WINDOW})")
             paths = f"SELECT person_id, {depth} AS path FROM (SELECT *, {ahead} FROM ({rows})) WHERE name = '{STEPS[0]}'"
             return {"window": (f"SELECT {reached} FROM (SELECT max(path) AS depth FROM ({paths}) GROUP BY person_id)", funnel)}
-        if question == "daily total":
+        if query_name == "daily total":
             return {"": (f"SELECT {day}, count() {viewed}", by_day)}
-        if question == "daily uniques":
+        if query_name == "daily uniques":
             return {"": (f"SELECT {day}, uniqExact(person_id) {viewed}", by_day)}
-        if question == "by url, top 25":
+        if query_name == "by url, top 25":
             return {"": (f"""WITH counted AS (SELECT {day}, current_url AS url, count() AS number FROM bench.events
                 WHERE event = '$pageview' AND {range_of(MONTH)} GROUP BY day, url)
                 SELECT if(url IN (SELECT url FROM counted GROUP BY url ORDER BY sum(number) DESC, url LIMIT {TOP}), url, 'other') AS value,
                 day, sum(number) FROM counted GROUP BY value, day""", by_value)}
-        if question == "filtered sum":
+        if query_name == "filtered sum":
             return {"": (f"""SELECT {day}, sum(amount) FROM bench.events WHERE event = '{STEPS[1]}' AND amount > 50
                 AND {range_of(MONTH)} GROUP BY day ORDER BY day""", by_day)}
         days = (before(MONTH[0], LOOK_BACK - 1), MONTH[1])
@@ -149,7 +149,7 @@ class DuckDB:
         self.connection.execute("CHECKPOINT")
         self.version, self.bytes = duckdb.__version__, path.stat().st_size
 
-    def variants(self, question):
+    def variants(self, query_name):
         def range_of(days):
             return f"timestamp >= TIMESTAMPTZ '{days[0]} 00:00:00+00' AND timestamp < TIMESTAMPTZ '{after(days[1])} 00:00:00+00'"
 
@@ -166,12 +166,12 @@ class DuckDB:
             three AS (SELECT two.*, third.time AS t2 FROM two ASOF LEFT JOIN third
                 ON two.person_id = third.person_id AND two.t1 <= third.time),
             deepest AS (SELECT person_id, max({depth}) AS depth FROM three GROUP BY person_id)"""
-        if question == "funnel":
+        if query_name == "funnel":
             return {"as-of joins, counts only": (f"{joined} SELECT {reached} FROM deepest", funnel)}
-        if question == "funnel by browser":
+        if query_name == "funnel by browser":
             return {"as-of joins, counts only": (f"""{joined}, touch AS (SELECT person_id, arg_min(browser, time) AS value FROM steps
                 GROUP BY person_id) SELECT value, {reached} FROM deepest JOIN touch USING (person_id) GROUP BY value""", funnels)}
-        if question == "strict funnel":
+        if query_name == "strict funnel":
             rows = f"SELECT person_id, epoch_us(timestamp) AS t0, event FROM events WHERE {range_of(ALL)}"
             ahead = ", ".join(f"lead(event, {far}) OVER ahead AS name{far}, lead(t0, {far}) OVER ahead AS time{far}" for far in (1, 2))
             return {"window": (f"""WITH rows AS (SELECT *, {ahead} FROM ({rows}) WINDOW ahead AS (PARTITION BY person_id ORDER BY t0)),
@@ -179,17 +179,17 @@ class DuckDB:
                     CASE WHEN name1 = '{STEPS[1]}' AND name2 = '{STEPS[2]}' THEN time2 END AS t2 FROM rows WHERE event = '{STEPS[0]}'),
                 deepest AS (SELECT person_id, max({depth}) AS depth FROM three GROUP BY person_id)
                 SELECT {reached} FROM deepest""", funnel)}
-        if question == "daily total":
+        if query_name == "daily total":
             return {"": (f"SELECT {day}, count(*) {viewed}", by_day)}
-        if question == "daily uniques":
+        if query_name == "daily uniques":
             return {"": (f"SELECT {day}, count(DISTINCT person_id) {viewed}", by_day)}
-        if question == "by url, top 25":
+        if query_name == "by url, top 25":
             return {"": (f"""WITH counted AS (SELECT {day}, current_url AS url, count(*) AS number FROM events
                 WHERE event = '$pageview' AND {range_of(MONTH)} GROUP BY ALL),
                 top AS (SELECT url FROM counted GROUP BY url ORDER BY sum(number) DESC, url LIMIT {TOP})
                 SELECT CASE WHEN url IN (SELECT url FROM top) THEN url ELSE 'other' END AS value, day, sum(number)::BIGINT
                 FROM counted GROUP BY ALL""", by_value)}
-        if question == "filtered sum":
+        if query_name == "filtered sum":
             return {"": (f"""SELECT {day}, sum(amount) FROM events WHERE event = '{STEPS[1]}' AND amount > 50
                 AND {range_of(MONTH)} GROUP BY day ORDER BY day""", by_day)}
         days = (before(MONTH[0], LOOK_BACK - 1), MONTH[1])
@@ -223,22 +223,22 @@ class Polars:
         wanted = inside if event is None else inside & (self.pl.col("event") == event)
         return self.frame.lazy().filter(wanted)
 
-    def variants(self, question):
+    def variants(self, query_name):
         pl = self.pl
         day = pl.col("timestamp").dt.date().alias("day")
         viewed = lambda days: self.rows_of(STEPS[0], days)  # noqa: E731
-        if question == "strict funnel":
+        if query_name == "strict funnel":
             return {"shift": (self.strict, funnel)}
-        if question == "daily total":
+        if query_name == "daily total":
             return {"": (lambda: viewed(MONTH).group_by(day).agg(pl.len()).collect().rows(), by_day)}
-        if question == "daily uniques":
+        if query_name == "daily uniques":
             return {"": (lambda: viewed(MONTH).group_by(day).agg(pl.col("person_id").n_unique()).collect().rows(), by_day)}
-        if question == "by url, top 25":
+        if query_name == "by url, top 25":
             return {"": (self.by_url, by_value)}
-        if question == "filtered sum":
+        if query_name == "filtered sum":
             rows = lambda: self.rows_of(STEPS[1], MONTH).filter(pl.col("amount") > 50)  # noqa: E731
             return {"": (lambda: rows().group_by(day).agg(pl.col("amount").sum()).collect().rows(), by_day)}
-        if question == "rolling 7-day uniques":
+        if query_name == "rolling 7-day uniques":
             return {"": (lambda: self.rolling(viewed((before(MONTH[0], LOOK_BACK - 1), MONTH[1])), day), by_day)}
         return {}  # it cannot count funnels at a comparable speed
 
@@ -292,15 +292,15 @@ def main():
     peer = PEERS[options.peer](options.data, options.work)
     name = PEERS[options.peer].__name__
     print(json.dumps({"peer": name, "version": peer.version, "bytes": peer.bytes}), flush=True)
-    for question in QUESTIONS:
-        for variant, query in peer.variants(question).items():
+    for query_name in QUERIES:
+        for variant, query in peer.variants(query_name).items():
             peer.ask(query)  # the first run is not counted
             runs = []
             for _ in range(options.repeat):
                 began, spent = time.perf_counter(), cpu()
-                answer = peer.ask(query)
+                result = peer.ask(query)
                 runs.append((cpu() - spent, time.perf_counter() - began))
-            print(json.dumps({"peer": name, "question": question, "variant": variant, "runs": runs, "answer": answer}), flush=True)
+            print(json.dumps({"peer": name, "query": query_name, "variant": variant, "runs": runs, "result": result}), flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"peer": name, "peak_mb": peak}), flush=True)
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from questions import ALL, MONTH, STEPS, TOP, WINDOW_DAYS
+from queries import ALL, MONTH, STEPS, TOP, WINDOW_DAYS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "flags"))
 from processes import Process, ask, free_port  # noqa: E402
@@ -26,7 +26,7 @@ WORKSPACE = {
 HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 
 
-def query(question):
+def query(query_name):
     """The query node of a benchmark query."""
     def event(name, **more):
         return {"kind": "EventsNode", "event": name, **more}
@@ -34,36 +34,36 @@ def query(question):
     def days(range_of):
         return {"date_from": range_of[0], "date_to": range_of[1]}
 
-    if "funnel" in question:
+    if "funnel" in query_name:
         node = {"kind": "FunnelsQuery", "series": [event(step) for step in STEPS], "dateRange": days(ALL),
                 "funnelsFilter": {"funnelWindowInterval": WINDOW_DAYS, "funnelWindowIntervalUnit": "day"}}
-        if question == "strict funnel":
+        if query_name == "strict funnel":
             node["funnelsFilter"]["funnelOrderType"] = "strict"
-        if question == "funnel by browser":
+        if query_name == "funnel by browser":
             node["breakdownFilter"] = {"breakdown": "browser", "breakdown_type": "event", "breakdown_limit": 10}
         return node
     node = {"kind": "TrendsQuery", "interval": "day", "dateRange": days(MONTH)}
-    if question == "by url, top 25":
+    if query_name == "by url, top 25":
         breakdown = {"breakdown": "current_url", "breakdown_type": "event", "breakdown_limit": TOP}
         return node | {"series": [event("$pageview")], "breakdownFilter": breakdown}
-    if question == "filtered sum":
+    if query_name == "filtered sum":
         above = {"key": "amount", "type": "event", "operator": "gt", "value": 50}
         return node | {"series": [event(STEPS[1], math="sum", math_property="amount", properties=[above])]}
-    math = {"daily total": "total", "daily uniques": "dau", "rolling 7-day uniques": "weekly_active"}[question]
+    math = {"daily total": "total", "daily uniques": "dau", "rolling 7-day uniques": "weekly_active"}[query_name]
     return node | {"series": [event(STEPS[0], math=math)]}
 
 
-def read(question, result):
+def read(query_name, result):
     """The result in the common form of all contenders."""
-    if question == "funnel by browser":
+    if query_name == "funnel by browser":
         counts = {rows[0]["breakdown_value"][0]: {"counts": [float(step["count"]) for step in rows]} for rows in result}
         counts.pop("Other", None)
         return counts
-    if "funnel" in question:
+    if "funnel" in query_name:
         times = [step[kind] for step in result[1:] for kind in ("average_conversion_time", "median_conversion_time")]
         return {"counts": [float(step["count"]) for step in result], "seconds": times}
     series = {row.get("breakdown_value"): dict(zip(row["days"], row["data"])) for row in result}
-    if question != "by url, top 25":
+    if query_name != "by url, top 25":
         return {day: number for day, number in next(iter(series.values())).items() if number}
     return {("other" if "breakdown_other" in value else value): {day: number for day, number in data.items() if number}
             for value, data in series.items()}
@@ -132,17 +132,17 @@ class Pennon:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
-    def ask(self, question):
+    def ask(self, query_name):
         """((CPU seconds, seconds), result); no cached result is used."""
-        body = json.dumps({"query": query(question), "refresh": "force_blocking"})
+        body = json.dumps({"query": query(query_name), "refresh": "force_blocking"})
         began, spent = time.perf_counter(), self.cpu()
-        status, _, answer = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
+        status, _, result = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
         run = (self.cpu() - spent, time.perf_counter() - began)
         if status == 400:
-            raise Refused(json.loads(answer)["detail"])
+            raise Refused(json.loads(result)["detail"])
         if status != 200:
-            raise SystemExit(f"{question}: {status}: {answer[:500]}")
-        return run, read(question, json.loads(answer)["results"])
+            raise SystemExit(f"{query_name}: {status}: {result[:500]}")
+        return run, read(query_name, json.loads(result)["results"])
 
     def stop(self):
         if self.process:

@@ -42,7 +42,7 @@ def one(server, operation, options, run, seconds):
     check = requests[-1]  # for create, one that the run will not send
     status, headers, body = ask(server.url + check.path, check.method, check.headers | {"Content-Type": "application/json"}, check.body)
     if status not in {server.expected.get(operation, 201 if operation == "create" else 200)}:
-        raise SystemExit(f"{server.name}: {operation} answered {status}: {body[:300]}")
+        raise SystemExit(f"{server.name}: {operation} returned {status}: {body[:300]}")
     if operation == "feed gzip" and headers["Content-Encoding"] != "gzip":
         raise SystemExit(f"{server.name}: the feed is not compressed")
     result = measure(server, requests[:-1] if count else requests, options.connections, seconds, count)

@@ -58,10 +58,10 @@ def count_enabled(server, user, domain="example.com"):
     status, _, body = ask(server.url + request.path, request.method, headers, request.body)
     if status != 200:
         return None
-    answer = json.loads(body)
-    if "flags" in answer:
-        return sum(flag["enabled"] for flag in answer["flags"].values())
-    return sum(toggle["enabled"] for toggle in answer["toggles"])
+    response = json.loads(body)
+    if "flags" in response:
+        return sum(flag["enabled"] for flag in response["flags"].values())
+    return sum(toggle["enabled"] for toggle in response["toggles"])
 
 
 def wait_for_evaluation(server, flags, patience=60):

@@ -1,6 +1,6 @@
 -- Sends prepared requests in order, repeatedly. LOAD_FILE contains them, each as its length in bytes, a line feed and
 -- its bytes; with LOAD_STOP the load ends after that many responses, and prints the line "enough" on standard error.
-local requests, at, answers = {}, 0, 0
+local requests, at, responses = {}, 0, 0
 local stop = tonumber(os.getenv("LOAD_STOP") or "")
 
 function init()
@@ -18,8 +18,8 @@ end
 
 if stop then
   function response()
-    answers = answers + 1
-    if answers == stop then
+    responses = responses + 1
+    if responses == stop then
       io.stderr:write("enough\n")
       io.stderr:flush()
       wrk.thread:stop()

@@ -66,8 +66,8 @@ def ask(url, method="GET", headers=None, body=None, timeout=60):
     try:
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         connection.request(method, path, body, headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
     finally:
         connection.close()
 

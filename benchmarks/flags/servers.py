@@ -33,7 +33,7 @@ class Server:
         headers = request.headers | ({"Content-Type": "application/json"} if request.body is not None else {})
         status, headers, body = ask(self.url + request.path, request.method, headers, request.body)
         if status not in expected:
-            raise SystemExit(f"{self.name}: {request.method} {request.path} answered {status}: {body[:300]}")
+            raise SystemExit(f"{self.name}: {request.method} {request.path} returned {status}: {body[:300]}")
         return headers, body
 
     def json(self, path):

@@ -33,7 +33,7 @@ FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "cap
 SIZES, GROWTH_MAX = HERE / "sizes.json", 1.2
 # Goals: multiples of the bare function's binary; milliseconds.
 RATIO_GOALS = {"role_access": 1.05, "projects": 1.05}
-RATIO_GOAL, FIRST_POLL_GOAL, FIRST_ANSWER_GOAL = 1.75, 10, 20
+RATIO_GOAL, FIRST_POLL_GOAL, FIRST_RESPONSE_GOAL = 1.75, 10, 20
 P = "/api/projects/1"
 
 
@@ -89,7 +89,7 @@ def sizes(directory, write):
     return missing + list(growth(all_known[machine], found))
 
 
-def questions(server, key):
+def first_requests(server, key):
     """The request to each function: one that reads the table, if it has one."""
     bearer = [("Authorization", f"Bearer {key}")]
     project = json.loads(server.ask(events.Request("GET", f"{P}/", [], bearer), "x")[2])
@@ -123,7 +123,7 @@ def start(directory, pennon, runs, names):
     with tempfile.TemporaryDirectory() as work:
         server = Server(os.path.realpath(pennon), work)
         try:
-            asked = questions(server, server.declare(["startup"])["startup"])
+            asked = first_requests(server, server.declare(["startup"])["startup"])
             environment = {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "PENNON_EVENTS_URL": f"file://{server.data}/events",
                            "PENNON_LOG": "warn", "MALLOC_ARENA_MAX": "2", "PENNON_PAYLOAD_KEY": (server.data / "payload.key").read_text().strip()}
             times = {}
@@ -147,7 +147,7 @@ def table(found, times):
         poll, work, first, second = (statistics.median(column) for column in zip(*runs))
         binary, package = found[name]
         ratio = f"{binary / bare:.2f}{over(binary / bare, RATIO_GOALS.get(name, RATIO_GOAL))}" if bare else ""
-        lines.append(f"| {name} | {poll:.1f} ms{over(poll, FIRST_POLL_GOAL)} | {work:.1f} ms | {first:.1f} ms{over(first, FIRST_ANSWER_GOAL)} "
+        lines.append(f"| {name} | {poll:.1f} ms{over(poll, FIRST_POLL_GOAL)} | {work:.1f} ms | {first:.1f} ms{over(first, FIRST_RESPONSE_GOAL)} "
                      f"| {second:.1f} ms | {binary / 1e6:.2f} MB | {package / 1e6:.2f} MB | {ratio} |")
     return "\n".join(lines)
 

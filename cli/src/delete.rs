@@ -136,9 +136,9 @@ pub fn is_confirmed(request: &DeleteRequest) -> Result<bool, String> {
     }
     eprint!("This cannot be undone. Type the number of the project ({}) to erase it: ", request.project);
     std::io::stderr().flush().map_err(|e| e.to_string())?;
-    let mut answer = String::new();
-    input.lock().read_line(&mut answer).map_err(|e| e.to_string())?;
-    Ok(answer.trim() == request.project.to_string())
+    let mut response = String::new();
+    input.lock().read_line(&mut response).map_err(|e| e.to_string())?;
+    Ok(response.trim() == request.project.to_string())
 }
 
 #[cfg(test)]

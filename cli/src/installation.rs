@@ -43,14 +43,14 @@ impl Installation {
         Ok(self.events.clone())
     }
 
-    /// The services that answer API requests in this process.
+    /// The services that handle API requests in this process.
     pub fn services(&self) -> Result<Services, String> {
         let payload_keys = match &self.directory {
             Some(directory) => directory.payload_keys()?,
             None => payload_keys("")?,
         };
         let app = App::new(self.store.clone(), Clock::Running).with_payload_keys(payload_keys);
-        Ok(Services::over(app, self.events.clone()))
+        Ok(Services::new(app, self.events.clone()))
     }
 }
 

@@ -125,7 +125,7 @@ def check_requests(client, exchanges):
         if exchange.path.startswith("/static/"):
             continue  # scripts that the product does not have; the configuration disables their features
         if exchange.status is None or not 200 <= exchange.status < 400:
-            yield f"refused or unanswered: {exchange}"
+            yield f"refused or without a response: {exchange}"
         if exchange.milliseconds > CALL_SECONDS * 1000:
             yield f"too slow: {exchange}"
     if client.kind == "browser":
@@ -178,9 +178,9 @@ def check_client(client, product):
         findings.append(f"exit status {status}, {'no result' if result is None else 'a result'}")
     if result is not None:
         findings += result["errors"]
-        findings += [] if result["rounds"] else ["no answers"]
-        for answers in result["rounds"]:
-            findings += expected.compare_values(answers, client.absent)
+        findings += [] if result["rounds"] else ["no results"]
+        for results in result["rounds"]:
+            findings += expected.compare_values(results, client.absent)
         if result["slowest_ms"] > CALL_SECONDS * 1000:
             findings.append(f"a call took {result['slowest_ms']} ms")
     exchanges = list(recorder.exchanges)

@@ -75,20 +75,20 @@ def expected_values(who):
     }
 
 
-def compare_values(answers, absent=None):
+def compare_values(results, absent=None):
     """Differences between a round of a client's values, one for each of PERSONS, and the expected ones. `absent` is the value of
     a flag that the client must not get; None: it is detected as a server and gets all."""
     differences = []
-    if len(answers) != len(PERSONS):
-        return [f"{len(answers)} persons answered, {len(PERSONS)} expected"]
-    for who, answer in zip(PERSONS, answers):
+    if len(results) != len(PERSONS):
+        return [f"{len(results)} persons have results, {len(PERSONS)} expected"]
+    for who, result in zip(PERSONS, results):
         expected = expected_values(who)
         payload = PAYLOADS[expected["layout"]]
         for key, value in expected.items():
             if key in SERVER_ONLY and absent is not None:
                 value = absent[0]
-            if key not in answer["values"] or answer["values"][key] != value:
-                differences.append(f"{key} for {who['distinct_id']}: {answer['values'].get(key)!r}, expected {value!r}")
-        if answer["payload"] != payload:
-            differences.append(f"payload for {who['distinct_id']}: {answer['payload']!r}, expected {payload!r}")
+            if key not in result["values"] or result["values"][key] != value:
+                differences.append(f"{key} for {who['distinct_id']}: {result['values'].get(key)!r}, expected {value!r}")
+        if result["payload"] != payload:
+            differences.append(f"payload for {who['distinct_id']}: {result['payload']!r}, expected {payload!r}")
     return differences

@@ -103,7 +103,7 @@ class Recorder:
                 connection.close()
                 exchange.milliseconds = (time.monotonic() - exchange.began) * 1000
                 exchange.response_headers = dict(response.getheaders())
-                self.answer(response, content)
+                self.forward(response, content)
                 exchange.status = response.status
 
             def read_body(self):
@@ -116,7 +116,7 @@ class Recorder:
                 self.rfile.readline()
                 return body
 
-            def answer(self, response, content):
+            def forward(self, response, content):
                 self.send_response_only(response.status, response.reason)
                 for name, value in response.getheaders():
                     if name.lower() not in HOP_BY_HOP | {"content-length"}:

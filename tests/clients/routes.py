@@ -62,19 +62,19 @@ def check_routes(product, token):
     for method, path, body, status in read_routes(token):
         what = f"{method} {path}"
         headers = {"Origin": ORIGIN, "Content-Type": "application/json", "X-API-Key": token}
-        given, answered = request(product, method, path, headers, None if body is None else json.dumps(body))
+        given, response_headers = request(product, method, path, headers, None if body is None else json.dumps(body))
         if given != status:
             yield f"{what}: {given}, expected {status}"
-        yield from check_headers(what, answered, for_origin)
+        yield from check_headers(what, response_headers, for_origin)
         if path in checked:
             continue
         checked.add(path)
-        given, answered = request(product, "OPTIONS", path, preflight)
+        given, response_headers = request(product, "OPTIONS", path, preflight)
         if given != 204:
             yield f"OPTIONS {path}: {given}, expected 204"
-        yield from check_headers(f"OPTIONS {path}", answered, {
+        yield from check_headers(f"OPTIONS {path}", response_headers, {
             **for_origin, "access-control-allow-methods": "GET, POST, OPTIONS", "access-control-max-age": "86400"})
-        allowed = {name.strip().lower() for name in answered.get("access-control-allow-headers", "").split(",")}
+        allowed = {name.strip().lower() for name in response_headers.get("access-control-allow-headers", "").split(",")}
         if not {"content-type", "x-own"} <= allowed:
             yield f"OPTIONS {path}: {allowed} allowed, content-type and x-own asked for"
     yield from check_query_string(product, token)

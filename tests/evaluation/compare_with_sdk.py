@@ -163,8 +163,8 @@ def call(method, url, body=None, key=None):
     if key:
         headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers, method=method)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
 
 
 def serve(binary, directory):

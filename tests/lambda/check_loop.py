@@ -88,9 +88,9 @@ class Server:
         if request.body is not None:
             connection.putheader("Content-Length", str(len(request.body)))
         connection.endheaders(request.body)
-        answer = connection.getresponse()
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        given = answer.status, headers, answer.read()
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        given = response.status, headers, response.read()
         connection.close()
         return given
 
@@ -126,10 +126,10 @@ def without(text, values, stage):
     return text
 
 
-def plain(answer, values, stage):
-    status, headers, body = answer
+def plain(response, values, stage):
+    status, headers, body = response
     if headers.get("content-encoding"):
-        return answer
+        return response
     headers = {name: without(text, values, stage) for name, text in headers.items()}
     return status, headers, without(body.decode("latin-1"), values, stage).encode("latin-1")
 
@@ -146,7 +146,7 @@ class Loop:
         for step in asked or steps(form):
             wanted = self.server.ask(step.request(local, events.Request), host)
             event = make(step.request(function, events.Request))
-            given = events.answer_of(self.functions[step.function].invoke(event).value())
+            given = events.response_of(self.functions[step.function].invoke(event).value())
             self.asked += 1
             if wanted[0] < 300 and given[0] == wanted[0]:
                 saved(step, wanted[2], local)
@@ -171,7 +171,7 @@ def foreign_event(function):
     outcome = function.invoke({"hello": "world"})
     assert outcome.kind == "error" and b"doesn't match" in outcome.payload, (outcome.kind, outcome.payload)
     request = events.Request("GET", "/api/projects/")
-    assert events.answer_of(function.invoke(events.http_api(request)).value())[0] == 401
+    assert events.response_of(function.invoke(events.http_api(request)).value())[0] == 401
 
 
 def without_its_table(binaries, environment, directory):
@@ -179,7 +179,7 @@ def without_its_table(binaries, environment, directory):
     closed = {**environment, "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:9"}
     function = Function(Path(binaries) / "projects", "projects", closed, 512, log=Path(directory) / "closed.log", directory=directory)
     with function:
-        status, headers, _ = events.answer_of(function.invoke(events.http_api(events.Request(
+        status, headers, _ = events.response_of(function.invoke(events.http_api(events.Request(
             "GET", "/api/projects/", [], [("Authorization", "Bearer phx_somebody_0123456789")]))).value())
     return [] if (status, headers.get("retry-after")) == (503, "1") else [f"without a table: {status} {headers}"]
 
@@ -220,7 +220,7 @@ def main():
             print("\n".join(failures))
             print(panics(directory))
             sys.exit(f"{len(failures)} differences")
-    print(f"the functions answer as the local server does, and rest between events ({time.monotonic() - began:.0f} s)")
+    print(f"the functions respond as the local server does, and rest between events ({time.monotonic() - began:.0f} s)")
 
 
 def panics(directory):

@@ -29,15 +29,15 @@ def differences(local, function, ids, today):
     found = []
     if local[0] != function[0]:
         found.append(f"status {local[0]} and {function[0]}")
-    headers = [{name: text for name, text in answer[1].items() if name not in OF_THE_CONNECTION} for answer in (local, function)]
+    headers = [{name: text for name, text in response[1].items() if name not in OF_THE_CONNECTION} for response in (local, function)]
     found += [f"header {line}" for line in walk(*headers, ids, today)]
-    bodies = [read(answer) for answer in (local, function)]
+    bodies = [read(response) for response in (local, function)]
     return found + list(walk(*bodies, ids, today))
 
 
-def read(answer):
+def read(response):
     """The body as a value; a string, or bytes, if it is no JSON."""
-    _, headers, body = answer
+    _, headers, body = response
     if headers.get("content-encoding") == "gzip":
         body = gzip.decompress(body)
     try:

@@ -125,7 +125,7 @@ def body_of(request, text):
     return {"body": base64.b64encode(request.body).decode(), "isBase64Encoded": True}
 
 
-def answer_of(value):
+def response_of(value):
     """`(status, headers, body)` that a gateway makes of a function's value; header names in lower case."""
     headers = {}
     for name, values in (value.get("multiValueHeaders") or {}).items():

@@ -67,7 +67,7 @@ def check(binaries, environment, directory, known, keys):
             failures += [f"{where}: {call} runs on behind the response" for call in proxies[step.function].since(outcome.at)]
             if work > WORK_MAX:
                 failures.append(f"{where}: {work * 1000:.0f} ms of work behind the response")
-            status, _, body = events.answer_of(outcome.value())
+            status, _, body = events.response_of(outcome.value())
             if status != step.status:
                 failures.append(f"{where}: {status} instead of {step.status}: {body[:200]!r}")
             elif step.save:

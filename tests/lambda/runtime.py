@@ -144,12 +144,12 @@ class Function:
         with connection, connection.makefile("rb") as reader:
             try:
                 while (message := read_request(reader)) is not None:
-                    if not self._answer(connection, *message):
+                    if not self._handle(connection, *message):
                         return
             except OSError:
                 return
 
-    def _answer(self, connection, method, path, headers, body):
+    def _handle(self, connection, method, path, headers, body):
         at = time.monotonic()
         if (method, path) == ("GET", f"{VERSION}/runtime/invocation/next"):
             return self._next(connection, at)

@@ -33,10 +33,10 @@ class Database:
         headers = {"X-Amz-Target": f"DynamoDB_20120810.{operation}", "Content-Type": "application/x-amz-json-1.0",
                    "Authorization": self.authorization}
         self.connection.request("POST", "/", json.dumps(arguments), headers)
-        answer = self.connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"{operation}: {answer.status} {body[:500]!r}")
+        response = self.connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{operation}: {response.status} {body[:500]!r}")
         return json.loads(body) if body else {}
 
     def items(self, table):
@@ -102,14 +102,14 @@ class Proxy:
         try:
             with connection, connection.makefile("rb") as reader, \
                     socket.create_connection((self.upstream.hostname, self.upstream.port)) as upstream, \
-                    upstream.makefile("rb") as answers:
+                    upstream.makefile("rb") as responses:
                 upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while (message := read_request(reader)) is not None:
-                    self._pass(connection, upstream, answers, *message)
+                    self._pass(connection, upstream, responses, *message)
         except OSError:
             return
 
-    def _pass(self, connection, upstream, answers, method, path, headers, body):
+    def _pass(self, connection, upstream, responses, method, path, headers, body):
         call = {"operation": headers.get("x-amz-target", "?").rsplit(".", 1)[-1], "began": time.monotonic(), "ended": None}
         with self.lock:
             self.calls.append(call)
@@ -117,13 +117,13 @@ class Proxy:
             if call["operation"] in WRITES:
                 time.sleep(self.writing)
             upstream.sendall(message(f"{method} {path} HTTP/1.1", headers, body))
-            status = answers.readline().decode("latin-1").strip()
-            answer_headers = read_headers(answers)
-            answer = message(status, answer_headers, read_body(answers, answer_headers))
+            status = responses.readline().decode("latin-1").strip()
+            response_headers = read_headers(responses)
+            response = message(status, response_headers, read_body(responses, response_headers))
         finally:
             with self.lock:
                 call["ended"] = time.monotonic()
-        connection.sendall(answer)
+        connection.sendall(response)
 
 
 def message(first, headers, body):

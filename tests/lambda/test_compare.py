@@ -10,8 +10,8 @@ A, B, C = (f"01900000-0000-7000-8000-00000000000{n}" for n in "abc")
 
 
 def found(one, two, ids=None, headers=({}, {}), status=(200, 200)):
-    answers = [(code, names, json.dumps(body).encode()) for code, names, body in zip(status, headers, (one, two))]
-    return differences(*answers, ids or Ids(), TODAY)
+    responses = [(code, names, json.dumps(body).encode()) for code, names, body in zip(status, headers, (one, two))]
+    return differences(*responses, ids or Ids(), TODAY)
 
 
 class Compared(unittest.TestCase):

@@ -29,9 +29,9 @@ if "unready" in sys.argv:
     post("init/error", {"errorMessage": "no table"})
     time.sleep(60)
 while True:
-    with urllib.request.urlopen(API + "invocation/next") as answer:
-        name, event = answer.headers["Lambda-Runtime-Aws-Request-Id"], json.load(answer)
-    left = int(answer.headers["Lambda-Runtime-Deadline-Ms"]) / 1000 - time.time()
+    with urllib.request.urlopen(API + "invocation/next") as response:
+        name, event = response.headers["Lambda-Runtime-Aws-Request-Id"], json.load(response)
+    left = int(response.headers["Lambda-Runtime-Deadline-Ms"]) / 1000 - time.time()
     if event == "count":
         threading.Thread(target=counting, daemon=True).start()
     if event == "end":
@@ -61,13 +61,13 @@ class Emulated(unittest.TestCase):
     def function(self, *arguments, **settings):
         return Function([self.bootstrap, *arguments], "small", **settings)
 
-    def test_events_are_answered_in_order_and_timed(self):
+    def test_events_are_handled_in_order_and_timed(self):
         with self.function(timeout=20) as function:
-            answers = [function.invoke({"number": n}) for n in range(3)]
-        self.assertEqual([answer.value()["event"] for answer in answers], [{"number": n} for n in range(3)])
+            responses = [function.invoke({"number": n}) for n in range(3)]
+        self.assertEqual([response.value()["event"] for response in responses], [{"number": n} for n in range(3)])
         self.assertGreater(function.first_poll_seconds, 0)
-        self.assertTrue(all(0 < answer.seconds < 10 for answer in answers))
-        self.assertTrue(10 < answers[0].value()["left"] < 20.1, "the deadline is that of the time-out")
+        self.assertTrue(all(0 < response.seconds < 10 for response in responses))
+        self.assertTrue(10 < responses[0].value()["left"] < 20.1, "the deadline is that of the time-out")
 
     def test_a_response_has_six_mebibytes_and_no_more(self):
         with self.function() as function:
@@ -165,10 +165,10 @@ class Events(unittest.TestCase):
             event = form(packed)
             self.assertEqual((base64.b64decode(event["body"]), event["isBase64Encoded"]), (b"\x1f\x8b", True))
 
-    def test_an_answer_is_read_in_both_forms(self):
+    def test_a_response_is_read_in_both_forms(self):
         one = {"statusCode": 200, "headers": {}, "multiValueHeaders": {"Vary": ["a", "b"]}, "body": "aGk=", "isBase64Encoded": True}
-        self.assertEqual(events.answer_of(one), (200, {"vary": "a, b"}, b"hi"))
-        self.assertEqual(events.answer_of(json.loads('{"statusCode": 204, "headers": {"A": "b"}, "body": null}')), (204, {"a": "b"}, b""))
+        self.assertEqual(events.response_of(one), (200, {"vary": "a, b"}, b"hi"))
+        self.assertEqual(events.response_of(json.loads('{"statusCode": 204, "headers": {"A": "b"}, "body": null}')), (204, {"a": "b"}, b""))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import chdb
 
-import questions
+import queries
 from pennon import Installation
 
 
@@ -74,7 +74,7 @@ def same(left, right):
 
 
 def compare(name, installation, node):
-    result, sql = installation.answer(node), installation.sql(node)
+    result, sql = installation.result(node), installation.sql(node)
     funnel = node["kind"] == "FunnelsQuery"
     try:
         rows = asked(sql)
@@ -118,23 +118,23 @@ def main():
         place = Path(directory)
         shop = Installation(binary, place / "shop")
         shop.run("import", demo, "--project", "1")
-        for name, node in questions.DEMO.items():
+        for name, node in queries.DEMO.items():
             check(f"demo, {name}", shop, node)
         for seed, (zone, week) in enumerate([("UTC", 0), ("Europe/Berlin", 1), ("America/Santiago", 0)]):
             random = Installation(binary, place / f"random-{seed}", zone, week)
             # Several files, with columns of different types.
             for part in range(3):
-                random.load(list(questions.history(10 * seed + part, events=(1500, 300, 8)[part])))
+                random.load(list(queries.history(10 * seed + part, events=(1500, 300, 8)[part])))
             if seed == 1:
                 merged(random)
-            for name, node in [*questions.TRENDS.items(), *questions.FUNNELS.items()]:
+            for name, node in [*queries.TRENDS.items(), *queries.FUNNELS.items()]:
                 check(f"history {seed}, {name}", random, node)
             if seed == 0:
-                for what, node in questions.REFUSED.items():
+                for what, node in queries.REFUSED.items():
                     said = random.refusal(node)
                     if what not in said or "ClickHouse" not in said:
                         fail(f"refused as {said!r}, where {what!r} should be named")
-    print(f"{compared} questions, {numbers} numbers, are answered by ClickHouse as by Pennon")
+    print(f"{compared} queries have {numbers} equal numbers in ClickHouse and Pennon")
     sys.exit(1 if failed else 0)
 
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import duckdb
 import polars
 
-import questions
+import queries
 from pennon import Installation
 
 NAMES = ["a", "b", "c", "d", "e"]
 
 
-def answers(installation):
+def results(installation):
     """The four results of Pennon, without zeros."""
-    event, trend = questions.event, questions.trend
-    totals = installation.answer(trend([event(name) for name in NAMES], display="ActionsTable"))
-    daily = installation.answer(trend([event("a", math="dau")]))[0]
-    split = installation.answer(trend([event("a")], display="ActionsTable", breakdown=questions.BY_PLAN))
-    summed = installation.answer(trend([event("a", math="sum", math_property="amount")], display="ActionsTable"))
+    event, trend = queries.event, queries.trend
+    totals = installation.result(trend([event(name) for name in NAMES], display="ActionsTable"))
+    daily = installation.result(trend([event("a", math="dau")]))[0]
+    split = installation.result(trend([event("a")], display="ActionsTable", breakdown=queries.BY_PLAN))
+    summed = installation.result(trend([event("a", math="sum", math_property="amount")], display="ActionsTable"))
     return {
         "names": {row["label"]: row["aggregated_value"] for row in totals},
         "people": {day: count for day, count in zip(daily["days"], daily["data"]) if count},
@@ -85,8 +85,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         installation = Installation(sys.argv[1], Path(directory) / "readers")
         for part in range(2):
-            installation.load(list(questions.history(100 + part, persons=400, events=5000)))
-        wanted, files = answers(installation), installation.segments()
+            installation.load(list(queries.history(100 + part, persons=400, events=5000)))
+        wanted, files = results(installation), installation.segments()
         for reader in (by_duckdb, by_polars):
             given = reader(files)
             for what, numbers in wanted.items():

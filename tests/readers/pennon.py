@@ -34,19 +34,19 @@ class Installation:
         file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         self.run("import", str(file), "--project", "1")
 
-    def _question(self, node):
-        file = self.directory.parent / f"{self.directory.name}.question.json"
+    def _query_file(self, node):
+        file = self.directory.parent / f"{self.directory.name}.query.json"
         file.write_text(json.dumps(node))
         return str(file)
 
-    def answer(self, node):
-        return json.loads(self.run("query", self._question(node), "--json"))["result"]
+    def result(self, node):
+        return json.loads(self.run("query", self._query_file(node), "--json"))["result"]
 
     def sql(self, node):
-        return self.run("query", self._question(node), "--engine", "clickhouse", "--print")
+        return self.run("query", self._query_file(node), "--engine", "clickhouse", "--print")
 
     def refusal(self, node):
-        return self.run("query", self._question(node), "--engine", "clickhouse", "--print", refused=True)
+        return self.run("query", self._query_file(node), "--engine", "clickhouse", "--print", refused=True)
 
     def segments(self):
         """The event files. Nothing has been compacted here, so all existing files are live."""

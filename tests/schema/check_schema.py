@@ -43,15 +43,15 @@ def key_of(pennon, data):
 def token_of(url, key):
     """The token of the key's project."""
     request = urllib.request.Request(f"{url}/api/projects/@current/", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["api_token"]
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)["api_token"]
 
 
 def saved(url, directory):
     """The document in a file: if it is loaded from a URL, Schemathesis skips the operation of that URL."""
     path = Path(directory) / "openapi.json"
-    with urllib.request.urlopen(f"{url}/api/schema/") as answer:
-        path.write_bytes(answer.read())
+    with urllib.request.urlopen(f"{url}/api/schema/") as response:
+        path.write_bytes(response.read())
     return str(path)
 
 

@@ -19,9 +19,9 @@ use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::calls::{Noting, answering, as_worker, noting_objects};
+use crate::calls::{Noting, as_worker, noting_objects, record_calls};
 use crate::meter::{Meter, Metered};
-use crate::{Answer, Faults, log, schema};
+use crate::{Faults, TestResponse, log, schema};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
@@ -115,7 +115,7 @@ fn passes(path: &str, headers: &header::HeaderMap, body: &[u8]) {
         Some(text) => Value::from(text).to_string().len() - 2,
         None => body.len().div_ceil(3) * 4,
     };
-    assert!(length <= GATEWAY_BYTES_MAX, "{path} is answered with {length} bytes");
+    assert!(length <= GATEWAY_BYTES_MAX, "{path} has a response of {length} bytes");
 }
 
 impl TestApp {
@@ -191,10 +191,10 @@ impl TestApp {
         apply(&embedded.store(None).records, &file, ApplyOptions::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        TestApp::over(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
+        TestApp::build(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
     }
 
-    fn over(
+    fn build(
         embedded: Embedded,
         clock: Clock,
         faults: Option<Faults>,
@@ -206,7 +206,9 @@ impl TestApp {
         // Calls that are counted go through the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {
-            Some(faults) => Embedded::store_through(Noting(faults.over(embedded.connector())), counted),
+            Some(faults) => {
+                Embedded::store_through(Noting(faults.wrap_connector(embedded.connector())), counted)
+            }
             None if embedded.is_in_file() => embedded.store(None),
             None => {
                 let metered = Metered(embedded.connector(), meter.clone());
@@ -223,20 +225,20 @@ impl TestApp {
     fn services(app: App, events_url: &str, meter: &Meter) -> Services {
         let services = Services::open(app, events_url).expect("services");
         let events = noting_objects(services.events.clone(), events_url, &services.app.store, meter);
-        Services::over(services.app, events)
+        Services::new(services.app, events)
     }
 
     /// Another process on the same data: it shares no memory with this one.
     pub fn another_process(&self) -> TestApp {
         let clock = self.services.app.clock;
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::over(embedded, clock, self.faults.clone(), events, self.meter.clone())
+        TestApp::build(embedded, clock, self.faults.clone(), events, self.meter.clone())
     }
 
     /// Another process on the same data, whose calls are metered.
     pub fn metered(&self) -> TestApp {
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::over(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
+        TestApp::build(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
     /// Where the events lie.
@@ -274,23 +276,23 @@ impl TestApp {
     }
 
     /// Sends a request. Its response must match the OpenAPI document.
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub async fn send(&self, request: Request<Body>) -> TestResponse {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
         let answered = async {
-            let response = self.router.clone().oneshot(request).await.expect("an answer");
+            let response = self.router.clone().oneshot(request).await.expect("a response");
             let (parts, body) = response.into_parts();
             (parts, body.collect().await.expect("a body").to_bytes())
         };
-        let (parts, bytes) = answering(&path, answered).await;
+        let (parts, bytes) = record_calls(&path, answered).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
         passes(&path, &parts.headers, &bytes);
         schema::check(&method, &path, parts.status, &parts.headers, &bytes);
-        Answer { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
+        TestResponse { status: parts.status, headers: parts.headers, text, bytes: bytes.to_vec() }
     }
 
     /// Sends a request as the key `key`, with a JSON body unless it is null.
-    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> Answer {
+    pub async fn call(&self, key: &str, method: &str, path: &str, body: Value) -> TestResponse {
         self.send(TestApp::request(key, method, path, body)).await
     }
 
@@ -308,17 +310,17 @@ impl TestApp {
     }
 
     /// GET as the owner.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> TestResponse {
         self.call(Keys::OWNER, "GET", path, Value::Null).await
     }
 
     /// POST as the owner.
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, body: Value) -> TestResponse {
         self.call(Keys::OWNER, "POST", path, body).await
     }
 
     /// PATCH as the owner.
-    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+    pub async fn patch(&self, path: &str, body: Value) -> TestResponse {
         self.call(Keys::OWNER, "PATCH", path, body).await
     }
 

@@ -1,7 +1,7 @@
 //! A store that fails now and then, as a real one does: between the SDK and the embedded database.
 //!
 //! Must stay true: injected faults behave like DynamoDB's. A transaction that was written is never answered as cancelled
-//! afterwards; one whose answer is lost is written whole.
+//! afterwards; one whose response is lost is written whole.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +27,8 @@ pub enum Fault {
     Throttled,
     /// The request does not arrive.
     RequestLost,
-    /// The request is done, and its answer does not arrive.
-    AnswerLost,
+    /// The request is done, and its response does not arrive.
+    ResponseLost,
     /// The request is done, and answered as a failure of the store.
     FailedAfterwards,
 }
@@ -77,7 +77,7 @@ impl Faults {
     }
 
     /// `connector`, with these faults.
-    pub fn over(&self, connector: Connector) -> FaultyConnector {
+    pub fn wrap_connector(&self, connector: Connector) -> FaultyConnector {
         FaultyConnector { connector, faults: self.clone() }
     }
 
@@ -133,24 +133,24 @@ impl HttpConnector for FaultyConnector {
             let writes = transaction.as_ref().map_or(0, |(_, writes)| *writes);
             let token = transaction.map(|(token, _)| token);
             if token.is_none() && this.faults.denies(&request) {
-                return answer(400, &failure("AccessDeniedException", "No."));
+                return respond(400, &failure("AccessDeniedException", "No."));
             }
             let fault = this.faults.draw(token.as_deref());
             match fault {
-                Some(Fault::Conflict) => return answer(400, &conflict(writes)),
+                Some(Fault::Conflict) => return respond(400, &conflict(writes)),
                 Some(Fault::Throttled) => {
-                    return answer(400, &failure("ThrottlingException", "Slow down."));
+                    return respond(400, &failure("ThrottlingException", "Slow down."));
                 }
                 Some(Fault::RequestLost) => return Err(lost()),
-                Some(Fault::AnswerLost | Fault::FailedAfterwards) | None => {}
+                Some(Fault::ResponseLost | Fault::FailedAfterwards) | None => {}
             }
             let response = this.connector.call(request).await?;
             if let Some(token) = token.filter(|_| response.status().is_success()) {
                 this.faults.note_written(token);
             }
             match fault {
-                Some(Fault::AnswerLost) => Err(lost()),
-                Some(Fault::FailedAfterwards) => answer(500, &failure("InternalServerError", "Oops.")),
+                Some(Fault::ResponseLost) => Err(lost()),
+                Some(Fault::FailedAfterwards) => respond(500, &failure("InternalServerError", "Oops.")),
                 _ => Ok(response),
             }
         })
@@ -185,10 +185,10 @@ fn failure(code: &str, message: &str) -> Value {
 }
 
 fn lost() -> ConnectorError {
-    ConnectorError::timeout("the answer did not come".into())
+    ConnectorError::timeout("the response did not arrive".into())
 }
 
-fn answer(status: u16, body: &Value) -> Result<HttpResponse, ConnectorError> {
+fn respond(status: u16, body: &Value) -> Result<HttpResponse, ConnectorError> {
     let status = StatusCode::try_from(status).map_err(|error| ConnectorError::other(error.into(), None))?;
     let mut response = HttpResponse::new(status, body.to_string().into());
     response.headers_mut().insert("content-type", "application/x-amz-json-1.0");

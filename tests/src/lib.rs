@@ -5,7 +5,6 @@
     reason = "a test that cannot be set up should stop at once"
 )]
 
-mod answer;
 mod app;
 mod calls;
 pub mod cases;
@@ -14,13 +13,14 @@ pub mod history;
 pub mod insight_history;
 pub mod log;
 mod meter;
-pub mod questions;
+pub mod queries;
 mod random;
+mod response;
 mod schema;
 
-pub use answer::Answer;
 pub use app::{Keys, NOW, TestApp};
-pub use calls::{answering, as_worker};
+pub use calls::{as_worker, record_calls};
 pub use faults::{Fault, Faults};
 pub use meter::{Meter, Spent};
 pub use random::{Random, noise};
+pub use response::TestResponse;

@@ -20,7 +20,7 @@ pub const KEPT: &str = "kept-";
 /// Whatever looks like a whole key of a person, of a project, or what payloads are encrypted with.
 static SECRET: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"ph[xsr]_[A-Za-z0-9_-]{8}|[A-Za-z0-9+/]{43}=").unwrap());
-/// Secrets without a form of their own, as answers had them.
+/// Secrets without a form of their own, as responses had them.
 static TOLD: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 static LINES: LazyLock<Mutex<HashMap<String, Vec<Value>>>> = LazyLock::new(Mutex::default);
 
@@ -34,9 +34,9 @@ pub(crate) fn watch() {
     });
 }
 
-/// Learns the sharing tokens of an answer.
-pub(crate) fn learn(answer: &str) {
-    let mut rest = answer;
+/// Learns the sharing tokens of a response.
+pub(crate) fn learn(response: &str) {
+    let mut rest = response;
     while let Some((_, after)) = rest.split_once("\"access_token\":\"") {
         let (token, after) = after.split_once('"').unwrap_or((after, ""));
         if token.len() >= 8 {

@@ -78,9 +78,9 @@ impl<C: HttpConnector + Clone + 'static> HttpConnector for Metered<C> {
             body["ReturnConsumedCapacity"] = "TOTAL".into();
             *request.body_mut() = body.to_string().into();
         }
-        let (answer, meter) = (self.0.call(request), self.1.clone());
+        let (response, meter) = (self.0.call(request), self.1.clone());
         HttpConnectorFuture::new(async move {
-            let response = answer.await?;
+            let response = response.await?;
             let body = response.body().bytes().and_then(|body| serde_json::from_slice::<Value>(body).ok());
             let units = consumed(&body.unwrap_or_default());
             meter.add(|spent| *(if is_read { &mut spent.reads } else { &mut spent.writes }) += units);
@@ -89,10 +89,10 @@ impl<C: HttpConnector + Clone + 'static> HttpConnector for Metered<C> {
     }
 }
 
-/// The units of an answer, of one table or of several.
-fn consumed(answer: &Value) -> f64 {
+/// The units of a response, of one table or of several.
+fn consumed(response: &Value) -> f64 {
     let of = |table: &Value| table["CapacityUnits"].as_f64().unwrap_or_default();
-    match &answer["ConsumedCapacity"] {
+    match &response["ConsumedCapacity"] {
         Value::Array(tables) => tables.iter().map(of).sum(),
         table => of(table),
     }

@@ -1,6 +1,6 @@
-//! Every answer of the black-box tests, compared with the OpenAPI document.
+//! Every response of the black-box tests, compared with the OpenAPI document.
 //!
-//! Must stay true: an answer of a route that the document describes has a status and a type that its operation lists, and
+//! Must stay true: a response of a route that the document describes has a status and a type that its operation lists, and
 //! a body that the schema of both accepts. A changed response requires a changed document.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(crate) fn check(method: &str, path: &str, status: StatusCode, headers: &Head
     }
 }
 
-/// The document, prepared for questions.
+/// The document, prepared for queries.
 struct Document {
     whole: Value,
     operations: Vec<Described>,
@@ -65,12 +65,12 @@ impl Document {
     ) -> Result<(), String> {
         let Some(index) = self.operation(method, path) else { return Ok(()) };
         let Described { method, path } = &self.operations[index];
-        let answers = &self.whole["paths"][path][method.to_lowercase()]["responses"];
-        let answer = answers.get(status.to_string()).ok_or("this status is not listed")?;
-        if answer["x-may-be-empty"] == true {
+        let responses = &self.whole["paths"][path][method.to_lowercase()]["responses"];
+        let response = responses.get(status.to_string()).ok_or("this status is not listed")?;
+        if response["x-may-be-empty"] == true {
             return if body.is_empty() { Ok(()) } else { self.error((index, status), headers, body) };
         }
-        let Some(content) = answer.get("content").and_then(Value::as_object) else {
+        let Some(content) = response.get("content").and_then(Value::as_object) else {
             return if body.is_empty() {
                 Ok(())
             } else {
@@ -154,7 +154,7 @@ fn placeholders(pattern: &str, path: &str) -> Option<Vec<bool>> {
         .collect()
 }
 
-/// The media type of an answer without its parameters; empty where it has none.
+/// The media type of a response without its parameters; empty where it has none.
 fn media_type(headers: &HeaderMap) -> &str {
     let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     named.split(';').next().unwrap_or_default().trim()

@@ -76,7 +76,7 @@ class Costs(unittest.TestCase):
         default = TEMPLATE["Parameters"]["CalculationMemory"]["Default"]
         memory = {g: default if it == {"Ref": "CalculationMemory"} else it for g, it in functions.items()}
         of = {"batch": "capture", "compaction": "worker", "tick": "worker", "poll": "flags", "evaluation": "flags", "change": "flags"}
-        of |= {"question": "calculation", "view": "insights"}
+        of |= {"query": "calculation", "view": "insights"}
         for name, unit in self.UNITS.items():
             if name != "assumed":
                 self.assertEqual(unit["memory_mb"], memory[of[name.split("_")[0]]], name)

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
-use pennon_core::config::max_answer_wait;
+use pennon_core::config::max_response_wait;
 use pennon_core::http::edge;
 use pennon_core::routes::Route;
 use pennon_eventstore::EventStore;
@@ -37,13 +37,13 @@ impl Services {
     /// Services over `app`, with the events at `events_url`.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = open_events(&app.store, events_url)?;
-        Ok(Services::over(app, events))
+        Ok(Services::new(app, events))
     }
 
     /// Services over `app` and `events`.
-    pub fn over(app: App, events: EventStore) -> Services {
+    pub fn new(app: App, events: EventStore) -> Services {
         let calculator =
-            Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_answer_wait()));
+            Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_response_wait()));
         let flags = Flags::new(app.clone(), events.clone());
         Services { app, events, calculator, flags, health: Health::default() }
     }

@@ -139,7 +139,7 @@ pub struct Delete {
 pub struct Query {
     /// A saved insight, by its id or its short id; or a file with a query node or the filters of a trend or a funnel as
     /// JSON; or - for standard input.
-    pub question: String,
+    pub query: String,
     /// Which installation.
     #[command(flatten)]
     pub target: Target,

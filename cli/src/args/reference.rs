@@ -42,7 +42,7 @@ pub struct Cost {
     pub evaluations: Amount,
     /// Calculated queries, each by a process with cold caches.
     #[arg(long, value_name = "N", default_value = "0")]
-    pub questions: Amount,
+    pub queries: Amount,
     /// Reads of saved insights with their stored results.
     #[arg(long, value_name = "N", default_value = "0")]
     pub views: Amount,
@@ -54,7 +54,7 @@ pub struct Cost {
     pub months: u32,
     /// Most events that a query reads; it reads at most those of the month.
     #[arg(long, value_name = "N", default_value = "50M")]
-    pub question_events: Amount,
+    pub query_events: Amount,
     /// The stack has no alarms (template parameter Alarms).
     #[arg(long)]
     pub without_alarms: bool,

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use super::contents::{Contents, FileEntry};
 use super::objects::{CopyError, CopyMode, ReferencedObjects, link_objects};
 use super::staging::{STAGING_LOCK, Staging, rename_durably};
-use super::{ARCHIVE_EXTENSION, Progress, hash_file, pack, path_error, snapshot, verify_objects};
+use super::{ARCHIVE_EXTENSION, ProgressCallback, hash_file, pack, path_error, snapshot, verify_objects};
 use crate::data::{EVENTS, LOCK, PAYLOAD_KEY, no_installation_message, open_events};
 use crate::embedded::{self, Embedded, preflight, write_mark};
 
@@ -40,7 +40,10 @@ pub struct CompletedBackup {
 }
 
 /// Creates a backup.
-pub async fn create(options: &BackupOptions, progress: Progress<'_>) -> Result<CompletedBackup, String> {
+pub async fn create(
+    options: &BackupOptions,
+    progress: ProgressCallback<'_>,
+) -> Result<CompletedBackup, String> {
     let has_database =
         std::fs::metadata(options.data.join(embedded::FILE)).is_ok_and(|database| database.len() > 0);
     if !has_database {
@@ -91,7 +94,7 @@ async fn copy_snapshot(
     data: &Path,
     staging: &Staging,
     mode: CopyMode,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<DateTime<Utc>, String> {
     let tables = staging.path().join(embedded::FILE);
     let mut missing_object = String::new();
@@ -134,7 +137,7 @@ async fn list_objects(data: &Path, tables: &Path) -> Result<ReferencedObjects, S
 }
 
 /// All files below `directory` with their digests, sorted by path.
-fn list_files(directory: &Path, progress: Progress<'_>) -> Result<Vec<FileEntry>, String> {
+fn list_files(directory: &Path, progress: ProgressCallback<'_>) -> Result<Vec<FileEntry>, String> {
     let mut paths = Vec::new();
     collect_paths(directory, "", &mut paths).map_err(path_error(directory, "read"))?;
     paths.sort_unstable();

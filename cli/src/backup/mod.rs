@@ -45,7 +45,7 @@ pub const CONTENTS: &str = "backup.json";
 pub const ARCHIVE_EXTENSION: &str = "tar";
 
 /// A progress callback: the current step, the work that is done, and the total, in bytes or files.
-pub type Progress<'a> = &'a mut (dyn FnMut(&'static str, u64, u64) + Send);
+pub type ProgressCallback<'a> = &'a mut (dyn FnMut(&'static str, u64, u64) + Send);
 
 /// An error message for `path`: it cannot be `action` (a past participle).
 fn path_error(path: &Path, action: &str) -> impl Fn(std::io::Error) -> String {
@@ -74,7 +74,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Verifies the checksums of all objects in `directory` that its tables reference. Returns the number of objects.
-async fn verify_objects(directory: &Path, progress: Progress<'_>) -> Result<usize, String> {
+async fn verify_objects(directory: &Path, progress: ProgressCallback<'_>) -> Result<usize, String> {
     let embedded = Embedded::open(directory).await.map_err(|e| e.to_string())?;
     let url = format!("file://{}", directory.join(crate::data::EVENTS).display());
     let events = open_events(&embedded.store(None), &url)?;

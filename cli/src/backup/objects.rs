@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::staging::{LINKS, Staging};
-use super::{Progress, path_error};
+use super::{ProgressCallback, path_error};
 use crate::data::EVENTS;
 
 /// The objects of a snapshot, by their paths below the events directory.
@@ -75,7 +75,12 @@ pub(super) fn link_objects(data: &Path, objects: &ReferencedObjects) -> Result<L
 
 impl LinkedObjects {
     /// Copies the objects into the directory `to`.
-    pub(super) fn copy(&self, to: &Path, mode: CopyMode, progress: Progress<'_>) -> Result<(), CopyError> {
+    pub(super) fn copy(
+        &self,
+        to: &Path,
+        mode: CopyMode,
+        progress: ProgressCallback<'_>,
+    ) -> Result<(), CopyError> {
         let total = self.names.len() as u64;
         for (done, name) in self.names.iter().enumerate() {
             let (from, to) = (self.from.join(name), to.join(name));

@@ -11,14 +11,14 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use super::contents::{Contents, is_backup_path};
 use super::objects::create_parent;
-use super::{CONTENTS, Progress, path_error};
+use super::{CONTENTS, ProgressCallback, path_error};
 
 /// Packs the files of `contents` in `directory` into a new file at `to`, and syncs it.
 pub(super) fn pack(
     contents: &Contents,
     directory: &Path,
     to: &Path,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<(), String> {
     let failed = path_error(to, "written");
     let mut options = std::fs::OpenOptions::new();

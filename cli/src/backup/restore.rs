@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::contents::{Contents, FORMAT};
 use super::objects::create_parent;
 use super::staging::{Staging, is_locked};
-use super::{CONTENTS, Progress, pack, path_error, snapshot, verify_objects};
+use super::{CONTENTS, ProgressCallback, pack, path_error, snapshot, verify_objects};
 use crate::data::{DataDirectory, PAYLOAD_KEY};
 use crate::embedded;
 
@@ -22,7 +22,11 @@ pub struct RestoredBackup {
 }
 
 /// Creates the data directory `data`, which must be empty or not exist, from the backup at `from`.
-pub async fn restore(from: &Path, data: &Path, progress: Progress<'_>) -> Result<RestoredBackup, String> {
+pub async fn restore(
+    from: &Path,
+    data: &Path,
+    progress: ProgressCallback<'_>,
+) -> Result<RestoredBackup, String> {
     let place = std::path::absolute(data).map_err(path_error(data, "made"))?;
     require_empty(&place)?;
     let restore_error = |problem: String| format!("{} cannot be restored: {problem}", from.display());
@@ -58,7 +62,7 @@ fn require_empty(place: &Path) -> Result<(), String> {
 }
 
 /// Copies the files of the backup at `from` into the directory `to`.
-fn copy_backup(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Contents, String> {
+fn copy_backup(from: &Path, to: &Path, progress: ProgressCallback<'_>) -> Result<Contents, String> {
     let is_archive = std::fs::metadata(from).map_err(path_error(from, "read"))?.is_file();
     let contents = if is_archive {
         progress("unpacking", 0, 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use pennon::import::{Phase, Progress};
+use pennon::import::{ImportPhase, ImportProgress};
 
 pub(crate) fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(1);
@@ -17,7 +17,7 @@ pub(crate) fn progress_bar() -> ProgressBar {
 /// The progress callback of an export.
 pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgress {
     let bar = bar.clone();
-    Arc::new(move |progress: pennon::export::Progress| {
+    Arc::new(move |progress: pennon::export::ExportProgress| {
         bar.set_message(progress.what);
         bar.set_length(progress.total);
         bar.set_position(progress.done);
@@ -29,11 +29,11 @@ pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgre
 }
 
 /// Shows the progress of an import on `bar`.
-pub(crate) fn show_import(bar: &ProgressBar, progress: Progress) {
+pub(crate) fn show_import(bar: &ProgressBar, progress: ImportProgress) {
     bar.set_message(match progress.phase {
-        Phase::Checking => "checking",
-        Phase::StoringPeople => "persons",
-        Phase::Storing => "storing",
+        ImportPhase::Checking => "checking",
+        ImportPhase::StoringPeople => "persons",
+        ImportPhase::Storing => "storing",
     });
     bar.set_length(progress.total);
     bar.set_position(progress.done);

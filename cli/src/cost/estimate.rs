@@ -17,7 +17,7 @@ pub struct MonthlyUsage {
     /// Evaluations of the flags of one person by the server.
     pub evaluations: f64,
     /// Calculated queries.
-    pub questions: f64,
+    pub queries: f64,
     /// Reads of saved insights with a stored result.
     pub views: f64,
     /// Changes of flags.
@@ -25,7 +25,7 @@ pub struct MonthlyUsage {
     /// The retention of events in months.
     pub months: f64,
     /// Most events that a query reads.
-    pub question_events: f64,
+    pub query_events: f64,
     /// Whether the stack has its alarms.
     pub alarms: bool,
 }
@@ -83,8 +83,8 @@ impl Quantities {
         all.add(batches, batch, f64::from(usage.batch) * assumed.event_cpu_ms, assumed, true);
         all.add(usage.polls, &units.poll, 0.0, assumed, true);
         all.add(usage.evaluations, &units.evaluation, 0.0, assumed, true);
-        let read = usage.events.min(usage.question_events);
-        all.add(usage.questions, &units.question, read * assumed.question_event_cpu_ms, assumed, true);
+        let read = usage.events.min(usage.query_events);
+        all.add(usage.queries, &units.query, read * assumed.query_event_cpu_ms, assumed, true);
         all.add(usage.views, &units.view, 0.0, assumed, true);
         all.add(usage.changes, &units.change, 0.0, assumed, true);
         all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, false);

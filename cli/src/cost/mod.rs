@@ -53,11 +53,11 @@ fn usage_of(options: &Cost) -> MonthlyUsage {
         batch: options.batch,
         polls: options.polls.0,
         evaluations: options.evaluations.0,
-        questions: options.questions.0,
+        queries: options.queries.0,
         views: options.views.0,
         changes: options.changes.0,
         months: f64::from(options.months),
-        question_events: options.question_events.0,
+        query_events: options.query_events.0,
         alarms: !options.without_alarms,
     }
 }

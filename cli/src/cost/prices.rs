@@ -102,7 +102,7 @@ pub struct Units {
     /// An evaluation of the flags of one person.
     pub evaluation: Operation,
     /// A calculation of a trend by a process with cold caches.
-    pub question: Operation,
+    pub query: Operation,
     /// A read of an insight with its stored result.
     pub view: Operation,
     /// A change of a flag.
@@ -148,7 +148,7 @@ pub struct CostAssumptions {
     /// CPU time of compaction per event.
     pub compacted_event_cpu_ms: f64,
     /// CPU time of a query per event that it reads.
-    pub question_event_cpu_ms: f64,
+    pub query_event_cpu_ms: f64,
     /// Scheduled invocations per month.
     pub ticks_a_month: f64,
     /// Bytes of log lines per invocation.

@@ -47,7 +47,7 @@ fn units() -> Units {
         &mut units.compaction_100,
         &mut units.poll,
         &mut units.evaluation,
-        &mut units.question,
+        &mut units.query,
         &mut units.view,
         &mut units.change,
         &mut units.tick,
@@ -89,17 +89,17 @@ fn a_million_events_as_counted_by_hand() {
 fn compaction_is_billed_per_hundred_batches_and_queries_by_the_events_read() {
     let mut units = units();
     units.compaction_100 = Operation { reads: 116.0, writes: 408.0, puts: 6.0, ..units.tick.clone() };
-    units.question =
+    units.query =
         Operation { memory_mb: 2048, cpu_ms: 20.0, gets: 4.0, object_trips: 1.0, ..units.tick.clone() };
-    (units.assumed.question_event_cpu_ms, units.assumed.object_trip_ms) = (0.0001, 30.0);
-    let command = "pennon cost --events 10M --questions 1k --question-events 4M --without-alarms";
+    (units.assumed.query_event_cpu_ms, units.assumed.object_trip_ms) = (0.0001, 30.0);
+    let command = "pennon cost --events 10M --queries 1k --query-events 4M --without-alarms";
     let quantities = Quantities::estimate(&usage_of(&parsed(command)), &units);
     // 100,000 batches are compacted in 1,000 hundreds.
     close(quantities.reads, 116_000.0);
     close(quantities.writes, 800_000.0 + 408_000.0);
     close(quantities.puts, 6_000.0);
     close(quantities.gets, 4_000.0);
-    // A question: 20 ms, 400 ms for four million events, 30 ms of waiting; two GB.
+    // A query: 20 ms, 400 ms for four million events, 30 ms of waiting; two GB.
     close(quantities.gb_seconds, 100_000.0 * 0.017 * 0.5 + 1_000.0 * 0.450 * 2.0);
     close(quantities.alarm_metrics, 0.0);
 }

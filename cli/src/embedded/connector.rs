@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::writer::WriteLock;
 
-/// Answers DynamoDB requests from an embedded database.
+/// Serves DynamoDB requests from an embedded database.
 #[derive(Clone)]
 pub struct Connector {
     database: Database,

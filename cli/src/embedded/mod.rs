@@ -226,7 +226,7 @@ pub async fn check_endpoint(endpoint: &str, access_key_id: &str) -> Result<(), S
         Err(_) => return Err(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())),
         Ok(Err(SdkError::DispatchFailure(_))) => return Err("no connection".to_owned()),
         Ok(Err(_)) => return Err("another program answers there".to_owned()),
-        Ok(Ok(answer)) => answer.table_names.unwrap_or_default(),
+        Ok(Ok(response)) => response.table_names.unwrap_or_default(),
     };
     let names = StoreConfig::local();
     let is_ours = tables.contains(&names.records_table) && tables.contains(&names.blocks_table);

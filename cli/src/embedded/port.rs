@@ -36,7 +36,7 @@ struct Port {
     access_key_digest: [u8; 32],
 }
 
-/// A router that answers DynamoDB requests with this access key id from `database`; write operations hold `write_lock`.
+/// A router that serves DynamoDB requests with this access key id from `database`; write operations hold `write_lock`.
 pub fn router(database: Database, write_lock: WriteLock, access_key_id: &str) -> Router {
     let port = Port { database, write_lock, access_key_digest: Sha256::digest(access_key_id).into() };
     Router::new().fallback(any(handle)).with_state(port)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
-use pennon_core::store::{Attributes, Change, Key, StoreError};
+use pennon_core::store::{Attributes, ItemChange, Key, StoreError};
 
 use super::reader::FileReader;
 use super::writer::{FileWriter, WriteLock};
@@ -52,7 +52,11 @@ impl LocalBackend for SqliteBackend {
         })
     }
 
-    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>> {
+    fn transact(
+        &self,
+        table: &str,
+        changes: Arc<Vec<ItemChange>>,
+    ) -> BackendFuture<'_, Result<i64, StoreError>> {
         let table = self.has_table(table).then(|| table.to_owned());
         Box::pin(async move { self.writer.transact(&table?, changes).await })
     }

@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use dynoxide::storage::compute_hash_prefix;
 use dynoxide::types::{AttributeValue as Value, MAX_ITEM_SIZE, item_size};
 use pennon_core::store::local_backend::{from_json, to_json};
-use pennon_core::store::{Action, Attributes, Change, Condition, Key, StoreError, keys};
+use pennon_core::store::{Attributes, ItemAction, ItemChange, ItemCondition, Key, StoreError, keys};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::{oneshot, watch};
 
@@ -112,7 +112,7 @@ struct CommitQueue {
 /// A transaction that waits for its commit.
 struct PendingTransaction {
     table: String,
-    changes: Arc<Vec<Change>>,
+    changes: Arc<Vec<ItemChange>>,
     /// The new row of each change; `None` for a deletion, a check, and a counter, whose row depends on the current one.
     rows: Vec<Option<Row>>,
     done: oneshot::Sender<TransactionResult>,
@@ -142,7 +142,7 @@ impl FileWriter {
     }
 
     /// Applies all of `changes` to `table`, or none.
-    pub async fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> TransactionResult {
+    pub async fn transact(&self, table: &str, changes: Arc<Vec<ItemChange>>) -> TransactionResult {
         let rows = encode_rows(&changes)?;
         let (done, result) = oneshot::channel();
         self.enqueue(PendingTransaction { table: table.to_owned(), changes, rows, done });
@@ -257,14 +257,13 @@ impl Inner {
 
 /// Whether `transaction` writes a job, which a follower of the stream may wait for.
 fn writes_job(transaction: &PendingTransaction) -> bool {
-    transaction
-        .changes
-        .iter()
-        .any(|change| matches!(change.action, Action::Put(_)) && change.key.pk.starts_with(keys::JOB_PREFIX))
+    transaction.changes.iter().any(|change| {
+        matches!(change.action, ItemAction::Put(_)) && change.key.pk.starts_with(keys::JOB_PREFIX)
+    })
 }
 
 /// The rows of put items, by the index of their change. `None` if the database has to process or reject the transaction.
-fn encode_rows(changes: &[Change]) -> Option<Vec<Option<Row>>> {
+fn encode_rows(changes: &[ItemChange]) -> Option<Vec<Option<Row>>> {
     let mut keys = HashSet::new();
     let mut rows = Vec::with_capacity(changes.len());
     for change in changes {
@@ -274,7 +273,7 @@ fn encode_rows(changes: &[Change]) -> Option<Vec<Option<Row>>> {
             return None;
         }
         rows.push(match &change.action {
-            Action::Put(item) => Some(encode_row(item)?),
+            ItemAction::Put(item) => Some(encode_row(item)?),
             _ => None,
         });
     }
@@ -301,7 +300,7 @@ fn check_conditions(
 ) -> rusqlite::Result<ConditionCheck> {
     let (mut failed, mut counters, mut last_counter) = (None, Vec::new(), 0);
     for (index, change) in transaction.changes.iter().enumerate() {
-        let is_counter = matches!(change.action, Action::Count { .. });
+        let is_counter = matches!(change.action, ItemAction::Count { .. });
         if change.when.is_empty() && !is_counter {
             continue;
         }
@@ -321,7 +320,7 @@ fn check_conditions(
             }
             Some(_) => {}
         }
-        if let Action::Count { add, set } = &change.action {
+        if let ItemAction::Count { add, set } = &change.action {
             match update_counters(&change.key, current, add, set) {
                 Some((row, counter)) => {
                     counters.push((index, row));
@@ -335,18 +334,18 @@ fn check_conditions(
 }
 
 /// Whether `item` meets `condition`. `None` if only the database can evaluate that.
-fn is_met(condition: Condition, item: Option<&Attributes>) -> Option<bool> {
+fn is_met(condition: ItemCondition, item: Option<&Attributes>) -> Option<bool> {
     let value = |name| match item.and_then(|item| item.get(name)) {
         None => Some(None),
         Some(AttributeValue::N(number)) => number.parse::<i64>().ok().map(Some),
         Some(_) => None,
     };
     Some(match condition {
-        Condition::Absent => item.is_none(),
-        Condition::Present => item.is_some(),
-        Condition::Is(name, expected) => value(name)? == Some(expected),
-        Condition::IsOrUnset(name, expected) => value(name)?.is_none_or(|value| value == expected),
-        Condition::AtMostOrUnset(name, most) => value(name)?.is_none_or(|value| value <= most),
+        ItemCondition::Absent => item.is_none(),
+        ItemCondition::Present => item.is_some(),
+        ItemCondition::Is(name, expected) => value(name)? == Some(expected),
+        ItemCondition::IsOrUnset(name, expected) => value(name)?.is_none_or(|value| value == expected),
+        ItemCondition::AtMostOrUnset(name, most) => value(name)?.is_none_or(|value| value <= most),
     })
 }
 
@@ -403,7 +402,7 @@ fn write(
             let hash = compute_hash_prefix(&Value::S(change.key.pk.clone()));
             put.execute(params![pk, sk, row.json, row.size, hash])?;
             Some(if existed { StreamEvent::Modify } else { StreamEvent::Insert })
-        } else if matches!(change.action, Action::Delete) {
+        } else if matches!(change.action, ItemAction::Delete) {
             (delete.execute([pk, sk])? > 0).then_some(StreamEvent::Remove)
         } else {
             None

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::files::{LineFiles, write_error};
 use super::sorter::{ExternalSorter, SortKey, SortedLines};
-use super::{ExportContext, Progress, ReportProgress, read_error};
+use super::{ExportContext, ExportProgress, ReportProgress, read_error};
 
 /// Events between two progress reports.
 const REPORT_INTERVAL: u64 = 20_000;
@@ -72,7 +72,7 @@ struct EventCollector<F> {
     format: F,
     sorter: ExternalSorter,
     report: ReportProgress,
-    progress: Progress,
+    progress: ExportProgress,
     error: Option<String>,
     directory: PathBuf,
 }
@@ -123,7 +123,7 @@ impl ProjectExport<'_> {
             format,
             sorter: ExternalSorter::new(directory.clone()),
             report: self.context.report.clone(),
-            progress: Progress { what: "reading events", done: 0, total: 0 },
+            progress: ExportProgress { what: "reading events", done: 0, total: 0 },
             error: None,
             directory: directory.clone(),
         };
@@ -151,7 +151,7 @@ impl ProjectExport<'_> {
         let parts = self.directory.with_extension("parts");
         let report = self.context.report.clone();
         let written = tokio::task::spawn_blocking(move || {
-            let mut progress = Progress { what: "writing events", done: 0, total: sorted.count() };
+            let mut progress = ExportProgress { what: "writing events", done: 0, total: sorted.count() };
             let mut last: Option<SortKey> = None;
             while let Some((key, line)) = sorted.next().map_err(|e| write_error(&parts, &e))? {
                 let is_later = last.is_none_or(|(time, _)| time < key.0);

@@ -33,7 +33,7 @@ use output_directory::OutputDirectory;
 
 /// The progress of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct ExportProgress {
     /// The current step.
     pub what: &'static str,
     /// The number of items that are done.
@@ -43,7 +43,7 @@ pub struct Progress {
 }
 
 /// The progress callback; called from any thread.
-pub type ReportProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+pub type ReportProgress = Arc<dyn Fn(ExportProgress) + Send + Sync>;
 
 /// The input of an export.
 pub struct ExportContext<'a> {
@@ -59,7 +59,7 @@ pub struct ExportContext<'a> {
 
 /// The numbers of exported rows of a project.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct ExportCounts {
     /// Events.
     pub events: u64,
     /// Persons.
@@ -95,7 +95,7 @@ pub struct ExportSummary {
     /// The omissions of the workspace file with their reasons, a sentence each.
     pub notes: Vec<String>,
     /// The counts by project.
-    pub projects: BTreeMap<ProjectId, Counts>,
+    pub projects: BTreeMap<ProjectId, ExportCounts>,
 }
 
 impl ExportSummary {
@@ -107,7 +107,7 @@ impl ExportSummary {
         )];
         lines.extend(self.notes.iter().cloned());
         for (project, counts) in &self.projects {
-            let Counts { events, persons, groups, unlinked_distinct_ids } = counts;
+            let ExportCounts { events, persons, groups, unlinked_distinct_ids } = counts;
             lines.push(format!("project {project}: {events} events, {persons} persons, {groups} groups"));
             if *unlinked_distinct_ids > 0 {
                 lines.push(format!(
@@ -169,9 +169,9 @@ fn remove_if_empty(directory: &Path) {
 }
 
 /// Writes groups, persons and events in the format of `pennon import`.
-async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, String> {
+async fn write_project(export: &ProjectExport<'_>) -> Result<ExportCounts, String> {
     let sorted = export.sort_events(events::NativeFormat { project: export.project }).await?;
-    let mut counts = Counts { events: sorted.count(), ..Counts::default() };
+    let mut counts = ExportCounts { events: sorted.count(), ..ExportCounts::default() };
     let mut groups = export.files("groups");
     for group_type in export.group_types() {
         for group in export.list_groups(&group_type).await? {
@@ -198,7 +198,7 @@ impl ProjectExport<'_> {
 
     /// The groups of a type.
     async fn list_groups(&self, group_type: &GroupType) -> Result<Vec<pennon_eventstore::Group>, String> {
-        let groups = self.context.events().every_group_of(self.project, group_type).await;
+        let groups = self.context.events().load_groups_for_export(self.project, group_type).await;
         groups.map_err(|e| read_error(&e))
     }
 
@@ -222,7 +222,7 @@ impl ProjectExport<'_> {
                 write(with_own_id_first(self.project, person))?;
                 written += 1;
             }
-            (self.context.report)(Progress { what, done, total });
+            (self.context.report)(ExportProgress { what, done, total });
         }
     }
 }
@@ -241,7 +241,10 @@ fn read_error(error: &EventStoreError) -> String {
 
 /// Moves the distinct id from which the person's id is derived to the front, so that an import gives the person the same id.
 fn with_own_id_first(project: ProjectId, mut person: PersonDetails) -> PersonDetails {
-    let own = person.distinct_ids.iter().position(|id| pennon_eventstore::derived(project, id) == person.id);
+    let own = person
+        .distinct_ids
+        .iter()
+        .position(|id| pennon_eventstore::derive_person_id(project, id) == person.id);
     if let Some(place) = own {
         person.distinct_ids[..=place].rotate_right(1);
     }

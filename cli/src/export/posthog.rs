@@ -14,7 +14,7 @@ use pennon_eventstore::{
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::Counts;
+use super::ExportCounts;
 use super::events::{EventFormat, ProjectExport, format_time};
 
 /// Namespace of the uuids of generated events.
@@ -123,7 +123,7 @@ fn group_event(
 }
 
 /// Writes a project as `batch-1.jsonl.gz` and so on, which must be sent in this order.
-pub(super) async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, String> {
+pub(super) async fn write_project(export: &ProjectExport<'_>) -> Result<ExportCounts, String> {
     let project = export.project;
     let persons = export.context.events().canonical_persons(project).await.map_err(|e| e.to_string())?;
     let format = PosthogFormat { project, persons, ignored: BTreeSet::new(), latest: i64::MIN };
@@ -131,7 +131,7 @@ pub(super) async fn write_project(export: &ProjectExport<'_>) -> Result<Counts, 
     let now = export.context.now.timestamp_micros();
     // After all events that change properties.
     let at = now.max(latest.saturating_add(1));
-    let mut counts = Counts { events: sorted.count(), ..Counts::default() };
+    let mut counts = ExportCounts { events: sorted.count(), ..ExportCounts::default() };
     let mut files = export.files("batch");
     export
         .for_each_person("persons", |person| {

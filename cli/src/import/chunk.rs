@@ -11,7 +11,7 @@ use pennon_eventstore::{
 
 use super::Summary;
 use super::people::FoldedPeople;
-use super::record::{Record, SourceRecord};
+use super::record::{ImportRecord, SourceRecord};
 
 /// Most bytes of memory of a chunk.
 const MEMORY_BYTES_MAX: usize = 160 << 20;
@@ -104,17 +104,17 @@ impl Chunk {
     pub(super) fn push(&mut self, source: SourceRecord) -> Result<(), EventStoreError> {
         let project = source.project;
         match source.record {
-            Record::Event(event) => {
+            ImportRecord::Event(event) => {
                 self.columns(project).push(source.line, &event);
                 return Ok(());
             }
-            Record::Person(person) => {
+            ImportRecord::Person(person) => {
                 let persons = self.persons.entry(project).or_insert_with(|| PersonColumns::new(project));
                 let before = persons.bytes();
                 persons.push(&person)?;
                 self.people_bytes += persons.bytes() - before;
             }
-            Record::Group(group) => {
+            ImportRecord::Group(group) => {
                 let groups = self.groups.entry(project).or_default();
                 let before = groups.bytes();
                 groups.push(&group)?;
@@ -155,8 +155,8 @@ impl Chunk {
 
 /// Chunks of the persons and groups that were folded from a file.
 pub(super) fn chunks_of_people(people: FoldedPeople, now: i64) -> Result<Vec<Chunk>, EventStoreError> {
-    let persons = people.persons.into_iter().map(|(project, person)| (project, Record::Person(person)));
-    let groups = people.groups.into_iter().map(|(project, group)| (project, Record::Group(group)));
+    let persons = people.persons.into_iter().map(|(project, person)| (project, ImportRecord::Person(person)));
+    let groups = people.groups.into_iter().map(|(project, group)| (project, ImportRecord::Group(group)));
     let mut chunks: Vec<Chunk> = Vec::new();
     for (project, record) in persons.chain(groups) {
         if chunks.last_mut().is_none_or(Chunk::is_full) {

@@ -42,7 +42,7 @@ pub use time::TimeFormat;
 
 use chunk::{Chunk, chunks_of_people};
 use people::{FoldedPeople, PeopleBuilder};
-use source::{ContentInfo, Counts, Source};
+use source::{ContentInfo, FirstPassCounts, ImportSource};
 
 /// Records that are read between two progress reports.
 const RECORDS_PER_STEP: u64 = 50_000;
@@ -79,7 +79,7 @@ pub enum ExtraFields {
 
 /// The current phase of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum ImportPhase {
     /// Validating the whole file.
     Checking,
     /// Storing the persons and groups that were folded from the file.
@@ -90,9 +90,9 @@ pub enum Phase {
 
 /// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct ImportProgress {
     /// The current phase.
-    pub phase: Phase,
+    pub phase: ImportPhase,
     /// How much of the file was read in this phase: bytes, or rows of a Parquet file. Of persons and groups, steps: each is
     /// first merged with its stored properties and then stored.
     pub done: u64,
@@ -116,7 +116,7 @@ pub async fn import_file(
     path: &Path,
     options: ImportOptions,
     now: i64,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Summary, ImportError> {
     let CheckedFile { content_info, mut people, summary } = check(path, &options, progress).await?;
     let failed = |error: EventStoreError| ImportError::for_file(path, error.to_string());
@@ -124,7 +124,7 @@ pub async fn import_file(
     let count = (people.persons.len() + people.groups.len()) as u64;
     let mut steps = |done| {
         if count > 0 {
-            progress(Progress { phase: Phase::StoringPeople, done, total: count * 2, lines: 0 });
+            progress(ImportProgress { phase: ImportPhase::StoringPeople, done, total: count * 2, lines: 0 });
         }
     };
     stored_properties::merge_with_stored(store, &mut people, &mut steps).await.map_err(failed)?;
@@ -148,7 +148,7 @@ pub async fn import_file(
 pub async fn dry_run_file(
     path: &Path,
     options: ImportOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Summary, ImportError> {
     let CheckedFile { content_info, people, mut summary } = check(path, &options, progress).await?;
     summary.is_dry_run = true;
@@ -174,9 +174,9 @@ async fn open(
     options: &ImportOptions,
     content_info: Option<ContentInfo>,
     by_record: bool,
-) -> Result<Source, ImportError> {
+) -> Result<ImportSource, ImportError> {
     let (file, options) = (path.to_owned(), options.clone());
-    let open = move || Source::open(&file, options, content_info, by_record);
+    let open = move || ImportSource::open(&file, options, content_info, by_record);
     step_result(tokio::task::spawn_blocking(open).await, path)
 }
 
@@ -184,11 +184,11 @@ async fn open(
 async fn check(
     path: &Path,
     options: &ImportOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<CheckedFile, ImportError> {
     let mut source = open(path, options, None, false).await?;
     let mut people = PeopleBuilder::default();
-    let mut counts = Counts::default();
+    let mut counts = FirstPassCounts::default();
     loop {
         let step = tokio::task::spawn_blocking(move || {
             let records = source.check(RECORDS_PER_STEP, &mut people, &mut counts)?;
@@ -197,14 +197,14 @@ async fn check(
         let records;
         (source, people, counts, records) = step_result(step.await, path)?;
         let (read, total) = source.position();
-        progress(Progress { phase: Phase::Checking, done: read, total, lines: counts.lines });
+        progress(ImportProgress { phase: ImportPhase::Checking, done: read, total, lines: counts.lines });
         if records == 0 {
             break;
         }
     }
     let content_info = source.content_info().map_err(|error| error.with_file(path))?;
     let people = people.fold();
-    let Counts { lines, events, persons, groups, mut ignored } = counts;
+    let FirstPassCounts { lines, events, persons, groups, mut ignored } = counts;
     if people.unusable_merges > 0 {
         ignored
             .insert("merges with an id that stands for no user, such as `anonymous`", people.unusable_merges);
@@ -225,12 +225,12 @@ async fn check(
 
 /// Reads the next chunk of `source`; one without records at its end. `lines` records were read before.
 async fn next_chunk(
-    mut source: Source,
+    mut source: ImportSource,
     now: i64,
     path: &Path,
     lines: u64,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(Source, Chunk), ImportError> {
+    progress: &mut dyn FnMut(ImportProgress),
+) -> Result<(ImportSource, Chunk), ImportError> {
     let mut chunk = Chunk::new(now);
     loop {
         let step = tokio::task::spawn_blocking(move || {
@@ -241,7 +241,7 @@ async fn next_chunk(
         (source, chunk, records) = step_result(step.await, path)?;
         let (read, total) = source.position();
         let lines = lines + chunk.records;
-        progress(Progress { phase: Phase::Storing, done: read, total, lines });
+        progress(ImportProgress { phase: ImportPhase::Storing, done: read, total, lines });
         if records == 0 {
             return Ok((source, chunk));
         }

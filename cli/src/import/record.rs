@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// A complete record.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Record {
+pub(crate) enum ImportRecord {
     Event(Event),
     Person(PersonRecord),
     Group(GroupRecord),
@@ -17,7 +17,7 @@ pub(crate) enum Record {
 pub(crate) struct SourceRecord {
     pub line: u64,
     pub project: u64,
-    pub record: Record,
+    pub record: ImportRecord,
 }
 
 /// The uuid of the event in line `line` of a file with this content: 74 bits of the content's digest, and the line (RFC 9562

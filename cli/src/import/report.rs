@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::mappings::MappedRecord;
 use super::people::PeopleUpdate;
-use super::record::Record;
+use super::record::ImportRecord;
 use super::time::TimeFormat;
 
 /// The format of a file, and the mapping of its fields.
@@ -164,19 +164,19 @@ pub(super) fn sample_json(unit: &str, number: u64, mapped: &MappedRecord) -> Val
     let mut sample = json!({ unit: number, "project": mapped.project });
     match &mapped.record {
         None => {}
-        Some(Record::Event(event)) => {
+        Some(ImportRecord::Event(event)) => {
             sample["event"] = json!({
                 "event": event.event, "distinct_id": event.distinct_id, "timestamp": format_time(event.timestamp),
                 "uuid": event.uuid, "properties": event.properties,
             });
         }
-        Some(Record::Person(person)) => {
+        Some(ImportRecord::Person(person)) => {
             sample["person"] = json!({
                 "distinct_ids": person.distinct_ids, "properties": person.properties,
                 "created_at": person.created_at.map(format_time),
             });
         }
-        Some(Record::Group(group)) => {
+        Some(ImportRecord::Group(group)) => {
             sample["group"] = json!({
                 "type": group.type_name, "index": group.index, "key": group.key, "properties": group.properties,
             });

@@ -19,7 +19,7 @@ use super::formats::parquet_events::{self, ParquetEventReader};
 use super::formats::{RawRecord, RecordReader};
 use super::mappings::{Context, MappedRecord, Mapping, Vendor};
 use super::people::PeopleBuilder;
-use super::record::{Record, SourceRecord};
+use super::record::{ImportRecord, SourceRecord};
 use super::report::SourceDescription;
 use super::time::TimeFormats;
 use super::{ExtraFields, ImportOptions};
@@ -35,7 +35,7 @@ pub(super) struct ContentInfo {
 
 /// Counts of the first pass.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct FirstPassCounts {
     pub lines: u64,
     pub events: u64,
     pub persons: u64,
@@ -45,7 +45,7 @@ pub(super) struct Counts {
 }
 
 /// A file that is being read.
-pub(super) struct Source {
+pub(super) struct ImportSource {
     path: PathBuf,
     reader: Reader,
     format: Format,
@@ -69,14 +69,14 @@ fn unreadable(error: std::io::Error) -> ImportError {
     ImportError::for_content(format!("cannot be read: {error}"))
 }
 
-impl Source {
+impl ImportSource {
     /// Opens a file. `content_info` is the result of the first pass; with `by_record` Parquet is always read row by row.
     pub(super) fn open(
         path: &Path,
         options: ImportOptions,
         content_info: Option<ContentInfo>,
         by_record: bool,
-    ) -> Result<Source, ImportError> {
+    ) -> Result<ImportSource, ImportError> {
         let content_info = content_info.unwrap_or_default();
         let (content, format, compression) = Content::open(File::open(path).map_err(unreadable)?)?;
         let mut records: Box<dyn RecordReader> = match format {
@@ -132,7 +132,18 @@ impl Source {
         };
         let path = path.to_owned();
         let times = TimeFormats::default();
-        Ok(Source { path, reader, format, mapping, first, options, extra, content_info, times, description })
+        Ok(ImportSource {
+            path,
+            reader,
+            format,
+            mapping,
+            first,
+            options,
+            extra,
+            content_info,
+            times,
+            description,
+        })
     }
 
     /// The next record after mapping, with its number; `None` at the end.
@@ -161,7 +172,7 @@ impl Source {
         &mut self,
         limit: u64,
         people: &mut PeopleBuilder,
-        counts: &mut Counts,
+        counts: &mut FirstPassCounts,
     ) -> Result<u64, ImportError> {
         let mut checked = 0;
         while checked < limit {
@@ -181,9 +192,9 @@ impl Source {
                     *counts.ignored.entry(rule).or_default() += 1;
                 }
                 match mapped.record {
-                    Some(Record::Event(_)) => counts.events += 1,
-                    Some(Record::Person(_)) => counts.persons += 1,
-                    Some(Record::Group(_)) => counts.groups += 1,
+                    Some(ImportRecord::Event(_)) => counts.events += 1,
+                    Some(ImportRecord::Person(_)) => counts.persons += 1,
+                    Some(ImportRecord::Group(_)) => counts.groups += 1,
                     None => {}
                 }
             }

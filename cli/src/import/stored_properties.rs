@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pennon_eventstore::{EventStore, EventStoreError, GroupRecord, PersonRecord, derived};
+use pennon_eventstore::{EventStore, EventStoreError, GroupRecord, PersonRecord, derive_person_id};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ pub(super) async fn merge_with_stored(
         let finals = store.canonical_persons(project).await?;
         for part in part.chunks_mut(READ_BATCH) {
             let ids = |record: &PersonRecord| -> BTreeSet<Uuid> {
-                record.distinct_ids.iter().map(|id| finals.of(derived(project, id))).collect()
+                record.distinct_ids.iter().map(|id| finals.of(derive_person_id(project, id))).collect()
             };
             let with_properties =
                 part.iter_mut().map(|(_, record)| record).filter(|record| !record.properties.is_empty());

@@ -4,8 +4,8 @@ use pennon_eventstore::{Event, EventStore, GroupRecord, PersonRecord};
 use serde_json::{Map, Value, json};
 
 use super::chunk::Chunk;
-use super::record::{Record, SourceRecord};
-use super::{ImportOptions, Phase, Summary, check, import_file};
+use super::record::{ImportRecord, SourceRecord};
+use super::{ImportOptions, ImportPhase, Summary, check, import_file};
 use crate::embedded::Embedded;
 
 const NOW: i64 = 1_700_000_000_000_000;
@@ -25,7 +25,7 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
     std::fs::write(&path, text).unwrap();
     // A stopped import has stored a part of the file.
     let content = check(&path, &options(), &mut |_| {}).await.unwrap().content_info;
-    let mut source = super::source::Source::open(&path, options(), Some(content), false).unwrap();
+    let mut source = super::source::ImportSource::open(&path, options(), Some(content), false).unwrap();
     let mut chunk = Chunk::new(NOW - 1000);
     assert_eq!(source.read_into(&mut chunk, 400).unwrap(), 400);
     let mut stopped = Summary::default();
@@ -51,9 +51,9 @@ async fn the_progress_of_folded_persons_is_reported() {
     let summary =
         import_file(&events, &path, options(), NOW, &mut |progress| seen.push(progress)).await.unwrap();
     assert_eq!(summary.persons, 12_000);
-    let phases: Vec<Phase> = seen.iter().map(|progress| progress.phase).collect();
+    let phases: Vec<ImportPhase> = seen.iter().map(|progress| progress.phase).collect();
     assert!(phases.is_sorted_by_key(|phase| *phase as u8), "{phases:?}");
-    let steps = seen.iter().filter(|progress| progress.phase == Phase::StoringPeople);
+    let steps = seen.iter().filter(|progress| progress.phase == ImportPhase::StoringPeople);
     let steps: Vec<(u64, u64)> = steps.map(|progress| (progress.done, progress.total)).collect();
     // Merged with what is stored in batches of 10,000, and then stored.
     assert_eq!(steps, [(10_000, 24_000), (12_000, 24_000), (24_000, 24_000)]);
@@ -63,11 +63,11 @@ async fn the_progress_of_folded_persons_is_reported() {
         .unwrap();
     let mut seen = Vec::new();
     import_file(&events, &path, options(), NOW, &mut |progress| seen.push(progress.phase)).await.unwrap();
-    assert!(!seen.contains(&Phase::StoringPeople), "{seen:?}");
+    assert!(!seen.contains(&ImportPhase::StoringPeople), "{seen:?}");
 }
 
 /// The number of such records that fill a chunk, and their bytes of text.
-fn fill_chunk(record: impl Fn(u64) -> Record, bytes: usize) -> (u64, usize) {
+fn fill_chunk(record: impl Fn(u64) -> ImportRecord, bytes: usize) -> (u64, usize) {
     let mut chunk = Chunk::new(NOW);
     let mut count = 0;
     while !chunk.is_full() {
@@ -88,7 +88,7 @@ fn few_long_records_fill_a_chunk() {
         properties: properties(n, 20_000),
         created_at: None,
     };
-    let (_, bytes) = fill_chunk(|n| Record::Person(person(n)), 20_000);
+    let (_, bytes) = fill_chunk(|n| ImportRecord::Person(person(n)), 20_000);
     assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of persons");
     let group = |n: u64| GroupRecord {
         type_name: "company".to_owned(),
@@ -96,7 +96,7 @@ fn few_long_records_fill_a_chunk() {
         key: n.to_string(),
         properties: properties(n, 20_000),
     };
-    let (_, bytes) = fill_chunk(|n| Record::Group(group(n)), 20_000);
+    let (_, bytes) = fill_chunk(|n| ImportRecord::Group(group(n)), 20_000);
     assert!(bytes > 64 << 20 && bytes < 128 << 20, "{bytes} bytes of groups");
     let event = |n: u64| Event {
         uuid: uuid::Uuid::from_u128(n.into()),
@@ -105,8 +105,8 @@ fn few_long_records_fill_a_chunk() {
         timestamp: NOW,
         properties: properties(n, 3 << 20),
     };
-    let (_, bytes) = fill_chunk(|n| Record::Event(event(n)), 3 << 20);
+    let (_, bytes) = fill_chunk(|n| ImportRecord::Event(event(n)), 3 << 20);
     assert!(bytes > 64 << 20 && bytes < 192 << 20, "{bytes} bytes of events");
     let short = |n: u64| PersonRecord { properties: properties(n, 1), ..person(0) };
-    assert_eq!(fill_chunk(|n| Record::Person(short(n)), 1).0, 100_000);
+    assert_eq!(fill_chunk(|n| ImportRecord::Person(short(n)), 1).0, 100_000);
 }

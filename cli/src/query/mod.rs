@@ -82,7 +82,7 @@ async fn calculate(
 ) -> Result<String, String> {
     let started_at = Instant::now();
     let deadline = calculator.deadline();
-    let question = QueryRequest {
+    let request = QueryRequest {
         project: &resolved.project,
         keyed: &resolved.keyed,
         stored: None,
@@ -92,9 +92,9 @@ async fn calculate(
         deadline,
         origin: QueryOrigin::default(),
     };
-    let answered =
-        calculator.respond(&question, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
-    let calculated = answered.calculated.ok_or("the calculation gave no result")?;
+    let response =
+        calculator.respond(&request, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
+    let calculated = response.calculated.ok_or("the calculation gave no result")?;
     let rows = || resolved.keyed.query.table(&calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
     let mut text = if options.csv {
@@ -146,7 +146,7 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
         Some(item) => item.body().map_err(|e| e.to_string())?,
         None => return Err(format!("there is no project {id}; `pennon apply` declares projects")),
     };
-    let name = options.question.as_str();
+    let name = options.query.as_str();
     let parsed = match read_file(name)? {
         Some(text) => parse(&text).map_err(|e| format!("{name}: {e}"))?.map_err(|e| e.to_string())?,
         None => {

@@ -62,7 +62,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn table(node: &Value, result: &Value) -> TableRows {
-        let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
+        let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no query") };
         query.table(result)
     }
 

@@ -27,7 +27,7 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
         let is_tick = tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => true,
-            () = services.events.filled() => false,
+            () = services.events.wait_until_compaction_due() => false,
         };
         let now = services.app.clock.now(None);
         let run = async {

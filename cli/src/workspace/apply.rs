@@ -11,7 +11,7 @@ use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
 use pennon_core::store::{
     Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition,
 };
-use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room as feed_room};
+use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ async fn apply_once(
         return Ok(ApplyResult { plan, new_keys: Vec::new() });
     }
     let (rows_before, rows_after) = (derive_rows(&before)?, derive_rows(&after)?);
-    require_feed_room(records, &after, &rows_before, &rows_after).await?;
+    check_feed_sizes(records, &after, &rows_before, &rows_after).await?;
     raise_counters(records, &after).await?;
     let mut writes = diff_rows(&rows_before, &rows_after)?;
     writes.extend(diff_rows(&before.declaration_rows()?, &after.declaration_rows()?)?);
@@ -101,7 +101,7 @@ async fn apply_once(
 }
 
 /// Rejects cohorts whose new rules would make the flag definitions of their project too large.
-async fn require_feed_room(
+async fn check_feed_sizes(
     records: &Table,
     state: &Declarations,
     before: &BTreeMap<Key, Value>,
@@ -116,7 +116,7 @@ async fn require_feed_room(
         let (Some(stored), Some(after)) = (stored, after.get(key)) else { continue };
         let (before, after): (CohortRecord, CohortRecord) =
             (stored.body()?, CohortRecord::deserialize(after)?);
-        if let Err(error) = feed_room(records, *project, &before, &after).await {
+        if let Err(error) = require_feed_room(records, *project, &before, &after).await {
             let place = format!("cohort {} of project {project}: {}", after.id, error.detail());
             return Err(ApplyError::Invalid(place));
         }

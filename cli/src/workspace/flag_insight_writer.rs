@@ -276,7 +276,7 @@ type RejectionReason = String;
 impl ApiClient {
     async fn new(services: &Services, now: DateTime<Utc>) -> Result<ApiClient, ApplyError> {
         // Without rate limits.
-        let services = Services::over(services.app.clone().with_rate_limits(None), services.events.clone());
+        let services = Services::new(services.app.clone().with_rate_limits(None), services.events.clone());
         let records = services.app.store.records.clone();
         let state = Declarations::load(&records).await?;
         Ok(ApiClient { router: api(&services), records, state, now, secrets: HashMap::new() })

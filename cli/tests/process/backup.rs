@@ -121,9 +121,9 @@ fn found(server: &Server) -> Vec<(u64, u64)> {
     let events = |client: usize| {
         let body = json!({"events": [{"id": format!("seen {client}")}], "date_from": "2024-01-01",
             "date_to": "2024-01-31"});
-        let (status, answer) = server.post("/api/projects/1/insights/trend/?refresh=true", &body);
-        assert_eq!(status, 200, "{answer}");
-        answer["result"][0]["count"].as_f64().unwrap() as u64
+        let (status, response) = server.post("/api/projects/1/insights/trend/?refresh=true", &body);
+        assert_eq!(status, 200, "{response}");
+        response["result"][0]["count"].as_f64().unwrap() as u64
     };
     changed.into_iter().enumerate().map(|(client, changed)| (changed, events(client))).collect()
 }
@@ -436,8 +436,8 @@ fn secret_payloads_are_read_with_the_key_of_the_backup_or_of_the_environment() {
     }
     restored(&place("without"), &place("c"));
     let server = Server::start(&place("c"), &[]);
-    let (status, answer) = server.request("GET", &path, KEY, &Value::Null);
-    assert!(status != 200 && !answer.to_string().contains("hidden"), "{status} {answer}");
+    let (status, response) = server.request("GET", &path, KEY, &Value::Null);
+    assert!(status != 200 && !response.to_string().contains("hidden"), "{status} {response}");
     assert_eq!(server.stop(), 0);
 }
 

@@ -52,7 +52,7 @@ fn health(stream: &mut TcpStream) -> String {
 }
 
 /// Whether the server has already answered on this connection, or ended it.
-fn has_answer(stream: &TcpStream) -> bool {
+fn has_response(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
     stream.set_nonblocking(false).unwrap();
@@ -76,8 +76,11 @@ fn a_declared_length_above_the_limit_is_refused_before_the_body_is_sent() {
     for length in ["6000001", "5000000000"] {
         let mut stream = connect(&server.address);
         stream.write_all(head(&format!("Content-Length: {length}")).as_bytes()).unwrap();
-        let answer = rest(&mut stream);
-        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+        let response = rest(&mut stream);
+        assert!(
+            response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"),
+            "{response}"
+        );
     }
     // At the limit the body is read: it is no JSON.
     let mut stream = connect(&server.address);
@@ -94,9 +97,9 @@ fn the_413_arrives_at_a_client_that_sends_all_of_its_body_first() {
         let mut stream = connect(&server.address);
         stream.write_all(head("Content-Length: 30000000").as_bytes()).unwrap();
         stream.write_all(&vec![b' '; 30_000_000]).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
     }
     // Without a declared length it is refused once too much of it has come.
     let mut stream = connect(&server.address);
@@ -131,8 +134,8 @@ fn headers_and_bodies_that_do_not_come_are_ended_and_idle_connections_closed() {
     for form in ["Content-Length: 1000", "Transfer-Encoding: chunked"] {
         let mut stream = connect(&server.address);
         stream.write_all(head(form).as_bytes()).unwrap();
-        let answer = rest(&mut stream);
-        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("request_timeout"), "{answer}");
+        let response = rest(&mut stream);
+        assert!(response.starts_with("HTTP/1.1 408 ") && response.contains("request_timeout"), "{response}");
     }
     // Nothing at all, and nothing after a response.
     assert_eq!(rest(&mut connect(&server.address)), "");
@@ -148,14 +151,14 @@ fn a_body_that_trickles_is_ended_although_every_byte_is_progress() {
     let mut stream = connect(&server.address);
     stream.write_all(head("Content-Length: 1000000").as_bytes()).unwrap();
     let mut reader = stream.try_clone().unwrap();
-    let answer = std::thread::spawn(move || rest(&mut reader));
+    let response = std::thread::spawn(move || rest(&mut reader));
     // A byte every few milliseconds, for as long as the server takes them.
     let (_sender, pause) = std::sync::mpsc::channel::<()>();
-    while stream.write_all(b" ").is_ok() && !answer.is_finished() {
+    while stream.write_all(b" ").is_ok() && !response.is_finished() {
         let _ = pause.recv_timeout(Duration::from_millis(20));
     }
-    let answer = answer.join().unwrap();
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let response = response.join().unwrap();
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
 }
 
 #[test]
@@ -191,18 +194,18 @@ fn unfinished_bodies_hold_a_limited_number_of_bytes_in_total() {
     let mut refused_in_a_row = 0;
     for attempt in 0.. {
         assert!(attempt < 100, "a third body is read beside two that fill the limit");
-        let answer = rest(&mut begin(0));
-        for stream in held.iter_mut().filter(|stream| has_answer(stream)) {
-            let answer = rest(stream);
-            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer:?}");
+        let response = rest(&mut begin(0));
+        for stream in held.iter_mut().filter(|stream| has_response(stream)) {
+            let response = rest(stream);
+            assert!(response.starts_with("HTTP/1.1 503 "), "{response:?}");
             *stream = begin(1);
             refused_in_a_row = 0;
         }
-        if answer.starts_with("HTTP/1.1 503 ") {
-            assert!(answer.contains("retry-after: 1"), "{answer}");
+        if response.starts_with("HTTP/1.1 503 ") {
+            assert!(response.contains("retry-after: 1"), "{response}");
             refused_in_a_row += 1;
         } else {
-            assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+            assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
             refused_in_a_row = 0;
         }
         if refused_in_a_row == 3 {

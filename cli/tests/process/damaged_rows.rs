@@ -1,4 +1,4 @@
-//! Stored rows whose bytes have changed: an answer is the one from before, or an error; never another number.
+//! Stored rows whose bytes have changed: a response is the one from before, or an error; never another number.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn flip_stored_byte(text: &str) -> String {
 }
 
 #[test]
-fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_dropped() {
+fn a_damaged_block_is_named_by_responses_and_by_a_check_and_is_put_right_or_dropped() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     for (uuid, day) in
@@ -104,7 +104,7 @@ fn a_damaged_block_is_named_by_answers_and_by_a_check_and_is_put_right_or_droppe
 }
 
 #[test]
-fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_answer() {
+fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_response() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let identify = |day: u32| {

@@ -225,10 +225,10 @@ fn check_query_and_export_read_a_copy_that_cannot_be_written() {
     shell("chmod -R a-w \"$1\"", &data);
     let before = listing(&data);
 
-    let question = directory.path().join("question.json");
+    let query = directory.path().join("query.json");
     let filters = json!({"insight": "TRENDS", "events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-01-31",
         "display": "BoldNumber"});
-    fs::write(&question, filters.to_string()).unwrap();
+    fs::write(&query, filters.to_string()).unwrap();
     let succeed = |arguments: &[&str]| {
         let output = pennon(arguments, &data);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -237,8 +237,8 @@ fn check_query_and_export_read_a_copy_that_cannot_be_written() {
     };
     let checked = succeed(&["check"]);
     assert!(checked.contains("project 1"), "{checked}");
-    let answer = succeed(&["query", &question.to_string_lossy(), "--json"]);
-    assert!(answer.contains("\"aggregated_value\": 3"), "{answer}");
+    let response = succeed(&["query", &query.to_string_lossy(), "--json"]);
+    assert!(response.contains("\"aggregated_value\": 3"), "{response}");
     let out = directory.path().join("out");
     succeed(&["export", "--out", &out.to_string_lossy()]);
     let exported: Vec<u8> = listing(&out).into_values().flat_map(|(content, _)| content).collect();

@@ -10,15 +10,15 @@ const ROLE: &str = "01900000-0000-7000-8000-0000000000aa";
 const P: &str = "/api/projects/1";
 
 fn made(server: &Server, what: &str, body: &Value) -> Value {
-    let (status, answer) = server.post(&format!("{P}/{what}/"), body);
-    assert!([200, 201].contains(&status), "{what}: {answer}");
-    answer
+    let (status, response) = server.post(&format!("{P}/{what}/"), body);
+    assert!([200, 201].contains(&status), "{what}: {response}");
+    response
 }
 
 fn changed(server: &Server, what: &str, body: &Value) -> Value {
-    let (status, answer) = server.request("PATCH", &format!("{P}/{what}/"), KEY, body);
-    assert_eq!(status, 200, "{what}: {answer}");
-    answer
+    let (status, response) = server.request("PATCH", &format!("{P}/{what}/"), KEY, body);
+    assert_eq!(status, 200, "{what}: {response}");
+    response
 }
 
 fn trend(event: &str) -> Value {

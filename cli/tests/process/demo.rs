@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Server, text};
 
-const QUESTIONS: &str = include_str!("../../../tests/corpus/ecom/questions.json");
+const QUERIES: &str = include_str!("../../../tests/corpus/ecom/expected.json");
 /// The day after the newest event as it was published, on which nothing is moved.
 const UNMOVED: &str = "2024-06-30T12:00:00Z";
 
@@ -15,9 +15,9 @@ fn key(server: &Server) -> String {
 }
 
 fn send(server: &Server, key: &str, method: &str, path: &str, body: &Value) -> Value {
-    let (status, answer) = server.request(method, &format!("/api/projects/1/{path}"), key, body);
-    assert_eq!(status, 200, "{path}: {answer}");
-    answer
+    let (status, response) = server.request(method, &format!("/api/projects/1/{path}"), key, body);
+    assert_eq!(status, 200, "{path}: {response}");
+    response
 }
 
 fn trend(server: &Server, key: &str, body: &Value) -> Value {
@@ -36,8 +36,8 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
     assert_eq!(commands.len(), 3, "{}", server.output_text);
     for command in &commands {
         let done = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
-        let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
-        assert!(answer["results"].is_array() || answer["result"].is_array(), "{command}: {answer}");
+        let response: Value = serde_json::from_slice(&done.stdout).unwrap();
+        assert!(response["results"].is_array() || response["result"].is_array(), "{command}: {response}");
     }
     let funnel = json!({"events": [{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1},
         {"id": "purchase", "order": 2}], "date_from": "-180d"});
@@ -52,7 +52,7 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
 
 #[test]
 fn the_newest_events_are_of_the_day_before_the_first_start() {
-    // Midnight may come between the start and the answer.
+    // Midnight may come between the start and the response.
     let before = Utc::now().date_naive();
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
@@ -75,7 +75,7 @@ fn the_newest_events_are_of_the_day_before_the_first_start() {
     assert_eq!(server.stop(), 0);
 }
 
-/// An answer's numbers, in the form of the expectations.
+/// A response's numbers, in the form of the expectations.
 fn compare(name: &str, expected: &Value, result: &Value) {
     let rows = result.as_array().unwrap();
     if let Some(steps) = expected["counts"].as_array() {
@@ -91,16 +91,16 @@ fn compare(name: &str, expected: &Value, result: &Value) {
 }
 
 #[test]
-fn a_first_start_on_the_day_after_the_last_event_gives_the_published_answers() {
+fn a_first_start_on_the_day_after_the_last_event_gives_the_published_responses() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--now", UNMOVED]);
     let key = key(&server);
-    let file: Value = serde_json::from_str(QUESTIONS).unwrap();
-    let questions = file["questions"].as_array().unwrap();
-    assert_eq!(questions.len(), 9);
-    for question in questions {
-        let answer = send(&server, &key, "POST", question["path"].as_str().unwrap(), &question["body"]);
-        compare(question["name"].as_str().unwrap(), &question["expect"], &answer["result"]);
+    let file: Value = serde_json::from_str(QUERIES).unwrap();
+    let queries = file["questions"].as_array().unwrap();
+    assert_eq!(queries.len(), 9);
+    for query in queries {
+        let response = send(&server, &key, "POST", query["path"].as_str().unwrap(), &query["body"]);
+        compare(query["name"].as_str().unwrap(), &query["expect"], &response["result"]);
     }
     assert_eq!(server.stop(), 0);
 }
@@ -111,17 +111,17 @@ fn a_later_first_start_gives_the_same_numbers_on_later_days() {
     let days = 400;
     let server = Server::start(directory.path(), &["--now", "2025-08-04T12:00:00Z"]);
     let key = key(&server);
-    let file: Value = serde_json::from_str(QUESTIONS).unwrap();
-    let questions = file["questions"].as_array().unwrap();
-    let march = questions.iter().find(|it| it["name"] == "purchases a day in March").unwrap();
+    let file: Value = serde_json::from_str(QUERIES).unwrap();
+    let queries = file["questions"].as_array().unwrap();
+    let march = queries.iter().find(|it| it["name"] == "purchases a day in March").unwrap();
     let moved = |day: &str| {
         let day: NaiveDate = day.parse().unwrap();
         (day + Days::new(days)).to_string()
     };
     let body = json!({"events": [{"id": "purchase"}], "date_from": moved("2024-03-01"), "date_to": moved("2024-03-31")});
-    let answer = trend(&server, &key, &body);
-    assert_eq!(answer["data"], march["expect"]["series"][0]["data"]);
-    assert_eq!(answer["days"][0], moved("2024-03-01").as_str());
+    let response = trend(&server, &key, &body);
+    assert_eq!(response["data"], march["expect"]["series"][0]["data"]);
+    assert_eq!(response["days"][0], moved("2024-03-01").as_str());
     assert_eq!(server.stop(), 0);
 }
 

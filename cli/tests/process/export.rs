@@ -1,4 +1,4 @@
-//! What leaves an installation gives the same answers where it arrives.
+//! What leaves an installation gives the same responses where it arrives.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -58,8 +58,8 @@ fn captured(event: &str, distinct_id: &str, day: u32, properties: Value) -> Valu
 /// Sends events, each by itself, so that they arrive in this order.
 fn send(server: &Server, events: &[Value]) {
     for event in events {
-        let (status, answer) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
-        assert_eq!(status, 200, "{answer}");
+        let (status, response) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
+        assert_eq!(status, 200, "{response}");
     }
 }
 
@@ -106,8 +106,8 @@ fn filled(directory: &Path) -> Server {
     server
 }
 
-/// The same questions to each installation, and their answers.
-fn answers(server: &Server) -> Vec<(&'static str, Value)> {
+/// The same queries to each installation, and their responses.
+fn responses(server: &Server) -> Vec<(&'static str, Value)> {
     let steps = ["view", "cart", "buy"].map(|id| json!({"id": id, "order": 0}));
     let dates = |mut body: Value| {
         body["date_from"] = json!("2024-01-01");
@@ -135,9 +135,9 @@ fn answers(server: &Server) -> Vec<(&'static str, Value)> {
     ];
     let send_request = |(name, kind, body): (&'static str, &str, Value)| {
         let path = format!("/api/projects/1/insights/{kind}/?refresh=true");
-        let (status, answer) = server.post(&path, &dates(body));
-        assert_eq!(status, 200, "{name}: {answer}");
-        (name, answer["result"].clone())
+        let (status, response) = server.post(&path, &dates(body));
+        assert_eq!(status, 200, "{name}: {response}");
+        (name, response["result"].clone())
     };
     requested.into_iter().map(send_request).collect()
 }
@@ -169,10 +169,10 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn an_export_gives_the_same_answers_where_it_is_imported() {
+fn an_export_gives_the_same_responses_where_it_is_imported() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
-    let (before, all_persons) = (answers(&server), persons(&server));
+    let (before, all_persons) = (responses(&server), persons(&server));
     // Independently of the export: what was sent.
     assert_eq!(all_persons.0.len(), 40 + 2, "two devices and an address became somebody else's");
     let events = history().lines().filter(|line| line.contains("\"event\"")).count() + 12;
@@ -202,7 +202,7 @@ fn an_export_gives_the_same_answers_where_it_is_imported() {
             );
         }
         let server = Server::start(&data, &[]);
-        for ((name, was), (_, is)) in before.iter().zip(answers(&server)) {
+        for ((name, was), (_, is)) in before.iter().zip(responses(&server)) {
             assert_eq!(*was, is, "{name}, import {turn}");
         }
         assert_eq!(all_persons, persons(&server), "import {turn}");
@@ -295,16 +295,16 @@ fn a_long_list_of_members_leaves_as_a_table() {
     let server = Server::start(&elsewhere, &[]);
     let in_cohort = json!({"events": [{"id": "seen", "properties": [{"key": "id", "type": "cohort", "value": 2}]}],
         "date_from": "2024-01-01", "date_to": "2024-01-02"});
-    let (status, answer) = server.post("/api/projects/1/insights/trend/?refresh=true", &in_cohort);
-    assert_eq!((status, &answer["result"][0]["count"]), (200, &json!(2000.0)), "{answer}");
+    let (status, response) = server.post("/api/projects/1/insights/trend/?refresh=true", &in_cohort);
+    assert_eq!((status, &response["result"][0]["count"]), (200, &json!(2000.0)), "{response}");
     assert_eq!(server.stop(), 0);
 }
 
 #[test]
-fn an_export_in_the_vendors_form_gives_the_same_answers_where_it_is_sent() {
+fn an_export_in_the_vendors_form_gives_the_same_responses_where_it_is_sent() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
-    let (before, all_persons) = (answers(&server), persons(&server));
+    let (before, all_persons) = (responses(&server), persons(&server));
     assert_eq!(server.stop(), 0);
     let out = directory.path().join("out");
     let how = ["export", "--form", "posthog", "--out", &out.to_string_lossy()];
@@ -316,11 +316,11 @@ fn an_export_in_the_vendors_form_gives_the_same_answers_where_it_is_sent() {
         for file in exported(&out, "batch") {
             for batch in lines(&file).chunks(200) {
                 let body = json!({"api_key": "phc_process", "historical_migration": true, "batch": batch});
-                let (status, answer) = server.post("/batch/", &body);
-                assert_eq!(status, 200, "{answer}");
+                let (status, response) = server.post("/batch/", &body);
+                assert_eq!(status, 200, "{response}");
             }
         }
-        for ((name, was), (_, is)) in before.iter().zip(answers(&server)) {
+        for ((name, was), (_, is)) in before.iter().zip(responses(&server)) {
             assert_eq!(*was, is, "{name}, sent {turn}");
         }
         assert_eq!(all_persons.0, persons(&server).0, "sent {turn}");

@@ -52,9 +52,9 @@ fn started(data: &Path) -> Server {
 }
 
 fn send_request(server: &Server, method: &str, path: &str, body: &Value) -> Value {
-    let (status, answer) = server.request(method, path, KEY, body);
-    assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
-    answer
+    let (status, response) = server.request(method, path, KEY, body);
+    assert!((200..300).contains(&status), "{method} {path}: {status} {response}");
+    response
 }
 
 fn get(server: &Server, path: &str) -> Value {
@@ -286,11 +286,11 @@ fn what_a_newer_release_stored_is_refused_and_not_half_read() {
             continue;
         }
         let server = started(&data);
-        let (status, answer) = server.request(method, path, KEY, body);
-        assert_eq!(status, 500, "{at:?}: {answer}");
+        let (status, response) = server.request(method, path, KEY, body);
+        assert_eq!(status, 500, "{at:?}: {response}");
         assert_eq!(server.stop(), 0);
         if path.ends_with("trend/") {
-            let file = directory.path().join("question.json");
+            let file = directory.path().join("query.json");
             let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "visit"}],
                 "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-31"}});
             std::fs::write(&file, node.to_string()).unwrap();

@@ -42,10 +42,10 @@ fn import(data: &Path, file: &Path, project: u64, more: &[&str]) -> Value {
 fn count(server: &Server, project: u64, event: &str, math: &str) -> f64 {
     let body = json!({"events": [{"id": event, "math": math}], "interval": "month",
         "date_from": "2024-01-01", "date_to": "2024-01-31"});
-    let (status, answer) =
+    let (status, response) =
         server.post(&format!("/api/projects/{project}/insights/trend/?refresh=true"), &body);
-    assert_eq!(status, 200, "{answer}");
-    answer["result"][0]["count"].as_f64().unwrap()
+    assert_eq!(status, 200, "{response}");
+    response["result"][0]["count"].as_f64().unwrap()
 }
 
 /// The distinct ids, sorted, and the properties of the person with this one.
@@ -190,8 +190,8 @@ fn csv_and_arrays_plain_and_compressed_are_the_same_events() {
     assert_eq!(sum("purchase", "amount"), json!(12.5));
     // A column with `007` in it has texts: nothing of them is lost.
     let body = json!({"events": [{"id": "purchase"}], "breakdown": "code", "date_from": "2024-01-01", "date_to": "2024-01-31"});
-    let (_, answer) = server.post("/api/projects/1/insights/trend/?refresh=true", &body);
-    let mut codes: Vec<&str> = answer["result"]
+    let (_, response) = server.post("/api/projects/1/insights/trend/?refresh=true", &body);
+    let mut codes: Vec<&str> = response["result"]
         .as_array()
         .unwrap()
         .iter()

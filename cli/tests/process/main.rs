@@ -105,10 +105,10 @@ impl Server {
             body.len()
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = response.split_once("\r\n\r\n").unwrap().1;
         (status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
     }
 
@@ -125,9 +125,9 @@ impl Server {
     fn purchases(&self) -> Value {
         let body =
             json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-01-31"});
-        let (status, answer) = self.post("/api/projects/1/insights/trend/?refresh=true", &body);
-        assert_eq!(status, 200, "{answer}");
-        answer["result"][0]["count"].clone()
+        let (status, response) = self.post("/api/projects/1/insights/trend/?refresh=true", &body);
+        assert_eq!(status, 200, "{response}");
+        response["result"][0]["count"].clone()
     }
 
     /// Requests that the process ends, and returns its exit status.
@@ -257,15 +257,15 @@ fn history(path: &Path, events: u64) {
 
 /// How many events of the history a project has.
 fn seen(data: &Path, project: u64) -> u64 {
-    let question = data.with_extension("question.json");
+    let query = data.with_extension("query.json");
     let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "seen"}],
         "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-31"}});
-    std::fs::write(&question, node.to_string()).unwrap();
+    std::fs::write(&query, node.to_string()).unwrap();
     let of = project.to_string();
-    let done = pennon(&["query", &question.to_string_lossy(), "--project", &of, "--json"], data);
+    let done = pennon(&["query", &query.to_string_lossy(), "--project", &of, "--json"], data);
     assert!(done.status.success(), "{}", text(&done.stderr));
-    let answer: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let days = answer["result"][0]["data"].as_array().into_iter().flatten();
+    let response: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let days = response["result"][0]["data"].as_array().into_iter().flatten();
     days.map(|day| day.as_f64().unwrap() as u64).sum()
 }
 

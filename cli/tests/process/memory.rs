@@ -12,7 +12,7 @@ use super::{KEY, Server, WORKSPACE, pennon, text};
 
 const BUDGET_MB: u64 = 16;
 /// Twice the budget, because an array that grows is twice there for a moment, and 64 MB for allocators, request bodies and
-/// answers. Measured: 46 to 55 MB with two cores; 174 MB where counting takes no part in the budget.
+/// responses. Measured: 46 to 55 MB with two cores; 174 MB where counting takes no part in the budget.
 const ABOVE_REST_MB: u64 = BUDGET_MB * 2 + 64;
 const EVENTS: u64 = 30_000;
 
@@ -37,7 +37,7 @@ fn history(path: &Path) {
     std::fs::write(path, lines).unwrap();
 }
 
-/// Questions that count many different things.
+/// Queries that count many different things.
 fn heavy() -> Vec<(&'static str, Value)> {
     let dates = json!({"date_from": "2024-01-01", "date_to": "2024-01-10"});
     let series = |math: &str| json!([{"kind": "EventsNode", "event": null, "math": math}]);
@@ -77,7 +77,7 @@ fn trend_of(event: &str) -> Value {
 }
 
 #[test]
-fn heavy_questions_at_once_stay_within_the_budget_and_memory_falls_after_them() {
+fn heavy_queries_at_once_stay_within_the_budget_and_memory_falls_after_them() {
     let directory = tempfile::tempdir().unwrap();
     let (data, workspace) = (directory.path().join("data"), directory.path().join("workspace.json"));
     std::fs::write(&workspace, WORKSPACE).unwrap();
@@ -97,7 +97,7 @@ fn heavy_questions_at_once_stay_within_the_budget_and_memory_falls_after_them() 
     assert_eq!((status, &light["results"][0]["count"]), (200, &json!(10_000.0)), "{light}");
     let rest = megabytes(&server, "VmRSS");
 
-    let answers = std::thread::scope(|scope| {
+    let responses = std::thread::scope(|scope| {
         let requested = heavy().into_iter().flat_map(|(name, query)| [(name, query.clone()), (name, query)]);
         let send_request = &send_request;
         let threads = requested
@@ -105,22 +105,22 @@ fn heavy_questions_at_once_stay_within_the_budget_and_memory_falls_after_them() 
             .collect::<Vec<_>>();
         threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap())).collect::<Vec<_>>()
     });
-    for (_, (_, answer)) in &answers {
-        wait_until_calculated(&server, answer);
+    for (_, (_, response)) in &responses {
+        wait_until_calculated(&server, response);
     }
     let mut refused = 0;
-    for (name, (status, answer)) in &answers {
+    for (name, (status, response)) in &responses {
         let names_setting =
-            answer["detail"].as_str().is_some_and(|why| why.contains("PENNON_EVENTS_MEMORY_MB"));
-        assert!(*status == 200 || *status == 400 && names_setting, "{name}: {status} {answer}");
+            response["detail"].as_str().is_some_and(|why| why.contains("PENNON_EVENTS_MEMORY_MB"));
+        assert!(*status == 200 || *status == 400 && names_setting, "{name}: {status} {response}");
         refused += usize::from(*status == 400);
     }
-    assert!(refused > 0, "no question was too large for {BUDGET_MB} MB: {answers:?}");
+    assert!(refused > 0, "no query was too large for {BUDGET_MB} MB: {responses:?}");
     let (status, after) = send_request(&trend_of("seen"));
     assert_eq!(
         (status, &after["results"]),
         (200, &light["results"]),
-        "a question that fits is answered as before"
+        "a query that fits has the same result as before"
     );
 
     let peak = megabytes(&server, "VmHWM");

@@ -90,9 +90,9 @@ fn put(place: &str, id: Option<&str>) -> (u16, String) {
         body.len()
     )
     .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    (response.split(' ').nth(1).unwrap().parse().unwrap(), response)
 }
 
 #[test]
@@ -103,9 +103,12 @@ fn the_dynamodb_port_takes_the_credentials_of_server_json_and_no_others() {
     let place = info["dynamodb"].as_str().unwrap().strip_prefix("http://").unwrap();
     let id = info["access_key_id"].as_str().unwrap();
     for wrong in [None, Some("local"), Some(""), Some(&id[1..])] {
-        let (status, answer) = put(place, wrong);
-        assert_eq!(status, 403, "{wrong:?}: {answer}");
-        assert!(answer.contains("UnrecognizedClientException") && answer.contains("pennon env"), "{answer}");
+        let (status, response) = put(place, wrong);
+        assert_eq!(status, 403, "{wrong:?}: {response}");
+        assert!(
+            response.contains("UnrecognizedClientException") && response.contains("pennon env"),
+            "{response}"
+        );
     }
     assert_eq!(put(place, Some(id)).0, 200);
     assert!(!server.output_text.contains(id), "what is printed may be seen by others");

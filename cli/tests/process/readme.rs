@@ -126,9 +126,9 @@ fn every_command_of_the_readme_works_for_a_newcomer() {
         }
         let printed = tour.run(&command);
         if command.starts_with("curl ") {
-            let answer: serde_json::Value = serde_json::from_str(&printed).unwrap();
-            let is_error = answer["type"].as_str().is_some_and(|kind| kind.ends_with("_error"));
-            assert!(!is_error, "{command}: {answer}");
+            let response: serde_json::Value = serde_json::from_str(&printed).unwrap();
+            let is_error = response["type"].as_str().is_some_and(|kind| kind.ends_with("_error"));
+            assert!(!is_error, "{command}: {response}");
         }
         if command.contains("insights/trend/") {
             assert!(printed.contains("\"count\":") && !printed.contains("\"count\":0.0"), "{printed}");

@@ -12,6 +12,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
+use pennon_core::limits::calculation::STALE_DAYS;
 use pennon_core::model::Project;
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::EventName;
@@ -24,8 +25,6 @@ use crate::parameters::{boolean, contains_words, invalid, json_names, names, req
 const READ_EVENT_DEFINITIONS: &str = "event_definition:read";
 /// UUIDv5 namespace of the ids of definitions.
 pub(crate) const NAMESPACE: Uuid = Uuid::from_u128(0x2e5a_81f7_4c0d_4f6b_9a3e_6d18_b5c2_70e9);
-/// Days without an event after which a definition is stale.
-const STALE_DAYS: i64 = 30;
 
 /// `GET P/event_definitions/`
 pub async fn list(State(state): State<Calculation>, call: Call) -> ApiResult<Response> {

@@ -47,8 +47,8 @@ pub(crate) fn csv_response(text: Vec<u8>) -> ApiResult<Response> {
 }
 
 /// The response; an error is formatted as CSV where CSV was requested.
-pub(crate) fn into_response(call: &Call, answer: ApiResult<Response>) -> Response {
-    match answer {
+pub(crate) fn into_response(call: &Call, result: ApiResult<Response>) -> Response {
+    match result {
         Ok(response) => response,
         Err(error) if Format::of(call) == Ok(Format::Csv) => {
             let table = csv::flatten_json(&error.body());
@@ -79,17 +79,17 @@ where
             call.headers.remove(header::ACCEPT_ENCODING);
         }
         let is_read = call.method.is_safe();
-        let answer = handler(state, call);
+        let response = handler(state, call);
         Box::pin(async move {
-            let answer = answer.await.into_response();
-            if wants_csv { convert_to_csv(answer, is_read).await } else { answer }
+            let response = response.await.into_response();
+            if wants_csv { convert_to_csv(response, is_read).await } else { response }
         })
     }
 }
 
 /// The response as CSV. Where that would be too large: 400 for a read; the JSON for a write, which was done already.
-async fn convert_to_csv(answer: Response, is_read: bool) -> Response {
-    let (mut parts, body) = answer.into_parts();
+async fn convert_to_csv(response: Response, is_read: bool) -> Response {
+    let (mut parts, body) = response.into_parts();
     // No limit: the body is already in memory.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let Ok(value) = serde_json::from_slice::<Value>(&bytes) else {

@@ -3,7 +3,7 @@
 use pennon_calculation::{Calculation, CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, events_memory, max_answer_wait};
+use pennon_core::config::{Config, events_memory, max_response_wait};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
@@ -20,7 +20,7 @@ async fn main() -> Result<(), lambda::Error> {
         .with_rate_limits(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
-    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_answer_wait()));
+    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()));
     let state = Calculation { app, calculator };
     lambda::run(edge(pennon_calculation::router(&state), state.app.clock), state.app.keys).await
 }

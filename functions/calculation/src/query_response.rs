@@ -247,7 +247,7 @@ impl QueryRequest<'_> {
         Some(QueryStatus::new(state.reported_id(own_id, &self.keyed.key), state.current_run()))
     }
 
-    /// Replaces the decision to calculate where a client was answered 503 for this query and has not fetched the result
+    /// Replaces the decision to calculate where a client received a 503 for this query and has not fetched the result
     /// yet: the result is returned if it is there, forced or not; nothing is started while the calculation runs; a failure
     /// is returned until a request is forced.
     fn pending_result_decision(&self, cached: Option<&QueryResult>, forced: bool) -> Option<RefreshDecision> {

@@ -22,7 +22,9 @@ pub enum QuerySource {
 #[derive(Serialize, Deserialize)]
 struct StoredSource {
     form: String,
-    question: Value,
+    /// Stored jobs have this name.
+    #[serde(rename = "question")]
+    query: Value,
 }
 
 const NODE: &str = "node";
@@ -41,14 +43,14 @@ impl QuerySource {
 
 impl From<QuerySource> for StoredSource {
     fn from(source: QuerySource) -> StoredSource {
-        let (form, question) = match source {
+        let (form, query) = match source {
             QuerySource::Node(node) => (NODE, node),
             QuerySource::Filters(filters) => (FILTERS, Value::Object(filters)),
             QuerySource::Request(kind, request) => {
                 (kind.description().endpoint.job_form, Value::Object(request))
             }
         };
-        StoredSource { form: form.to_owned(), question }
+        StoredSource { form: form.to_owned(), query }
     }
 }
 
@@ -56,11 +58,11 @@ impl TryFrom<StoredSource> for QuerySource {
     type Error = String;
 
     fn try_from(stored: StoredSource) -> Result<QuerySource, String> {
-        let StoredSource { form, question } = stored;
+        let StoredSource { form, query } = stored;
         if form == NODE {
-            return Ok(QuerySource::Node(question));
+            return Ok(QuerySource::Node(query));
         }
-        let Value::Object(fields) = question else { return Err(format!("a {form} query is not an object")) };
+        let Value::Object(fields) = query else { return Err(format!("a {form} query is not an object")) };
         if form == FILTERS {
             return Ok(QuerySource::Filters(fields));
         }
@@ -77,14 +79,14 @@ mod tests {
 
     #[test]
     fn the_stored_form_is_that_of_earlier_releases() {
-        for (form, question) in [
+        for (form, query) in [
             ("node", json!({"kind": "TrendsQuery"})),
             ("filters", json!({"insight": "FUNNELS"})),
             ("funnel", json!({"events": []})),
             ("correlation", json!({"events": []})),
             ("trend", json!({"events": []})),
         ] {
-            let stored = json!({"form": form, "question": question});
+            let stored = json!({"form": form, "question": query});
             let source: QuerySource = serde_json::from_value(stored.clone()).unwrap();
             assert_eq!(serde_json::to_string(&source).unwrap(), stored.to_string());
         }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use pennon_eventstore::{EncodedProperties, Meter, PropertyEncoder};
+use pennon_eventstore::{EncodedProperties, JsonSizeBudget, PropertyEncoder};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -203,7 +203,7 @@ fn parse_fields<'de, A: MapAccess<'de>>(
     path: EventPath,
 ) -> Result<RawFields, A::Error> {
     let mut fields = RawFields::default();
-    let mut meter = Meter::new(EVENT_BYTES_MAX);
+    let mut meter = JsonSizeBudget::new(EVENT_BYTES_MAX);
     let depth = NESTING_MAX - levels;
     while let Some(field) = map.next_key::<FieldName>()? {
         let parsed = if let FieldName::Batch = field
@@ -234,7 +234,7 @@ fn parse_field<'de, A: MapAccess<'de>>(
     packed: &mut PropertyEncoder,
     map: &mut A,
     field: FieldName,
-    meter: &mut Meter,
+    meter: &mut JsonSizeBudget,
     depth: usize,
     fields: &mut RawFields,
 ) -> Result<(), A::Error> {

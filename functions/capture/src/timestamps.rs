@@ -6,6 +6,7 @@
 //! 9999 becomes the epoch.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
+use pennon_core::limits::capture::OFFSET_MS_MAX;
 use pennon_eventstore::{parse_four_digit_year, parse_timestamp};
 use serde_json::Value;
 
@@ -19,8 +20,6 @@ type Micros = i64;
 const FUTURE_MAX: Micros = 23 * 3_600_000_000;
 /// The years 1 to 9999.
 const VALID_RANGE: std::ops::RangeInclusive<Micros> = -62_135_596_800_000_000..=253_402_300_799_999_999;
-/// Maximum milliseconds of an offset: about three thousand years.
-const OFFSET_MS_MAX: f64 = 1e14;
 
 /// The time fields of an event, before the correction by the request's clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

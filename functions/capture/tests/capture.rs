@@ -60,7 +60,7 @@ impl Place {
         self.scanned(EventSelection::All).await
     }
 
-    /// How many events of this name a question about them alone finds.
+    /// The number of events of this name that a query for only them finds.
     async fn named(&self, name: &str) -> usize {
         self.scanned(EventSelection::Named([name.to_owned()].into())).await.len()
     }
@@ -207,16 +207,16 @@ async fn the_newer_form_answers_for_each_event() {
     let event = |n: u32, name: &str| json!({"uuid": uuid(n), "event": name, "distinct_id": "ada"});
     let body =
         |events: Vec<Value>| json!({"created_at": "2024-01-01T00:00:00Z", "batch": events}).to_string();
-    let (status, answer) = send("phc_1", body(vec![event(1, "a"), event(2, "")]).into()).await;
+    let (status, response) = send("phc_1", body(vec![event(1, "a"), event(2, "")]).into()).await;
     assert_eq!(status, StatusCode::OK);
     let want = json!({"results": {uuid(1): {"result": "ok"},
         uuid(2): {"result": "drop", "details": "missing_event_name"}}});
-    assert_eq!(answer, want);
-    let (status, answer) = send("phc_1", body(vec![event(3, "")]).into()).await;
-    assert_eq!((status, &answer["results"][uuid(3)]["result"]), (StatusCode::OK, &json!("drop")));
+    assert_eq!(response, want);
+    let (status, response) = send("phc_1", body(vec![event(3, "")]).into()).await;
+    assert_eq!((status, &response["results"][uuid(3)]["result"]), (StatusCode::OK, &json!("drop")));
     // Whom the token names is known before the body is looked at.
-    let (status, answer) = send("phc_2", b"{".to_vec()).await;
-    assert_eq!((status, &answer["code"]), (StatusCode::UNAUTHORIZED, &json!("invalid_api_key")));
+    let (status, response) = send("phc_2", b"{".to_vec()).await;
+    assert_eq!((status, &response["code"]), (StatusCode::UNAUTHORIZED, &json!("invalid_api_key")));
     assert_eq!(send("phc_1", b"{".to_vec()).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(place.stored().await, ["a"]);
 }
@@ -241,9 +241,9 @@ async fn each_wrong_field_is_named_and_nothing_is_stored() {
         let mut wrong = event("b");
         wrong[field] = value.clone();
         let batch = json!({"api_key": "phc_1", "batch": [event("a"), wrong]}).to_string();
-        let (status, answer) = place.post("/batch/", batch).await;
+        let (status, response) = place.post("/batch/", batch).await;
         let want = (StatusCode::BAD_REQUEST, json!(format!("batch[1].{field}")));
-        assert_eq!((status, answer["attr"].clone()), want, "{field} {value}");
+        assert_eq!((status, response["attr"].clone()), want, "{field} {value}");
     }
     assert!(place.stored().await.is_empty());
 }
@@ -267,9 +267,9 @@ async fn a_request_merges_so_many_persons_and_no_more() {
     let identify = |n: usize| json!({"event": "$identify", "distinct_id": format!("u{n}"), "properties": {"$anon_distinct_id": format!("d{n}")}});
     let batch =
         |count: usize| json!({"api_key": "phc_1", "batch": (0..count).map(identify).collect::<Vec<_>>()});
-    let (status, answer) = place.post("/batch/", batch(MERGES_MAX + 1).to_string()).await;
-    assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("payload_too_large")));
-    assert!(answer["detail"].as_str().unwrap().contains("at most 1000"), "{answer}");
+    let (status, response) = place.post("/batch/", batch(MERGES_MAX + 1).to_string()).await;
+    assert_eq!((status, &response["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("payload_too_large")));
+    assert!(response["detail"].as_str().unwrap().contains("at most 1000"), "{response}");
     assert!(place.stored().await.is_empty());
     assert_eq!(place.post("/batch/", batch(MERGES_MAX).to_string()).await.0, StatusCode::OK);
     assert_eq!(place.stored().await.len(), MERGES_MAX);

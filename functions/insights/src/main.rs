@@ -3,7 +3,7 @@
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, events_memory, max_answer_wait, payload_keys};
+use pennon_core::config::{Config, events_memory, max_response_wait, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
@@ -22,7 +22,7 @@ async fn main() -> Result<(), lambda::Error> {
         .with_payload_keys(payload_keys("")?);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
-    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_answer_wait()));
+    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()));
     let state = Insights::new(app, calculator);
     lambda::run(edge(pennon_insights::function_router(&state), state.app.clock), state.app.keys).await
 }

@@ -43,7 +43,7 @@ pub async fn list_roles(State(app): State<App>, call: Call) -> ApiResult<Respons
     roles.retain(|role| name.is_none_or(|name| role.name == name));
     roles.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
     let page = Page::of(&call);
-    let results: Vec<String> = page.slice(&roles).iter().map(|role| role.to_answer().to_string()).collect();
+    let results: Vec<String> = page.slice(&roles).iter().map(|role| role.to_response().to_string()).collect();
     page.reply(&call, roles.len(), &results)
 }
 

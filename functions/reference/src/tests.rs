@@ -64,7 +64,7 @@ async fn the_media_type_follows_the_format_parameter_or_the_accept_header() {
 }
 
 #[tokio::test]
-async fn if_none_match_is_answered_with_304() {
+async fn if_none_match_returns_304() {
     for path in ["/api/schema/", "/docs/", "/docs/viewer.js"] {
         let (_, headers, _) = get(path, &[]).await;
         let tag = headers["etag"].to_str().unwrap();

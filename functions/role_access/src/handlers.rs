@@ -203,7 +203,7 @@ async fn render_all(
     let flag = permissions.render(&flag, call.now, &calls);
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for (record, role) in records.iter().zip(roles) {
-        let role = decode::<Role>(role)?.map_or(Value::Null, |role| role.to_answer());
+        let role = decode::<Role>(role)?.map_or(Value::Null, |role| role.to_response());
         let (id, added_at) = (record.id, timestamp(record.added_at));
         let text = format!(
             r#"{{"id":{id},"feature_flag":{flag},"role":{role},"added_at":"{added_at}","updated_at":"{added_at}"}}"#

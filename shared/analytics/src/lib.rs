@@ -42,4 +42,4 @@ pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Plan, Quer
 pub use project::ProjectContext;
 pub use references::COHORT_TYPES;
 pub use scan::ActorKind;
-pub use sessions::{DURATION_OPERATORS, SessionFieldType, session_fields};
+pub use sessions::{DURATION as SESSION_DURATION, DURATION_OPERATORS, SessionFieldType, session_fields};

@@ -19,7 +19,7 @@ use crate::limits;
 use crate::scan::{ColumnKey, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq};
 
 /// The length of a session in whole seconds.
-pub(crate) const DURATION: &str = "$session_duration";
+pub const DURATION: &str = "$session_duration";
 
 /// The operators of a filter on the length of a session: those that compare numbers.
 pub const DURATION_OPERATORS: [Operator; 12] = [

@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 use crate::payload_keys::{self, PayloadKeys};
 
 /// Maximum of `PENNON_ANSWER_SECONDS`.
-const ANSWER_SECONDS_MAX: u64 = 25;
+const RESPONSE_SECONDS_MAX: u64 = 25;
 
 /// Names of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,13 +78,13 @@ fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
 
 /// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25
 /// because API Gateway times out after 29; `None` if it is unset or invalid.
-pub fn max_answer_wait() -> Option<Duration> {
-    answer_time_of(|name| std::env::var(name).ok())
+pub fn max_response_wait() -> Option<Duration> {
+    response_time_of(|name| std::env::var(name).ok())
 }
 
-fn answer_time_of(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+fn response_time_of(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let seconds = variable("PENNON_ANSWER_SECONDS")?.trim().parse::<u64>().ok()?;
-    (1..=ANSWER_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs(seconds))
+    (1..=RESPONSE_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 /// An environment variable, for modules that parse their own settings.
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn answer_seconds_are_between_1_and_25() {
-        let of = |text: Option<&str>| answer_time_of(|_| text.map(str::to_owned));
+    fn response_seconds_are_between_1_and_25() {
+        let of = |text: Option<&str>| response_time_of(|_| text.map(str::to_owned));
         assert_eq!(of(None), None);
         assert_eq!(of(Some("1")), Some(Duration::from_secs(1)));
         assert_eq!(of(Some(" 25 ")), Some(Duration::from_secs(25)));

@@ -9,6 +9,15 @@ use serde_json::{Value, json};
 
 use crate::store::StoreError;
 
+const AUTHENTICATION_ERROR: &str = "authentication_error";
+const INVALID_REQUEST: &str = "invalid_request";
+const SERVER_ERROR: &str = "server_error";
+const THROTTLED_ERROR: &str = "throttled_error";
+const VALIDATION_ERROR: &str = "validation_error";
+/// The values of `type` in error bodies.
+pub const ERROR_TYPES: [&str; 5] =
+    [AUTHENTICATION_ERROR, INVALID_REQUEST, SERVER_ERROR, THROTTLED_ERROR, VALIDATION_ERROR];
+
 /// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
@@ -67,13 +76,13 @@ impl ApiError {
     }
 
     fn unauthorized(code: &str, detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", code, detail)
+        ApiError::new(StatusCode::UNAUTHORIZED, AUTHENTICATION_ERROR, code, detail)
             .with_header(header::WWW_AUTHENTICATE, "Bearer")
     }
 
     /// 403 with `detail`. Its type is `authentication_error`, which clients match on.
     pub fn forbidden(detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::FORBIDDEN, "authentication_error", "permission_denied", detail)
+        ApiError::new(StatusCode::FORBIDDEN, AUTHENTICATION_ERROR, "permission_denied", detail)
     }
 
     /// 404: the record does not exist in this project.
@@ -93,13 +102,13 @@ impl ApiError {
 
     /// 404 with `detail`.
     pub fn missing(detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::NOT_FOUND, "invalid_request", "not_found", detail)
+        ApiError::new(StatusCode::NOT_FOUND, INVALID_REQUEST, "not_found", detail)
     }
 
     /// 405: the path does not support the method; `allow` is the value of the header `Allow`.
     pub fn method_not_allowed(method: &str, allow: &str) -> ApiError {
         let detail = format!("Method \"{method}\" not allowed.");
-        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", "method_not_allowed", detail)
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, INVALID_REQUEST, "method_not_allowed", detail)
             .with_header(header::ALLOW, allow)
     }
 
@@ -112,43 +121,43 @@ impl ApiError {
 
     /// 400: the body, or a value inside it, cannot be parsed.
     pub fn parse(detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::BAD_REQUEST, "invalid_request", "parse_error", detail)
+        ApiError::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, "parse_error", detail)
     }
 
     /// 400: the field `attr`, or without one the whole request, is invalid.
     pub fn invalid(code: &str, detail: impl Into<String>, attr: Option<&str>) -> ApiError {
-        let mut error = ApiError::new(StatusCode::BAD_REQUEST, "validation_error", code, detail);
+        let mut error = ApiError::new(StatusCode::BAD_REQUEST, VALIDATION_ERROR, code, detail);
         error.attr = attr.map(str::to_owned);
         error
     }
 
     /// 409: a concurrent request changed the same fields.
     pub fn conflict(detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::CONFLICT, "server_error", "conflict", detail)
+        ApiError::new(StatusCode::CONFLICT, SERVER_ERROR, "conflict", detail)
     }
 
     /// 408: the body did not arrive in time.
     pub fn request_timeout() -> ApiError {
         let detail = "The request body arrived too slowly. Send the request again.";
-        ApiError::new(StatusCode::REQUEST_TIMEOUT, "invalid_request", "request_timeout", detail)
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, INVALID_REQUEST, "request_timeout", detail)
     }
 
     /// 413: the body is larger than the limit.
     pub fn too_large() -> ApiError {
         let detail = "Request body is too large.";
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request", "payload_too_large", detail)
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID_REQUEST, "payload_too_large", detail)
     }
 
     /// 415: the endpoint does not support the body's media type.
     pub fn media_type(media_type: &str) -> ApiError {
         let detail = format!("Unsupported media type \"{media_type}\" in request.");
-        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", "unsupported_media_type", detail)
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, "unsupported_media_type", detail)
     }
 
     /// 422: the value of `attr` contradicts the rest of the request.
     pub fn unprocessable(detail: impl Into<String>, attr: &str) -> ApiError {
         let mut error =
-            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "validation_error", "invalid_input", detail);
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, VALIDATION_ERROR, "invalid_input", detail);
         error.attr = Some(attr.to_owned());
         error
     }
@@ -157,7 +166,7 @@ impl ApiError {
     pub fn throttled(seconds: u64) -> ApiError {
         let unit = if seconds == 1 { "second" } else { "seconds" };
         let detail = format!("Request was throttled. Expected available in {seconds} {unit}.");
-        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "throttled_error", "throttled", detail)
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, THROTTLED_ERROR, "throttled", detail)
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
 
@@ -168,20 +177,20 @@ impl ApiError {
 
     /// 503 with `detail`: the same request will succeed after `seconds`.
     pub fn busy_because(seconds: u32, detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "service_unavailable", detail)
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_ERROR, "service_unavailable", detail)
             .with_header(header::RETRY_AFTER, seconds.to_string())
     }
 
     /// 503 with `code` and `detail`: a retry will not succeed soon.
     pub fn unavailable(code: &str, detail: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", code, detail)
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, SERVER_ERROR, code, detail)
             .with_header(header::RETRY_AFTER, "60")
     }
 
     /// 500: an unexpected error. `cause` is logged here, once, and never sent.
     pub fn internal(cause: &dyn std::fmt::Display) -> ApiError {
         tracing::error!(cause = %cause, "a request failed");
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "error", "A server error occurred.")
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER_ERROR, "error", "A server error occurred.")
     }
 
     /// The HTTP status.

@@ -56,7 +56,7 @@ async fn handle(router: Router, keys: KeyCache, mut request: Request) -> Result<
     let (parts, body) = response.into_parts();
     let is_empty = body.size_hint().exact() == Some(0);
     let bytes = body.collect().await?.to_bytes();
-    keys.settled().await;
+    keys.wait_for_background_writes().await;
     let is_text = !parts.headers.contains_key("content-encoding");
     let body = match String::from_utf8(bytes.to_vec()) {
         _ if is_empty => Body::Empty,

@@ -6,7 +6,7 @@
 //! Must stay true: the newest instant of a log is read once per process, concurrently with authorization; instants that this
 //! process assigned since are cached.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -30,6 +30,11 @@ const LOGS: [(&str, &[&str]); 6] = [
 const INSTANT_CHARS: usize = "2026-01-05T10:00:00.000000".len();
 /// Maximum number of logs in the cache.
 const LOGS_MAX: usize = 50_000;
+
+/// The scopes of all activity logs.
+pub fn activity_log_scopes() -> BTreeSet<&'static str> {
+    LOGS.iter().flat_map(|(_, logs)| logs.iter().copied()).collect()
+}
 
 /// The logs that a request with this scope may write to; none for a read scope.
 pub(crate) fn logs_of(name: &str) -> &'static [&'static str] {

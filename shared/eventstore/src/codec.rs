@@ -93,14 +93,14 @@ fn write_content(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Decoder for the functions above.
-pub(crate) struct Reader<'a> {
+pub(crate) struct BinaryReader<'a> {
     rest: &'a [u8],
     length: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes, length: bytes.len() }
+impl<'a> BinaryReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> BinaryReader<'a> {
+        BinaryReader { rest: bytes, length: bytes.len() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

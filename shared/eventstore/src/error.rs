@@ -59,7 +59,7 @@ pub enum EventStoreError {
 }
 
 /// Retry-After in seconds when the object store failed.
-const UNANSWERED_SECONDS: u32 = 5;
+const NO_RESPONSE_SECONDS: u32 = 5;
 /// Retry-After in seconds when the memory is in use.
 const MEMORY_IN_USE_SECONDS: u32 = 5;
 
@@ -72,7 +72,7 @@ impl From<EventStoreError> for ApiError {
             EventStoreError::MemoryInUse => memory_in_use(),
             EventStoreError::Objects(_) => {
                 tracing::warn!(cause = %error, "the object store does not answer");
-                ApiError::busy(UNANSWERED_SECONDS)
+                ApiError::busy(NO_RESPONSE_SECONDS)
             }
             EventStoreError::Damaged { object, .. } => ApiError::unavailable(
                 "damaged_data",

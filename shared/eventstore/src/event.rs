@@ -21,7 +21,7 @@ pub struct Event {
 
 /// A stored event with its arrival order and its person.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct PersonEvent {
     pub seq: Seq,
     /// The person as known when the row was created; readers apply later merges.
     pub person: Uuid,

@@ -30,14 +30,14 @@ pub(crate) fn first() -> u32 {
 }
 
 #[derive(Deserialize)]
-struct Form {
+struct FormatField {
     #[serde(default = "first")]
     format: u32,
 }
 
 /// Parses the format of a JSON text.
 pub(crate) fn of_body(text: &str) -> Result<u32, EventStoreError> {
-    Ok(serde_json::from_str::<Form>(text)?.format)
+    Ok(serde_json::from_str::<FormatField>(text)?.format)
 }
 
 /// The error for `what` in a format newer than `known`.
@@ -96,8 +96,8 @@ mod tests {
             require(&[entry(sk, json!({"id": "an entry of the first form"}))]).unwrap();
             let newer = entry(sk, json!({"format": known + 1, "object": ["of", "another", "kind"]}));
             let refused = require(&[newer]).unwrap_err().to_string();
-            let told = refused.contains(sk) && refused.contains(&format!("format {}", known + 1));
-            assert!(told && refused.contains("newer release"), "{refused}");
+            let is_reported = refused.contains(sk) && refused.contains(&format!("format {}", known + 1));
+            assert!(is_reported && refused.contains("newer release"), "{refused}");
         }
         require(&[Item::empty(keys::head(1)), entry("DAMAGED#a", json!({"object": "a"}))]).unwrap();
     }

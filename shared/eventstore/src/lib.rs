@@ -50,8 +50,8 @@ mod snapshots;
 mod time;
 
 pub use blocks::{
-    CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, Meter, PropertiesSeed,
-    PropertyEncoder, ValueSeed, without_nul,
+    CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, JsonSizeBudget,
+    PropertiesSeed, PropertyEncoder, ValueSeed, without_nul,
 };
 pub use compaction::{CompactionReport, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport};
 pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
@@ -71,7 +71,7 @@ pub use integrity::{CheckProgress, CheckReport, DamagedSegment};
 pub use manifest::{GRACE_MICROS, installation_marker};
 pub use memory::{QueryMemory, ThreadMeter};
 pub use objects::{Damage, ResultObject};
-pub use person_ids::{derived, is_usable_id, requested_merge};
+pub use person_ids::{derive_person_id, is_usable_id, requested_merge};
 pub use persons::{
     EvaluationSubject, GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, MERGES_MAX, PEOPLE_MAX,
     People, PeoplePage, Person, PersonColumns, PersonDetails, PersonRecord, PersonScan, VALUES_BYTES_MAX,

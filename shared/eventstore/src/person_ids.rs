@@ -17,13 +17,13 @@ use crate::event::Event;
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f1d_3c52_9b7e_4f0a_8d2b_51c7_e094_a63f);
 
 /// The person id of a distinct id that was not merged.
-pub fn derived(project: ProjectId, distinct_id: &str) -> Uuid {
+pub fn derive_person_id(project: ProjectId, distinct_id: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{project}:{distinct_id}").as_bytes())
 }
 
 /// Person `from` is merged into person `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Link {
+pub(crate) struct PersonLink {
     pub from: Uuid,
     pub to: Uuid,
 }
@@ -44,7 +44,7 @@ pub(crate) fn root(parents: &mut HashMap<Uuid, Uuid>, person: Uuid) -> Uuid {
 /// the merge is applied or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MergeRequest {
-    pub link: Link,
+    pub link: PersonLink,
     /// Whether it applies even to an identified person.
     pub forced: bool,
 }
@@ -86,7 +86,10 @@ pub(crate) fn wants_no_profile(properties: &Map<String, Value>) -> bool {
 /// The merge that `event` requests: one of three event names with two usable ids.
 pub(crate) fn merge_of(project: ProjectId, event: &Event) -> Option<MergeRequest> {
     let (other, forced) = other_id(event)?;
-    let link = Link { from: derived(project, &other), to: derived(project, &event.distinct_id) };
+    let link = PersonLink {
+        from: derive_person_id(project, &other),
+        to: derive_person_id(project, &event.distinct_id),
+    };
     Some(MergeRequest { link, forced })
 }
 
@@ -131,12 +134,12 @@ mod tests {
 
     #[test]
     fn ids_of_two_projects_are_different_persons() {
-        assert_ne!(derived(1, "1:a"), derived(11, ":a"));
-        assert_ne!(derived(1, "a"), derived(2, "a"));
-        assert_eq!(derived(1, "a"), derived(1, "a"));
+        assert_ne!(derive_person_id(1, "1:a"), derive_person_id(11, ":a"));
+        assert_ne!(derive_person_id(1, "a"), derive_person_id(2, "a"));
+        assert_eq!(derive_person_id(1, "a"), derive_person_id(1, "a"));
     }
 
-    fn asked(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
+    fn merge_request_of(event: &str, distinct_id: &str, properties: Value) -> Option<MergeRequest> {
         let event = Event {
             uuid: Uuid::nil(),
             event: event.into(),
@@ -149,18 +152,26 @@ mod tests {
 
     #[test]
     fn three_events_merge_and_only_with_two_usable_ids() {
-        let link = Link { from: derived(1, "anon"), to: derived(1, "ada") };
+        let link = PersonLink { from: derive_person_id(1, "anon"), to: derive_person_id(1, "ada") };
         let merge = |forced| Some(MergeRequest { link, forced });
-        assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
-        assert_eq!(asked("$create_alias", "ada", json!({"alias": "anon"})), merge(false));
-        assert_eq!(asked("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));
-        assert_eq!(asked("$identify", "ada", json!({"alias": "anon"})), None);
-        assert_eq!(asked("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
+        assert_eq!(merge_request_of("$identify", "ada", json!({"$anon_distinct_id": "anon"})), merge(false));
+        assert_eq!(merge_request_of("$create_alias", "ada", json!({"alias": "anon"})), merge(false));
+        assert_eq!(merge_request_of("$merge_dangerously", "ada", json!({"alias": "anon"})), merge(true));
+        assert_eq!(merge_request_of("$identify", "ada", json!({"alias": "anon"})), None);
+        assert_eq!(merge_request_of("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
         let unkept = json!({"$anon_distinct_id": "anon", "$process_person_profile": false});
-        assert_eq!(asked("$identify", "ada", unkept), None);
+        assert_eq!(merge_request_of("$identify", "ada", unkept), None);
         for nobody in ["", " ", "undefined", "NULL", "[object Object]", "ada"] {
-            assert_eq!(asked("$identify", "ada", json!({"$anon_distinct_id": nobody})), None, "{nobody}");
-            assert_eq!(asked("$identify", nobody, json!({"$anon_distinct_id": "ada"})), None, "{nobody}");
+            assert_eq!(
+                merge_request_of("$identify", "ada", json!({"$anon_distinct_id": nobody})),
+                None,
+                "{nobody}"
+            );
+            assert_eq!(
+                merge_request_of("$identify", nobody, json!({"$anon_distinct_id": "ada"})),
+                None,
+                "{nobody}"
+            );
         }
     }
 }

@@ -17,8 +17,8 @@ const VALIDATION: &str = "Steps that cannot be calculated are rejected, such as 
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let sent = ("ActionSent", "Action");
-    let change = |id, method| ACTIONS.update_operation(id, method, "Change an action", sent);
+    let schemas = ("ActionInput", "Action");
+    let change = |id, method| ACTIONS.update_operation(id, method, "Change an action", schemas);
     let of_all = ("listActionActivity", "List the activity log of actions");
     let of_one = ("listActivityOfAction", "List the activity log of an action");
     [
@@ -31,7 +31,7 @@ pub fn operations() -> Vec<Operation> {
             )
             .with_description("Records that are not deleted, newest first."),
         ACTIONS
-            .create_operation("createAction", "Create an action", sent)
+            .create_operation("createAction", "Create an action", schemas)
             .with_description(VALIDATION)
             .link("get", "getAction", &THIS)
             .link("update", "updateAction", &THIS)

@@ -24,11 +24,15 @@ pub fn operations() -> Vec<Operation> {
 
 /// The schemas of responses.
 pub fn components() -> Vec<(&'static str, Value)> {
-    vec![("QueryNothing", nothing()), ("FinishedQuery", finished()), ("QueryWord", word())]
+    vec![
+        ("EmptyQueryResponse", empty_query_response()),
+        ("FinishedQueryResponse", finished_query_response()),
+        ("QueryStatusResponse", query_status_response()),
+    ]
 }
 
 /// The response to a node without series.
-fn nothing() -> Value {
+fn empty_query_response() -> Value {
     let null = || constant(Value::Null);
     object([
         ("results", list_max(0, json!({}))),
@@ -43,12 +47,12 @@ fn nothing() -> Value {
 }
 
 /// A successful calculation. `results` is null after its result has expired.
-fn finished() -> Value {
-    object([("query_status", query_status(nullable(schema_ref("QueryAnswer"))))])
+fn finished_query_response() -> Value {
+    object([("query_status", query_status(nullable(schema_ref("QueryResponse"))))])
 }
 
 /// The state of a calculation, or why it failed.
-fn word() -> Value {
+fn query_status_response() -> Value {
     object([("query_status", schema_ref("QueryStatus"))])
 }
 
@@ -60,23 +64,23 @@ fn queries() -> Vec<Operation> {
          takes too long continues in the background, with its state in `query_status`. The result is \
          shared with insights of the same query.",
     );
-    let mut query = query_nodes::by_query(query).json_body(schema_ref("QueryRequest")).response(
+    let mut query = query_nodes::with_query_options(query).json_body(schema_ref("QueryRequest")).response(
         200,
         "The result, or the state of the calculation.",
-        any_of([schema_ref("QueryAnswer"), schema_ref("QueryNothing")]),
+        any_of([schema_ref("QueryResponse"), schema_ref("EmptyQueryResponse")]),
     );
     set_response_description(&mut query, 400, REFUSED);
     let follow = Operation::new("getQuery", "GET", ONE, TAG, "Get the state of a calculation", QUERY)
         .with_description("`id` is the caller's `client_query_id`, or the `cache_key`.")
-        .response(200, "It has ended with a result.", schema_ref("FinishedQuery"))
-        .response(202, "It has not ended.", schema_ref("QueryWord"))
+        .response(200, "It has ended with a result.", schema_ref("FinishedQueryResponse"))
+        .response(202, "It has not ended.", schema_ref("QueryStatusResponse"))
         .response(
             400,
             "The query is invalid, with the reason in `error_message`, or the response exceeds the maximum \
              size.",
-            any_of([schema_ref("QueryWord"), schema_ref("Error")]),
+            any_of([schema_ref("QueryStatusResponse"), schema_ref("Error")]),
         )
-        .response(500, "It failed.", any_of([schema_ref("QueryWord"), schema_ref("Error")]));
+        .response(500, "It failed.", any_of([schema_ref("QueryStatusResponse"), schema_ref("Error")]));
     vec![
         query,
         follow,
@@ -87,20 +91,20 @@ fn queries() -> Vec<Operation> {
 }
 
 /// Replaces the description of a response.
-pub(crate) fn set_response_description(operation: &mut Operation, status: u16, description: &'static str) {
-    for (_, answer) in operation.responses.iter_mut().filter(|(known, _)| *known == status) {
-        answer.description = description;
+pub(crate) fn set_response_description(operation: &mut Operation, status: u16, description: &str) {
+    for (_, response) in operation.responses.iter_mut().filter(|(known, _)| *known == status) {
+        description.clone_into(&mut response.description);
     }
 }
 
 /// The response of a path below `insights`, with or without a request body.
-fn answering(operation: Operation, body: Option<&str>, answer: Value) -> Operation {
+fn with_result_response(operation: Operation, body: Option<&str>, schema: Value) -> Operation {
     let operation = with_request_options(operation);
     let operation = match body {
         Some(name) => operation.json_body(schema_ref(name)),
         None => operation.error(400, REFUSED),
     };
-    let mut operation = operation.response(200, "The result.", answer);
+    let mut operation = operation.response(200, "The result.", schema);
     set_response_description(&mut operation, 400, REFUSED);
     set_response_description(&mut operation, 404, "There is no such project, or no such response format.");
     operation.with_csv()
@@ -108,7 +112,7 @@ fn answering(operation: Operation, body: Option<&str>, answer: Value) -> Operati
 
 fn funnels() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/funnel/";
-    let answer = || {
+    let schema = || {
         object([
             ("result", schema_ref("FunnelResult")),
             ("timezone", text()),
@@ -124,15 +128,15 @@ fn funnels() -> Vec<Operation> {
              `properties`. In a body lists and objects may be JSON texts.",
         );
     vec![
-        answering(with_query_fields(get, funnel()), None, answer()),
-        answering(post, Some("FunnelQuestion"), answer()),
+        with_result_response(with_query_fields(get, funnel()), None, schema()),
+        with_result_response(post, Some("FunnelRequest"), schema()),
     ]
 }
 
 fn correlations() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/funnel/correlation/";
     const SUMMARY: &str = "Calculate the correlation of a funnel";
-    let answer = || {
+    let schema = || {
         object([
             ("result", schema_ref("CorrelationResult")),
             ("last_refresh", instant()),
@@ -148,14 +152,14 @@ fn correlations() -> Vec<Operation> {
          Without series the result is empty.",
     );
     vec![
-        answering(with_query_fields(get, correlation()), None, answer()),
-        answering(post, Some("CorrelationQuestion"), answer()).body_optional(),
+        with_result_response(with_query_fields(get, correlation()), None, schema()),
+        with_result_response(post, Some("CorrelationRequest"), schema()).body_optional(),
     ]
 }
 
 fn trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/trend/";
-    let answer = || {
+    let schema = || {
         object([
             ("result", schema_ref("TrendResult")),
             ("timezone", text()),
@@ -181,7 +185,7 @@ fn trends() -> Vec<Operation> {
          In a body lists and objects may be JSON texts. CSV has a row per series.",
     );
     vec![
-        answering(exported(with_query_fields(get, trend())), None, answer()),
-        answering(exported(post), Some("TrendQuestion"), answer()),
+        with_result_response(exported(with_query_fields(get, trend())), None, schema()),
+        with_result_response(exported(post), Some("TrendRequest"), schema()),
     ]
 }

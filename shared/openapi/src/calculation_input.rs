@@ -6,10 +6,10 @@
 use pennon_analytics::query::{BREAKDOWN_EVENTS, BREAKDOWN_KINDS};
 use serde_json::{Map, Value, json};
 
-use crate::conditions::nothing;
+use crate::conditions::null_or_blank;
 use crate::limits::{
-    BREAKDOWN_COHORTS, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX, QUERY_ID_MAX, SERIES, intervals,
-    patterns,
+    BREAKDOWN_COHORTS, BREAKDOWN_KEYS, BREAKDOWN_LIMIT, BREAKDOWNS, BUCKETS, GROUP_TYPE_MAX, NAME_MAX,
+    QUERY_ID_MAX, SERIES, bins_text, group_type_text, intervals, patterns, query_id_text,
 };
 use crate::operation::{Operation, Parameter};
 use crate::schema::{
@@ -26,21 +26,26 @@ pub(crate) struct Field {
     body: Value,
     /// Schema in a query string.
     query: Value,
-    description: &'static str,
+    description: String,
 }
 
 impl Field {
-    pub(crate) fn new(name: &'static str, body: Value, query: Value, description: &'static str) -> Field {
-        Field { name, body, query, description }
+    pub(crate) fn new(
+        name: &'static str,
+        body: Value,
+        query: Value,
+        description: impl Into<String>,
+    ) -> Field {
+        Field { name, body, query, description: description.into() }
     }
 
     /// A text.
-    pub(crate) fn text(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn text(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, optional_text(), text_max(NAME_MAX), description)
     }
 
     /// A field that is only validated together with another field, or not at all.
-    pub(crate) fn free(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn free(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, any(), text(), description)
     }
 
@@ -50,12 +55,12 @@ impl Field {
     }
 
     /// A boolean.
-    pub(crate) fn switch(name: &'static str, description: &'static str) -> Field {
+    pub(crate) fn switch(name: &'static str, description: impl Into<String>) -> Field {
         Field::new(name, switch(), text(), description)
     }
 
     /// One of several texts.
-    pub(crate) fn choice(name: &'static str, texts: &[&str], description: &'static str) -> Field {
+    pub(crate) fn choice(name: &'static str, texts: &[&str], description: impl Into<String>) -> Field {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
         Field::new(name, nullable(enum_of(&texts)), enum_of(&texts), description)
     }
@@ -65,7 +70,7 @@ impl Field {
         name: &'static str,
         texts: &[&str],
         end: &str,
-        description: &'static str,
+        description: impl Into<String>,
     ) -> Field {
         let pattern = any_case(texts, end);
         Field::new(name, nullable(pattern.clone()), pattern, description)
@@ -76,13 +81,13 @@ impl Field {
         name: &'static str,
         bounds: (i64, i64),
         pattern: &str,
-        description: &'static str,
+        description: impl Into<String>,
     ) -> Field {
         Field::new(name, whole(bounds, pattern), spelled(pattern), description)
     }
 
     /// A list or an object, as JSON in a query string.
-    pub(crate) fn json(name: &'static str, body: Value, description: &'static str) -> Field {
+    pub(crate) fn json(name: &'static str, body: Value, description: impl Into<String>) -> Field {
         let query = json!({"type": "string", "contentMediaType": "application/json"});
         Field::new(name, body, query, description)
     }
@@ -146,13 +151,13 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let views = json!([{"id": "$pageview", "math": "dau"}]);
     vec![
         (
-            "TrendQuestion",
+            "TrendRequest",
             with_example(query_body(trend(), SERIES, true), json!({"events": views, "date_from": "-30d"})),
         ),
         (
-            "TrendPeopleQuestion",
+            "TrendPeopleRequest",
             with_example(
-                query_body(joined([trend(), trend_point()]), SERIES, true),
+                query_body(concat_fields([trend(), trend_point()]), SERIES, true),
                 json!({"events": views, "entity_order": 0}),
             ),
         ),
@@ -169,23 +174,23 @@ pub(crate) fn with_example(mut schema: Value, example: Value) -> Value {
 }
 
 /// Concatenates lists of fields.
-pub(crate) fn joined<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
+pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
     lists.into_iter().flatten().collect()
 }
 
 /// A body of these fields, with at most `series` series, and at least one if `requires_series`.
 pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
-    let mut question = input(&[], []);
-    let shown: Map<String, Value> = fields
+    let mut body = input(&[], []);
+    let properties: Map<String, Value> = fields
         .into_iter()
         .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
         .collect();
-    question["properties"] = shown.into();
+    body["properties"] = properties.into();
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
         let entry =
             any_of([schema_ref(of), json!({"type": ["string", "number", "boolean", "null", "array"]})]);
-        question["properties"][name] = any_of([list_max(series, entry), nothing()]);
+        body["properties"][name] = any_of([list_max(series, entry), null_or_blank()]);
     }
     if requires_series {
         let has = |name: &str, entry: Value| {
@@ -195,9 +200,9 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
         let action = json!({
             "type": "object", "required": ["id"], "properties": {"id": {"type": ["integer", "string"]}},
         });
-        question["anyOf"] = json!([has("events", json!({"type": "object"})), has("actions", action)]);
+        body["anyOf"] = json!([has("events", json!({"type": "object"})), has("actions", action)]);
     }
-    question
+    body
 }
 
 /// Adds the fields as query parameters.
@@ -283,7 +288,7 @@ pub(crate) fn common() -> Vec<Field> {
 
 /// Values that mean no breakdown.
 pub(crate) fn no_breakdown() -> Value {
-    any_of([nothing(), json!({"enum": [false, [], {}]})])
+    any_of([null_or_blank(), json!({"enum": [false, [], {}]})])
 }
 
 /// The key of a breakdown.
@@ -293,7 +298,7 @@ pub(crate) fn breakdown_key() -> Value {
 
 /// Several keys with their types.
 pub(crate) fn breakdown_parts() -> Value {
-    any_of([list_max(BREAKDOWNS, part()), no_breakdown()])
+    any_of([list_max(BREAKDOWNS, breakdown_part()), no_breakdown()])
 }
 
 /// The breakdown fields. The others are only validated if there is a breakdown.
@@ -304,8 +309,10 @@ pub(crate) fn breakdown() -> Vec<Field> {
             // Any other value is a key too, as JSON text.
             any(),
             text(),
-            "The key of a property, an expression, or ids of cohorts and `all`. For a funnel also a list \
-             of at most ten keys.",
+            format!(
+                "The key of a property, an expression, or ids of cohorts and `all`. For a funnel also a \
+                 list of at most {BREAKDOWN_KEYS} keys."
+            ),
         ),
         Field::free(
             "breakdown_type",
@@ -319,36 +326,32 @@ pub(crate) fn breakdown() -> Vec<Field> {
         ),
         Field::free(
             "breakdown_limit",
-            "Maximum number of values, 1 to 1000; all others are combined into one. Default: 10 for a \
-             funnel, else 25.",
+            format!(
+                "Maximum number of values, 1 to {BREAKDOWN_LIMIT}; all others are combined into one. \
+                 Default: 10 for a funnel, else 25."
+            ),
         ),
-        Field::free("breakdown_group_type_index", "For groups: the index of the group type, 0 to 4."),
+        Field::free("breakdown_group_type_index", group_type_text()),
         Field::free("breakdown_normalize_url", "Whether a trailing `/`, `?` or `#` of values is ignored."),
-        Field::free(
-            "breakdown_histogram_bin_count",
-            "For numeric properties in a trend: the number of bins, 1 to 1000.",
-        ),
+        Field::free("breakdown_histogram_bin_count", bins_text()),
         Field::free("breakdown_hide_other_aggregation", "Whether the combined other values are omitted."),
     ]
 }
 
 /// An entry of `breakdowns`.
-pub(crate) fn part() -> Value {
+pub(crate) fn breakdown_part() -> Value {
     let types = breakdown_types();
     input(
         &["property"],
         [
             ("property", any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())])),
             ("type", nullable(enum_of(&types))),
-            ("group_type_index", with_description(any(), "For groups: the index of the group type, 0 to 4.")),
+            ("group_type_index", with_description(any(), group_type_text())),
             (
                 "normalize_url",
                 with_description(any(), "Whether a trailing `/`, `?` or `#` of values is ignored."),
             ),
-            (
-                "histogram_bin_count",
-                with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000."),
-            ),
+            ("histogram_bin_count", with_description(any(), bins_text())),
         ],
     )
 }
@@ -379,7 +382,7 @@ pub(crate) fn trend() -> Vec<Field> {
             "Number of intervals of the moving average.",
         ),
     ];
-    joined([common(), breakdown(), own])
+    concat_fields([common(), breakdown(), own])
 }
 
 /// The fields that select a data point of a trend.
@@ -410,11 +413,7 @@ pub(crate) fn with_request_options(operation: Operation) -> Operation {
             text(),
             "`true` or `force_blocking` calculates again; other values accept a fresh cached result.",
         )
-        .query_param(
-            "client_query_id",
-            text_max(QUERY_ID_MAX),
-            "The caller's id of the calculation: at most 1000 bytes.",
-        )
+        .query_param("client_query_id", text_max(QUERY_ID_MAX), query_id_text())
         .query_param(
             "cache_invalidation_key",
             text(),

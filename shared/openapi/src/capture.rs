@@ -1,9 +1,10 @@
 //! Capture: events in, in the forms that SDKs send.
 
+use pennon_core::http::{BODY_BYTES_MAX, COMPRESSIONS, CONTENT_ENCODINGS};
 use serde_json::{Value, json};
 
 use crate::calculation_input::with_example;
-use crate::limits::capture;
+use crate::limits::{capture, group_digits};
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, input, instant, list_max, map, nullable, object, schema_ref,
@@ -50,24 +51,24 @@ pub fn components() -> Vec<(&'static str, Value)> {
 }
 
 /// A capture operation, with the project token in the query string or a header.
-fn open(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
+fn capture_operation(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = Operation::new(id, "POST", path, TAG, summary, Security::Open)
         .query_param("token", text(), "The project token, if the body has none; `api_key` is an alias.")
         .query_param("api_key", text(), "As `token`.")
-        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of the body.")
+        .query_param("compression", enum_of(&COMPRESSIONS), "The encoding of the body.")
         .error(401, "The token is missing or unknown, or the events have different tokens.");
     operation.parameters.push(Parameter {
         place: "header",
         name: "Content-Encoding",
-        description: "`gzip` if the body is compressed; gzip is also detected without the header.",
-        schema: enum_of(&["gzip", "x-gzip", "identity", ""]),
+        description: "`gzip` if the body is compressed; gzip is also detected without the header.".to_owned(),
+        schema: enum_of(&CONTENT_ENCODINGS),
         required: false,
     });
     operation
 }
 
 fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
-    let mut operation = open(id, path, summary).with_description(BODY).query_param(
+    let mut operation = capture_operation(id, path, summary).with_description(BODY).query_param(
         "_",
         text(),
         "The client's clock at the time of sending, in milliseconds since 1970.",
@@ -77,7 +78,11 @@ fn capture(id: &'static str, path: &'static str, summary: &'static str) -> Opera
         ("application/x-www-form-urlencoded", schema_ref("CaptureForm")),
     ];
     operation.body_required = true;
-    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
+    with_body_errors(operation).response(
+        200,
+        "All events are stored.",
+        object([("status", constant(json!(1)))]),
+    )
 }
 
 /// Events in the query string.
@@ -90,7 +95,7 @@ fn from_query() -> Operation {
         "Capture events in the query string, an option of browser SDKs",
         Security::Open,
     )
-    .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of `data`.")
+    .query_param("compression", enum_of(&COMPRESSIONS), "The encoding of `data`.")
     .query_param("token", text(), "The project token, if `data` has none; `api_key` is an alias.")
     .query_param("api_key", text(), "As `token`.")
     .query_param("_", text(), "The client's clock at the time of sending, in milliseconds since 1970.")
@@ -98,19 +103,29 @@ fn from_query() -> Operation {
     operation.parameters.push(Parameter {
         place: "query",
         name: "data",
-        description: "The body, as JSON or base64.",
+        description: "The body, as JSON or base64.".to_owned(),
         schema: json!({"type": "string", "minLength": 1}),
         required: true,
     });
-    answers(operation).response(200, "All events are stored.", object([("status", constant(json!(1)))]))
+    with_body_errors(operation).response(
+        200,
+        "All events are stored.",
+        object([("status", constant(json!(1)))]),
+    )
 }
 
 /// The refusals of a body.
-fn answers(operation: Operation) -> Operation {
+fn with_body_errors(operation: Operation) -> Operation {
     operation.error(400, "The body cannot be parsed, or an event is invalid; `attr` names the field.").error(
         413,
-        "The request has more than 6,000,000 bytes, 20,000,000 bytes after decompression, 20,000 events, \
-         or an event of more than 900 KiB.",
+        format!(
+            "The request has more than {} bytes, {} bytes after decompression, {} events, or an event of \
+             more than {} KiB.",
+            group_digits(BODY_BYTES_MAX),
+            group_digits(capture::INFLATED_BYTES_MAX),
+            group_digits(capture::EVENTS_MAX),
+            capture::EVENT_BYTES_MAX / 1024,
+        ),
     )
 }
 
@@ -130,19 +145,27 @@ fn optional_uuid() -> Value {
 /// What an event has in both forms. `timestamp` may be in any form of ISO 8601 and others; one that cannot be
 /// read means now.
 fn event() -> Value {
-    let milliseconds =
-        json!({"type": ["number", "null"], "exclusiveMinimum": -1e14, "exclusiveMaximum": 1e14});
+    let milliseconds = json!({"type": ["number", "null"], "exclusiveMinimum": -capture::OFFSET_MS_MAX, "exclusiveMaximum": capture::OFFSET_MS_MAX});
     let changes = || with_description(any(), "Stored as a property.");
     let mut event = input(
         &["event"],
         [
-            ("event", with_description(text(), "The event's name, truncated to 200 characters.")),
+            (
+                "event",
+                with_description(
+                    text(),
+                    format!("The event's name, truncated to {} characters.", capture::NAME_CHARS_MAX),
+                ),
+            ),
             (
                 "distinct_id",
                 with_description(
                     any(),
-                    "The distinct id: a text that is not blank, or another value, which is stored as its \
-                     JSON text; truncated to 200 characters.",
+                    format!(
+                        "The distinct id: a text that is not blank, or another value, which is stored as \
+                         its JSON text; truncated to {} characters.",
+                        capture::DISTINCT_ID_CHARS_MAX,
+                    ),
                 ),
             ),
             ("$distinct_id", with_description(any(), "An alias of `distinct_id`.")),
@@ -205,7 +228,7 @@ fn form() -> Value {
         &["data"],
         [
             ("data", with_description(text(), "The body, as JSON or base64.")),
-            ("compression", enum_of(&["", "gzip", "gzip-js", "base64"])),
+            ("compression", enum_of(&COMPRESSIONS)),
             ("api_key", text()),
             ("token", text()),
         ],
@@ -217,7 +240,7 @@ fn analytics() -> Operation {
         object([("result", constant(json!("ok")))]),
         object([("result", constant(json!("drop"))), ("details", enum_of(&DROPPED))]),
     ]));
-    let mut operation = open(
+    let mut operation = capture_operation(
         "captureAnalyticsEvents",
         "/i/v1/analytics/events/",
         "Capture events with a result for each",
@@ -231,7 +254,7 @@ fn analytics() -> Operation {
     .header_param("PostHog-Sdk-Info", text(), "The name of the library, a slash and its version.");
     operation.body = vec![("application/json", schema_ref("AnalyticsBatch"))];
     operation.body_required = true;
-    answers(operation).response(
+    with_body_errors(operation).response(
         200,
         "The outcome of each event, by its uuid.",
         object([("results", results)]),
@@ -262,8 +285,20 @@ fn analytics_event() -> Value {
         &["uuid"],
         [
             ("uuid", json!({"type": "string", "format": "uuid"})),
-            ("event", with_description(any(), "The event's name, at most 200 characters.")),
-            ("distinct_id", with_description(any(), "The distinct id, at most 200 characters.")),
+            (
+                "event",
+                with_description(
+                    any(),
+                    format!("The event's name, at most {} characters.", capture::NAME_CHARS_MAX),
+                ),
+            ),
+            (
+                "distinct_id",
+                with_description(
+                    any(),
+                    format!("The distinct id, at most {} characters.", capture::DISTINCT_ID_CHARS_MAX),
+                ),
+            ),
             ("timestamp", nullable(text())),
             ("properties", any()),
             ("session_id", any()),

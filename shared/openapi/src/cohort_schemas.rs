@@ -10,7 +10,7 @@ use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, instant, list, list_max,
     non_empty_text_max, nullable, number, object, schema_ref, text, text_max, with_description,
 };
-use crate::workspace_schemas::{nothing, words};
+use crate::workspace_schemas::{empty_value, optional_text_or_number};
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -18,12 +18,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
         json!({"type": "array", "items": person(), "minItems": 1, "maxItems": insights::PERSONS_AT_ONCE});
     vec![
         ("Cohort", cohort()),
-        ("CohortCreate", any_of([schema_ref("CohortOfRules"), schema_ref("CohortOfMembers")])),
-        ("CohortOfRules", of_rules()),
-        ("CohortOfMembers", of_members()),
-        ("CohortUpdate", update()),
-        ("CohortUpload", upload(true)),
-        ("CohortUploadMore", upload(false)),
+        ("CohortCreate", any_of([schema_ref("RuleCohortCreate"), schema_ref("StaticCohortCreate")])),
+        ("RuleCohortCreate", rule_cohort_create()),
+        ("StaticCohortCreate", static_cohort_create()),
+        ("CohortUpdate", cohort_update()),
+        ("CohortUpload", cohort_upload(true)),
+        ("CohortUploadUpdate", cohort_upload(false)),
         ("CohortRules", rules()),
         ("CohortCriterion", criterion()),
         ("CohortPersons", input(&["person_ids"], [("person_ids", persons)])),
@@ -60,60 +60,60 @@ fn person() -> Value {
 }
 
 /// Values that count as true in a body.
-fn yes() -> Value {
+fn true_value() -> Value {
     let words = "^ *([Tt]([Rr][Uu][Ee])?|[Yy]([Ee][Ss])?|[Oo][Nn]|1) *$";
     any_of([constant(json!(true)), constant(json!(1)), json!({"type": "string", "pattern": words})])
 }
 
 /// Values that count as false in a body.
-fn no() -> Value {
+fn false_value() -> Value {
     let words = "^ *([Ff]([Aa][Ll][Ss][Ee])?|[Nn][Oo]?|[Oo][Ff][Ff]|0) *$";
     any_of([constant(json!(false)), constant(json!(0)), json!({"type": "string", "pattern": words})])
 }
 
 /// The fields that every body of a cohort may have.
-fn sent<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
+fn cohort_input<const N: usize>(required: &[&str], more: [(&str, Value); N]) -> Value {
     let groups = "The legacy form of rules: a person belongs if one entry matches. An entry has \
         `properties`, or an `event_id` or `action_id` with `days`, `count` and `count_operator`.";
-    let mut sent = input(
+    let mut schema = input(
         required,
         [
-            ("query", nothing()),
-            ("name", words(400)),
-            ("description", words(4000)),
+            ("query", empty_value()),
+            ("name", optional_text_or_number(insights::TEXT_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("groups", with_description(nullable(list(any())), groups)),
             ("deleted", schema_ref("FlagBoolean")),
         ],
     );
-    for (name, schema) in more {
-        sent["properties"][name] = schema;
+    for (name, field) in more {
+        schema["properties"][name] = field;
     }
-    sent
+    schema
 }
 
 /// A cohort with rules. Rules of a deleted cohort are not validated.
-fn of_rules() -> Value {
+fn rule_cohort_create() -> Value {
     let none = || list_max(0, any());
-    let mut sent = sent(
+    let mut schema = cohort_input(
         &[],
         [
-            ("is_static", no()),
+            ("is_static", false_value()),
             ("filters", nullable(input(&["properties"], [("properties", any())]))),
             ("_create_static_person_ids", none()),
             ("distinct_ids", none()),
         ],
     );
-    sent["if"] = json!({"properties": {"deleted": yes()}, "required": ["deleted"]});
-    sent["else"] = json!({"properties": {"filters": nullable(schema_ref("CohortRules"))}});
-    sent
+    schema["if"] = json!({"properties": {"deleted": true_value()}, "required": ["deleted"]});
+    schema["else"] = json!({"properties": {"filters": nullable(schema_ref("CohortRules"))}});
+    schema
 }
 
 /// A static cohort. Its rules are ignored.
-fn of_members() -> Value {
-    sent(
+fn static_cohort_create() -> Value {
+    cohort_input(
         &["is_static"],
         [
-            ("is_static", yes()),
+            ("is_static", true_value()),
             ("filters", nullable(any_object())),
             ("_create_static_person_ids", with_description(list(person()), "The members, by person id.")),
             ("distinct_ids", distinct_ids()),
@@ -124,13 +124,13 @@ fn of_members() -> Value {
 fn distinct_ids() -> Value {
     with_description(
         list(non_empty_text_max(insights::DISTINCT_ID_BYTES)),
-        "The members, by one distinct id each: 1 to 1000 bytes.",
+        format!("The members, by one distinct id each: 1 to {} bytes.", insights::DISTINCT_ID_BYTES),
     )
 }
 
 /// Whether there are rules or members is known of the cohort, and has to stay so.
-fn update() -> Value {
-    sent(
+fn cohort_update() -> Value {
+    cohort_input(
         &[],
         [
             ("is_static", schema_ref("FlagBoolean")),
@@ -141,7 +141,7 @@ fn update() -> Value {
 }
 
 /// A form: texts, and a table of members as a file. Only a cohort that is there can be known to have members.
-fn upload(is_new: bool) -> Value {
+fn cohort_upload(is_new: bool) -> Value {
     let file = with_description(
         json!({"type": "string", "format": "binary"}),
         "A CSV file in UTF-8, for static cohorts only.",
@@ -149,15 +149,15 @@ fn upload(is_new: bool) -> Value {
     let mut form = input(
         &[],
         [
-            ("name", text_max(400)),
-            ("description", text_max(4000)),
+            ("name", text_max(insights::TEXT_CHARS)),
+            ("description", text_max(insights::DESCRIPTION_CHARS)),
             ("is_static", schema_ref("FlagBoolean")),
             ("deleted", schema_ref("FlagBoolean")),
             ("csv", file),
         ],
     );
     if is_new {
-        let is_list = json!({"required": ["is_static"], "properties": {"is_static": yes()}});
+        let is_list = json!({"required": ["is_static"], "properties": {"is_static": true_value()}});
         form["dependentSchemas"] = json!({"csv": is_list});
     }
     form

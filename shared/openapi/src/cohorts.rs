@@ -22,16 +22,20 @@ const REMOVE: &str = "/api/projects/{project_id}/cohorts/{id}/remove_person_from
 pub fn operations() -> Vec<Operation> {
     let of_all = ("listCohortActivity", "List the activity log of cohorts");
     let of_one = ("listActivityOfCohort", "List the activity log of a cohort");
-    [listed(), created(), COHORTS.get_operation("getCohort", "Get a cohort, also a deleted one", "Cohort")]
-        .into_iter()
-        .chain(changed())
-        .chain([COHORTS.delete_not_allowed("deleteCohort", "Not allowed: cohorts are deleted with PATCH")])
-        .chain(COHORTS.activity_logs(of_all, of_one))
-        .chain(members())
-        .collect()
+    [
+        list_operation(),
+        create_operation(),
+        COHORTS.get_operation("getCohort", "Get a cohort, also a deleted one", "Cohort"),
+    ]
+    .into_iter()
+    .chain(update_operations())
+    .chain([COHORTS.delete_not_allowed("deleteCohort", "Not allowed: cohorts are deleted with PATCH")])
+    .chain(COHORTS.activity_logs(of_all, of_one))
+    .chain(member_operations())
+    .collect()
 }
 
-fn listed() -> Operation {
+fn list_operation() -> Operation {
     COHORTS
         .list_operation(
             "listCohorts",
@@ -54,14 +58,14 @@ fn listed() -> Operation {
 }
 
 /// With a form, whose file `csv` names members.
-fn uploaded(mut operation: Operation, form: &str) -> Operation {
+fn with_csv_form(mut operation: Operation, form: &str) -> Operation {
     operation.body.push(("multipart/form-data", schema_ref(form)));
     operation
 }
 
-fn created() -> Operation {
+fn create_operation() -> Operation {
     let create = COHORTS.create_operation("createCohort", "Create a cohort", ("CohortCreate", "Cohort"));
-    uploaded(create, "CohortUpload")
+    with_csv_form(create, "CohortUpload")
         .with_description(
             "A cohort has rules, or with `is_static` a list of members. Rules that cannot be calculated \
              are rejected, such as those with unknown cohorts or only negated criteria. A CSV file has the \
@@ -76,10 +80,10 @@ fn created() -> Operation {
         .link("remove", "removePersonFromStaticCohort", &THIS)
 }
 
-fn changed() -> [Operation; 2] {
+fn update_operations() -> [Operation; 2] {
     let change = |id, method| {
         let change = COHORTS.update_operation(id, method, "Change a cohort", ("CohortUpdate", "Cohort"));
-        uploaded(change, "CohortUploadMore")
+        with_csv_form(change, "CohortUploadUpdate")
     };
     [
         change("updateCohort", "PATCH").with_description(
@@ -91,7 +95,7 @@ fn changed() -> [Operation; 2] {
     ]
 }
 
-fn members() -> [Operation; 2] {
+fn member_operations() -> [Operation; 2] {
     let done = || object([("success", constant(json!(true)))]);
     [
         COHORTS

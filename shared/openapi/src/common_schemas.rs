@@ -1,5 +1,7 @@
 //! Schemas that several tags use: errors, users, activity log entries.
 
+use pennon_core::error::ERROR_TYPES;
+use pennon_core::write_times::activity_log_scopes;
 use serde_json::{Value, json};
 
 use crate::schema::{
@@ -20,16 +22,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// The body of every error.
 fn error() -> Value {
     object([
-        (
-            "type",
-            enum_of(&[
-                "authentication_error",
-                "invalid_request",
-                "server_error",
-                "throttled_error",
-                "validation_error",
-            ]),
-        ),
+        ("type", enum_of(&ERROR_TYPES)),
         ("code", text()),
         ("detail", text()),
         ("attr", nullable(text())),
@@ -75,7 +68,7 @@ fn activity_entry() -> Value {
         ("id", uuid()),
         ("user", object([("first_name", text()), ("email", text())])),
         ("activity", text()),
-        ("scope", enum_of(&["FeatureFlag", "Insight", "Cohort", "Action", "Dashboard"])),
+        ("scope", json!({"type": "string", "enum": activity_log_scopes()})),
         ("item_id", text()),
         ("created_at", instant()),
         ("detail", detail),

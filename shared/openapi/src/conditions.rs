@@ -1,26 +1,25 @@
 //! Property filters: as sent in queries, and as returned in responses.
 
-use pennon_analytics::filter::NON_EVENT_TYPES;
+use pennon_analytics::filter::{EVENT_TYPES, NON_EVENT_TYPES};
 use pennon_analytics::{COHORT_TYPES, ELEMENT_EXACT_KEYS, ELEMENT_TEXT_KEYS};
 use serde_json::{Value, json};
 
 use crate::limits::{
-    GROUP_TYPE_MAX, NAME_MAX, SESSION_DURATION, duration_operators, operators, presence_operators,
-    session_fields_without_duration,
+    GROUP_TYPE_MAX, GROUP_TYPES, NAME_MAX, SESSION_DURATION, duration_operators, operators,
+    presence_operators, session_fields_without_duration,
 };
 use crate::schema::{
     any, any_of, constant, enum_of, id, input, integer_in, list, nullable, object, object_with_optional,
     schema_ref, text,
 };
 
-const GROUP_TYPES: [&str; 5] = ["$group_0", "$group_1", "$group_2", "$group_3", "$group_4"];
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("EventConditions", conditions()),
         ("EventCondition", condition()),
         ("EventConditionGroup", group()),
-        ("ShownCondition", shown()),
+        ("EventConditionResponse", condition_response()),
     ]
 }
 
@@ -46,7 +45,7 @@ fn conditions() -> Value {
         "properties": {"key": false, "values": false, "type": {"not": {"enum": ["AND", "OR"]}}},
     });
     any_of([
-        nothing(),
+        null_or_blank(),
         list(member()),
         schema_ref("EventConditionGroup"),
         schema_ref("EventCondition"),
@@ -55,7 +54,7 @@ fn conditions() -> Value {
 }
 
 /// Null or blank.
-pub(crate) fn nothing() -> Value {
+pub(crate) fn null_or_blank() -> Value {
     json!({"type": ["null", "string"], "pattern": r"^[ \t\r\n]*$"})
 }
 
@@ -74,28 +73,36 @@ fn group() -> Value {
 
 /// A condition on the object in `type`, by default the event. Incomplete conditions and unknown types are ignored.
 fn condition() -> Value {
-    let own = of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
-    let of_events = [&["event", "distinct_id", "person_id", "timestamp"][..], &GROUP_TYPES].concat();
-    let mut of_group = typed("group", key(), null_or(&operators()));
+    let own =
+        condition_of_type(null_or(&["event", "events", "feature", "person"]), key(), null_or(&operators()));
+    let group_columns = (0..GROUP_TYPES).map(|index| format!("$group_{index}"));
+    let columns: Vec<String> = ["event", "distinct_id", "person_id", "timestamp"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(group_columns)
+        .collect();
+    let columns = json!({"type": "string", "enum": columns});
+    let mut of_group = typed_condition("group", key(), null_or(&operators()));
     of_group["properties"]["group_type_index"] = group_type();
-    let mut duration = typed("session", constant(json!(SESSION_DURATION)), null_or(&duration_operators()));
+    let mut duration =
+        typed_condition("session", constant(json!(SESSION_DURATION)), null_or(&duration_operators()));
     let number = json!({"type": ["number", "null"]});
     duration["properties"]["value"] = any_of([number, list(json!({"type": "number"}))]);
     let expression = json!({"type": ["string", "number", "boolean", "null"]});
     any_of([
         optional_type(own),
         of_group,
-        typed("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
-        typed("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
-        typed("event_metadata", enum_of(&of_events), null_or(&operators())),
-        typed("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
+        typed_condition("element", enum_of(&ELEMENT_TEXT_KEYS), null_or(&operators())),
+        typed_condition("element", enum_of(&ELEMENT_EXACT_KEYS), null_or(&["exact", "is_not"])),
+        typed_condition("event_metadata", columns, null_or(&operators())),
+        typed_condition("session", enum_of(&session_fields_without_duration()), null_or(&operators())),
         duration,
-        of_cohort(),
+        cohort_condition(),
         input(&["key", "type"], [("type", constant(json!("hogql"))), ("key", expression)]),
         input(&["key", "type"], [("type", constant(json!("flag")))]),
-        without_value(),
-        of_unknown(),
-        without_key(),
+        condition_without_value(),
+        condition_of_unknown_type(),
+        condition_without_key(),
     ])
 }
 
@@ -103,11 +110,11 @@ fn key() -> Value {
     json!({"maxLength": NAME_MAX})
 }
 
-fn typed(kind: &str, key: Value, operator: Value) -> Value {
-    of_type(constant(json!(kind)), key, operator)
+fn typed_condition(kind: &str, key: Value, operator: Value) -> Value {
+    condition_of_type(constant(json!(kind)), key, operator)
 }
 
-fn of_type(kind: Value, key: Value, operator: Value) -> Value {
+fn condition_of_type(kind: Value, key: Value, operator: Value) -> Value {
     input(&["key", "type"], [("type", kind), ("key", key), ("operator", operator), ("value", any())])
 }
 
@@ -117,7 +124,7 @@ fn optional_type(mut condition: Value) -> Value {
 }
 
 /// A cohort condition; negated with `negation` or `not_in`.
-fn of_cohort() -> Value {
+fn cohort_condition() -> Value {
     let spelled = json!({"type": "string", "pattern": r"^[ \t\r\n]*[0-9]{1,18}[ \t\r\n]*$"});
     let id = any_of([id(), spelled]);
     let one = json!({"type": "array", "items": id, "minItems": 1, "maxItems": 1});
@@ -126,7 +133,7 @@ fn of_cohort() -> Value {
 }
 
 /// A condition of another type without a value, which is ignored.
-fn without_value() -> Value {
+fn condition_without_value() -> Value {
     let without = presence_operators();
     let operators: Vec<&str> = operators().into_iter().filter(|name| !without.contains(name)).collect();
     let null = || json!({"type": "null"});
@@ -142,17 +149,16 @@ fn without_value() -> Value {
 }
 
 /// A condition of an unknown type, which is ignored.
-fn of_unknown() -> Value {
-    let here =
-        ["event", "events", "feature", "person", "group", "element", "event_metadata", "session", "hogql"];
+fn condition_of_unknown_type() -> Value {
+    let cohorts = COHORT_TYPES.into_iter().filter(|name| !EVENT_TYPES.contains(name));
     let known: Vec<&str> =
-        here.into_iter().chain(["flag"]).chain(COHORT_TYPES).chain(NON_EVENT_TYPES).collect();
+        EVENT_TYPES.into_iter().chain(["events", "flag"]).chain(cohorts).chain(NON_EVENT_TYPES).collect();
     let elsewhere = json!({"type": "string", "pattern": "^data_warehouse"});
     let unknown = json!({"type": "string", "not": any_of([json!({"enum": known}), elsewhere])});
     input(&["key", "type"], [("type", unknown)])
 }
 
-fn without_key() -> Value {
+fn condition_without_key() -> Value {
     let groups_and_elsewhere: Vec<&str> = ["AND", "OR"].into_iter().chain(NON_EVENT_TYPES).collect();
     let kind = json!({"type": ["string", "null"], "not": {"enum": groups_and_elsewhere}});
     let mut condition = input(&[], [("type", kind), ("operator", null_or(&operators()))]);
@@ -162,12 +168,13 @@ fn without_key() -> Value {
 }
 
 /// Property filters in responses: a list (AND) or a group.
-pub(crate) fn echoed_conditions() -> Value {
-    any_of([list(schema_ref("ShownCondition")), schema_ref("ShownCondition")])
+pub(crate) fn conditions_response() -> Value {
+    any_of([list(schema_ref("EventConditionResponse")), schema_ref("EventConditionResponse")])
 }
 
-fn shown() -> Value {
-    let kinds = ["event", "feature", "event_metadata", "person", "session", "element", "group"];
+fn condition_response() -> Value {
+    let kinds: Vec<&str> =
+        EVENT_TYPES.into_iter().filter(|name| !["cohort", "hogql"].contains(name)).collect();
     any_of([
         object_with_optional(
             [("key", text()), ("operator", enum_of(&operators())), ("type", enum_of(&kinds))],
@@ -180,6 +187,6 @@ fn shown() -> Value {
             ("value", id()),
         ]),
         object([("key", text()), ("type", constant(json!("hogql")))]),
-        object([("type", enum_of(&["AND", "OR"])), ("values", list(schema_ref("ShownCondition")))]),
+        object([("type", enum_of(&["AND", "OR"])), ("values", list(schema_ref("EventConditionResponse")))]),
     ])
 }

@@ -19,16 +19,16 @@ const DASHBOARDS: RecordKind = RecordKind {
 pub fn operations() -> Vec<Operation> {
     let of_all = ("listDashboardActivity", "List the activity log of dashboards");
     let of_one = ("listActivityOfDashboard", "List the activity log of a dashboard");
-    [listed(), created(), got()]
+    [list_operation(), create_operation(), get_operation()]
         .into_iter()
-        .chain(changed())
+        .chain(update_operations())
         .chain([DASHBOARDS
             .delete_not_allowed("deleteDashboard", "Not allowed: dashboards are deleted with PATCH")])
         .chain(DASHBOARDS.activity_logs(of_all, of_one))
         .collect()
 }
 
-fn listed() -> Operation {
+fn list_operation() -> Operation {
     DASHBOARDS
         .list_operation(
             "listDashboards",
@@ -49,7 +49,7 @@ fn listed() -> Operation {
         )
 }
 
-fn created() -> Operation {
+fn create_operation() -> Operation {
     DASHBOARDS
         .create_operation("createDashboard", "Create a dashboard", ("DashboardCreate", "Dashboard"))
         .with_description(
@@ -61,17 +61,21 @@ fn created() -> Operation {
         .link("activity", "listActivityOfDashboard", &THIS)
 }
 
-fn got() -> Operation {
-    calculated(DASHBOARDS.get_operation("getDashboard", "Get a dashboard with its insights", "Dashboard"))
-        .with_description(
-            "Tiles are in the order of the layout for small screens. The filters of the dashboard and of \
+fn get_operation() -> Operation {
+    with_refresh_parameters(DASHBOARDS.get_operation(
+        "getDashboard",
+        "Get a dashboard with its insights",
+        "Dashboard",
+    ))
+    .with_description(
+        "Tiles are in the order of the layout for small screens. The filters of the dashboard and of \
              the request apply to each insight.",
-        )
-        .error(400, "A parameter is invalid, or the insights are too large for one response.")
+    )
+    .error(400, "A parameter is invalid, or the insights are too large for one response.")
 }
 
 /// Adds the parameters that control the results of the dashboard's insights.
-fn calculated(operation: Operation) -> Operation {
+fn with_refresh_parameters(operation: Operation) -> Operation {
     operation
         .query_param(
             "refresh",
@@ -93,14 +97,14 @@ fn calculated(operation: Operation) -> Operation {
         )
 }
 
-fn changed() -> [Operation; 2] {
+fn update_operations() -> [Operation; 2] {
     const TEXT: &str = "Fields that are not sent are unchanged. `deleted: true` deletes a dashboard; for \
         30 days `deleted: false` restores it with its tiles, and other changes are a 404. `tiles` changes \
         the position and the colour of existing tiles.";
-    let both = ("DashboardUpdate", "DashboardChanged");
+    let both = ("DashboardUpdate", "DashboardUpdateResponse");
     let change = |id, method| {
         let operation = DASHBOARDS.update_operation(id, method, "Change a dashboard", both);
-        calculated(operation).with_description(TEXT)
+        with_refresh_parameters(operation).with_description(TEXT)
     };
     [change("updateDashboard", "PATCH"), change("replaceDashboard", "PUT")]
 }

@@ -2,17 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use pennon_core::http::{GATEWAY_BYTES_MAX, GZIP_ABOVE_BYTES};
 use serde_json::{Map, Value, json};
 
+use crate::limits::group_digits;
 use crate::{Operation, Parameter, Response, Security, components, deprecated, operations};
 
-const DESCRIPTION: &str = "Feature flags, insights, funnels and trends. Every path is served with and \
-    without its trailing slash. Paths below `/api/projects/{project_id}/` are also served below \
-    `/api/environments/{project_id}/`. If an operation has the parameter `format`, the path may end in \
-    `.json` or `.csv` instead of the slash, with the same meaning. Bodies of flags, role access, \
-    dashboards, cohorts and actions may be HTML forms, in which lists and objects are JSON texts. \
-    Responses of more than 4,500,000 bytes are compressed if the request has `Accept-Encoding: gzip`; a \
-    response that exceeds the limit of a function behind a gateway (6 MB) is a 400 instead.";
+fn description() -> String {
+    format!(
+        "Feature flags, insights, funnels and trends. Every path is served with and \
+         without its trailing slash. Paths below `/api/projects/{{project_id}}/` are also served below \
+         `/api/environments/{{project_id}}/`. If an operation has the parameter `format`, the path may end in \
+         `.json` or `.csv` instead of the slash, with the same meaning. Bodies of flags, role access, \
+         dashboards, cohorts and actions may be HTML forms, in which lists and objects are JSON texts. \
+         Responses of more than {} bytes are compressed if the request has `Accept-Encoding: gzip`; a \
+         response that exceeds the limit of a function behind a gateway ({} MB) is a 400 instead.",
+        group_digits(GZIP_ABOVE_BYTES),
+        GATEWAY_BYTES_MAX / 1_000_000,
+    )
+}
 
 /// The OpenAPI document for release `version`.
 pub fn document(version: &str) -> Value {
@@ -34,7 +42,7 @@ pub fn document(version: &str) -> Value {
         "info": {
             "title": "Pennon",
             "version": version,
-            "description": DESCRIPTION,
+            "description": description(),
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -77,7 +85,7 @@ fn operation_object(operation: &Operation) -> Value {
         }
         Security::Open => ("No API key is required.".to_owned(), Some(json!([]))),
     };
-    object["description"] = [operation.description, &required_scope].join(" ").trim().into();
+    object["description"] = format!("{} {required_scope}", operation.description).trim().into();
     if let Some(security) = security {
         object["security"] = security;
     }

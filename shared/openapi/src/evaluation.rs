@@ -1,9 +1,11 @@
 //! Flag evaluation for one person, and the configuration of browser SDKs. Authorized by a project token.
 
+use pennon_core::http::COMPRESSIONS;
+use pennon_flag_rules::evaluate::Reason;
 use serde_json::{Value, json};
 
 use crate::calculation_input::with_example;
-use crate::limits::evaluation;
+use crate::limits::{evaluation, group_digits};
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, id, input, integer, list, list_max, map, nullable,
@@ -22,9 +24,9 @@ const OPEN_FEATURE: &str = "OpenFeature's remote evaluation protocol (OFREP). Th
 pub fn operations() -> Vec<Operation> {
     vec![
         evaluate("evaluateFlags", "/flags/", "Evaluate feature flags for one person"),
-        nothing("getNoFlags", "/flags/"),
+        empty_evaluation("getNoFlags", "/flags/"),
         evaluate("decide", "/decide/", "Evaluate feature flags for one person, for legacy SDKs"),
-        nothing("getNoDecision", "/decide/"),
+        empty_evaluation("getNoDecision", "/decide/"),
         get("getArrayConfig", "/array/{token}/config/", "Get the configuration of a browser library")
             .response(200, "The configuration.", schema_ref("BrowserConfiguration"))
             .error(404, "No project has this token."),
@@ -90,7 +92,7 @@ fn versioned(operation: Operation) -> Operation {
 fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Operation {
     let mut operation = versioned(post(id, path, summary))
         .with_description(BODY)
-        .query_param("compression", enum_of(&["", "gzip", "gzip-js", "base64"]), "The encoding of the body.")
+        .query_param("compression", enum_of(&COMPRESSIONS), "The encoding of the body.")
         .query_param(
             "only_evaluate_survey_feature_flags",
             text(),
@@ -104,11 +106,14 @@ fn evaluate(id: &'static str, path: &'static str, summary: &'static str) -> Oper
         .response(200, "The flags, in the response format of the version.", schema_ref("FlagEvaluations"))
         .error(400, "The body cannot be parsed, or a field is invalid; `attr` names it.")
         .error(401, "The token is missing or unknown.")
-        .error(413, "The body has more than 1 MiB, or 4 MiB after decompression.")
-        .error(500, "The response is larger than 4.5 MB.")
+        .error(413, body_too_large())
+        .error(
+            500,
+            format!("The response is larger than {} bytes.", group_digits(evaluation::RESPONSE_BYTES_MAX)),
+        )
 }
 
-fn nothing(id: &'static str, path: &'static str) -> Operation {
+fn empty_evaluation(id: &'static str, path: &'static str) -> Operation {
     versioned(get(id, path, "Get the configuration of browser SDKs, without flags")).response(
         200,
         "The configuration, without flags.",
@@ -123,7 +128,7 @@ fn empty_list(id: &'static str, path: &'static str, summary: &'static str, name:
     operation.parameters.push(Parameter {
         place: "query",
         name: "token",
-        description: "The project token.",
+        description: "The project token.".to_owned(),
         schema: text(),
         required: true,
     });
@@ -144,12 +149,23 @@ fn ofrep(id: &'static str, path: &'static str, summary: &'static str) -> Operati
         .response(400, "The body cannot be parsed, or the context is invalid.", open_feature_refusal())
         .error(401, "The token is missing or unknown.")
         .response(404, "There is no such flag for this caller.", open_feature_refusal())
-        .response(413, "The body has more than 1 MiB, or 4 MiB after decompression.", open_feature_refusal())
+        .response(413, body_too_large(), open_feature_refusal())
         .response(429, "The project's quota is exceeded.", open_feature_refusal())
 }
 
+fn body_too_large() -> String {
+    const MIB: usize = 1 << 20;
+    format!(
+        "The body has more than {} MiB, or {} MiB after decompression.",
+        evaluation::BODY_BYTES_MAX / MIB,
+        evaluation::INFLATED_BYTES_MAX / MIB,
+    )
+}
+
 fn distinct_id() -> Value {
-    with_description(any_of([text(), number()]), "The distinct id, truncated to 200 characters.")
+    let text_or_number = any_of([text(), number()]);
+    let characters = evaluation::DISTINCT_ID_CHARS_MAX;
+    with_description(text_or_number, format!("The distinct id, truncated to {characters} characters."))
 }
 
 fn identifier(description: &str) -> Value {
@@ -211,17 +227,19 @@ fn request() -> Value {
 }
 
 fn reason() -> Value {
+    // Disabled flags are not in the response.
     let codes = [
-        "condition_match",
-        "no_condition_match",
-        "out_of_rollout_bound",
-        "no_group_type",
-        "super_condition_value",
-        "holdout_condition_value",
-        "missing_dependency",
-        "store_unavailable",
-        "override_unavailable",
-    ];
+        Reason::ConditionMatch,
+        Reason::NoConditionMatch,
+        Reason::OutOfRolloutBound,
+        Reason::NoGroupType,
+        Reason::SuperConditionValue,
+        Reason::HoldoutConditionValue,
+        Reason::MissingDependency,
+        Reason::StoreUnavailable,
+        Reason::OverrideUnavailable,
+    ]
+    .map(Reason::as_str);
     object([("code", enum_of(&codes)), ("condition_index", nullable(integer())), ("description", text())])
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::limits::{GROUP_TYPE_MAX, calculation};
+use crate::limits::{GROUP_TYPE_MAX, calculation, group_digits};
 use crate::operation::{Operation, Security};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, list_max, non_empty_text_max,
@@ -133,7 +133,11 @@ fn property_definition_schema() -> Value {
 }
 
 /// Adds a required query parameter.
-fn requires(operation: Operation, name: &'static str, description: &'static str) -> Operation {
+fn with_required_query_param(
+    operation: Operation,
+    name: &'static str,
+    description: &'static str,
+) -> Operation {
     let mut operation = operation.query_param(name, non_empty_text_max(calculation::TEXT_CHARS), description);
     for parameter in operation.parameters.iter_mut().filter(|parameter| parameter.name == name) {
         parameter.required = true;
@@ -144,11 +148,14 @@ fn requires(operation: Operation, name: &'static str, description: &'static str)
 fn events() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/events/";
     Operation::new("listEvents", "GET", PATH, TAG, "List events, newest first", QUERY)
-        .with_description(
-            "Events are listed as soon as they are captured. A page ends after `limit` events, 3,000,000 \
-             bytes of properties, or 20,000 events or 64 MiB of event files that were read; `next` is null \
-             only on the last page. An event must match all conditions.",
-        )
+        .with_description(format!(
+            "Events are listed as soon as they are captured. A page ends after `limit` events, {} bytes \
+                 of properties, or {} events or {} MiB of event files that were read; `next` is null only on \
+                 the last page. An event must match all conditions.",
+            group_digits(calculation::PAGE_BYTES),
+            group_digits(calculation::PAGE_EVENTS_READ),
+            calculation::PAGE_BYTES_READ >> 20,
+        ))
         .query_param("event", text_max(calculation::TEXT_CHARS), "Events with this name.")
         .query_param("distinct_id", text_max(calculation::TEXT_CHARS), "Events with this distinct id.")
         .query_param(
@@ -163,7 +170,11 @@ fn events() -> Operation {
         )
         .query_param("after", text(), "Events later than this ISO 8601 instant.")
         .query_param("before", text(), "Events earlier than this ISO 8601 instant.")
-        .query_param("limit", integer_in(1, calculation::EVENTS as i64), "Page size. Default: 100.")
+        .query_param(
+            "limit",
+            integer_in(1, calculation::EVENTS as i64),
+            format!("Page size. Default: {}.", calculation::EVENTS_DEFAULT),
+        )
         .query_param("cursor", text(), "Start of the page, as in `next`.")
         .response(200, "A page.", schema_ref("EventsPage"))
         .error(400, REFUSED)
@@ -183,7 +194,7 @@ fn event_values() -> Operation {
         "The most frequent values of the last seven days, or of all time if there are none. Lists count as \
          their items. The key `custom_event` lists event names without a leading `$`.",
     );
-    requires(operation, "key", "The name of the property.")
+    with_required_query_param(operation, "key", "The name of the property.")
         .query_param(
             "value",
             text_max(calculation::TEXT_CHARS),
@@ -194,7 +205,7 @@ fn event_values() -> Operation {
         .query_param(
             "limit",
             integer_in(1, calculation::VALUES as i64),
-            "Maximum number of values. Default: 10.",
+            format!("Maximum number of values. Default: {}.", calculation::VALUES_DEFAULT),
         )
         .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PropertyValue")))
         .error(400, REFUSED)
@@ -214,7 +225,7 @@ fn person_values() -> Operation {
     .with_description(
         "The most frequent values. Lists count as their items. The scope `query:read` is accepted too.",
     );
-    requires(operation, "key", "The name of the property.")
+    with_required_query_param(operation, "key", "The name of the property.")
         .query_param(
             "value",
             text_max(calculation::TEXT_CHARS),
@@ -223,7 +234,7 @@ fn person_values() -> Operation {
         .query_param(
             "limit",
             integer_in(1, calculation::VALUES as i64),
-            "Maximum number of values. Default: 10.",
+            format!("Maximum number of values. Default: {}.", calculation::VALUES_DEFAULT),
         )
         .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PersonPropertyValue")))
         .error(400, REFUSED)
@@ -255,7 +266,11 @@ fn event_definitions() -> Operation {
         )
         .query_param("names", text(), "Names separated by commas; may be repeated.")
         .query_param("excluded_properties", json_list(), "A JSON list of names to exclude.")
-        .query_param("exclude_stale", flag_text(), "Excludes definitions last seen more than 30 days ago.")
+        .query_param(
+            "exclude_stale",
+            flag_text(),
+            format!("Excludes definitions last seen more than {} days ago.", calculation::STALE_DAYS),
+        )
         .query_param("exclude_hidden", flag_text(), "Accepted without effect: no definition is hidden.")
         .query_param("verified", flag_text(), "`true` returns an empty list: no definition is verified.")
         .query_param(
@@ -272,7 +287,7 @@ fn event_definition_by_name() -> Operation {
     const PATH: &str = "/api/projects/{project_id}/event_definitions/by_name/";
     let summary = "Get an event definition by name";
     let operation = Operation::new("getEventDefinitionByName", "GET", PATH, TAG, summary, EVENT_DEFINITIONS);
-    requires(operation, "name", "The exact name.")
+    with_required_query_param(operation, "name", "The exact name.")
         .response(200, "The definition.", schema_ref("EventDefinition"))
         .error(400, REFUSED)
 }
@@ -318,8 +333,12 @@ fn property_definitions() -> Operation {
         .query_param(
             "event_names",
             json_list(),
-            "A JSON list of at most 20 event names. `is_seen_on_filtered_events` is then whether one of \
-             the newest 1,000 events of each name has the property; otherwise it is null.",
+            format!(
+                "A JSON list of at most {} event names. `is_seen_on_filtered_events` is then whether one of \
+                 the newest {} events of each name has the property; otherwise it is null.",
+                calculation::EVENT_NAMES,
+                group_digits(calculation::SEARCHED_EVENTS),
+            ),
         )
         .query_param("filter_by_event_names", flag_text(), "Only properties of the events in `event_names`.")
         .query_param("exclude_core_properties", flag_text(), "Excludes event properties that begin with `$`.")

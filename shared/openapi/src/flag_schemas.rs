@@ -1,9 +1,11 @@
 //! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
 use pennon_filters::limits::TAGS;
+use pennon_flag_rules::evaluate::Reason;
 use pennon_flag_rules::flag::field_table::{
     DefinitionsValue, FLAG_FIELDS, FieldKind, FieldWrite, FlagField, ResponseValue, definition_fields,
 };
+use pennon_flag_rules::flag::status::Status;
 use pennon_flag_rules::limits;
 use serde_json::{Value, json};
 
@@ -20,23 +22,23 @@ const LAST_CALLED: &str = "The latest time of an event `$feature_flag_called` wi
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("FeatureFlag", flag()),
-        ("FeatureFlagCreate", sent(&["key"], schema_ref("FlagFiltersCreated"))),
-        ("FeatureFlagUpdate", sent(&[], filters_changed())),
-        ("FeatureFlagReplace", sent(&["key"], filters_changed())),
+        ("FeatureFlagCreate", flag_input(&["key"], schema_ref("FlagFiltersCreate"))),
+        ("FeatureFlagUpdate", flag_input(&[], filters_update())),
+        ("FeatureFlagReplace", flag_input(&["key"], filters_update())),
         ("FlagBoolean", flag_boolean()),
         ("FlagInteger", flag_integer()),
         ("FlagFilters", filters(any_object())),
-        ("FlagFiltersSent", filters(property())),
-        ("FlagFiltersCreated", filters_created()),
+        ("FlagFiltersInput", filters(property())),
+        ("FlagFiltersCreate", filters_create()),
         ("FeatureFlagStatus", status()),
-        ("FeatureFlagUnknown", unknown()),
+        ("FeatureFlagNotFound", flag_not_found()),
         ("FeatureFlagValue", any_of([boolean(), text()])),
         ("FeatureFlagEvaluation", evaluation()),
-        ("MinimalFlag", minimal()),
+        ("MinimalFlag", minimal_flag()),
         ("FlagDefinitions", definitions()),
         ("FlagCohort", cohort()),
-        ("BlastRadiusQuestion", question()),
-        ("BlastRadius", radius()),
+        ("BlastRadiusRequest", blast_radius_request()),
+        ("BlastRadius", blast_radius()),
     ]
 }
 
@@ -106,18 +108,18 @@ fn property() -> Value {
     )
 }
 
-fn filters_created() -> Value {
+fn filters_create() -> Value {
     let at_least_one = json!({"properties": {"groups": {"minItems": 1}}});
-    json!({"allOf": [schema_ref("FlagFiltersSent"), at_least_one]})
+    json!({"allOf": [schema_ref("FlagFiltersInput"), at_least_one]})
 }
 
 /// Filters of an update; without `groups` the stored groups stay.
-fn filters_changed() -> Value {
-    json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersSent")})
+fn filters_update() -> Value {
+    json!({"type": "object", "if": {"required": ["groups"]}, "then": schema_ref("FlagFiltersInput")})
 }
 
 /// The fields that a body may have.
-fn sent(required: &[&str], filters: Value) -> Value {
+fn flag_input(required: &[&str], filters: Value) -> Value {
     let fields = FLAG_FIELDS.iter().filter(|field| !matches!(field.write, FieldWrite::Ignored));
     input(required, fields.map(|field| (field.name, request_value(field, &filters))))
 }
@@ -170,6 +172,7 @@ fn response_value(field: &FlagField) -> Value {
 }
 
 fn status() -> Value {
+    let statuses = [Status::Active, Status::Stale, Status::Deleted].map(Status::endpoint_value);
     let rollout = object([
         ("effectively_full_rollout", boolean()),
         ("has_targeting_conditions", boolean()),
@@ -177,7 +180,7 @@ fn status() -> Value {
         ("is_multivariate", boolean()),
     ]);
     object([
-        ("status", enum_of(&["active", "stale", "deleted"])),
+        ("status", enum_of(&statuses)),
         ("reason", text()),
         ("reason_states_rollout", boolean()),
         ("rollout", rollout),
@@ -185,7 +188,7 @@ fn status() -> Value {
 }
 
 /// The 404 of a status: status and error fields in one object.
-fn unknown() -> Value {
+fn flag_not_found() -> Value {
     object([
         ("status", constant(json!("unknown"))),
         ("reason", text()),
@@ -198,15 +201,16 @@ fn unknown() -> Value {
 
 fn evaluation() -> Value {
     let reasons = [
-        "condition_match",
-        "no_condition_match",
-        "out_of_rollout_bound",
-        "no_group_type",
-        "super_condition_value",
-        "holdout_condition_value",
-        "disabled",
-        "missing_dependency",
-    ];
+        Reason::ConditionMatch,
+        Reason::NoConditionMatch,
+        Reason::OutOfRolloutBound,
+        Reason::NoGroupType,
+        Reason::SuperConditionValue,
+        Reason::HoldoutConditionValue,
+        Reason::Disabled,
+        Reason::MissingDependency,
+    ]
+    .map(Reason::as_str);
     let evaluation = object([
         ("reason", enum_of(&reasons)),
         ("condition_index", nullable(json!({"type": "integer", "minimum": 0}))),
@@ -215,7 +219,7 @@ fn evaluation() -> Value {
     object([("value", schema_ref("FeatureFlagValue")), ("evaluation", evaluation)])
 }
 
-fn minimal() -> Value {
+fn minimal_flag() -> Value {
     let (optional, required): (Vec<_>, Vec<_>) =
         definition_fields().iter().copied().partition(|(_, value)| *value == DefinitionsValue::OmittedIfNull);
     let schema = |(field, value): (&'static FlagField, DefinitionsValue)| {
@@ -262,7 +266,7 @@ fn cohort() -> Value {
     ])
 }
 
-fn question() -> Value {
+fn blast_radius_request() -> Value {
     let property = input(&[], [("operator", nullable(enum_of(&flag_operators())))]);
     let condition = input(&[], [("properties", nullable(list_max(limits::PROPERTIES, property)))]);
     let index = json!({"allOf": [schema_ref("FlagInteger"), {"not": {"type": "integer", "maximum": -1}}, {"not": {"type": "string", "pattern": "-"}}]});
@@ -284,7 +288,7 @@ fn question() -> Value {
     )
 }
 
-fn radius() -> Value {
+fn blast_radius() -> Value {
     let count = || json!({"type": "integer", "minimum": 0});
     object([("users_affected", count()), ("total_users", count()), ("affected", count()), ("total", count())])
 }

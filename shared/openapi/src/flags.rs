@@ -1,8 +1,11 @@
 //! Feature flags: records, activity log, evaluation, and the definitions that SDKs poll.
 
-use pennon_flag_rules::flag::field_table::sortable_fields;
+use pennon_core::activity::{LIMIT_DEFAULT, LIMIT_MAX};
+use pennon_flag_rules::flag::field_table::{FLAG_FIELDS, FieldKind, sortable_fields};
+use pennon_flag_rules::limits;
 use serde_json::json;
 
+use crate::limits::quote_choices;
 use crate::operation::{Operation, Security};
 use crate::schema::{any, any_of, constant, enum_of, list, map, object, page, schema_ref, text, text_max};
 
@@ -28,11 +31,11 @@ fn post(id: &'static str, path: &'static str, summary: &'static str, security: S
 }
 
 /// With a JSON body.
-fn takes(operation: Operation, name: &str) -> Operation {
+fn with_json_body(operation: Operation, name: &str) -> Operation {
     operation.json_body(schema_ref(name))
 }
 
-fn linked(operation: Operation) -> Operation {
+fn with_links(operation: Operation) -> Operation {
     operation
         .link("get", "getFeatureFlag", &THIS)
         .link("update", "updateFeatureFlag", &THIS)
@@ -45,7 +48,8 @@ fn records() -> Vec<Operation> {
     let create = post("createFeatureFlag", LIST, "Create a feature flag", WRITE)
         .with_description("Deleted flags with the same key are not changed.")
         .idempotent();
-    let create = takes(create, "FeatureFlagCreate").response(201, "The flag.", schema_ref("FeatureFlag"));
+    let create =
+        with_json_body(create, "FeatureFlagCreate").response(201, "The flag.", schema_ref("FeatureFlag"));
     let update = Operation::new("updateFeatureFlag", "PATCH", ONE, TAG, "Change a feature flag", WRITE)
         .with_description(
             "Fields that are not sent are unchanged. `deleted: true` deletes a flag, which can be restored \
@@ -54,13 +58,13 @@ fn records() -> Vec<Operation> {
     let replace = Operation::new("replaceFeatureFlag", "PUT", ONE, TAG, "Change a feature flag", WRITE)
         .with_description("As PATCH, but the key is required. Fields that are not sent are unchanged.");
     let changed = |operation: Operation, body| {
-        takes(operation, body)
+        with_json_body(operation, body)
             .response(200, "The flag.", schema_ref("FeatureFlag"))
             .error(409, "Another request changed the same fields since `original_flag`.")
     };
     vec![
-        listed(),
-        linked(create),
+        list_operation(),
+        with_links(create),
         get("getFeatureFlag", ONE, "Get a feature flag, also a deleted one", READ).response(
             200,
             "The flag.",
@@ -80,12 +84,22 @@ fn records() -> Vec<Operation> {
     ]
 }
 
-fn listed() -> Operation {
+/// The values of a field that has one of several values.
+fn choices_of(name: &str) -> &'static [&'static str] {
+    let field = FLAG_FIELDS.iter().find(|field| field.name == name);
+    match field.map(|field| field.kind) {
+        Some(FieldKind::OneOf(choices)) => choices,
+        _ => &[],
+    }
+}
+
+fn list_operation() -> Operation {
     let fields = sortable_fields().map(|(field, _)| field);
     let orders: Vec<String> = std::iter::once(String::new())
         .chain(fields.flat_map(|field| [field.to_owned(), format!("-{field}")]))
         .collect();
     let number = json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]+\s*$"});
+    let runtimes = quote_choices(choices_of("evaluation_runtime"));
     get("listFeatureFlags", LIST, "List feature flags", READ)
         .query_param(
             "active",
@@ -95,7 +109,7 @@ fn listed() -> Operation {
         .query_param("created_by_id", number, "The id of the user who created them.")
         .query_param(
             "search",
-            text_max(200),
+            text_max(limits::SEARCH_CHARS),
             "Text contained in the key or the name; a space matches any separators.",
         )
         .query_param("key", text(), "The key, case-insensitive.")
@@ -104,7 +118,7 @@ fn listed() -> Operation {
             text(),
             "`boolean`, `multivariant`, `experiment` or `remote_config`; other values are ignored.",
         )
-        .query_param("evaluation_runtime", text(), "`server`, `client` or `all`; other values match no flag.")
+        .query_param("evaluation_runtime", text(), format!("{runtimes}; other values match no flag."))
         .query_param(
             "tags",
             text(),
@@ -126,7 +140,11 @@ fn listed() -> Operation {
 pub(crate) fn with_log_parameters(operation: Operation) -> Operation {
     let positive = || json!({"type": "string", "pattern": r"^\s*\+?0*[1-9][0-9]*\s*$"});
     operation
-        .query_param("limit", positive(), "Page size, at most 1000. Default: 10.")
+        .query_param(
+            "limit",
+            positive(),
+            format!("Page size, at most {LIMIT_MAX}. Default: {LIMIT_DEFAULT}."),
+        )
         .query_param("page", positive(), "The page number; page 1 has the newest entries.")
         .response(200, "A page, newest first.", schema_ref("ActivityPage"))
         .error(400, "A parameter is not a positive number, or the page exceeds the maximum response size.")
@@ -138,11 +156,11 @@ fn logs() -> Vec<Operation> {
     const STATUS: &str = "/api/projects/{project_id}/feature_flags/{id}/status/";
     let mut status = get("getFeatureFlagStatus", STATUS, "Get the usage status of a feature flag", READ)
         .response(200, "Its status.", schema_ref("FeatureFlagStatus"));
-    for (code, answer) in &mut status.responses {
+    for (code, response) in &mut status.responses {
         if *code == 404 {
-            answer.description = "There is no such flag, or no such project.";
-            let either = any_of([schema_ref("FeatureFlagUnknown"), schema_ref("Error")]);
-            answer.content = vec![("application/json", either)];
+            "There is no such flag, or no such project.".clone_into(&mut response.description);
+            let either = any_of([schema_ref("FeatureFlagNotFound"), schema_ref("Error")]);
+            response.content = vec![("application/json", either)];
         }
     }
     vec![
@@ -198,9 +216,9 @@ fn values() -> Vec<Operation> {
             .may_have_empty_body(404)
             .response(200, "The stored payload, decrypted; null if there is none.", any())
             .error(500, "The payload cannot be decrypted."),
-        takes(
+        with_json_body(
             post("getUserBlastRadius", RADIUS, "Count the persons or groups that a condition matches", READ),
-            "BlastRadiusQuestion",
+            "BlastRadiusRequest",
         )
         .body_optional()
         .with_description(

@@ -4,10 +4,10 @@ use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, Wi
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, breakdown, common, group_type, joined, optional_text, query_body, spelled,
+    ANY, ANY_TEXT, Field, breakdown, common, concat_fields, group_type, optional_text, query_body, spelled,
     with_example,
 };
-use crate::conditions::nothing;
+use crate::conditions::null_or_blank;
 use crate::limits::{EXCLUSIONS, NAME_MAX, STEPS, WINDOW_SECONDS, patterns};
 use crate::schema::{any_of, id, input, list_max, schema_ref, text};
 
@@ -19,7 +19,7 @@ pub(crate) const TO: ((i64, i64), &str) = ((1, STEPS as i64 - 1), patterns::TO_S
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let of_one = joined([correlation(), correlation_point()]);
+    let of_one = concat_fields([correlation(), correlation_point()]);
     let mut people = query_body(of_one, STEPS, true);
     people["required"] = json!(["funnel_correlation_person_converted"]);
     let steps = json!([{"id": "sign up", "order": 0}, {"id": "purchase", "order": 1}]);
@@ -27,15 +27,15 @@ pub fn components() -> Vec<(&'static str, Value)> {
         "events": steps, "funnel_correlation_person_converted": true,
         "funnel_correlation_person_entity": {"id": "invite"},
     });
-    let of_funnel = query_body(joined([funnel(), funnel_point()]), STEPS, true);
+    let of_funnel = query_body(concat_fields([funnel(), funnel_point()]), STEPS, true);
     vec![
-        ("FunnelQuestion", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
-        ("FunnelPeopleQuestion", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
+        ("FunnelRequest", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
+        ("FunnelPeopleRequest", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
         (
-            "CorrelationQuestion",
+            "CorrelationRequest",
             with_example(query_body(correlation(), STEPS, false), json!({"events": steps})),
         ),
-        ("CorrelationPeopleQuestion", with_example(people, person)),
+        ("CorrelationPeopleRequest", with_example(people, person)),
         ("FunnelExclusion", exclusion()),
     ]
 }
@@ -60,7 +60,7 @@ pub(crate) fn funnel() -> Vec<Field> {
         .free_in_query(),
         Field::free("breakdown_attribution_value", "The index of the step, for the attribution `step`."),
     ];
-    joined([common(), breakdown(), window(), steps(), attribution])
+    concat_fields([common(), breakdown(), window(), steps(), attribution])
 }
 
 /// The fields that are validated even without steps.
@@ -113,7 +113,7 @@ fn steps() -> Vec<Field> {
         schema_ref("FunnelExclusion"),
         json!({"type": ["string", "number", "boolean", "null", "array"]}),
     ]);
-    let exclusions = any_of([list_max(EXCLUSIONS, entry), nothing()]);
+    let exclusions = any_of([list_max(EXCLUSIONS, entry), null_or_blank()]);
     vec![
         Field::json("exclusions", exclusions, "Exclusions: events between steps that remove an actor."),
         Field::whole(
@@ -156,9 +156,9 @@ fn exclusion() -> Value {
     let mut of_action = entry(json!({"const": "actions"}), action);
     of_action["required"] = json!(["funnel_from_step", "funnel_to_step", "type", "id"]);
     // An action without an id is ignored.
-    let of_nothing =
+    let without_id =
         input(&["type"], [("type", json!({"const": "actions"})), ("id", json!({"type": "null"}))]);
-    any_of([entry(json!({"not": {"const": "actions"}}), event), of_action, of_nothing])
+    any_of([entry(json!({"not": {"const": "actions"}}), event), of_action, without_id])
 }
 
 /// A required step number.
@@ -198,9 +198,9 @@ pub(crate) fn correlation() -> Vec<Field> {
              the step before it. Default: all.",
         ),
     ];
-    let list = any_of([json!({"type": "array"}), nothing()]);
+    let list = any_of([json!({"type": "array"}), null_or_blank()]);
     let exclusions = Field::json("exclusions", list, "Exclusions, as in a funnel.");
-    joined([common(), window(), vec![exclusions], own])
+    concat_fields([common(), window(), vec![exclusions], own])
 }
 
 /// Which number of a funnel is meant.

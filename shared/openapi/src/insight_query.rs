@@ -21,10 +21,10 @@ use crate::schema::{
 pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("InsightQuery", node()),
-        ("InsightQueryShown", shown()),
-        ("InsightQueryOfEvents", calculated_query()),
-        ("InsightQueryWrapped", wrapped()),
-        ("InsightQueryOther", other()),
+        ("InsightQueryResponse", query_response()),
+        ("InsightSeriesQuery", calculated_query()),
+        ("InsightQueryWrapper", wrapper_query()),
+        ("OtherInsightQuery", other_query()),
         ("InsightSeries", series()),
         ("InsightCondition", condition()),
     ]
@@ -33,14 +33,14 @@ pub fn components() -> Vec<(&'static str, Value)> {
 /// A node as it may be written.
 fn node() -> Value {
     any_of([
-        schema_ref("InsightQueryOfEvents"),
-        schema_ref("InsightQueryWrapped"),
-        schema_ref("InsightQueryOther"),
+        schema_ref("InsightSeriesQuery"),
+        schema_ref("InsightQueryWrapper"),
+        schema_ref("OtherInsightQuery"),
     ])
 }
 
 /// A node as it is stored, and perhaps with the filters of the request or of a dashboard laid over it.
-fn shown() -> Value {
+fn query_response() -> Value {
     with_description(
         input(&["kind"], [("kind", kind())]),
         "The node as it was sent, unknown fields included.",
@@ -157,9 +157,9 @@ fn condition() -> Value {
 }
 
 /// A node around another one.
-fn wrapped() -> Value {
+fn wrapper_query() -> Value {
     let source =
-        any_of([schema_ref("InsightQueryOfEvents"), schema_ref("InsightQueryOther"), wrapper(any_object())]);
+        any_of([schema_ref("InsightSeriesQuery"), schema_ref("OtherInsightQuery"), wrapper(any_object())]);
     with_description(wrapper(source), "At most eight levels of wrapper nodes.")
 }
 
@@ -173,11 +173,11 @@ fn wrappers() -> Vec<&'static str> {
 }
 
 /// A node of a kind that is stored but not calculated. Its wrapped node is validated like any node.
-fn other() -> Value {
+fn other_query() -> Value {
     let known: Vec<&str> = InsightKind::nodes().map(|node| node.kind).chain(wrappers()).collect();
     let kind = json!({"type": "string", "pattern": "(Query|Node)$", "not": {"enum": known}});
     let source = any_of([
-        schema_ref("InsightQueryOfEvents"),
+        schema_ref("InsightSeriesQuery"),
         wrapper(any_object()),
         input(&["kind"], [("kind", kind.clone())]),
         json!({"type": ["null", "boolean", "number", "string", "array"]}),

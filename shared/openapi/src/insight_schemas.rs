@@ -1,9 +1,10 @@
 //! Schemas of insights: requests, responses and sharing.
 
+use pennon_flag_rules::flag::AccessLevel;
 use serde_json::{Value, json};
 
 use crate::insight_query::whole;
-use crate::limits::{TAG_CHARS, TAGS, insights};
+use crate::limits::{TAG_CHARS, TAGS, insights, view_and_edit_levels};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, json_text, list,
     list_max, nullable, number, object, object_with_optional, schema_ref, text, text_max, with_description,
@@ -15,17 +16,17 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("Insight", insight()),
         ("InsightRow", row()),
         ("InsightTile", tile()),
-        ("InsightInput", sent()),
+        ("InsightInput", insight_input()),
         ("InsightFilters", filters()),
         ("Sharing", sharing()),
-        ("SharingInput", sharing_sent()),
-        ("ViewedInsights", viewed()),
-        ("CancelledCalculation", cancelled()),
+        ("SharingInput", sharing_input()),
+        ("ViewedInsightsInput", viewed_insights()),
+        ("CancelCalculationRequest", cancel_request()),
     ]
 }
 
 /// A whole number, or its digits in a text.
-fn whole_sent() -> Value {
+fn integer_input() -> Value {
     any_of([whole(), json!({"type": "string", "pattern": r"^\s*[+-]?[0-9]{1,18}(\.0*)?\s*$"})])
 }
 
@@ -34,12 +35,17 @@ fn filters() -> Value {
     let filters = || nullable(any_object());
     with_description(
         any_of([filters(), list(filters()), json_text(filters())]),
-        "An object, or its JSON text; at most 256 KiB and 64 levels deep.",
+        format!("An object, or its JSON text; at most {}.", size_limits()),
     )
 }
 
+/// The largest `filters` and `query`.
+fn size_limits() -> String {
+    format!("{} KiB and {} levels deep", insights::QUERY_BYTES / 1024, insights::NESTING)
+}
+
 /// The fields that a body may have.
-fn sent() -> Value {
+fn insight_input() -> Value {
     let text = || nullable(any_of([text_max(insights::TEXT_CHARS), number()]));
     let truth = || schema_ref("FlagBoolean");
     let query =
@@ -55,10 +61,10 @@ fn sent() -> Value {
                 "query",
                 with_description(
                     query,
-                    "A query node, or its JSON text; at most 256 KiB and 64 levels deep.",
+                    format!("A query node, or its JSON text; at most {}.", size_limits()),
                 ),
             ),
-            ("order", nullable(whole_sent())),
+            ("order", nullable(integer_input())),
             ("deleted", truth()),
             ("favorited", truth()),
             ("saved", truth()),
@@ -66,13 +72,13 @@ fn sent() -> Value {
                 "tags",
                 with_description(
                     list(text_max(TAG_CHARS)),
-                    "At most 100 tags, stored in lower case and sorted.",
+                    format!("At most {TAGS} tags, stored in lower case and sorted."),
                 ),
             ),
             (
                 "dashboards",
                 with_description(
-                    list_max(insights::DASHBOARDS, whole_sent()),
+                    list_max(insights::DASHBOARDS, integer_input()),
                     "All dashboards of the insight; each must exist.",
                 ),
             ),
@@ -84,11 +90,14 @@ fn sent() -> Value {
 fn common() -> Value {
     object([
         ("id", id()),
-        ("short_id", json!({"type": "string", "pattern": "^[A-Za-z0-9]{8}$"})),
+        (
+            "short_id",
+            json!({"type": "string", "pattern": format!("^[A-Za-z0-9]{{{}}}$", insights::SHORT_ID_CHARS)}),
+        ),
         ("name", nullable(text_max(insights::TEXT_CHARS))),
         ("derived_name", nullable(text_max(insights::TEXT_CHARS))),
         ("filters", any_object()),
-        ("query", nullable(schema_ref("InsightQueryShown"))),
+        ("query", nullable(schema_ref("InsightQueryResponse"))),
         ("dashboards", list(id())),
         ("dashboard_tiles", list(schema_ref("InsightTile"))),
         ("description", nullable(text_max(insights::TEXT_CHARS))),
@@ -99,14 +108,14 @@ fn common() -> Value {
         ("created_at", instant()),
         ("last_modified_at", instant()),
         ("favorited", boolean()),
-        ("user_access_level", enum_of(&["viewer", "editor", "manager"])),
+        ("user_access_level", enum_of(&AccessLevel::NAMES)),
         ("last_viewed_at", nullable(instant())),
     ])
 }
 
 /// The full format. `color` and `layouts` are those of its tile, in a dashboard response.
 fn insight() -> Value {
-    let level = || json!({"type": "integer", "enum": [21, 37]});
+    let level = || json!({"type": "integer", "enum": view_and_edit_levels()});
     let mut insight = extend_object(
         common(),
         [
@@ -162,7 +171,7 @@ fn sharing() -> Value {
     ])
 }
 
-fn sharing_sent() -> Value {
+fn sharing_input() -> Value {
     let mut settings = input(&[], [("theme", nullable(any_of([text_max(insights::THEME_CHARS), number()])))]);
     for name in insights::SHARING_SWITCHES {
         settings["properties"][name] = nullable(schema_ref("FlagBoolean"));
@@ -170,12 +179,12 @@ fn sharing_sent() -> Value {
     input(&[], [("enabled", schema_ref("FlagBoolean")), ("settings", nullable(settings))])
 }
 
-fn viewed() -> Value {
-    let mut ids = list_max(insights::VIEWS, whole_sent());
+fn viewed_insights() -> Value {
+    let mut ids = list_max(insights::VIEWS, integer_input());
     ids["minItems"] = 1.into();
     input(&["insight_ids"], [("insight_ids", with_description(ids, "Unknown ids are ignored."))])
 }
 
-fn cancelled() -> Value {
+fn cancel_request() -> Value {
     input(&[], [("client_query_id", nullable(text()))])
 }

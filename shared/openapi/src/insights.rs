@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::flags::with_log_parameters;
-use crate::limits::QUERY_ID_MAX;
+use crate::limits::{QUERY_ID_MAX, insights};
 use crate::operation::{Operation, Security};
 use crate::schema::{any_object, any_of, json_text, list_max, page, schema_ref, text, text_max};
 
@@ -21,7 +21,7 @@ const THIS: [(&str, &str); 2] = [("project_id", "$request.path.project_id"), ("i
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    let all = [records(), logs(), links(), views(), about_calculations()];
+    let all = [records(), logs(), links(), views(), calculation_operations()];
     all.into_iter().flatten().collect()
 }
 
@@ -34,7 +34,7 @@ fn post(id: &'static str, path: &'static str, summary: &'static str, security: S
 }
 
 /// Adds the parameters that control when results are calculated.
-fn calculated(operation: Operation) -> Operation {
+fn with_refresh_parameters(operation: Operation) -> Operation {
     operation
         .query_param(
             "refresh",
@@ -46,12 +46,15 @@ fn calculated(operation: Operation) -> Operation {
         .query_param(
             "client_query_id",
             text_max(QUERY_ID_MAX),
-            "The caller's id of the calculation, by which it can be cancelled; at most 1000 bytes.",
+            format!(
+                "The caller's id of the calculation, by which it can be cancelled; at most {QUERY_ID_MAX} \
+                 bytes."
+            ),
         )
 }
 
 /// Adds the parameters that override the insight's filters for this response.
-fn overridden(operation: Operation) -> Operation {
+fn with_override_parameters(operation: Operation) -> Operation {
     operation
         .query_param(
             "filters_override",
@@ -69,7 +72,7 @@ fn overridden(operation: Operation) -> Operation {
 }
 
 /// With the body of an insight.
-fn takes(operation: Operation) -> Operation {
+fn with_insight_body(operation: Operation) -> Operation {
     operation
         .error(400, "A field is invalid (named by `attr`), or the query cannot be calculated.")
         .json_body(schema_ref("InsightInput"))
@@ -78,13 +81,13 @@ fn takes(operation: Operation) -> Operation {
 
 fn records() -> Vec<Operation> {
     let either = || any_of([schema_ref("Insight"), schema_ref("InsightRow")]);
-    let create = calculated(post("createInsight", LIST, "Create an insight", WRITE))
+    let create = with_refresh_parameters(post("createInsight", LIST, "Create an insight", WRITE))
         .with_description(
             "A request that is repeated with its `Idempotency-Key` returns the created insight, as GET \
              with the same query string.",
         )
         .idempotent();
-    let create = takes(create)
+    let create = with_insight_body(create)
         .response(201, "The insight.", either())
         .link("get", "getInsight", &THIS)
         .link("update", "updateInsight", &THIS)
@@ -92,18 +95,18 @@ fn records() -> Vec<Operation> {
         .link("sharing", "getInsightSharing", &THIS)
         .link("share", "updateInsightSharing", &THIS)
         .link("viewed", "noteInsightViewed", &THIS);
-    let read = calculated(get("getInsight", ONE, "Get an insight", OPEN))
+    let read = with_refresh_parameters(get("getInsight", ONE, "Get an insight", OPEN))
         .query_param("basic", text(), "Whether to return the short form, which has no results.")
         .query_param("from_dashboard", text(), "The id of a dashboard of the insight, whose filters apply.");
-    let read = overridden(read)
+    let read = with_override_parameters(read)
         .response(200, "The insight.", either())
         .error(400, "A parameter is invalid, the query cannot be calculated, or the response is too large.");
     let update = Operation::new("updateInsight", "PATCH", ONE, TAG, "Change an insight", WRITE);
-    let update = calculated(update).with_description(
+    let update = with_refresh_parameters(update).with_description(
         "Fields that are not sent are unchanged. `deleted: true` deletes an insight and removes it from \
          its dashboards; `deleted: false`, as a boolean, restores it.",
     );
-    let update = takes(update).response(200, "The insight.", schema_ref("Insight"));
+    let update = with_insight_body(update).response(200, "The insight.", schema_ref("Insight"));
     let delete = Operation::new(
         "deleteInsight",
         "DELETE",
@@ -113,15 +116,21 @@ fn records() -> Vec<Operation> {
         WRITE,
     );
     let never = "Always, also for unknown insights. Send `deleted: true` with PATCH.";
-    vec![listed(), create.with_csv(), read.with_csv(), update.with_csv(), delete.empty_response(405, never)]
+    vec![
+        list_operation(),
+        create.with_csv(),
+        read.with_csv(),
+        update.with_csv(),
+        delete.empty_response(405, never),
+    ]
 }
 
-fn listed() -> Operation {
+fn list_operation() -> Operation {
     let operation = get("listInsights", LIST, "List insights", OPEN);
-    let operation = filtered(operation)
+    let operation = with_filter_parameters(operation)
         .query_param("basic", text(), "Whether to return the short form, which has no results.")
         .paginated();
-    overridden(calculated(operation))
+    with_override_parameters(with_refresh_parameters(operation))
         .response(
             200,
             "A page, in the full or in the short form.",
@@ -132,7 +141,7 @@ fn listed() -> Operation {
 }
 
 /// Adds the filter and order parameters of the insight list.
-fn filtered(operation: Operation) -> Operation {
+fn with_filter_parameters(operation: Operation) -> Operation {
     const NUMBER: &str = r"(0|[1-9][0-9]{0,14})";
     const STRING: &str = r#""([^"\\\x00-\x1f]|\\["\\/bfnrt])*""#;
     let several = |of: &str| format!(r" *\[ *({of} *(, *{of} *)*)?\] *");
@@ -154,7 +163,7 @@ fn filtered(operation: Operation) -> Operation {
         .query_param("favorited", text(), "If present, with any value: only favorites.")
         .query_param(
             "search",
-            text_max(400),
+            text_max(insights::SEARCH_CHARS),
             "Text contained in a name, the description or a tag, case-insensitive.",
         )
         .query_param(
@@ -253,7 +262,7 @@ fn views() -> Vec<Operation> {
             .empty_response(200, "It is noted.")
             .with_csv(),
         post("noteInsightsViewed", VIEWED, "Record that the key's owner views insights", READ)
-            .json_body(schema_ref("ViewedInsights"))
+            .json_body(schema_ref("ViewedInsightsInput"))
             .empty_response(200, "It is noted.")
             .with_csv(),
         get("listMyLastViewedInsights", MINE, "List the insights that the key's owner viewed last", READ)
@@ -267,18 +276,18 @@ fn views() -> Vec<Operation> {
     ]
 }
 
-fn about_calculations() -> Vec<Operation> {
+fn calculation_operations() -> Vec<Operation> {
     const CANCEL: &str = "/api/projects/{project_id}/insights/cancel/";
     const TIMING: &str = "/api/projects/{project_id}/insights/timing/";
     vec![
         post("cancelInsightCalculation", CANCEL, "Cancel a calculation in the background", READ)
-            .json_body(schema_ref("CancelledCalculation"))
+            .json_body(schema_ref("CancelCalculationRequest"))
             .body_optional()
             .with_description("Without `client_query_id` the request has no effect.")
             .empty_response(200, "No calculation with that id is running any more.")
             .with_csv(),
         post("noteInsightTiming", TIMING, "Log how long a client waited", READ)
-            .error(413, "The body is larger than 32 KiB.")
+            .error(413, format!("The body is larger than {} KiB.", insights::TIMING_BYTES / 1024))
             .json_body(any_object())
             .body_optional()
             .empty_response(200, "It is logged.")

@@ -1,16 +1,21 @@
 //! Limits and names of the validators, in the form that the schemas use.
 //!
-//! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Patterns and texts that contain
-//! a limit are compared with the constant by the tests below.
+//! Must stay true: a limit or a list is the constant that the validator uses, never a copy. Texts are formatted from the
+//! constants; patterns are compared with them by the tests below.
 
 use pennon_analytics::{DURATION_OPERATORS, session_fields};
+use pennon_core::model::AccessLevel;
 use pennon_filters::dates::Interval;
 use pennon_filters::operator::{FilterSide, Operator};
 
-pub(crate) use pennon_analytics::kinds::funnels::limits::{EXCLUSIONS, STEPS, WINDOW_SECONDS};
+pub(crate) use pennon_analytics::SESSION_DURATION;
+pub(crate) use pennon_analytics::kinds::funnels::limits::{
+    BREAKDOWN_KEYS, EXCLUSIONS, STEPS, WINDOW_SECONDS,
+};
 pub(crate) use pennon_analytics::kinds::trends::limits::SERIES;
 pub(crate) use pennon_analytics::limits::{
-    ACTION_STEPS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, GROUP_TYPES, NAME_BYTES as NAME_MAX,
+    ACTION_STEPS, BREAKDOWN_BINS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, GROUP_TYPES,
+    NAME_BYTES as NAME_MAX,
 };
 pub(crate) use pennon_core::idempotency::BYTES_MAX as IDEMPOTENCY_KEY_MAX;
 pub(crate) use pennon_core::limits::{calculation, capture, evaluation, insights};
@@ -48,11 +53,50 @@ pub(crate) fn session_fields_without_duration() -> Vec<&'static str> {
     session_fields().map(|(name, _)| name).filter(|name| *name != SESSION_DURATION).collect()
 }
 
-/// The session field to which only operators of numbers apply.
-pub(crate) const SESSION_DURATION: &str = "$session_duration";
-
 /// The largest index of a group type.
 pub(crate) const GROUP_TYPE_MAX: i64 = GROUP_TYPES as i64 - 1;
+
+/// The access levels of insights and dashboards: viewing, and editing.
+pub(crate) fn view_and_edit_levels() -> [u8; 2] {
+    [AccessLevel::View, AccessLevel::Edit].map(u8::from)
+}
+
+/// A number with commas between groups of three digits.
+pub(crate) fn group_digits(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Names as a list in a text.
+pub(crate) fn quote_choices(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// The description of an id that the caller gives to a calculation.
+pub(crate) fn query_id_text() -> String {
+    format!("The caller's id of the calculation: at most {QUERY_ID_MAX} bytes.")
+}
+
+/// The description of an index of a group type.
+pub(crate) fn group_type_text() -> String {
+    format!("For groups: the index of the group type, 0 to {GROUP_TYPE_MAX}.")
+}
+
+/// The description of the number of bins of a numeric breakdown.
+pub(crate) fn bins_text() -> String {
+    format!("For numeric properties in a trend: the number of bins, 1 to {BREAKDOWN_BINS}.")
+}
 
 /// Patterns of numbers in a query string, each for the numbers of a range. Leading zeros are allowed.
 pub(crate) mod patterns {
@@ -95,6 +139,13 @@ mod tests {
                 assert_eq!(matches, (least..=most).contains(&number), "{pattern} {number}");
             }
         }
+    }
+
+    #[test]
+    fn numbers_and_names_are_written_as_in_texts() {
+        assert_eq!([7, 1000, 20_000, 6_000_000].map(group_digits), ["7", "1,000", "20,000", "6,000,000"]);
+        assert_eq!(quote_choices(&["a", "b", "c"]), "`a`, `b` or `c`");
+        assert_eq!([quote_choices(&["a"]), quote_choices(&[])], ["`a`", ""]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! An operation: method and path with parameters, request body, responses and links; a builder.
 
+use pennon_core::http::{BODY_BYTES_MAX, LIMIT_DEFAULT, LIMIT_MAX};
 use serde_json::{Value, json};
 
-use crate::limits::IDEMPOTENCY_KEY_MAX;
+use crate::limits::{IDEMPOTENCY_KEY_MAX, group_digits};
 use crate::schema;
 
 /// The authorization that an operation requires.
@@ -26,7 +27,7 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// Its description.
-    pub description: &'static str,
+    pub description: String,
     /// Its schema. Plain text if invalid values mean the default.
     pub schema: Value,
     /// Whether it is required.
@@ -37,7 +38,7 @@ pub struct Parameter {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
     /// Its description.
-    pub description: &'static str,
+    pub description: String,
     /// Media types with their schemas; empty for a response without a body.
     pub content: Vec<(&'static str, Value)>,
     /// Whether it has a `Retry-After` header.
@@ -71,7 +72,7 @@ pub struct Operation {
     /// A short summary.
     pub summary: &'static str,
     /// A longer description; may be empty.
-    pub description: &'static str,
+    pub description: String,
     /// The required authorization.
     pub security: Security,
     /// All parameters; [`Operation::new`] adds those of the path.
@@ -102,7 +103,7 @@ impl Operation {
             path,
             tag,
             summary,
-            description: "",
+            description: String::new(),
             parameters: path_parameters(path),
             body: Vec::new(),
             body_required: false,
@@ -124,14 +125,20 @@ impl Operation {
 
     /// Sets the description.
     #[must_use]
-    pub fn with_description(mut self, description: &'static str) -> Operation {
-        self.description = description;
+    pub fn with_description(mut self, description: impl Into<String>) -> Operation {
+        self.description = description.into();
         self
     }
 
     /// Adds an optional query parameter.
     #[must_use]
-    pub fn query_param(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
+    pub fn query_param(
+        mut self,
+        name: &'static str,
+        schema: Value,
+        description: impl Into<String>,
+    ) -> Operation {
+        let description = description.into();
         self.parameters.push(Parameter { place: "query", name, description, schema, required: false });
         self
     }
@@ -142,7 +149,7 @@ impl Operation {
         self.query_param(
             "limit",
             schema::text(),
-            "Page size: 1 to 1000. Default, also for invalid values: 100.",
+            format!("Page size: 1 to {LIMIT_MAX}. Default, also for invalid values: {LIMIT_DEFAULT}."),
         )
         .query_param(
             "offset",
@@ -153,7 +160,13 @@ impl Operation {
 
     /// Adds an optional header.
     #[must_use]
-    pub fn header_param(mut self, name: &'static str, schema: Value, description: &'static str) -> Operation {
+    pub fn header_param(
+        mut self,
+        name: &'static str,
+        schema: Value,
+        description: impl Into<String>,
+    ) -> Operation {
+        let description = description.into();
         self.parameters.push(Parameter { place: "header", name, description, schema, required: false });
         self
     }
@@ -176,7 +189,7 @@ impl Operation {
         self.body.push(("application/json", schema));
         self.body_required = true;
         self.error(400, "A field is invalid; `attr` names it.")
-            .error(413, "The body is larger than 6,000,000 bytes.")
+            .error(413, format!("The body is larger than {} bytes.", group_digits(BODY_BYTES_MAX)))
             .error(415, "The content type of the body is not supported.")
     }
 
@@ -189,7 +202,7 @@ impl Operation {
 
     /// Adds a response with a JSON body.
     #[must_use]
-    pub fn response(self, status: u16, description: &'static str, schema: Value) -> Operation {
+    pub fn response(self, status: u16, description: impl Into<String>, schema: Value) -> Operation {
         self.response_as(status, description, "application/json", schema)
     }
 
@@ -198,20 +211,20 @@ impl Operation {
     pub fn response_as(
         mut self,
         status: u16,
-        description: &'static str,
+        description: impl Into<String>,
         media: &'static str,
         schema: Value,
     ) -> Operation {
         match self.responses.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, answer)) => answer.content.push((media, schema)),
+            Some((_, response)) => response.content.push((media, schema)),
             None => {
-                let answer = Response {
-                    description,
+                let response = Response {
+                    description: description.into(),
                     content: vec![(media, schema)],
                     retry_after: false,
                     may_be_empty: false,
                 };
-                self.responses.push((status, answer));
+                self.responses.push((status, response));
             }
         }
         self
@@ -219,7 +232,8 @@ impl Operation {
 
     /// Adds a response without a body.
     #[must_use]
-    pub fn empty_response(mut self, status: u16, description: &'static str) -> Operation {
+    pub fn empty_response(mut self, status: u16, description: impl Into<String>) -> Operation {
+        let description = description.into();
         self.responses.push((
             status,
             Response { description, content: Vec::new(), retry_after: false, may_be_empty: false },
@@ -229,9 +243,10 @@ impl Operation {
 
     /// Adds an error response with the schema `Error`. Does nothing if there is a response of this status.
     #[must_use]
-    pub fn error(mut self, status: u16, description: &'static str) -> Operation {
+    pub fn error(mut self, status: u16, description: impl Into<String>) -> Operation {
         if self.responses.iter().all(|(known, _)| *known != status) {
             let content = vec![("application/json", schema::schema_ref("Error"))];
+            let description = description.into();
             self.responses
                 .push((status, Response { description, content, retry_after: false, may_be_empty: false }));
         }
@@ -241,16 +256,16 @@ impl Operation {
     /// Marks the body of an existing response as optional.
     #[must_use]
     pub fn may_have_empty_body(mut self, status: u16) -> Operation {
-        for (_, answer) in self.responses.iter_mut().filter(|(known, _)| *known == status) {
-            answer.may_be_empty = true;
+        for (_, response) in self.responses.iter_mut().filter(|(known, _)| *known == status) {
+            response.may_be_empty = true;
         }
         self
     }
 
-    fn retryable_error(self, status: u16, description: &'static str) -> Operation {
+    fn retryable_error(self, status: u16, description: &str) -> Operation {
         let mut operation = self.error(status, description);
-        if let Some((_, answer)) = operation.responses.last_mut() {
-            answer.retry_after = true;
+        if let Some((_, response)) = operation.responses.last_mut() {
+            response.retry_after = true;
         }
         operation
     }
@@ -258,9 +273,9 @@ impl Operation {
     /// Adds CSV to all responses with a body, for paths that end in `.csv` and for `format=csv`.
     #[must_use]
     pub fn with_csv(mut self) -> Operation {
-        for (_, answer) in &mut self.responses {
-            if !answer.content.is_empty() {
-                answer.content.push(("text/csv", schema::text()));
+        for (_, response) in &mut self.responses {
+            if !response.content.is_empty() {
+                response.content.push(("text/csv", schema::text()));
             }
         }
         self.query_param(
@@ -303,7 +318,7 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
                 "id" | "feature_flag_id" => ("The id of the record.", schema::integer()),
                 _ => ("The record.", schema::text_min(1)),
             };
-            Parameter { place: "path", name, description, schema, required: true }
+            Parameter { place: "path", name, description: description.to_owned(), schema, required: true }
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::calculation::set_response_description;
-use crate::calculation_input::{joined, trend, trend_point, with_query_fields};
+use crate::calculation_input::{concat_fields, trend, trend_point, with_query_fields};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
 use crate::limits::{GROUP_TYPE_MAX, calculation};
 use crate::operation::{Operation, Security};
@@ -19,7 +19,7 @@ const REFUSED: &str = "The query or the selection of the number is invalid (name
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [persons(), of_funnels(), of_trends()].into_iter().flatten().collect()
+    [persons(), funnel_people_operations(), trend_people_operations()].into_iter().flatten().collect()
 }
 
 /// The schemas.
@@ -90,8 +90,8 @@ fn persons() -> Vec<Operation> {
         .response(200, "The person.", schema_ref("Person"))
         .error(400, "The id is not a UUID, or the response exceeds the maximum size.");
     for parameter in one.parameters.iter_mut().filter(|parameter| parameter.name == "id") {
-        parameter.description = "The person's id, a UUID. Use the list with `distinct_id` to look up a \
-            distinct id.";
+        let text = "The person's id, a UUID. Use the list with `distinct_id` to look up a distinct id.";
+        text.clone_into(&mut parameter.description);
         parameter.schema = uuid();
     }
     vec![
@@ -129,7 +129,7 @@ fn persons() -> Vec<Operation> {
 }
 
 /// The responses of a path below `persons`.
-fn answering(operation: Operation, body: Option<&str>) -> Operation {
+fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
     let operation = operation.paginated();
     let operation = match body {
         Some(name) => operation.json_body(schema_ref(name)),
@@ -140,7 +140,7 @@ fn answering(operation: Operation, body: Option<&str>) -> Operation {
     operation
 }
 
-fn of_funnels() -> Vec<Operation> {
+fn funnel_people_operations() -> Vec<Operation> {
     const STEPS: &str = "/api/projects/{project_id}/persons/funnel/";
     const CORRELATION: &str = "/api/projects/{project_id}/persons/funnel/correlation/";
     const OF_STEPS: &str = "List the persons behind a number of a funnel";
@@ -167,20 +167,20 @@ fn of_funnels() -> Vec<Operation> {
                  accepted too.",
             );
     let mut get_correlation =
-        with_query_fields(get_correlation, joined([correlation(), correlation_point()]));
+        with_query_fields(get_correlation, concat_fields([correlation(), correlation_point()]));
     let required = "funnel_correlation_person_converted";
     for parameter in get_correlation.parameters.iter_mut().filter(|parameter| parameter.name == required) {
         parameter.required = true;
     }
     vec![
-        answering(with_query_fields(get, joined([funnel(), funnel_point()])), None),
-        answering(post, Some("FunnelPeopleQuestion")),
-        answering(get_correlation, None),
-        answering(post_correlation, Some("CorrelationPeopleQuestion")),
+        with_people_response(with_query_fields(get, concat_fields([funnel(), funnel_point()])), None),
+        with_people_response(post, Some("FunnelPeopleRequest")),
+        with_people_response(get_correlation, None),
+        with_people_response(post_correlation, Some("CorrelationPeopleRequest")),
     ]
 }
 
-fn of_trends() -> Vec<Operation> {
+fn trend_people_operations() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/persons/trends/";
     const SUMMARY: &str = "List the persons behind a number of a trend";
     let get = Operation::new("getTrendPeople", "GET", PATH, TAG, SUMMARY, READ).with_description(
@@ -192,7 +192,7 @@ fn of_trends() -> Vec<Operation> {
          the persons of the whole range. The scope `insight:read` is accepted too.",
     );
     vec![
-        answering(with_query_fields(get, joined([trend(), trend_point()])), None),
-        answering(post, Some("TrendPeopleQuestion")),
+        with_people_response(with_query_fields(get, concat_fields([trend(), trend_point()])), None),
+        with_people_response(post, Some("TrendPeopleRequest")),
     ]
 }

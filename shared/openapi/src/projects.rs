@@ -1,5 +1,6 @@
 //! Projects, organizations, the user behind a key, and the key itself.
 
+use pennon_core::model::Level;
 use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
@@ -155,7 +156,7 @@ fn member() -> Value {
     object([
         ("id", uuid()),
         ("user", schema_ref("User")),
-        ("level", json!({"type": "integer", "enum": [1, 8, 15]})),
+        ("level", json!({"type": "integer", "enum": Level::ALL.map(Level::number)})),
         ("joined_at", instant()),
         ("updated_at", instant()),
     ])

@@ -1,17 +1,18 @@
 //! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
 
+use pennon_analytics::kinds::WRAPPERS;
 use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, SMOOTHING, any_case, breakdown_key, breakdown_types, group_type, no_breakdown,
-    optional_text, part, series, switch, whole, with_example,
+    ANY, ANY_TEXT, SMOOTHING, any_case, breakdown_key, breakdown_part, breakdown_types, group_type,
+    no_breakdown, optional_text, series, switch, whole, with_example,
 };
-use crate::conditions::nothing;
+use crate::conditions::null_or_blank;
 use crate::funnel_input::{FROM, TO, WINDOW, whole_of};
 use crate::limits::{
     BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, EXCLUSIONS, NAME_MAX, QUERY_ID_MAX, SERIES, STEPS,
-    intervals, patterns,
+    bins_text, group_type_text, intervals, patterns, query_id_text,
 };
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, id, input, list, list_max, nullable, schema_ref, text,
@@ -45,10 +46,7 @@ fn request() -> Value {
         [
             ("query", schema_ref("QueryNode")),
             ("refresh", with_description(any(), refresh)),
-            (
-                "client_query_id",
-                with_description(own_name, "The caller's id of the calculation: at most 1000 bytes."),
-            ),
+            ("client_query_id", with_description(own_name, query_id_text())),
         ],
     );
     let series = json!([{"kind": "EventsNode", "event": "$pageview", "math": "dau"}]);
@@ -57,9 +55,8 @@ fn request() -> Value {
 
 /// A query node, in at most three wrappers. A query without series has no results.
 fn node() -> Value {
-    let kinds = ["InsightVizNode", "DataTableNode", "DataVisualizationNode", "SavedInsightNode"];
     let wrapper =
-        input(&["kind", "source"], [("kind", enum_of(&kinds)), ("source", schema_ref("QueryNode"))]);
+        input(&["kind", "source"], [("kind", enum_of(&WRAPPERS)), ("source", schema_ref("QueryNode"))]);
     any_of([
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
@@ -70,14 +67,17 @@ fn node() -> Value {
 }
 
 /// An object of these fields and others.
-fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
 /// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
 fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
-    let dates =
-        fields([("date_from", optional_text()), ("date_to", optional_text()), ("explicitDate", switch())]);
+    let dates = open_object([
+        ("date_from", optional_text()),
+        ("date_to", optional_text()),
+        ("explicitDate", switch()),
+    ]);
     let mut list = list_max(series, schema_ref("SeriesNode"));
     list["minItems"] = json!(series.min(1));
     let mut node = input(
@@ -113,7 +113,7 @@ fn trends(series: usize) -> Value {
             "Offset of the other period, such as `-1w`. Default: the period directly before.",
         )
     };
-    let filter = fields([
+    let filter = open_object([
         ("display", display),
         ("formula", formula),
         (
@@ -132,8 +132,8 @@ fn trends(series: usize) -> Value {
         ("compare_to", back()),
     ]);
     let compare = if series == 0 { any() } else { switch() };
-    let compare = fields([("compare", compare), ("compare_to", back())]);
-    let goal = any_of([nothing(), json!({"enum": [false, [], {}]})]);
+    let compare = open_object([("compare", compare), ("compare_to", back())]);
+    let goal = any_of([null_or_blank(), json!({"enum": [false, [], {}]})]);
     common(
         "TrendsQuery",
         series,
@@ -153,7 +153,7 @@ fn funnels(steps: usize) -> Value {
     };
     let validated = |schema: Value| if steps == 0 { any() } else { schema };
     let exclusions = if steps == 0 { list(any_object()) } else { list_max(EXCLUSIONS, exclusion()) };
-    let filter = fields([
+    let filter = open_object([
         ("funnelVizType", choice(&FunnelVizType::names())),
         ("funnelOrderType", choice(&StepOrder::names())),
         ("funnelWindowInterval", whole(WINDOW, "[+-]?[0-9]{1,10}")),
@@ -181,9 +181,9 @@ fn funnels(steps: usize) -> Value {
 fn breakdown() -> Value {
     let types = breakdown_types();
     let limit = || whole((0, BREAKDOWN_LIMIT as i64), patterns::BREAKDOWN_LIMIT);
-    let bins = with_description(any(), "For numeric properties in a trend: the number of bins, 1 to 1000.");
-    let group = with_description(any(), "For groups: the index of the group type, 0 to 4.");
-    let none = fields([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
+    let bins = with_description(any(), bins_text());
+    let group = with_description(any(), group_type_text());
+    let none = open_object([("breakdown", no_breakdown()), ("breakdowns", no_breakdown())]);
     let key = any_of([breakdown_key(), list_max(BREAKDOWN_COHORTS, breakdown_key())]);
     let one = input(
         &["breakdown"],
@@ -201,7 +201,7 @@ fn breakdown() -> Value {
             ("breakdown_hide_other_aggregation", switch()),
         ],
     );
-    let mut parts = list_max(BREAKDOWNS, part());
+    let mut parts = list_max(BREAKDOWNS, breakdown_part());
     parts["minItems"] = json!(1);
     let several = input(
         &["breakdowns"],
@@ -258,7 +258,7 @@ fn exclusion() -> Value {
 }
 
 /// `refresh` and the caller's own name, as the query string has them.
-pub(crate) fn by_query(operation: crate::Operation) -> crate::Operation {
+pub(crate) fn with_query_options(operation: crate::Operation) -> crate::Operation {
     operation.query_param("refresh", text(), "As in the body; takes precedence over it.").query_param(
         "client_query_id",
         text_max(QUERY_ID_MAX),

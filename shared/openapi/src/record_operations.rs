@@ -48,18 +48,18 @@ impl RecordKind {
         id: &'static str,
         summary: &'static str,
         search: &'static str,
-        shown: &str,
+        response: &str,
     ) -> Operation {
         self.read_operation(id, self.list, summary)
             .query_param("search", text(), search)
             .paginated()
-            .response(200, "A page.", page(schema_ref(shown)))
+            .response(200, "A page.", page(schema_ref(response)))
             .error(400, "A parameter is invalid, or the page exceeds the maximum response size.")
     }
 
     /// The get operation.
-    pub(crate) fn get_operation(&self, id: &'static str, summary: &'static str, shown: &str) -> Operation {
-        self.read_operation(id, self.one, summary).response(200, "The record.", schema_ref(shown))
+    pub(crate) fn get_operation(&self, id: &'static str, summary: &'static str, response: &str) -> Operation {
+        self.read_operation(id, self.one, summary).response(200, "The record.", schema_ref(response))
     }
 
     /// The create operation. The body is optional.
@@ -67,13 +67,13 @@ impl RecordKind {
         &self,
         id: &'static str,
         summary: &'static str,
-        (sent, shown): (&str, &str),
+        (request, response): (&str, &str),
     ) -> Operation {
         self.write_operation(id, "POST", self.list, summary)
             .idempotent()
-            .json_body(schema_ref(sent))
+            .json_body(schema_ref(request))
             .body_optional()
-            .response(201, "The record.", schema_ref(shown))
+            .response(201, "The record.", schema_ref(response))
     }
 
     /// The update operation. The body is optional.
@@ -82,15 +82,15 @@ impl RecordKind {
         id: &'static str,
         method: &'static str,
         summary: &'static str,
-        (sent, shown): (&str, &str),
+        (request, response): (&str, &str),
     ) -> Operation {
         self.write_operation(id, method, self.one, summary)
-            .json_body(schema_ref(sent))
+            .json_body(schema_ref(request))
             .body_optional()
-            .response(200, "The record.", schema_ref(shown))
+            .response(200, "The record.", schema_ref(response))
     }
 
-    /// The delete operation, which always answers 405.
+    /// The delete operation, which always returns 405.
     pub(crate) fn delete_not_allowed(&self, id: &'static str, summary: &'static str) -> Operation {
         self.write_operation(id, "DELETE", self.one, summary)
             .empty_response(405, "Always, also for unknown records. Send `deleted: true` with PATCH.")

@@ -4,7 +4,7 @@
 use pennon_analytics::query::BREAKDOWN_KINDS;
 use serde_json::{Value, json};
 
-use crate::conditions::echoed_conditions;
+use crate::conditions::conditions_response;
 use crate::limits::{BREAKDOWNS, GROUP_TYPE_MAX, intervals};
 use crate::schema::{
     any_of, boolean, constant, enum_of, extend_object, id, instant, integer, integer_in, list, list_max, map,
@@ -21,12 +21,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("TrendTotal", trend_total()),
         ("TrendFilter", trend_filter()),
         ("FunnelStep", funnel_step()),
-        ("FunnelStepOfValue", funnel_step_of_value()),
+        ("FunnelBreakdownStep", funnel_breakdown_step()),
         ("FunnelPeriods", funnel_periods()),
         ("TimeToConvert", time_to_convert()),
         ("CorrelationResult", correlation()),
         ("QueryStatus", query_status(constant(Value::Null))),
-        ("QueryAnswer", query_answer()),
+        ("QueryResponse", query_response()),
     ]
 }
 
@@ -52,7 +52,7 @@ fn trend_result() -> Value {
 fn funnel_result() -> Value {
     any_of([
         list(schema_ref("FunnelStep")),
-        list(list(schema_ref("FunnelStepOfValue"))),
+        list(list(schema_ref("FunnelBreakdownStep"))),
         list(schema_ref("FunnelPeriods")),
         schema_ref("TimeToConvert"),
     ])
@@ -160,7 +160,7 @@ fn trend_filter() -> Value {
             ("insight", constant(json!("TRENDS"))),
             ("events", list(entity())),
             ("actions", list(entity())),
-            ("properties", echoed_conditions()),
+            ("properties", conditions_response()),
             ("filter_test_accounts", boolean()),
             ("date_from", text()),
             ("date_to", text()),
@@ -208,7 +208,7 @@ fn entity() -> Value {
             ("type", enum_of(&["events", "actions"])),
             ("order", count()),
             ("math", text()),
-            ("properties", echoed_conditions()),
+            ("properties", conditions_response()),
         ],
         [
             ("name", text()),
@@ -240,13 +240,13 @@ fn funnel_step() -> Value {
 }
 
 /// A step of a funnel for one value of its breakdown: texts, the name and the number of a cohort. A legacy
-/// request may be answered `breakdowns` in place of `breakdown`, and texts in place of lists of one.
-fn funnel_step_of_value() -> Value {
-    let shown = || any_of([json!({"type": ["string", "null"]}), list(text())]);
+/// request may return `breakdowns` in place of `breakdown`, and texts in place of lists of one.
+fn funnel_breakdown_step() -> Value {
+    let breakdown = || any_of([json!({"type": ["string", "null"]}), list(text())]);
     let value = || any_of([text(), id(), list(text())]);
     any_of([
-        extend_object(funnel_step(), [("breakdown", shown()), ("breakdown_value", value())]),
-        extend_object(funnel_step(), [("breakdowns", shown()), ("breakdown_value", value())]),
+        extend_object(funnel_step(), [("breakdown", breakdown()), ("breakdown_value", value())]),
+        extend_object(funnel_step(), [("breakdowns", breakdown()), ("breakdown_value", value())]),
     ])
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn query_status(results: Value) -> Value {
 }
 
 /// The response to a query node. Before the result is available, only `cache_key` and `query_status` have values.
-fn query_answer() -> Value {
+fn query_response() -> Value {
     object([
         ("results", nullable(schema_ref("InsightResult"))),
         ("timezone", nullable(text())),

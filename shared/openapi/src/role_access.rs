@@ -1,5 +1,6 @@
 //! Which roles may edit a feature flag.
 
+use pennon_core::model::AccessLevel;
 use serde_json::{Value, json};
 
 use crate::operation::{Operation, Security};
@@ -62,6 +63,7 @@ fn access() -> Value {
 }
 
 fn role() -> Value {
+    let levels = AccessLevel::ALL.map(u8::from);
     let member = object([
         ("id", uuid()),
         ("role_id", uuid()),
@@ -73,7 +75,7 @@ fn role() -> Value {
     object([
         ("id", uuid()),
         ("name", text()),
-        ("feature_flags_access_level", json!({"type": "integer", "enum": [21, 35, 37]})),
+        ("feature_flags_access_level", json!({"type": "integer", "enum": levels})),
         ("created_at", instant()),
         ("created_by", constant(Value::Null)),
         ("members", list(member)),

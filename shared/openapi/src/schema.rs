@@ -121,8 +121,8 @@ pub fn any_of(schemas: impl IntoIterator<Item = Value>) -> Value {
 
 /// Adds a description.
 #[must_use]
-pub fn with_description(mut schema: Value, description: &str) -> Value {
-    schema["description"] = description.into();
+pub fn with_description(mut schema: Value, description: impl Into<String>) -> Value {
+    schema["description"] = Value::String(description.into());
     schema
 }
 

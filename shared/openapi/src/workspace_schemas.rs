@@ -4,9 +4,10 @@
 //! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
 use pennon_analytics::ACTION_MATCH_MODES;
+use pennon_flag_rules::flag::AccessLevel;
 use serde_json::{Value, json};
 
-use crate::limits::{ACTION_STEPS, TAG_CHARS, TAGS, insights};
+use crate::limits::{ACTION_STEPS, NAME_MAX, TAG_CHARS, TAGS, insights, view_and_edit_levels};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, extend_object, id, input, instant, list, list_max,
     nullable, number, object, schema_ref, text, text_max, with_description,
@@ -18,25 +19,30 @@ pub fn components() -> Vec<(&'static str, Value)> {
     vec![
         ("DashboardSummary", summary(constant(json!(false)))),
         ("Dashboard", dashboard(tiles())),
-        ("DashboardChanged", dashboard(nullable(tiles()))),
+        ("DashboardUpdateResponse", dashboard(nullable(tiles()))),
         ("DashboardTile", tile()),
-        ("DashboardCreate", dashboard_sent(any())),
+        ("DashboardCreate", dashboard_input(any())),
         (
             "DashboardUpdate",
-            dashboard_sent(with_description(
-                list_max(insights::DASHBOARD_TILES, tile_sent()),
+            dashboard_input(with_description(
+                list_max(insights::DASHBOARD_TILES, tile_input()),
                 "The positions and colours of tiles.",
             )),
         ),
         ("Action", action()),
         ("ActionStep", step()),
-        ("ActionSent", action_sent()),
+        ("ActionInput", action_input()),
     ]
 }
 
 /// An access level: 21 is all members, or viewing; 37 is collaborators, or editing.
 fn level() -> Value {
-    json!({"type": "integer", "enum": [21, 37]})
+    json!({"type": "integer", "enum": view_and_edit_levels()})
+}
+
+/// The access levels of a caller who may edit.
+fn editor_names() -> [&'static str; 2] {
+    [AccessLevel::Manager, AccessLevel::Editor].map(AccessLevel::name)
 }
 
 fn empty_object() -> Value {
@@ -44,12 +50,12 @@ fn empty_object() -> Value {
 }
 
 /// Values that count as empty.
-pub(crate) fn nothing() -> Value {
+pub(crate) fn empty_value() -> Value {
     json!({"enum": [null, "", [], {}]})
 }
 
 /// A text, which numbers are taken for too, or null.
-pub(crate) fn words(most: usize) -> Value {
+pub(crate) fn optional_text_or_number(most: usize) -> Value {
     any_of([text_max(most), number(), json!({"type": "null"})])
 }
 
@@ -71,7 +77,7 @@ fn summary(deleted: Value) -> Value {
         ("restriction_level", level()),
         ("effective_restriction_level", level()),
         ("effective_privilege_level", level()),
-        ("user_access_level", enum_of(&["manager", "editor"])),
+        ("user_access_level", enum_of(&editor_names())),
         ("access_control_version", enum_of(&["v1", "v2"])),
         ("last_refresh", constant(Value::Null)),
         ("team_id", id()),
@@ -113,24 +119,27 @@ fn tile() -> Value {
 }
 
 /// The fields that the body of a dashboard may have.
-fn dashboard_sent(tiles: Value) -> Value {
+fn dashboard_input(tiles: Value) -> Value {
     let truth = || schema_ref("FlagBoolean");
-    let digits = json!({"type": "string", "pattern": r"^ *[+]?0*(21|37)(\.0*)? *$"});
+    let [view, edit] = view_and_edit_levels();
+    let digits = json!({"type": "string", "pattern": format!(r"^ *[+]?0*({view}|{edit})(\.0*)? *$")});
     let filters = with_description(
         any_object(),
         "Filters that apply to its insights, such as `date_from` and `properties`.",
     );
-    let levels = "21: all members of the project can edit it; 37: its creator and administrators only.";
+    let levels = format!(
+        "{view}: all members of the project can edit it; {edit}: its creator and administrators only."
+    );
     let removal = "With `deleted: true`: whether insights that are on no other dashboard are deleted too.";
     input(
         &[],
         [
-            ("use_template", nothing()),
-            ("use_dashboard", nothing()),
-            ("duplicate_tiles", nothing()),
-            ("variables", nothing()),
-            ("name", words(insights::TEXT_CHARS)),
-            ("description", words(insights::DESCRIPTION_CHARS)),
+            ("use_template", empty_value()),
+            ("use_dashboard", empty_value()),
+            ("duplicate_tiles", empty_value()),
+            ("variables", empty_value()),
+            ("name", optional_text_or_number(insights::TEXT_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("pinned", truth()),
             ("tags", tags()),
             ("filters", filters),
@@ -143,21 +152,21 @@ fn dashboard_sent(tiles: Value) -> Value {
 }
 
 fn tags() -> Value {
-    with_description(list(text_max(TAG_CHARS)), "At most 100 different tags.")
+    with_description(list(text_max(TAG_CHARS)), format!("At most {TAGS} different tags."))
 }
 
 /// The fields of a tile in an update: layout and colour.
-fn tile_sent() -> Value {
+fn tile_input() -> Value {
     input(
         &["id"],
         [
             ("id", schema_ref("FlagInteger")),
             ("layouts", any_object()),
-            ("color", words(insights::TEXT_CHARS)),
-            ("text", nothing()),
-            ("button_tile", nothing()),
-            ("deleted", nothing()),
-            ("filters_overrides", nothing()),
+            ("color", optional_text_or_number(insights::TEXT_CHARS)),
+            ("text", empty_value()),
+            ("button_tile", empty_value()),
+            ("deleted", empty_value()),
+            ("filters_overrides", empty_value()),
         ],
     )
 }
@@ -181,7 +190,7 @@ fn action() -> Value {
         ("bytecode_error", constant(Value::Null)),
         ("pinned_at", nullable(instant())),
         ("creation_context", constant(Value::Null)),
-        ("user_access_level", enum_of(&["manager", "editor"])),
+        ("user_access_level", enum_of(&editor_names())),
     ])
 }
 
@@ -203,21 +212,21 @@ fn step() -> Value {
 }
 
 /// The fields that the body of an action may have.
-fn action_sent() -> Value {
+fn action_input() -> Value {
     let truth = || schema_ref("FlagBoolean");
     let matching = || nullable(enum_of(&ACTION_MATCH_MODES));
     let step = input(
         &[],
         [
-            ("event", words(4096)),
+            ("event", optional_text_or_number(NAME_MAX)),
             ("properties", nullable(list(any_object()))),
-            ("selector", words(4096)),
-            ("tag_name", words(4096)),
-            ("text", words(4096)),
+            ("selector", optional_text_or_number(NAME_MAX)),
+            ("tag_name", optional_text_or_number(NAME_MAX)),
+            ("text", optional_text_or_number(NAME_MAX)),
             ("text_matching", matching()),
-            ("href", words(4096)),
+            ("href", optional_text_or_number(NAME_MAX)),
             ("href_matching", matching()),
-            ("url", words(4096)),
+            ("url", optional_text_or_number(NAME_MAX)),
             ("url_matching", matching()),
         ],
     );
@@ -226,16 +235,16 @@ fn action_sent() -> Value {
         &[],
         [
             ("name", any_of([name, number(), json!({"type": "null"})])),
-            ("description", words(insights::DESCRIPTION_CHARS)),
+            ("description", optional_text_or_number(insights::DESCRIPTION_CHARS)),
             ("tags", tags()),
             ("post_to_slack", truth()),
-            ("slack_message_format", words(insights::MESSAGE_CHARS)),
+            ("slack_message_format", optional_text_or_number(insights::MESSAGE_CHARS)),
             ("steps", list_max(ACTION_STEPS, step)),
             ("deleted", truth()),
             (
                 "pinned_at",
                 with_description(
-                    any_of([instant(), nothing()]),
+                    any_of([instant(), empty_value()]),
                     "A time pins the dashboard; null unpins it.",
                 ),
             ),

@@ -4,7 +4,7 @@ import { OpenFeature } from "@openfeature/web-sdk";
 import { measure, run } from "./page.js";
 
 run(async (task) => {
-  const answers = [];
+  const results = [];
   for (const [index, person] of task.persons.entries()) {
     const domain = `person-${index}`;
     const provider = new OFREPWebProvider({
@@ -18,7 +18,7 @@ run(async (task) => {
     const values = Object.fromEntries(task.flags.map((key) => [key, client.getBooleanValue(key, false)]));
     const layout = client.getStringDetails("layout", "default");
     values.layout = layout.value;
-    answers.push({ values, payload: JSON.parse(layout.flagMetadata.payload ?? "null") });
+    results.push({ values, payload: JSON.parse(layout.flagMetadata.payload ?? "null") });
   }
-  return [answers];
+  return [results];
 });

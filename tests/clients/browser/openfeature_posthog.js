@@ -8,7 +8,7 @@ import { measure, run, startPostHog } from "./page.js";
 const options = { advanced_disable_feature_flags_on_first_load: true };
 
 run(async (task) => {
-  const answers = [];
+  const results = [];
   for (const [index, person] of task.persons.entries()) {
     const domain = `person-${index}`;
     const context = { targetingKey: person.distinct_id, groups: person.groups, ...person.properties };
@@ -17,8 +17,8 @@ run(async (task) => {
     const client = OpenFeature.getClient(domain);
     const values = Object.fromEntries(task.flags.map((key) => [key, client.getBooleanValue(key, false)]));
     values.layout = client.getStringValue("layout", "default");
-    answers.push({ values, payload: client.getObjectValue("layout", {}) });
+    results.push({ values, payload: client.getObjectValue("layout", {}) });
   }
   for (let number = 0; number < task.events; number++) posthog.person0.capture(task.event, { number });
-  return [answers];
+  return [results];
 });

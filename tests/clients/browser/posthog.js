@@ -21,7 +21,7 @@ async function checkLists(posthog) {
 
 run(async (task) => {
   const { default: posthog } = await import(task.module);
-  const answers = [];
+  const results = [];
   for (const [index, person] of task.persons.entries()) {
     const client = startPostHog(posthog, task, person, index);
     await measure(() => nextFlags(client));
@@ -30,7 +30,7 @@ run(async (task) => {
     client.reloadFeatureFlags();
     await measure(() => nextFlags(client));
     const values = Object.fromEntries(task.flags.map((key) => [key, client.getFeatureFlag(key) ?? null]));
-    answers.push({ values, payload: parsePayload(client.getFeatureFlagPayload("layout")) });
+    results.push({ values, payload: parsePayload(client.getFeatureFlagPayload("layout")) });
   }
   // As on a typical site: other options keep their defaults.
   posthog.init(task.token, {
@@ -41,5 +41,5 @@ run(async (task) => {
   posthog.identify(`${task.event}-user`);
   for (let number = 0; number < task.events; number++) posthog.capture(task.event, { number });
   await checkLists(posthog);
-  return [answers];
+  return [results];
 });

@@ -1,5 +1,5 @@
 // The PostHog adapter of the Flags SDK. Its client is private and ends once its events are sent.
-const { answerAll, load, run, task } = require("./program.js");
+const { evaluateAll, load, run, task } = require("./program.js");
 
 run(async () => {
   const { createPostHogAdapter } = load("@flags-sdk/posthog");
@@ -8,9 +8,9 @@ run(async () => {
     postHogOptions: { host: task.host, flushInterval: 500 },
   });
   const decide = (kind, key, distinctId) => kind.decide({ key, entities: { distinctId } });
-  const answers = await answerAll(
+  const results = await evaluateAll(
     (key, id, options) => decide(adapter.featureFlagValue(options), key, id),
     (key, id, options) => decide(adapter.featureFlagPayload((payload) => payload, options), key, id),
   );
-  return [answers];
+  return [results];
 });

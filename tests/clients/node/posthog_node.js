@@ -1,16 +1,16 @@
 // posthog-node of any version: flags for each person, then events.
-const { answerAll, errors, load, measure, parsePayload, run, task } = require("./program.js");
+const { evaluateAll, errors, load, measure, parsePayload, run, task } = require("./program.js");
 
 // All flags of a person with one request, which version 5 added.
 async function evaluateAll(client) {
-  const answers = [];
+  const results = [];
   for (const person of task.persons) {
     const options = { groups: person.groups, personProperties: person.properties };
     const flags = await measure(() => client.evaluateFlags(person.distinct_id, options));
     const values = Object.fromEntries(task.flags.map((key) => [key, flags.getFlag(key) ?? null]));
-    answers.push({ values, payload: parsePayload(flags.getFlagPayload("layout")) });
+    results.push({ values, payload: parsePayload(flags.getFlagPayload("layout")) });
   }
-  return answers;
+  return results;
 }
 
 run(async () => {
@@ -18,7 +18,7 @@ run(async () => {
   const client = new PostHog(task.token, { host: task.host });
   client.on("error", (error) => errors.push(String(error)));
   const rounds = [];
-  rounds.push(await answerAll(
+  rounds.push(await evaluateAll(
     (key, id, options) => client.getFeatureFlag(key, id, options),
     (key, id, options) => client.getFeatureFlagPayload(key, id, undefined, options),
   ));

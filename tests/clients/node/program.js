@@ -18,8 +18,8 @@ async function measure(action) {
 const parsePayload = (payload) => (typeof payload === "string" ? JSON.parse(payload) : (payload ?? null));
 
 // Evaluates every flag for every person.
-async function answerAll(getValue, getPayload) {
-  const answers = [];
+async function evaluateAll(getValue, getPayload) {
+  const results = [];
   for (const person of task.persons) {
     const options = { groups: person.groups, personProperties: person.properties };
     const values = {};
@@ -27,9 +27,9 @@ async function answerAll(getValue, getPayload) {
       values[key] = (await measure(() => getValue(key, person.distinct_id, options))) ?? null;
     }
     const payload = await measure(() => getPayload("layout", person.distinct_id, options));
-    answers.push({ values, payload: parsePayload(payload) });
+    results.push({ values, payload: parsePayload(payload) });
   }
-  return answers;
+  return results;
 }
 
 // Runs the program, which returns rounds of values.
@@ -43,4 +43,4 @@ async function run(program) {
   console.log(JSON.stringify({ rounds, errors, slowest_ms: Math.round(slowest) }));
 }
 
-module.exports = { answerAll, errors, load, measure, parsePayload, run, task };
+module.exports = { evaluateAll, errors, load, measure, parsePayload, run, task };

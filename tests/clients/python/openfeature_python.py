@@ -2,7 +2,7 @@
 
 from openfeature import api
 from openfeature.evaluation_context import EvaluationContext
-from program import answer_all, run, task
+from program import evaluate_all, run, task
 
 
 def posthog_provider():
@@ -42,9 +42,9 @@ def main():
             return client.get_object_value(key, {}, context(person))
         return client.get_string_details(key, "default", context(person)).flag_metadata["payload"]
 
-    answers = answer_all(value, payload)
+    results = evaluate_all(value, payload)
     close()
-    return [answers]
+    return [results]
 
 
 run(main)

@@ -2,7 +2,7 @@
 
 from posthog import Posthog
 from posthog.version import VERSION
-from program import answer_all, measure, parse_payload, run, task
+from program import evaluate_all, measure, parse_payload, run, task
 
 
 def capture(client, number):
@@ -19,18 +19,18 @@ def options(person):
 
 def evaluate_all(client):
     """All flags of a person with one request, which version 7 added."""
-    answers = []
+    results = []
     for person in task["persons"]:
         flags = measure(lambda: client.evaluate_flags(person["distinct_id"], **options(person)))  # noqa: B023
         values = {key: flags.get_flag(key) for key in task["flags"]}
-        answers.append({"values": values, "payload": parse_payload(flags.get_flag_payload("layout"))})
-    return answers
+        results.append({"values": values, "payload": parse_payload(flags.get_flag_payload("layout"))})
+    return results
 
 
 def main():
     client = Posthog(task["token"], host=task["host"])
     rounds = []
-    rounds.append(answer_all(
+    rounds.append(evaluate_all(
         lambda key, person: client.get_feature_flag(key, person["distinct_id"], **options(person)),
         lambda key, person: client.get_feature_flag_payload(key, person["distinct_id"], **options(person)),
     ))

@@ -22,13 +22,13 @@ def parse_payload(payload):
     return json.loads(payload) if isinstance(payload, str) else payload
 
 
-def answer_all(get_value, get_payload):
+def evaluate_all(get_value, get_payload):
     """Evaluates every flag for every person."""
-    answers = []
+    results = []
     for person in task["persons"]:
         values = {key: measure(lambda key=key: get_value(key, person)) for key in task["flags"]}
-        answers.append({"values": values, "payload": parse_payload(measure(lambda: get_payload("layout", person)))})
-    return answers
+        results.append({"values": values, "payload": parse_payload(measure(lambda: get_payload("layout", person)))})
+    return results
 
 
 def run(program):

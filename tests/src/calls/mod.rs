@@ -37,7 +37,7 @@ pub async fn as_worker<F: Future>(work: F) -> F::Output {
 }
 
 /// Does the work of a request for `path`.
-pub async fn answering<F: Future>(path: &str, work: F) -> F::Output {
+pub async fn record_calls<F: Future>(path: &str, work: F) -> F::Output {
     match &*NOTES {
         Some(_) => {
             with_function_name(&functions_of(path).into_iter().collect::<Vec<_>>().join(","), Box::pin(work))
@@ -53,7 +53,7 @@ pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Mete
     let Some(directory) = url.strip_prefix("file://").filter(|_| is_watched) else { return events };
     let local = object_store::local::LocalFileSystem::new_with_prefix(directory).expect("a directory");
     let objects: Arc<dyn ObjectStore> = Arc::new(objects::NotingObjects(local, meter.clone()));
-    EventStore::over(store.clone(), objects, std::time::Duration::from_secs(5))
+    EventStore::with_object_store(store.clone(), objects, std::time::Duration::from_secs(5))
 }
 
 /// The functions whose routes fit `path` best.

@@ -1,4 +1,4 @@
-//! Compares an answer with what a case expects: objects by the keys expected, arrays element by element, and matchers.
+//! Compares a response with what a case expects: objects by the keys expected, arrays element by element, and matchers.
 
 use regex::Regex;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Cases out of a file: a small world, requests, and what their answers must be. `tests/cases/README.md` has the format.
+//! Cases out of a file: a small world, requests, and what their responses must be. `tests/cases/README.md` has the format.
 
 mod encoding;
 mod matching;
@@ -12,7 +12,7 @@ use axum::http::Request;
 use pennon_core::clock::NOW_HEADER;
 use serde_json::Value;
 
-use crate::{Answer, TestApp};
+use crate::{TestApp, TestResponse};
 use matching::{at_path, differences, fits, shortened};
 use world::World;
 
@@ -23,11 +23,11 @@ pub struct Case(Value);
 /// What became of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every answer was as it must be.
+    /// Every response was as it must be.
     Passed,
     /// The product lacks what the case needs.
     Skipped(String),
-    /// Where an answer was wrong, and how.
+    /// Where a response was wrong, and how.
     Failed(String),
 }
 
@@ -81,25 +81,25 @@ impl Case {
 }
 
 async fn run_step(app: &TestApp, world: &mut World, step: &Value) -> Result<(), String> {
-    let mut answer = app.send(request(world, step)?).await;
+    let mut response = app.send(request(world, step)?).await;
     if let Some(until) = step["poll"].get("until") {
         let patience = Duration::from_secs(step["poll"]["timeout_s"].as_u64().unwrap_or(10));
         let began = Instant::now();
-        while !fits(&world.variables.fill(until)?, &answer.json()) && began.elapsed() < patience {
+        while !fits(&world.variables.fill(until)?, &response.json()) && began.elapsed() < patience {
             app.work().await;
-            answer = app.send(request(world, step)?).await;
+            response = app.send(request(world, step)?).await;
         }
     }
     let expect = &step["expect"];
-    let problems = problems(world, expect, &answer)?;
+    let problems = problems(world, expect, &response)?;
     if !problems.is_empty() {
-        return Err(format!("{}\n    answer: {}", problems.join("\n    "), shortened(&answer.text, 400)));
+        return Err(format!("{}\n    response: {}", problems.join("\n    "), shortened(&response.text, 400)));
     }
     for (name, from) in step["save"].as_object().into_iter().flatten() {
         let from = from.as_str().unwrap_or_default();
         let saved = match from.strip_prefix("header:") {
-            Some(header) => Some(Value::from(answer.header(header))).filter(|value| *value != ""),
-            None => at_path(&answer.json(), from).cloned(),
+            Some(header) => Some(Value::from(response.header(header))).filter(|value| *value != ""),
+            None => at_path(&response.json(), from).cloned(),
         };
         world.variables.set(name, saved.ok_or_else(|| format!("nothing to save at {from}"))?);
     }
@@ -165,17 +165,17 @@ fn escaped(value: &str) -> String {
     value.bytes().map(escaped).collect()
 }
 
-fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String>, String> {
+fn problems(world: &World, expect: &Value, response: &TestResponse) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
-    let status = answer.status.as_u16();
+    let status = response.status.as_u16();
     let may_be = |want: &Value| {
         *want == status || want.as_array().is_some_and(|any| any.iter().any(|one| *one == status))
     };
     if !may_be(&expect["status"]) {
-        problems.push(format!("status: want {} got {}", expect["status"], answer.status.as_u16()));
+        problems.push(format!("status: want {} got {}", expect["status"], response.status.as_u16()));
         return Ok(problems);
     }
-    let body = serde_json::from_str(&answer.text).unwrap_or(Value::Null);
+    let body = serde_json::from_str(&response.text).unwrap_or(Value::Null);
     if let Some(want) = expect.get("body") {
         differences(&world.variables.fill(want)?, Some(&body), "body", &mut problems);
     }
@@ -183,7 +183,7 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
         let got = if path == "$" { Some(&body) } else { at_path(&body, path) };
         differences(&world.variables.fill(want)?, got, path, &mut problems);
     }
-    text_problems(world, &expect["text"], &answer.text, &mut problems)?;
+    text_problems(world, &expect["text"], &response.text, &mut problems)?;
     for (path, keys) in expect["keys"].as_object().into_iter().flatten() {
         let keys: Vec<Value> = keys.as_array().cloned().unwrap_or_default();
         let want = serde_json::json!({"$keys": world.variables.fill(&Value::Array(keys))?});
@@ -194,8 +194,8 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
         let hidden = world.variables.fill(hidden)?;
         let hidden = hidden.as_str().unwrap_or_default();
         let in_headers =
-            answer.headers.values().any(|value| value.to_str().is_ok_and(|text| text.contains(hidden)));
-        if answer.text.contains(hidden) || in_headers {
+            response.headers.values().any(|value| value.to_str().is_ok_and(|text| text.contains(hidden)));
+        if response.text.contains(hidden) || in_headers {
             problems.push(format!("want {hidden:?} nowhere"));
         }
     }
@@ -206,10 +206,10 @@ fn problems(world: &World, expect: &Value, answer: &Answer) -> Result<Vec<String
         }
     }
     for (name, want) in expect["headers"].as_object().into_iter().flatten() {
-        let got = answer.headers.contains_key(name).then(|| Value::from(answer.header(name)));
+        let got = response.headers.contains_key(name).then(|| Value::from(response.header(name)));
         differences(&world.variables.fill(want)?, got.as_ref(), &format!("header {name}"), &mut problems);
     }
-    if expect["body_empty"] == true && !answer.text.is_empty() {
+    if expect["body_empty"] == true && !response.text.is_empty() {
         problems.push("body: want an empty one".to_owned());
     }
     Ok(problems)

@@ -36,7 +36,7 @@ fn order(lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
     }
 }
 
-/// Every answer is explained by some state that the call may have met.
+/// Every response is explained by some state that the call may have met.
 fn outcome(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>) {
     let explained = match (&call.request, &call.outcome) {
         (Request::Create(_), Outcome::Flag(_) | Outcome::Busy | Outcome::Taken) => true,
@@ -62,7 +62,7 @@ fn outcome(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<Stri
         _ => false,
     };
     if !explained {
-        findings.push(format!("nothing explains an answer: {call:?}"));
+        findings.push(format!("nothing explains a response: {call:?}"));
     }
 }
 

@@ -9,7 +9,7 @@ use pennon_core::store::{Item, Query};
 use serde_json::{Value, json};
 
 use super::model::{Call, Entry, Fields, History, Outcome, Request, Stored, id, tracked};
-use crate::{Answer, Keys, NOW, Random, TestApp};
+use crate::{Keys, NOW, Random, TestApp, TestResponse};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const USERS: [(&str, &str); 2] = [(Keys::OWNER, "owner@example.com"), (Keys::MEMBER, "member@example.com")];
@@ -48,9 +48,9 @@ impl Recorder {
         let app = &self.processes[client / USERS.len() % self.processes.len()];
         let (method, path, body) = wire(&request);
         let began = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let answer = app.call(key, method, &path, body).await;
+        let response = app.call(key, method, &path, body).await;
         let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let outcome = outcome(&request, &answer);
+        let outcome = outcome(&request, &response);
         self.learn(&request, &outcome);
         let call = Call { request, outcome: outcome.clone(), by: by.to_owned(), began, ended };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
@@ -166,21 +166,21 @@ fn wire(request: &Request) -> (&'static str, String, Value) {
     }
 }
 
-fn outcome(request: &Request, answer: &Answer) -> Outcome {
-    let status = answer.status.as_u16();
+fn outcome(request: &Request, response: &TestResponse) -> Outcome {
+    let status = response.status.as_u16();
     match (status, request) {
         (200, Request::List) => {
-            let page = answer.json();
+            let page = response.json();
             Outcome::Flags(page["results"].as_array().into_iter().flatten().map(tracked).collect())
         }
         (201, Request::Create(_)) | (200, Request::Change { .. } | Request::Read(_)) => {
-            Outcome::Flag(tracked(&answer.json()))
+            Outcome::Flag(tracked(&response.json()))
         }
-        (400, _) if answer.json()["code"] == "unique" && answer.json()["attr"] == "key" => Outcome::Taken,
+        (400, _) if response.json()["code"] == "unique" && response.json()["attr"] == "key" => Outcome::Taken,
         (404, _) => Outcome::Missing,
         (409, _) => Outcome::Conflict,
         (503, _) => Outcome::Busy,
-        _ => Outcome::Other(status, answer.text.clone()),
+        _ => Outcome::Other(status, response.text.clone()),
     }
 }
 

@@ -140,7 +140,7 @@ pub struct History {
     pub stored: Stored,
 }
 
-/// The tracked fields of a record as an answer shows it.
+/// The tracked fields of a record as a response shows it.
 pub fn tracked(record: &Value) -> Fields {
     let mut fields: Fields =
         TRACKED.iter().filter_map(|name| Some(((*name).to_owned(), record.get(*name)?.clone()))).collect();

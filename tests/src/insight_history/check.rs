@@ -242,7 +242,7 @@ fn acknowledged(history: &History, insight: u64, states: &[State], findings: &mu
     }
 }
 
-/// Every answer of a read is explained by states that it may have met.
+/// Every response of a read is explained by states that it may have met.
 fn outcome(lives: &BTreeMap<u64, Vec<State>>, call: &Call, findings: &mut Vec<String>) {
     let met = |insight: u64| lives[&insight].iter().filter(|state| state.may_be_met(call));
     let explained = match (&call.request, &call.outcome) {
@@ -270,7 +270,7 @@ fn outcome(lives: &BTreeMap<u64, Vec<State>>, call: &Call, findings: &mut Vec<St
         _ => false,
     };
     if !explained {
-        findings.push(format!("nothing explains an answer: {call:?}"));
+        findings.push(format!("nothing explains a response: {call:?}"));
     }
 }
 

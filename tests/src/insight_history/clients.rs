@@ -12,7 +12,7 @@ use pennon_flag_rules::stamp;
 use serde_json::{Value, json};
 
 use super::{Call, Entry, Fields, History, Outcome, Request, Stored};
-use crate::{Answer, Keys, NOW, Random, TestApp};
+use crate::{Keys, NOW, Random, TestApp, TestResponse};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const USERS: [&str; 2] = [Keys::OWNER, Keys::MEMBER];
@@ -72,9 +72,9 @@ impl Recorder {
         let mut sent = TestApp::request(key, method, &path, body);
         sent.headers_mut().insert(NOW_HEADER, now.to_rfc3339().parse().expect("a header"));
         let began = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let answer = app.send(sent).await;
+        let response = app.send(sent).await;
         let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let outcome = outcome(&request, &answer);
+        let outcome = outcome(&request, &response);
         let call = Call { request, outcome, began, ended };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
@@ -158,17 +158,17 @@ fn wire(request: &Request) -> (&'static str, String, Value, DateTime<Utc>) {
     }
 }
 
-fn outcome(request: &Request, answer: &Answer) -> Outcome {
-    let status = answer.status.as_u16();
+fn outcome(request: &Request, response: &TestResponse) -> Outcome {
+    let status = response.status.as_u16();
     match (status, request) {
         (200, Request::List) => {
-            Outcome::Insights(answer.json()["results"].as_array().cloned().unwrap_or_default())
+            Outcome::Insights(response.json()["results"].as_array().cloned().unwrap_or_default())
         }
         (200, Request::View(..)) => Outcome::Done,
-        (200, _) => Outcome::Insights(vec![answer.json()]),
+        (200, _) => Outcome::Insights(vec![response.json()]),
         (404, Request::Change(..) | Request::Read(_) | Request::View(..)) => Outcome::Missing,
         (503, _) => Outcome::Busy,
-        _ => Outcome::Other(status, answer.text.clone()),
+        _ => Outcome::Other(status, response.text.clone()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every change also sends a unique description, and the log has each description
 //! with the one before it: so the log is a chain, which is the one order of writes. [`check::check`] follows it, replays
-//! each insight's life by rules of its own, and compares every answer, every entry and every row with it.
+//! each insight's life by rules of its own, and compares every response, every entry and every row with it.
 
 pub mod check;
 pub mod clients;

@@ -1,4 +1,4 @@
-//! Questions that take minutes and are given up: by their deadline, or because the client hung up. What they held is free
+//! Queries that take minutes and are given up: by their deadline, or because the client hung up. What they held is free
 //! again right after.
 //!
 //! Each of them takes many times longer than the tests wait for what they held.
@@ -24,9 +24,9 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const PERSONS: &str = "/api/projects/1/persons/";
 const EVENTS: &str = "/api/projects/1/events/";
 
-/// What a free core may take to be noticed on a busy machine; the questions themselves take longer.
+/// What a free core may take to be noticed on a busy machine; the queries themselves take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After so long a question is given up, deep inside its calculation.
+/// After so long a query is given up, deep inside its calculation.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// Threads for work that takes long, where a test keeps all of them busy.
@@ -74,8 +74,8 @@ fn trend(more: Value) -> Value {
     body
 }
 
-/// Questions of each kind that looks at every distinct value.
-fn slow_questions() -> Vec<(&'static str, Value)> {
+/// Queries of each kind that looks at every distinct value.
+fn slow_queries() -> Vec<(&'static str, Value)> {
     let like = format!("properties.same like '%{}b%'", "a".repeat(2_000));
     let expression =
         json!({"events": [{"id": "seen", "math": "hogql", "math_hogql": format!("countIf({like})")}]});
@@ -103,12 +103,12 @@ fn request(path: &str, body: Value) -> Request<axum::body::Body> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_past_its_deadline_leaves_its_core_to_others() {
+async fn a_query_past_its_deadline_leaves_its_core_to_others() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
-    for (name, question) in slow_questions() {
+    for (name, query) in slow_queries() {
         let (router, calculator) = narrow(&app, GIVEN_UP);
-        let response = router.oneshot(request(TREND, trend(question))).await.unwrap();
+        let response = router.oneshot(request(TREND, trend(query))).await.unwrap();
         assert_eq!(response.status(), 503, "{name}");
         // The permit is held until the last thread has stopped.
         let permit = tokio::time::timeout(PATIENCE, calculator.turn()).await;
@@ -117,12 +117,12 @@ async fn a_question_past_its_deadline_leaves_its_core_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_whose_client_hung_up_leaves_its_core_to_others() {
+async fn a_query_whose_client_hung_up_leaves_its_core_to_others() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
-    for (name, question) in slow_questions() {
+    for (name, query) in slow_queries() {
         let (router, _) = narrow(&app, PATIENCE);
-        let slow = router.clone().oneshot(request(TREND, trend(question)));
+        let slow = router.clone().oneshot(request(TREND, trend(query)));
         assert!(tokio::time::timeout(GIVEN_UP, slow).await.is_err(), "{name} is not slow");
         let quick = router.oneshot(request(TREND, trend(json!({})))).await.unwrap();
         assert_eq!(quick.status(), 200, "{name} goes on");
@@ -302,14 +302,14 @@ fn an_evaluation_whose_client_hung_up_leaves_its_thread_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_background_question_that_is_deleted_leaves_its_core_to_others() {
+async fn a_background_query_that_is_deleted_leaves_its_core_to_others() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
-    for (name, question) in slow_questions() {
+    for (name, query) in slow_queries() {
         let (router, calculator) = narrow(&app, PATIENCE);
-        let query = json!({"insight": "TRENDS", "events": [{"id": "seen"}], "date_from": "2026-01-05"});
-        let mut filters = query.as_object().unwrap().clone();
-        filters.extend(question.as_object().unwrap().clone());
+        let insight = json!({"insight": "TRENDS", "events": [{"id": "seen"}], "date_from": "2026-01-05"});
+        let mut filters = insight.as_object().unwrap().clone();
+        filters.extend(query.as_object().unwrap().clone());
         let saved = app.post("/api/projects/1/insights/", json!({"filters": filters})).await.expect(201);
         let path = format!("/api/projects/1/insights/{}/?refresh=async", saved["id"]);
         let started = app.get(&path).await.expect(200);
@@ -335,7 +335,7 @@ async fn a_background_question_that_is_deleted_leaves_its_core_to_others() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_too_large_for_a_text_is_refused_by_questions_and_matches_nothing_in_flags() {
+async fn a_pattern_that_is_too_large_for_a_text_is_refused_by_queries_and_matches_nothing_in_flags() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
     let pattern = "a{1000}a{1000}a{1000}";

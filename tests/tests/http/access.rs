@@ -5,7 +5,7 @@ use axum::http::Request;
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
-/// Every route that requires a key, with a matching path. Those that answer with tables, refusals too, are the same
+/// Every route that requires a key, with a matching path. Those that respond with tables, refusals too, are the same
 /// handlers as those beside them.
 fn guarded_routes() -> Vec<(String, String)> {
     let open = ["capture", "local", "reference"];
@@ -110,13 +110,13 @@ async fn persons_open_to_who_may_read_persons_or_insights() {
         let owned = app.call(Keys::OWNER, method, &path, body.clone()).await;
         assert_ne!(owned.status, 403, "{path}");
         for scope in scopes {
-            let answer = app.call(&key(scope), method, &path, body.clone()).await;
+            let response = app.call(&key(scope), method, &path, body.clone()).await;
             if ["cohort:read", "query:read"].contains(&scope) {
                 let detail = "API key missing required scope 'person:read'";
-                answer.expect_error(403, "authentication_error", "permission_denied", detail, None);
+                response.expect_error(403, "authentication_error", "permission_denied", detail, None);
             } else {
                 assert_eq!(
-                    (answer.status, answer.text),
+                    (response.status, response.text),
                     (owned.status, owned.text.clone()),
                     "{scope} {path}"
                 );
@@ -166,8 +166,8 @@ async fn the_project_segment_takes_numbers_current_and_tokens() {
     let long = "x".repeat(3000);
     assert_eq!(project(&format!("/api/projects/1/?token={long}")).await.status, 401);
     for odd in ["abc", "1.5", "-1", "99999999999999999999999"] {
-        let answer = project(&format!("/api/projects/{odd}/")).await;
-        answer.expect_error(404, "invalid_request", "not_found", "Project not found.", None);
+        let response = project(&format!("/api/projects/{odd}/")).await;
+        response.expect_error(404, "invalid_request", "not_found", "Project not found.", None);
     }
 }
 

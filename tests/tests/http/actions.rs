@@ -40,8 +40,8 @@ async fn a_new_action_has_these_fields_in_this_order() {
         "name": "Buys", "description": "d", "tags": ["B", "a"], "id": 77, "unknown": 1,
         "steps": [{"event": "purchase", "url": "/shop", "url_matching": "contains", "isNew": true}],
     });
-    let answer = app.post(ACTIONS, sent).await;
-    let got = answer.expect(201);
+    let response = app.post(ACTIONS, sent).await;
+    let got = response.expect(201);
     let expected = json!({
         "id": 1, "name": "Buys", "description": "d", "tags": ["a", "b"], "post_to_slack": false,
         "slack_message_format": "",
@@ -52,7 +52,7 @@ async fn a_new_action_has_these_fields_in_this_order() {
         "is_calculating": false, "last_calculated_at": "2026-01-05T10:00:00Z", "team_id": 1, "is_action": true,
         "bytecode_error": null, "pinned_at": null, "creation_context": null, "user_access_level": "manager",
     });
-    assert_eq!(answer.text, expected.to_string());
+    assert_eq!(response.text, expected.to_string());
     assert_eq!(got["created_by"]["email"], "owner@example.com");
     assert_eq!(app.get(&one(&json!(1))).await.text, expected.to_string());
     assert_eq!(app.get("/api/environments/1/actions/1").await.text, expected.to_string());
@@ -164,9 +164,9 @@ async fn names_are_unique_among_those_that_are_there() {
 async fn of_those_who_take_a_name_at_once_one_gets_it() {
     let app = TestApp::new().await;
     let calls = (0..12).map(|_| app.post(ACTIONS, json!({"name": "x"})));
-    let answers = futures::future::join_all(calls).await;
-    let made = answers.iter().filter(|answer| answer.status == 201).count();
-    let refused = answers.iter().filter(|answer| answer.status == 400).count();
+    let responses = futures::future::join_all(calls).await;
+    let made = responses.iter().filter(|response| response.status == 201).count();
+    let refused = responses.iter().filter(|response| response.status == 400).count();
     assert_eq!((made, refused), (1, 11));
     let ids = app.get(ACTIONS).await.expect(200);
     assert_eq!(ids["count"], 1);
@@ -174,8 +174,9 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
     let id = ids["results"][0]["id"].clone();
     let bodies =
         [json!({"description": "d"}), json!({"tags": ["t"]}), json!({"name": "z"}), json!({"steps": [{}]})];
-    for answer in futures::future::join_all(bodies.map(async |body| app.patch(&one(&id), body).await)).await {
-        answer.expect(200);
+    for response in futures::future::join_all(bodies.map(async |body| app.patch(&one(&id), body).await)).await
+    {
+        response.expect(200);
     }
     let action = app.get(&one(&id)).await.expect(200);
     assert_eq!(

@@ -7,7 +7,7 @@ use pennon_core::activity::{Entry, writes};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::ids::new_uuid;
 use pennon_core::model::User;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -21,7 +21,7 @@ fn log_of(id: u64) -> String {
     format!("{FLAGS}{id}/activity/")
 }
 
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
@@ -42,9 +42,9 @@ async fn an_entry_has_the_fields_of_the_contract() {
     let id = app.flag("omega-feature").await;
     let body = json!({"name": "Updated name", "filters": {"groups": [{"properties": [], "rollout_percentage": 74}]}});
     at(&app, "2026-01-05T10:10:00.000001Z", "PATCH", &one(id), body).await.expect(200);
-    let answer = app.get(&log_of(id)).await;
-    let got = answer.expect(200);
-    assert_eq!(answer.header("content-type"), "application/json");
+    let response = app.get(&log_of(id)).await;
+    let got = response.expect(200);
+    assert_eq!(response.header("content-type"), "application/json");
     let user = json!({"first_name": "Olive", "email": "owner@example.com"});
     let created = json!({
         "id": got["results"][1]["id"], "user": user, "activity": "created", "scope": "FeatureFlag", "item_id": "1",
@@ -65,7 +65,7 @@ async fn an_entry_has_the_fields_of_the_contract() {
         },
     });
     let expected = json!({"results": [updated, created], "next": null, "previous": null, "total_count": 2});
-    assert_eq!(answer.text, expected.to_string(), "fields and their order");
+    assert_eq!(response.text, expected.to_string(), "fields and their order");
     assert_eq!(app.get(LOG).await.text, expected.to_string());
     assert_eq!(app.get("/api/environments/1/feature_flags/activity").await.text, expected.to_string());
     let ids: HashSet<&str> =
@@ -269,8 +269,8 @@ async fn a_page_of_the_log_costs_one_wait_and_that_of_a_flag_two() {
     let waits = async |path: &str, now: &str| {
         app.services.app.keys.clear();
         app.round_trips.reset();
-        let answer = at(&app, now, "GET", path, Value::Null).await.expect(200);
-        assert_eq!(answer["total_count"], 7);
+        let response = at(&app, now, "GET", path, Value::Null).await.expect(200);
+        assert_eq!(response["total_count"], 7);
         app.round_trips.sequential()
     };
     let march = "2026-03-05T00:00:00Z";
@@ -371,16 +371,16 @@ async fn write_log(app: &TestApp, id: u64, total: usize) -> Vec<(u64, String)> {
 async fn ids_of_page(app: &TestApp, log: &str, limit: usize, page: usize, total: usize) -> Vec<String> {
     app.services.app.keys.clear();
     app.round_trips.reset();
-    let answer = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
+    let response = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
     // One wait for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
     // for a large page, and one for each megabyte of entries that are passed over.
     let large = if limit > 100 { 2 } else { 0 };
     let passed_over = total / 2 * 700 / 1_000_000;
     let waits = app.round_trips.sequential();
     assert!(waits <= 4 + large + passed_over, "{waits} waits for page {page} of {limit}");
-    assert_eq!(answer["total_count"], total);
-    assert_eq!(answer["next"].is_null(), page * limit >= total);
-    answer["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    assert_eq!(response["total_count"], total);
+    assert_eq!(response["next"].is_null(), page * limit >= total);
+    response["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]

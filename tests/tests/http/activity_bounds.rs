@@ -5,7 +5,7 @@ use pennon_core::activity::{Entry, writes};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::User;
 use pennon_core::store::{Item, Key, Query, WriteCondition};
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const ENTRIES: usize = 40;
@@ -25,7 +25,7 @@ fn user() -> User {
     }
 }
 
-async fn get(app: &TestApp, path: &str, limit: usize, gzip: bool) -> Answer {
+async fn get(app: &TestApp, path: &str, limit: usize, gzip: bool) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, "GET", &format!("{path}?limit={limit}"), Value::Null);
     if gzip {
         request.headers_mut().insert(header::ACCEPT_ENCODING, "gzip".parse().unwrap());
@@ -34,10 +34,10 @@ async fn get(app: &TestApp, path: &str, limit: usize, gzip: bool) -> Answer {
 }
 
 /// The limit that a refusal names.
-fn named(answer: &Answer) -> usize {
-    let refusal = answer.expect(400);
+fn named(response: &TestResponse) -> usize {
+    let refusal = response.expect(400);
     let detail = refusal["detail"].as_str().unwrap();
-    answer.expect_invalid("invalid_input", detail, Some("limit"));
+    response.expect_invalid("invalid_input", detail, Some("limit"));
     let number =
         detail.strip_prefix("The response is too large. The largest limit that fits here is ").unwrap();
     number.strip_suffix('.').unwrap().parse().unwrap()

@@ -3,7 +3,7 @@
 use pennon_calculation::jobs::JobOutcome;
 use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ pub const INSIGHTS: &str = "/api/projects/1/insights/";
 pub const QUERY: &str = "/api/projects/1/query/";
 
 /// Sends a request at another instant.
-pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
@@ -39,7 +39,7 @@ pub async fn viewed() -> TestApp {
     app
 }
 
-/// Views by day, since `from`: different questions for different ranges.
+/// Views by day, since `from`: different queries for different ranges.
 pub fn views(from: &str) -> Value {
     json!({"kind": "TrendsQuery", "dateRange": {"date_from": from},
            "series": [{"kind": "EventsNode", "event": "viewed"}]})
@@ -53,8 +53,8 @@ pub async fn saved(app: &TestApp, query: Value) -> String {
 
 /// The status of a calculation, and its HTTP status.
 pub async fn status(app: &TestApp, id: &str) -> (u16, Value) {
-    let answer = app.get(&format!("{QUERY}{id}/")).await;
-    (answer.status.as_u16(), answer.json()["query_status"].clone())
+    let response = app.get(&format!("{QUERY}{id}/")).await;
+    (response.status.as_u16(), response.json()["query_status"].clone())
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
     assert_eq!(app.jobs().await.len(), 1);
     // Without an id nothing is cancelled.
     for body in [json!({}), Value::Null, json!({"client_query_id": null}), json!({"client_query_id": ""})] {
-        let answer = app.post(&format!("{INSIGHTS}cancel/"), body.clone()).await;
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""), "{body}");
+        let response = app.post(&format!("{INSIGHTS}cancel/"), body.clone()).await;
+        assert_eq!((response.status.as_u16(), response.text.as_str()), (200, ""), "{body}");
     }
     for id in [json!(7), json!(["two"])] {
         let refused = app.post(&format!("{INSIGHTS}cancel/"), json!({"client_query_id": id})).await;
@@ -185,7 +185,7 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     assert_eq!(app.get(&other).await.expect(200)["result"][0]["count"], 4.0);
 }
 
-/// A question that is refused when it is calculated: there is no such cohort.
+/// A query that is refused when it is calculated: there is no such cohort.
 fn refused() -> Value {
     json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
            "properties": [{"key": "id", "type": "cohort", "value": 77}]})
@@ -233,7 +233,7 @@ fn reported_of(reported: &Value, results: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_page_starts_each_question_once_and_all_of_them_together() {
+async fn a_page_starts_each_query_once_and_all_of_them_together() {
     let app = viewed().await;
     for days in 1..=12 {
         saved(&app, views(&format!("-{days}d"))).await;
@@ -258,7 +258,7 @@ async fn a_page_starts_each_question_once_and_all_of_them_together() {
 }
 
 #[tokio::test]
-async fn many_questions_of_a_page_are_started_in_a_few_transactions() {
+async fn many_queries_of_a_page_are_started_in_a_few_transactions() {
     let app = viewed().await;
     for hours in 1..=90 {
         saved(&app, views(&format!("-{hours}h"))).await;

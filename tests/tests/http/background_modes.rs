@@ -86,7 +86,7 @@ async fn each_mode_shows_and_starts_as_in_the_table() {
     }
 }
 
-/// What has to hold of every answer.
+/// What has to hold of every response.
 fn consistent(insight: &Value, what: &str) {
     let time = |key: &str| insight[key].as_str().map(instant);
     let last = time("last_refresh");

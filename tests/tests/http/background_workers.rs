@@ -5,7 +5,7 @@ use std::time::Duration;
 use pennon::api::{Services, api};
 use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome};
 use pennon_calculation::{CalculationLimits, Calculator};
-use pennon_tests::{Answer, Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
@@ -240,12 +240,12 @@ fn hasty(app: &TestApp) -> axum::Router {
     api(&Services { calculator, ..app.services.clone() })
 }
 
-async fn send(router: &axum::Router, method: &str, path: &str, body: Value) -> Answer {
+async fn send(router: &axum::Router, method: &str, path: &str, body: Value) -> TestResponse {
     let response = router.clone().oneshot(TestApp::request(Keys::OWNER, method, path, body)).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let text = String::from_utf8(bytes.clone()).unwrap();
-    Answer { status: parts.status, headers: parts.headers, text, bytes }
+    TestResponse { status: parts.status, headers: parts.headers, text, bytes }
 }
 
 #[tokio::test]
@@ -254,10 +254,10 @@ async fn a_calculation_beyond_the_deadline_continues_in_the_background() {
     let hasty = hasty(&app);
     let path = saved(&app, views("-7d")).await;
     for (refresh, rest) in [("blocking", ""), ("async_except_on_cache_miss", ""), ("true", "")] {
-        let answer =
+        let response =
             send(&hasty, "GET", &format!("{path}?refresh={refresh}{rest}"), Value::Null).await.expect(200);
-        assert_eq!((&answer["result"], &answer["is_cached"]), (&Value::Null, &json!(false)), "{refresh}");
-        assert_eq!(answer["query_status"]["complete"], false, "{refresh}");
+        assert_eq!((&response["result"], &response["is_cached"]), (&Value::Null, &json!(false)), "{refresh}");
+        assert_eq!(response["query_status"]["complete"], false, "{refresh}");
         assert_eq!(app.jobs().await.len(), 1, "{refresh}");
     }
     assert_eq!(app.work().await, [JobOutcome::Done]);
@@ -327,7 +327,7 @@ async fn a_repeated_request_gets_the_reason_of_a_failure() {
 }
 
 #[tokio::test]
-async fn equal_questions_at_once_are_calculated_once() {
+async fn equal_queries_at_once_are_calculated_once() {
     let app = viewed().await;
     let (calculator, measured) = narrow(&app).measured();
     let turn = calculator.turn().await.unwrap();
@@ -349,8 +349,8 @@ async fn equal_questions_at_once_are_calculated_once() {
     }
     drop(turn);
     for request in requests {
-        let answer = request.await.unwrap();
-        assert_eq!(answer["result"][0]["count"], 2.0);
+        let response = request.await.unwrap();
+        assert_eq!(response["result"][0]["count"], 2.0);
     }
     assert_eq!(measured.scans().len(), 1);
 }

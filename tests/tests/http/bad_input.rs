@@ -1,7 +1,7 @@
 //! Bad input over HTTP: every row of the contract's validation tables for flags is answered with its own error, and
 //! nothing is written.
 
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -37,9 +37,9 @@ async fn stored(app: &TestApp) -> (Value, Value) {
 }
 
 #[track_caller]
-fn expect(answer: &Answer, sent: &Value, code: &str, detail: &str, attr: Option<&str>) {
+fn expect(response: &TestResponse, sent: &Value, code: &str, detail: &str, attr: Option<&str>) {
     let expected = json!({"type": "validation_error", "code": code, "detail": detail, "attr": attr});
-    assert_eq!((answer.status.as_u16(), &answer.json()), (400, &expected), "{sent}");
+    assert_eq!((response.status.as_u16(), &response.json()), (400, &expected), "{sent}");
 }
 
 /// Sends each row as a create (with a key, if it has none) and as a change of flag 1.
@@ -384,16 +384,16 @@ async fn dependencies_are_protected_both_ways() {
     let named = format!("{} and 2 more", named.join(", "));
     let deleting = app.patch(&one(1), json!({"deleted": true})).await.expect(400);
     let switching = app.patch(&one(1), json!({"active": false})).await.expect(400);
-    for (answer, word, advice) in
+    for (response, word, advice) in
         [(deleting, "delete", "update or delete"), (switching, "disable", "update or disable")]
     {
         let start = format!("Cannot {word} this feature flag because other flags depend on it: ");
         let end = format!(". Please {advice} the dependent flags first.");
-        let detail = answer["detail"].as_str().unwrap();
+        let detail = response["detail"].as_str().unwrap();
         assert!(detail.starts_with(&start) && detail.ends_with(&end), "{detail}");
         let list = detail[start.len()..detail.len() - end.len()].replace(", and", " and");
         assert_eq!(list, named);
-        assert_eq!((&answer["code"], &answer["attr"]), (&json!("invalid_input"), &Value::Null));
+        assert_eq!((&response["code"], &response["attr"]), (&json!("invalid_input"), &Value::Null));
     }
     for id in dependents {
         app.patch(&one(id), json!({"active": false})).await.expect(200);

@@ -9,7 +9,7 @@ use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
 use pennon_worker::compact_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -57,7 +57,7 @@ fn steps() -> Value {
 }
 
 /// Sends a request at another instant.
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
@@ -66,13 +66,13 @@ async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> 
 #[tokio::test]
 async fn a_funnel_counts_people_and_the_time_they_take() {
     let app = shop().await;
-    let answer = app.post(FUNNEL, json!({"events": steps()})).await.expect(200);
-    assert_eq!(answer["timezone"], "UTC");
+    let response = app.post(FUNNEL, json!({"events": steps()})).await.expect(200);
+    assert_eq!(response["timezone"], "UTC");
     assert_eq!(
-        (&answer["is_cached"], &answer["last_refresh"]),
+        (&response["is_cached"], &response["last_refresh"]),
         (&json!(false), &json!("2026-01-05T10:00:00Z"))
     );
-    let [first, second] = &answer["result"].as_array().unwrap()[..] else { panic!("{answer}") };
+    let [first, second] = &response["result"].as_array().unwrap()[..] else { panic!("{response}") };
     assert_eq!((&first["action_id"], &first["count"]), (&json!("signed up"), &json!(3)));
     assert_eq!(first["average_conversion_time"], Value::Null);
     assert_eq!(
@@ -84,11 +84,11 @@ async fn a_funnel_counts_people_and_the_time_they_take() {
     assert_eq!(second["median_conversion_time"], 10_800.0);
     let short =
         json!({"events": steps(), "funnel_window_interval": 3, "funnel_window_interval_unit": "hour"});
-    let answer = app.post(FUNNEL, short).await.expect(200);
-    assert_eq!(answer["result"][1]["count"], 1);
+    let response = app.post(FUNNEL, short).await.expect(200);
+    assert_eq!(response["result"][1]["count"], 1);
     let free = json!({"events": steps(), "properties": [{"key": "plan", "value": "free"}]});
-    let answer = app.post(FUNNEL, free).await.expect(200);
-    assert_eq!((&answer["result"][0]["count"], &answer["result"][1]["count"]), (&json!(2), &json!(0)));
+    let response = app.post(FUNNEL, free).await.expect(200);
+    assert_eq!((&response["result"][0]["count"], &response["result"][1]["count"]), (&json!(2), &json!(0)));
 }
 
 #[tokio::test]
@@ -98,16 +98,16 @@ async fn a_trend_counts_events_and_people_by_day() {
         "events": [{"id": "signed up", "order": 0}, {"id": "signed up", "math": "dau", "order": 1}, {"id": null, "order": 2}],
         "date_from": "2026-01-01", "date_to": "2026-01-03",
     });
-    let answer = app.post(TREND, body).await.expect(200);
+    let response = app.post(TREND, body).await.expect(200);
     let data: Vec<&Value> =
-        answer["result"].as_array().unwrap().iter().map(|series| &series["data"]).collect();
+        response["result"].as_array().unwrap().iter().map(|series| &series["data"]).collect();
     assert_eq!(data, [&json!([1, 3, 0]), &json!([1, 3, 0]), &json!([2, 4, 1])]);
-    assert_eq!(answer["result"][0]["days"], json!(["2026-01-01", "2026-01-02", "2026-01-03"]));
-    assert_eq!(answer["result"][0]["count"], 4.0);
-    assert_eq!(answer["next"], Value::Null);
+    assert_eq!(response["result"][0]["days"], json!(["2026-01-01", "2026-01-02", "2026-01-03"]));
+    assert_eq!(response["result"][0]["count"], 4.0);
+    assert_eq!(response["next"], Value::Null);
     // The default range: seven days before today, and today.
-    let answer = app.post(TREND, json!({"events": [{"id": "bought"}]})).await.expect(200);
-    assert_eq!(answer["result"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
+    let response = app.post(TREND, json!({"events": [{"id": "bought"}]})).await.expect(200);
+    assert_eq!(response["result"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
 }
 
 #[tokio::test]
@@ -121,17 +121,17 @@ async fn get_and_post_of_the_same_query_share_a_result() {
     // The body wins over the query string, but for properties.
     let narrowed = "?interval=day&properties=%5B%7B%22key%22%3A%22plan%22%2C%22value%22%3A%22pro%22%7D%5D";
     let body = json!({"events": steps(), "interval": "week", "properties": []});
-    let answer = app.post(&format!("{FUNNEL}{narrowed}"), body).await.expect(200);
-    assert_eq!(answer["result"][0]["count"], 1);
+    let response = app.post(&format!("{FUNNEL}{narrowed}"), body).await.expect(200);
+    assert_eq!(response["result"][0]["count"], 1);
 }
 
 #[tokio::test]
 async fn without_entities_get_is_empty_and_post_is_refused() {
     let app = shop().await;
     for path in [FUNNEL, TREND] {
-        let answer = app.get(path).await.expect(200);
-        assert_eq!((&answer["result"], &answer["is_cached"]), (&json!([]), &json!(false)));
-        assert_eq!(answer["last_refresh"], "2026-01-05T10:00:00Z");
+        let response = app.get(path).await.expect(200);
+        assert_eq!((&response["result"], &response["is_cached"]), (&json!([]), &json!(false)));
+        assert_eq!(response["last_refresh"], "2026-01-05T10:00:00Z");
         for body in [json!({}), json!({"events": []}), json!({"events": "[]", "actions": null})] {
             app.post(path, body).await.expect_invalid("required", "This field is required.", Some("events"));
         }
@@ -147,7 +147,8 @@ async fn results_are_cached_until_they_age_or_a_refresh_is_requested() {
         body
     };
     let first = "2026-01-05T10:00:00Z";
-    let shown = |answer: &Value| (answer["is_cached"].as_bool().unwrap(), answer["last_refresh"].clone());
+    let shown =
+        |response: &Value| (response["is_cached"].as_bool().unwrap(), response["last_refresh"].clone());
     let send_request =
         async |now: &str, more: Value| at(&app, now, "POST", TREND, body(more)).await.expect(200);
     assert_eq!(shown(&send_request(first, json!({})).await), (false, json!(first)));
@@ -200,7 +201,7 @@ async fn keys_are_checked_before_queries() {
 }
 
 #[tokio::test]
-async fn other_kinds_of_questions_and_other_forms_of_answers_are_refused() {
+async fn other_kinds_of_queries_and_other_forms_of_responses_are_refused() {
     let app = shop().await;
     let stickiness = json!({"events": steps(), "shown_as": "Stickiness"});
     let detail = "Not supported yet: StickinessQuery.";
@@ -225,11 +226,11 @@ async fn bad_requests_are_answered_and_leave_the_service_running() {
     assert_eq!(raw("application/json", "[1]").await.expect(400)["code"], "invalid_input");
     assert_eq!(raw("text/plain", "a").await.status, 415);
     assert_eq!(raw("application/json", &" ".repeat(6_000_001)).await.status, 413);
-    let answer = app.post(FUNNEL, json!({"events": steps(), "properties": "{"})).await.expect(400);
-    assert_eq!(answer["detail"], "Properties are unparsable!");
+    let response = app.post(FUNNEL, json!({"events": steps(), "properties": "{"})).await.expect(400);
+    assert_eq!(response["detail"], "Properties are unparsable!");
     let many: Vec<Value> = (0..33).map(|_| json!({"id": "a"})).collect();
-    let answer = app.post(FUNNEL, json!({"events": many})).await.expect(400);
-    assert_eq!(answer["code"], "funnel_max_steps_exceeded");
+    let response = app.post(FUNNEL, json!({"events": many})).await.expect(400);
+    assert_eq!(response["code"], "funnel_max_steps_exceeded");
     assert_eq!(app.call(Keys::OWNER, "PUT", FUNNEL, json!({})).await.status, 405);
     assert_eq!(app.post(FUNNEL, json!({"events": steps()})).await.status, 200);
 }
@@ -246,7 +247,7 @@ async fn dates_and_displays_that_cannot_be_read_are_refused_by_every_method() {
         let mut body = json!({"events": [{"id": "bought"}]});
         body[name] = json!(value);
         let query = format!("{TREND}?events=%5B%7B%22id%22%3A%22bought%22%7D%5D&{name}={value}");
-        let answers = [
+        let responses = [
             ("GET", app.get(&query).await),
             ("POST", app.post(TREND, body).await),
             ("query", app.post(QUERY, json!({"query": node})).await),
@@ -255,8 +256,8 @@ async fn dates_and_displays_that_cannot_be_read_are_refused_by_every_method() {
                 app.post(QUERY, json!({"query": {"kind": "InsightVizNode", "source": node}})).await,
             ),
         ];
-        for (how, answer) in answers {
-            let error = answer.expect(400);
+        for (how, response) in responses {
+            let error = response.expect(400);
             assert_eq!(
                 (&error["type"], &error["code"]),
                 (&json!("validation_error"), &json!("invalid_input"))
@@ -305,18 +306,18 @@ async fn query_nodes_are_answered() {
     let series =
         json!([{"kind": "EventsNode", "event": "signed up"}, {"kind": "EventsNode", "event": "bought"}]);
     let node = json!({"kind": "InsightVizNode", "source": {"kind": "FunnelsQuery", "series": series}});
-    let answer = app.post(QUERY, json!({"query": node})).await.expect(200);
-    assert_eq!((&answer["results"][1]["count"], &answer["is_cached"]), (&json!(2), &json!(false)));
-    assert!(answer["hogql"].is_string() && answer["cache_key"].is_string());
+    let response = app.post(QUERY, json!({"query": node})).await.expect(200);
+    assert_eq!((&response["results"][1]["count"], &response["is_cached"]), (&json!(2), &json!(false)));
+    assert!(response["hogql"].is_string() && response["cache_key"].is_string());
     let again = app.post(QUERY, json!({"query": node["source"]})).await.expect(200);
-    assert_eq!((&again["results"], &again["is_cached"]), (&answer["results"], &json!(true)));
+    assert_eq!((&again["results"], &again["is_cached"]), (&response["results"], &json!(true)));
     let trend =
         json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "bought", "math": "dau"}]});
     let missing = app.post(QUERY, json!({"query": trend, "refresh": "force_cache"})).await.expect(200);
     assert_eq!((&missing["results"], &missing["last_refresh"]), (&Value::Null, &Value::Null));
-    let answer = app.post(QUERY, json!({"query": trend})).await.expect(200);
-    assert_eq!(answer["results"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
-    assert_eq!(answer["hasMore"], false);
+    let response = app.post(QUERY, json!({"query": trend})).await.expect(200);
+    assert_eq!(response["results"][0]["data"], json!([0, 0, 0, 1, 1, 1, 0, 0]));
+    assert_eq!(response["hasMore"], false);
 
     app.post(QUERY, json!({})).await.expect_invalid("required", "This field is required.", Some("query"));
     assert_eq!(app.post(QUERY, json!({"query": []})).await.expect(400)["code"], "parse_error");
@@ -338,12 +339,12 @@ async fn a_calculation_beyond_the_deadline_is_a_503_and_done_when_it_is_repeated
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "5");
     assert_eq!(app.work().await, [JobOutcome::Done]);
-    let answer = app.post(FUNNEL, body).await.expect(200);
-    assert_eq!((&answer["is_cached"], &answer["result"][1]["count"]), (&json!(true), &json!(2)));
+    let response = app.post(FUNNEL, body).await.expect(200);
+    assert_eq!((&response["is_cached"], &response["result"][1]["count"]), (&json!(true), &json!(2)));
 }
 
 #[tokio::test]
-async fn many_questions_at_once_wait_for_their_turn() {
+async fn many_queries_at_once_wait_for_their_turn() {
     let app = shop().await;
     let limits = CalculationLimits { at_once: 1, ..CalculationLimits::default() };
     let narrow = Services {
@@ -351,17 +352,17 @@ async fn many_questions_at_once_wait_for_their_turn() {
         ..app.services.clone()
     };
     let router = api(&narrow);
-    let answers = (1..=20).map(|hours| {
+    let responses = (1..=20).map(|hours| {
         let body = json!({"events": steps(), "funnel_window_interval": hours, "funnel_window_interval_unit": "hour"});
         router.clone().oneshot(TestApp::request(Keys::OWNER, "POST", FUNNEL, body))
     });
-    for response in futures::future::join_all(answers).await {
+    for response in futures::future::join_all(responses).await {
         assert_eq!(response.unwrap().status(), 200);
     }
 }
 
 #[tokio::test]
-async fn compaction_changes_no_answer() {
+async fn compaction_changes_no_response() {
     let app = shop().await;
     let body = json!({"events": [{"id": "signed up"}, {"id": "bought", "math": "dau"}], "refresh": true});
     let before = app.post(TREND, body.clone()).await.expect(200);

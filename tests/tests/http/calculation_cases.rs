@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use pennon_tests::TestApp;
-use pennon_tests::questions::{Followed, Form, Question, Verdict, World};
+use pennon_tests::queries::{Followed, Form, QueryCase, Verdict, World};
 
-/// Every so many questions are put as a query string too.
+/// Every so many queries are put as a query string too.
 const GET_EVERY: usize = 4;
-/// Of so many questions the links of one are followed, but of funnels those of all.
+/// Of so many queries the links of one are followed, but of funnels those of all.
 const LINKS_EVERY: usize = 3;
-/// How many questions of the corpus there are.
-const QUESTIONS: usize = 335;
+/// How many queries of the corpus there are.
+const QUERIES: usize = 335;
 /// How many links are followed at least.
 const LINKS: usize = 700;
 
-/// What became of a question.
+/// What became of a query.
 struct Outcome {
     verdicts: Vec<(Form, Verdict)>,
     followed: Followed,
@@ -26,18 +26,18 @@ struct Outcome {
 async fn every_case_has_the_expected_numbers_in_every_form_and_the_people_behind_them() {
     let world = World::of_corpus();
     let app = &world.install().await;
-    let requested = world.questions.iter().enumerate().map(|(index, question)| outcome(app, index, question));
+    let requested = world.queries.iter().enumerate().map(|(index, query)| outcome(app, index, query));
     let outcomes: Vec<Outcome> = futures::stream::iter(requested).buffered(4).collect().await;
     let (mut failed, mut not_covered) = (Vec::new(), BTreeSet::new());
     let (mut requests, mut links) = (0, 0);
-    for (question, outcome) in world.questions.iter().zip(outcomes) {
+    for (query, outcome) in world.queries.iter().zip(outcomes) {
         for (form, verdict) in outcome.verdicts {
             requests += 1;
             match verdict {
                 Verdict::Passed => {}
-                Verdict::NotCovered(why) => drop(not_covered.insert(format!("{}: {why}", question.name))),
+                Verdict::NotCovered(why) => drop(not_covered.insert(format!("{}: {why}", query.name))),
                 Verdict::Failed(why) => {
-                    failed.push(format!("{} as {form:?} in {}: {why}", question.name, question.project));
+                    failed.push(format!("{} as {form:?} in {}: {why}", query.name, query.project));
                 }
             }
         }
@@ -48,25 +48,25 @@ async fn every_case_has_the_expected_numbers_in_every_form_and_the_people_behind
     for line in &not_covered {
         println!("not covered: {line}");
     }
-    println!("{} questions in {requests} requests, {links} links", world.questions.len());
+    println!("{} queries in {requests} requests, {links} links", world.queries.len());
     println!("{} not covered, {} wrong", not_covered.len(), failed.len());
     assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));
     assert!(not_covered.is_empty(), "{} are refused as not supported yet", not_covered.len());
-    assert!(world.questions.len() >= QUESTIONS, "only {} questions", world.questions.len());
+    assert!(world.queries.len() >= QUERIES, "only {} queries", world.queries.len());
     assert!(links >= LINKS, "only {links} links");
 }
 
-async fn outcome(app: &TestApp, index: usize, question: &Question) -> Outcome {
+async fn outcome(app: &TestApp, index: usize, query: &QueryCase) -> Outcome {
     let mut outcome = Outcome { verdicts: Vec::new(), followed: Followed::default() };
     for form in [Form::Post, Form::Node, Form::Get] {
-        if !question.has(form) || (form == Form::Get && !index.is_multiple_of(GET_EVERY)) {
+        if !query.has(form) || (form == Form::Get && !index.is_multiple_of(GET_EVERY)) {
             continue;
         }
-        let answer = question.send_request(app, form).await;
-        outcome.verdicts.push((form, question.check(form, &answer)));
-        let follows = question.endpoint != "trend" || index.is_multiple_of(LINKS_EVERY);
-        if form == Form::Post && answer.status == 200 && follows {
-            outcome.followed = question.follow(app, &answer.json()["result"]).await;
+        let response = query.send_request(app, form).await;
+        outcome.verdicts.push((form, query.check(form, &response)));
+        let follows = query.endpoint != "trend" || index.is_multiple_of(LINKS_EVERY);
+        if form == Form::Post && response.status == 200 && follows {
+            outcome.followed = query.follow(app, &response.json()["result"]).await;
         }
     }
     outcome

@@ -1,7 +1,7 @@
-//! Answers of calculations as tables.
+//! Responses of calculations as tables.
 
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -36,9 +36,9 @@ fn days(more: Value) -> Value {
     body
 }
 
-fn is_table(answer: &Answer) -> &str {
-    assert_eq!(answer.header("content-type"), "text/csv; charset=utf-8");
-    &answer.text
+fn is_table(response: &TestResponse) -> &str {
+    assert_eq!(response.header("content-type"), "text/csv; charset=utf-8");
+    &response.text
 }
 
 #[tokio::test]
@@ -47,13 +47,13 @@ async fn a_trend_is_a_row_a_series_under_the_names_of_its_days() {
     let body = days(
         json!({"events": [{"id": "signed up", "order": 0, "custom_name": "joined"}, {"id": "bought", "order": 1}]}),
     );
-    let answer = app.post(&format!("{TREND}/?format=csv&export_name=My%20Numbers"), body.clone()).await;
-    assert_eq!(is_table(&answer), "series,1-Jan-2026,2-Jan-2026\r\njoined,1,1\r\nbought,1,0\r\n");
+    let response = app.post(&format!("{TREND}/?format=csv&export_name=My%20Numbers"), body.clone()).await;
+    assert_eq!(is_table(&response), "series,1-Jan-2026,2-Jan-2026\r\njoined,1,1\r\nbought,1,0\r\n");
     let name = "attachment; filename=\"my-numbers (2026-01-01 - 2026-01-02).csv\"";
-    assert_eq!((answer.status.as_u16(), answer.header("content-disposition")), (200, name));
+    assert_eq!((response.status.as_u16(), response.header("content-disposition")), (200, name));
     for path in [format!("{TREND}.csv"), format!("{TREND}.csv/")] {
         let same = app.post(&path, body.clone()).await;
-        assert_eq!(same.text, answer.text);
+        assert_eq!(same.text, response.text);
         assert!(same.header("content-disposition").contains("export ("));
     }
     let named = app.post(&format!("{TREND}.csv?export_insight_id=ab12"), body.clone()).await;
@@ -71,9 +71,9 @@ async fn a_funnel_is_one_row_of_everything_and_never_a_formula() {
     let events = json!([{"id": "signed up", "order": 0}, {"id": "bought", "order": 1}]);
     let body =
         days(json!({"events": events, "insight": "FUNNELS", "breakdown": "site", "breakdown_type": "event"}));
-    let answer = app.post(&format!("{FUNNEL}.csv"), body).await;
-    let text = is_table(&answer);
-    assert_eq!((answer.status.as_u16(), answer.header("content-disposition")), (200, ""));
+    let response = app.post(&format!("{FUNNEL}.csv"), body).await;
+    let text = is_table(&response);
+    assert_eq!((response.status.as_u16(), response.header("content-disposition")), (200, ""));
     let lines: Vec<&str> = text.split("\r\n").collect();
     assert!(
         lines[0]
@@ -90,13 +90,13 @@ async fn a_funnel_is_one_row_of_everything_and_never_a_formula() {
 #[tokio::test]
 async fn refusals_have_the_same_form_and_their_status() {
     let app = shop().await;
-    let answer = app.post(&format!("{FUNNEL}/?format=csv"), json!({})).await;
-    assert_eq!(answer.status.as_u16(), 400);
+    let response = app.post(&format!("{FUNNEL}/?format=csv"), json!({})).await;
+    assert_eq!(response.status.as_u16(), 400);
     assert_eq!(
-        is_table(&answer),
+        is_table(&response),
         "attr,code,detail,type\r\nevents,required,This field is required.,validation_error\r\n"
     );
-    let answer = app.call(Keys::READ_FLAGS, "GET", &format!("{TREND}.csv"), Value::Null).await;
-    assert_eq!(answer.status.as_u16(), 403);
-    assert!(is_table(&answer).ends_with("authentication_error\r\n"));
+    let response = app.call(Keys::READ_FLAGS, "GET", &format!("{TREND}.csv"), Value::Null).await;
+    assert_eq!(response.status.as_u16(), 403);
+    assert!(is_table(&response).ends_with("authentication_error\r\n"));
 }

@@ -1,4 +1,4 @@
-//! Actions and cohorts in questions over HTTP: they are found, also through each other, and their changes are seen.
+//! Actions and cohorts in queries over HTTP: they are found, also through each other, and their changes are seen.
 
 use pennon_core::store::keys::{self, Kind};
 use pennon_core::store::{Item, WriteCondition};
@@ -81,11 +81,11 @@ async fn cohorts_are_known_through_other_cohorts_and_actions() {
     let step = json!({"event": "signed up", "properties": [in_cohort(2)]});
     let app = shop(json!({"cohorts": cohorts, "actions": [{"project": "1", "id": 9, "name": "joined", "steps": [step]}]})).await;
     let body = json!({"actions": [{"id": 9}]});
-    let answer = app.post(TREND, body.clone()).await;
-    if answer.text.contains(pennon_tests::questions::NOT_SUPPORTED) {
+    let response = app.post(TREND, body.clone()).await;
+    if response.text.contains(pennon_tests::queries::NOT_SUPPORTED) {
         return;
     }
-    let first = answer.expect(200);
+    let first = response.expect(200);
     assert_eq!((&first["result"][0]["count"], &first["result"][0]["label"]), (&json!(2.0), &json!("joined")));
     // The definition at the end of the chain is part of the cache key.
     let no_person = json!({"key": "vip", "type": "person", "value": ["maybe"], "operator": "exact"});

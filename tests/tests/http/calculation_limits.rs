@@ -100,9 +100,9 @@ async fn as_much_as_a_limit_allows_is_answered_and_more_is_refused_by_its_field(
     let mut wrong = Vec::new();
     for (path, at_limit, beyond, attr) in rows() {
         let what = attr.unwrap_or("steps");
-        let answer = app.post(path, at_limit).await;
-        if answer.status != 200 {
-            wrong.push(format!("{what} at the limit: {} {}", answer.status, answer.text));
+        let response = app.post(path, at_limit).await;
+        if response.status != 200 {
+            wrong.push(format!("{what} at the limit: {} {}", response.status, response.text));
         }
         let refused = app.post(path, beyond).await;
         if refused.status != 400 || refused.json()["attr"] != json!(attr) {

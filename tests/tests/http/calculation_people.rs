@@ -40,9 +40,9 @@ fn steps() -> Value {
 #[tokio::test]
 async fn a_link_of_a_funnel_shows_who_got_through_and_who_did_not() {
     let app = shop().await;
-    let answer = app.post(FUNNEL, steps()).await.expect(200);
+    let response = app.post(FUNNEL, steps()).await.expect(200);
     let follow = async |link: &Value| app.get(link.as_str().unwrap()).await.expect(200);
-    let converted = follow(&answer["result"][1]["converted_people_url"]).await;
+    let converted = follow(&response["result"][1]["converted_people_url"]).await;
     assert_eq!((&converted["results"][0]["count"], &converted["total_count"]), (&json!(1), &json!(1)));
     let ann = &converted["results"][0]["people"][0];
     assert_eq!(ann["distinct_ids"], json!(["ann", "ann@home"]));
@@ -52,7 +52,7 @@ async fn a_link_of_a_funnel_shows_who_got_through_and_who_did_not() {
     );
     assert_eq!(ann["matched_times"], json!(["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"]));
     assert_eq!((&ann["type"], &ann["id"]), (&json!("person"), &ann["uuid"]));
-    let dropped = follow(&answer["result"][1]["dropped_people_url"]).await;
+    let dropped = follow(&response["result"][1]["dropped_people_url"]).await;
     assert_eq!(dropped["results"][0]["people"][0]["distinct_ids"], json!(["bob"]));
     assert_eq!((&dropped["next"], &dropped["previous"]), (&Value::Null, &Value::Null));
 }
@@ -88,9 +88,9 @@ async fn groups_are_shown_where_groups_are_counted() {
     let series =
         json!([{"kind": "EventsNode", "event": "signed up"}, {"kind": "EventsNode", "event": "bought"}]);
     let node = json!({"kind": "FunnelsQuery", "series": series, "aggregation_group_type_index": 0});
-    let answer = app.post("/api/projects/1/query/", json!({"query": node})).await.expect(200);
-    assert_eq!(answer["results"][0]["count"], 2);
-    let link = answer["results"][1]["converted_people_url"].as_str();
+    let response = app.post("/api/projects/1/query/", json!({"query": node})).await.expect(200);
+    assert_eq!(response["results"][0]["count"], 2);
+    let link = response["results"][1]["converted_people_url"].as_str();
     if let Some(link) = link {
         let page = app.get(link).await.expect(200);
         let group = &page["results"][0]["people"][0];

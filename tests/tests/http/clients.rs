@@ -2,18 +2,18 @@
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const ORG: &str = "01900000-0000-7000-8000-000000000001";
 
 /// A request as the owner, always with a JSON content type, also on a GET.
-async fn send(app: &TestApp, method: &str, path: &str, body: Value) -> Answer {
+async fn send(app: &TestApp, method: &str, path: &str, body: Value) -> TestResponse {
     let text = if body.is_null() { String::new() } else { body.to_string() };
     with_type(app, method, path, "application/json", text).await
 }
 
-async fn with_type(app: &TestApp, method: &str, path: &str, kind: &str, body: String) -> Answer {
+async fn with_type(app: &TestApp, method: &str, path: &str, kind: &str, body: String) -> TestResponse {
     let request = Request::builder()
         .method(method)
         .uri(path)

@@ -3,7 +3,7 @@
 
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::keys::{Kind, record};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 /// Before the clock is set back, after it, a minute later, and when it has caught up.
@@ -12,7 +12,7 @@ const BACK: &str = "2025-12-31T23:30:00Z";
 const BACK_LATER: &str = "2025-12-31T23:31:00Z";
 const CAUGHT_UP: &str = "2026-01-01T02:00:00Z";
 
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await

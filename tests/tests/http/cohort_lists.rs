@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::http::Request;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Query, keys};
-use pennon_eventstore::derived;
+use pennon_eventstore::derive_person_id;
 use pennon_insights::run_scheduled_tasks;
-use pennon_tests::{Answer, Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use crate::actions::log;
 use crate::cohorts::{COHORTS, FLAGS, counted, made, one, rule, shop, vip};
 
 /// Sends a form with a file, and fields beside it.
-async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)], csv: &str) -> Answer {
+async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)], csv: &str) -> TestResponse {
     let mut body = String::new();
     for (name, value) in fields {
         body += &format!("--XX\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
@@ -38,7 +38,7 @@ async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)]
 #[tokio::test]
 async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
     let app = shop().await;
-    let ids = |who: &[&str]| who.iter().map(|id| derived(1, id)).collect::<Vec<Uuid>>();
+    let ids = |who: &[&str]| who.iter().map(|id| derive_person_id(1, id)).collect::<Vec<Uuid>>();
     let body = json!({"name": "L", "is_static": true, "distinct_ids": ["ann", "ann@home"],
                       "_create_static_person_ids": ids(&["bob", "nobody"])});
     let cohort = made(&app, body).await;
@@ -55,13 +55,13 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
         (&json!(3), json!(3.0))
     );
     // By whichever of her ids Ann is called, she goes whole.
-    app.patch(&remove, json!({"person_id": derived(1, "ann@home")})).await.expect(200);
+    app.patch(&remove, json!({"person_id": derive_person_id(1, "ann@home")})).await.expect(200);
     assert_eq!(
         (&app.get(&one(id)).await.expect(200)["count"], counted(&app, id).await),
         (&json!(2), json!(2.0))
     );
     for (body, status, text) in [
-        (json!({"person_id": derived(1, "ann")}), 404, "Person is not part of the cohort"),
+        (json!({"person_id": derive_person_id(1, "ann")}), 404, "Person is not part of the cohort"),
         (json!({"person_id": Uuid::nil()}), 404, "does not exist"),
         (json!({}), 400, "person_id is required"),
         (json!({"person_id": 5}), 400, "person_id must be a string"),
@@ -111,7 +111,7 @@ async fn a_table_of_members_comes_with_a_form() {
         "PATCH",
         &one(id),
         &[("description", "d")],
-        &format!("person_id\n{}", derived(1, "ann")),
+        &format!("person_id\n{}", derive_person_id(1, "ann")),
     )
     .await;
     assert_eq!((&same.expect(200)["count"], &same.json()["description"]), (&json!(3), &json!("d")));
@@ -154,7 +154,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
         added.expect(200);
     }
     let remove = format!("{}remove_person_from_static_cohort/", one(id));
-    app.patch(&remove, json!({"person_id": derived(1, "ann")})).await.expect(200);
+    app.patch(&remove, json!({"person_id": derive_person_id(1, "ann")})).await.expect(200);
     let now = app.get(&one(id)).await.expect(200);
     assert_eq!((&now["count"], counted(&app, id).await), (&json!(1504), json!(0.0)));
     // Lists that nothing names go, and the one that counts stays.

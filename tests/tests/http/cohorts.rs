@@ -72,15 +72,15 @@ pub async fn counted(app: &TestApp, id: &Value) -> Value {
 async fn a_new_cohort_has_these_fields_in_this_order() {
     let app = shop().await;
     let sent = json!({"name": "Vips", "description": "d", "filters": rule(vip()), "id": 9, "count": 7});
-    let answer = app.post(COHORTS, sent).await;
-    let got = answer.expect(201);
+    let response = app.post(COHORTS, sent).await;
+    let got = response.expect(201);
     let expected = json!({
         "id": 1, "name": "Vips", "description": "d", "groups": [], "deleted": false, "filters": rule(vip()),
         "query": null, "is_calculating": false, "created_by": got["created_by"], "created_at": "2026-01-05T10:00:00Z",
         "last_calculation": "2026-01-05T10:00:00Z", "errors_calculating": 0, "count": 2, "is_static": false,
         "cohort_type": null, "experiment_set": [],
     });
-    assert_eq!(answer.text, expected.to_string());
+    assert_eq!(response.text, expected.to_string());
     assert_eq!(got["created_by"]["email"], "owner@example.com");
     assert_eq!(app.get(&one(&json!(1))).await.text, expected.to_string());
     assert_eq!(app.get("/api/environments/1/cohorts/1").await.text, expected.to_string());
@@ -195,7 +195,7 @@ async fn circles_are_refused_also_those_that_two_make_at_once() {
 }
 
 #[tokio::test]
-async fn a_change_is_seen_by_questions_and_flags_at_once() {
+async fn a_change_is_seen_by_queries_and_flags_at_once() {
     let app = shop().await;
     let id = made(&app, json!({"name": "Vips", "filters": rule(vip())})).await["id"].clone();
     let flag = json!({"key": "f", "filters": {"groups": [{"properties": [in_cohort(&id)], "rollout_percentage": 100}]}});

@@ -58,7 +58,7 @@ impl Differences {
 }
 
 async fn begin(app: &TestApp) {
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     app.round_trips.reset();
     app.meter.take();
 }
@@ -206,13 +206,13 @@ async fn shop() -> TestApp {
 }
 
 #[tokio::test]
-async fn questions_are_calculated_and_shown_again() {
+async fn queries_are_calculated_and_shown_again() {
     let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
     let app = shop().await;
     begin(&app).await;
     let trend = json!({"events": [{"id": "bought", "math": "dau"}], "date_from": "-7d"});
     app.post(TREND, trend).await.expect(200);
-    differences.compare(&app, "a question", &units.question, true);
+    differences.compare(&app, "a query", &units.query, true);
     let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "bought"}]});
     let saved = app.post(INSIGHTS, json!({"query": query})).await.expect(201)["id"].clone();
     app.get(&format!("{INSIGHTS}{saved}/?refresh=blocking")).await.expect(200);

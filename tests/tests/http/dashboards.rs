@@ -47,8 +47,8 @@ async fn a_new_dashboard_has_these_fields_in_this_order() {
     let app = TestApp::new().await;
     let sent = json!({"name": "Main", "description": "d", "pinned": true, "tags": ["B", "a"], "id": 5,
                       "filters": {"date_from": "-7d"}, "created_by": null, "deleted": false});
-    let answer = app.post(DASHBOARDS, sent).await;
-    let got = answer.expect(201);
+    let response = app.post(DASHBOARDS, sent).await;
+    let got = response.expect(201);
     let basic = json!({
         "id": 1, "name": "Main", "description": "d", "pinned": true, "created_at": "2026-01-05T10:00:00Z",
         "created_by": got["created_by"], "last_accessed_at": null, "last_viewed_at": null, "is_shared": false,
@@ -68,7 +68,7 @@ async fn a_new_dashboard_has_these_fields_in_this_order() {
     ] {
         expected[name] = value;
     }
-    assert_eq!(answer.text, expected.to_string());
+    assert_eq!(response.text, expected.to_string());
     assert_eq!(got["created_by"]["email"], "owner@example.com");
     assert_eq!(app.get(&one(&json!(1))).await.text, expected.to_string());
     assert_eq!(app.get("/api/environments/1/dashboards/1").await.text, expected.to_string());
@@ -410,8 +410,9 @@ async fn a_change_is_logged_and_changes_at_once_are_all_kept() {
     assert_eq!(app.patch(&one(&id), json!({"filters": {}})).await.expect(200)["filters"], json!({}));
     let bodies =
         [json!({"name": "E"}), json!({"description": "d"}), json!({"pinned": false}), json!({"tags": ["t"]})];
-    for answer in futures::future::join_all(bodies.map(async |body| app.patch(&one(&id), body).await)).await {
-        answer.expect(200);
+    for response in futures::future::join_all(bodies.map(async |body| app.patch(&one(&id), body).await)).await
+    {
+        response.expect(200);
     }
     let all = app.get(&one(&id)).await.expect(200);
     assert_eq!(
@@ -474,7 +475,7 @@ async fn time_given_by_the_client_is_the_time_of_the_record() {
     assert_eq!(app.send(request).await.expect(201)["created_at"], "2026-01-06T00:00:00Z");
 }
 
-/// Insights whose records together are more than an answer, and more than a transaction.
+/// Insights whose records together are more than a response, and more than a transaction.
 #[tokio::test]
 async fn a_dashboard_that_is_too_large_to_be_shown_is_still_managed() {
     let app = TestApp::new().await;

@@ -6,7 +6,7 @@ use axum::http::header;
 use flate2::read::GzDecoder;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, keys};
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -14,35 +14,35 @@ const FEED: &str = "/api/projects/1/feature_flags/local_evaluation/";
 const BY_TOKEN: &str = "/flags/definitions?token=phc_project_1&send_cohorts";
 
 /// GET as the owner, with a header.
-async fn get_with(app: &TestApp, path: &str, name: &'static str, value: &str) -> Answer {
+async fn get_with(app: &TestApp, path: &str, name: &'static str, value: &str) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, "GET", path, Value::Null);
     request.headers_mut().insert(name, value.parse().unwrap());
     app.send(request).await
 }
 
-async fn poll(app: &TestApp, path: &str, tag: &str) -> Answer {
+async fn poll(app: &TestApp, path: &str, tag: &str) -> TestResponse {
     get_with(app, path, "if-none-match", tag).await
 }
 
-/// The text of a compressed answer.
-fn unpacked(answer: &Answer) -> String {
-    assert_eq!(answer.header("content-encoding"), "gzip");
+/// The text of a compressed response.
+fn unpacked(response: &TestResponse) -> String {
+    assert_eq!(response.header("content-encoding"), "gzip");
     let mut text = String::new();
-    GzDecoder::new(&answer.bytes[..]).read_to_string(&mut text).unwrap();
+    GzDecoder::new(&response.bytes[..]).read_to_string(&mut text).unwrap();
     text
 }
 
 /// What a request costs with a key that was not used for a while: waits one after the other, and every operation.
-async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (Answer, usize, Vec<String>) {
-    app.services.app.keys.settled().await;
+async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (TestResponse, usize, Vec<String>) {
+    app.services.app.keys.wait_for_background_writes().await;
     app.services.app.keys.clear();
     app.round_trips.reset();
-    let answer = match tag {
+    let response = match tag {
         Some(tag) => poll(app, path, tag).await,
         None => get_with(app, path, "accept-encoding", "gzip").await,
     };
     let operations = app.round_trips.calls().into_iter().map(|call| call.operation).collect();
-    (answer, app.round_trips.sequential(), operations)
+    (response, app.round_trips.sequential(), operations)
 }
 
 /// As a new process would be that knows nothing of the project.
@@ -158,8 +158,8 @@ async fn every_route_and_spelling_serves_the_same_document() {
         "/api/projects/@current/feature_flags/local_evaluation/?send_cohorts",
         "/api/projects/2/feature_flags/local_evaluation/?token=phc_project_1&send_cohorts",
     ] {
-        let answer = app.get(path).await;
-        assert_eq!((answer.status.as_u16(), &answer.text), (200, &sent.text), "{path}");
+        let response = app.get(path).await;
+        assert_eq!((response.status.as_u16(), &response.text), (200, &sent.text), "{path}");
     }
     let second = app.call(Keys::ONLY_SECOND, "GET", "/flags/definitions", Value::Null).await;
     assert_eq!(second.expect(200)["flags"], json!([]), "the key's own project");
@@ -224,11 +224,11 @@ async fn a_tag_stays_until_the_content_changes() {
     assert_eq!(first.header("cache-control"), "private, must-revalidate");
     for sent in [tag.clone(), format!("\"{hex}\""), hex.clone(), format!("  {hex} "), format!("\"x\", {tag}")]
     {
-        let answer = poll(&app, FEED, &sent).await;
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (304, ""), "{sent}");
-        assert_eq!(answer.header("etag"), tag);
-        assert_eq!(answer.header("cache-control"), "private, must-revalidate");
-        assert_eq!(answer.header("content-type"), "");
+        let response = poll(&app, FEED, &sent).await;
+        assert_eq!((response.status.as_u16(), response.text.as_str()), (304, ""), "{sent}");
+        assert_eq!(response.header("etag"), tag);
+        assert_eq!(response.header("cache-control"), "private, must-revalidate");
+        assert_eq!(response.header("content-type"), "");
     }
     assert_eq!(poll(&app, FEED, "\"wrong-etag\"").await.expect(200)["flags"][0]["key"], "a");
 
@@ -438,7 +438,7 @@ fn noise(seed: u64, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_document_that_no_answer_can_hold_is_refused_and_never_shortened() {
+async fn a_document_that_no_response_can_hold_is_refused_and_never_shortened() {
     let app = TestApp::new().await;
     let large = |n: u64| {
         json!({"key": format!("large-{n}"), "filters": {"groups": [{"properties": []}],

@@ -1,4 +1,4 @@
-//! The demo's events against published questions: each is answered exactly.
+//! The demo's events against published queries: each is answered exactly.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use pennon_tests::TestApp;
 use serde_json::{Value, json};
 
 const EVENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/demo/ecom_events.jsonl.gz");
-const QUESTIONS: &str = include_str!("../../corpus/ecom/questions.json");
+const QUERIES: &str = include_str!("../../corpus/ecom/expected.json");
 
 async fn with_events() -> TestApp {
     let app = TestApp::new().await;
@@ -21,7 +21,7 @@ fn counts(result: &Value) -> Vec<&Value> {
     result.as_array().unwrap().iter().map(|step| &step["count"]).collect()
 }
 
-/// Compares an answer with the expectation of a question.
+/// Compares a response with the expectation of a query.
 fn check(name: &str, expect: &Value, result: &Value) {
     if let Some(steps) = expect["counts"].as_array() {
         assert_eq!(counts(result), steps.iter().collect::<Vec<_>>(), "{name}");
@@ -37,27 +37,27 @@ fn check(name: &str, expect: &Value, result: &Value) {
 }
 
 #[tokio::test]
-async fn the_nine_published_questions_are_answered_exactly() {
+async fn the_nine_published_queries_are_answered_exactly() {
     let app = with_events().await;
-    let file: Value = serde_json::from_str(QUESTIONS).unwrap();
-    let questions = file["questions"].as_array().unwrap();
-    assert_eq!(questions.len(), 9);
-    for question in questions {
-        let path = format!("/api/projects/1/{}", question["path"].as_str().unwrap());
-        let answer = app.post(&path, question["body"].clone()).await.expect(200);
-        check(question["name"].as_str().unwrap(), &question["expect"], &answer["result"]);
+    let file: Value = serde_json::from_str(QUERIES).unwrap();
+    let queries = file["questions"].as_array().unwrap();
+    assert_eq!(queries.len(), 9);
+    for query in queries {
+        let path = format!("/api/projects/1/{}", query["path"].as_str().unwrap());
+        let response = app.post(&path, query["body"].clone()).await.expect(200);
+        check(query["name"].as_str().unwrap(), &query["expect"], &response["result"]);
     }
 }
 
 #[tokio::test]
-async fn the_answers_are_the_same_after_the_history_came_in_again() {
+async fn the_responses_are_the_same_after_the_history_came_in_again() {
     let app = with_events().await;
     let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
     let again = import_file(&app.services.events, Path::new(EVENTS), options, 2, &mut |_| {}).await.unwrap();
     assert_eq!((again.events, again.copies), (0, 31_106));
     let body = json!({"events": [{"id": "purchase"}], "date_from": "2024-01-01", "date_to": "2024-06-30"});
-    let answer = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
-    assert_eq!(answer["result"][0]["count"], 470.0);
+    let response = app.post("/api/projects/1/insights/trend/", body).await.expect(200);
+    assert_eq!(response["result"][0]["count"], 470.0);
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
     let other = app.another_process();
     for round in 0..3 {
         for app in [&app, &other] {
-            // Without `refresh`: what was kept of the same questions is gone too.
+            // Without `refresh`: what was kept of the same queries is gone too.
             assert_eq!(numbers(app).await, json!([2, 1, 5.0, 2, 0.0, 1.0]), "round {round}");
             assert_eq!(
                 in_beta(app, &["ada", "device", "tablet", "bob", "cy"]).await,

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pennon_tests::{Answer, Faults, TestApp};
+use pennon_tests::{Faults, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -25,25 +25,25 @@ async fn make(app: &TestApp, body: Value) {
 }
 
 /// An evaluation request, as a server sends it.
-fn question(path: &str, body: &Value) -> Request<Body> {
+fn flags_request(path: &str, body: &Value) -> Request<Body> {
     let mut request = TestApp::request("", "POST", path, body.clone());
     request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("posthog-python/7.91.1"));
     request
 }
 
-async fn send_request(app: &TestApp, more: Value) -> Answer {
+async fn send_request(app: &TestApp, more: Value) -> TestResponse {
     let mut body = json!({"token": TOKEN, "distinct_id": "ann"});
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    app.send(question("/flags/?v=2", &body)).await
+    app.send(flags_request("/flags/?v=2", &body)).await
 }
 
 /// Sends a request and returns its round trips.
 async fn waits(app: &TestApp, more: Value) -> (Value, usize) {
     app.round_trips.reset();
-    let answer = send_request(app, more).await.expect(200);
-    (answer, app.round_trips.sequential())
+    let response = send_request(app, more).await.expect(200);
+    (response, app.round_trips.sequential())
 }
 
 async fn capture(app: &TestApp, events: Value) {
@@ -135,9 +135,9 @@ async fn an_edit_by_another_process_shows_when_the_version_is_looked_at_again() 
         "at once here"
     );
     forget_tokens(&other);
-    let (answer, waited) = waits(&other, json!({})).await;
+    let (response, waited) = waits(&other, json!({})).await;
     assert_eq!(
-        (&answer["flags"]["edited"]["enabled"], &answer["flags"]["edited"]["metadata"]["version"]),
+        (&response["flags"]["edited"]["enabled"], &response["flags"]["edited"]["metadata"]["version"]),
         (&json!(false), &json!(2))
     );
     assert!(waited <= 4, "{waited}");
@@ -153,12 +153,12 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
     make(&app, json!({"key": "dependent", "filters": on(on_pro)})).await;
     send_request(&app, json!({})).await.expect(200);
     faults.deny_reads_of("PROJECT#1#SEGMENT");
-    let answer = send_request(&app, json!({})).await.expect(200);
-    assert_eq!(answer["errorsWhileComputingFlags"], true);
-    assert_eq!(answer["flags"]["everybody"]["enabled"], true);
-    assert!(answer["flags"]["everybody"].get("failed").is_none());
+    let response = send_request(&app, json!({})).await.expect(200);
+    assert_eq!(response["errorsWhileComputingFlags"], true);
+    assert_eq!(response["flags"]["everybody"]["enabled"], true);
+    assert!(response["flags"]["everybody"].get("failed").is_none());
     for key in ["pro", "dependent"] {
-        let failed = &answer["flags"][key];
+        let failed = &response["flags"][key];
         assert_eq!((&failed["failed"], &failed["enabled"]), (&json!(true), &json!(false)), "{failed}");
         assert_eq!(
             (&failed["reason"]["code"], &failed["reason"]["condition_index"]),
@@ -170,12 +170,14 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
         (&sent["errorsWhileComputingFlags"], &sent["flags"]["pro"]["enabled"]),
         (&json!(false), &json!(true))
     );
-    let older =
-        app.send(question("/decide/?v=3", &json!({"token": TOKEN, "distinct_id": "ann"}))).await.expect(200);
+    let older = app
+        .send(flags_request("/decide/?v=3", &json!({"token": TOKEN, "distinct_id": "ann"})))
+        .await
+        .expect(200);
     assert_eq!(older["featureFlags"], json!({"everybody": true}));
     assert_eq!(older["errorsWhileComputingFlags"], true);
     let context = json!({"context": {"targetingKey": "ann"}});
-    let mut one = question("/ofrep/v1/evaluate/flags/pro", &context);
+    let mut one = flags_request("/ofrep/v1/evaluate/flags/pro", &context);
     one.headers_mut().insert("x-api-key", HeaderValue::from_static(TOKEN));
     let one = app.send(one).await.expect(500);
     assert_eq!((&one["key"], &one["errorCode"]), (&json!("pro"), &json!("GENERAL")));
@@ -200,7 +202,7 @@ async fn bodies_are_read_up_to_their_limits() {
         format!("{start}{}\"}}", "y".repeat(length - start.len() - 2)).into_bytes()
     };
     let send = async |bytes: Vec<u8>| {
-        let mut request = question("/flags/?v=2", &Value::Null);
+        let mut request = flags_request("/flags/?v=2", &Value::Null);
         *request.body_mut() = Body::from(bytes);
         app.send(request).await
     };
@@ -213,20 +215,20 @@ async fn bodies_are_read_up_to_their_limits() {
 }
 
 #[tokio::test]
-async fn long_answers_are_packed_where_that_is_taken() {
+async fn long_responses_are_packed_where_that_is_taken() {
     let app = TestApp::new().await;
     for number in 0..8 {
         app.flag(&format!("flag-{number}")).await;
     }
-    let mut request = question("/flags/?v=2", &json!({"token": TOKEN, "distinct_id": "ann"}));
+    let mut request = flags_request("/flags/?v=2", &json!({"token": TOKEN, "distinct_id": "ann"}));
     request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-    let answer = app.send(request).await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
-    assert_eq!(answer.header("cache-control"), "no-store");
+    let response = app.send(request).await;
+    assert_eq!((response.status.as_u16(), response.header("content-encoding")), (200, "gzip"));
+    assert_eq!(response.header("cache-control"), "no-store");
 }
 
 #[tokio::test]
-async fn an_unknown_person_and_one_without_properties_have_the_same_answer() {
+async fn an_unknown_person_and_one_without_properties_have_the_same_response() {
     let app = TestApp::new().await;
     make(&app, json!({"key": "pro", "name": "Secret name", "tags": ["secret-tag"], "filters": on(plan("secret-plan"))})).await;
     let secret = json!({"key": "secret-runtime", "evaluation_runtime": "server", "filters": on(json!([]))});
@@ -236,26 +238,27 @@ async fn an_unknown_person_and_one_without_properties_have_the_same_answer() {
         json!([{"event": "seen", "distinct_id": "seen"}, set("ann", json!({"city": "secret-city"}))]),
     )
     .await;
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     for id in ["seen", "unknown", "ann"] {
-        let mut request = question("/flags/?v=2&config=true", &json!({"token": TOKEN, "distinct_id": id}));
+        let mut request =
+            flags_request("/flags/?v=2&config=true", &json!({"token": TOKEN, "distinct_id": id}));
         request
             .headers_mut()
             .insert(header::USER_AGENT, HeaderValue::from_static("Mozilla/5.0 Chrome/140.0"));
         request
             .headers_mut()
             .insert("x-request-id", HeaderValue::from_static("7c0e9d8e-3a55-4c0e-8d3c-1f5f6a1f2b10"));
-        let answer = app.send(request).await;
-        assert_eq!(answer.status, 200);
+        let response = app.send(request).await;
+        assert_eq!(response.status, 200);
         for hidden in
             ["Secret name", "secret-tag", "secret-plan", "secret-city", "secret-runtime", "owner@example.com"]
         {
-            assert!(!answer.text.contains(hidden), "{hidden}: {}", answer.text);
+            assert!(!response.text.contains(hidden), "{hidden}: {}", response.text);
         }
-        answers.push(answer.text);
+        responses.push(response.text);
     }
-    assert_eq!(answers[0], answers[1]);
-    assert_eq!(answers[1], answers[2]);
+    assert_eq!(responses[0], responses[1]);
+    assert_eq!(responses[1], responses[2]);
 }
 
 #[tokio::test]
@@ -278,7 +281,7 @@ async fn evaluation_writes_nothing() {
 }
 
 #[tokio::test]
-async fn pages_of_any_origin_read_every_answer_of_the_sdk_routes() {
+async fn pages_of_any_origin_read_every_response_of_the_sdk_routes() {
     let app = TestApp::new().await;
     app.flag("any").await;
     let origin = "https://shop.example.com";
@@ -303,10 +306,10 @@ async fn pages_of_any_origin_read_every_answer_of_the_sdk_routes() {
         let body = if method == "POST" { body.clone() } else { Value::Null };
         let mut request = TestApp::request("", method, path, body.clone());
         request.headers_mut().insert(header::ORIGIN, HeaderValue::from_static(origin));
-        let answer = app.send(request).await;
-        assert_eq!(answer.header("access-control-allow-origin"), origin, "{method} {path}");
-        assert_eq!(answer.header("access-control-allow-credentials"), "true", "{method} {path}");
-        assert!(answer.header("vary").to_lowercase().contains("origin"), "{method} {path}");
+        let response = app.send(request).await;
+        assert_eq!(response.header("access-control-allow-origin"), origin, "{method} {path}");
+        assert_eq!(response.header("access-control-allow-credentials"), "true", "{method} {path}");
+        assert!(response.header("vary").to_lowercase().contains("origin"), "{method} {path}");
         let plain = app.call("", method, path, body).await;
         assert_eq!(plain.header("access-control-allow-origin"), "*", "{method} {path}");
         assert_eq!(plain.header("access-control-allow-credentials"), "");

@@ -1,10 +1,10 @@
-//! Flags evaluated for one person: the groups that are looked up, the largest answer, the rule for surveys, and the quota.
+//! Flags evaluated for one person: the groups that are looked up, the largest response, the rule for surveys, and the quota.
 
 use axum::http::{HeaderValue, header};
 use chrono::{DateTime, Utc};
 use pennon_core::store::{Item, keys};
 use pennon_eventstore::GroupRecord;
-use pennon_tests::{Answer, NOW, TestApp};
+use pennon_tests::{NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -15,7 +15,7 @@ async fn make(app: &TestApp, body: Value) {
 }
 
 /// Sends a request as a server's SDK does.
-async fn ask(app: &TestApp, path: &str, more: Value) -> Answer {
+async fn ask(app: &TestApp, path: &str, more: Value) -> TestResponse {
     let mut body = json!({"token": TOKEN, "distinct_id": "ann"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut request = TestApp::request("", "POST", path, body);
@@ -49,11 +49,11 @@ async fn of_six_groups_the_sixth_counts_as_it_was_sent() {
     app.services.events.add_groups(1, groups, now).await.unwrap();
 
     let all: Value = names.iter().map(|name| ((*name).to_owned(), json!("acme"))).collect();
-    let answer = ask(&app, "/flags/?v=2", json!({"groups": all})).await.expect(200);
+    let response = ask(&app, "/flags/?v=2", json!({"groups": all})).await.expect(200);
     for name in &names[..5] {
-        assert_eq!(answer["flags"][name]["enabled"], true, "{name}");
+        assert_eq!(response["flags"][name]["enabled"], true, "{name}");
     }
-    let sixth = &answer["flags"]["desk"];
+    let sixth = &response["flags"]["desk"];
     assert_eq!(
         (&sixth["enabled"], &sixth["reason"]["code"], sixth.get("failed")),
         (&json!(false), &json!("no_condition_match"), None)
@@ -66,7 +66,7 @@ async fn of_six_groups_the_sixth_counts_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_above_its_limit_is_an_error() {
+async fn an_response_above_its_limit_is_an_error() {
     let app = TestApp::new().await;
     let payload = |bytes: usize| json!({"true": format!("\"{}\"", "x".repeat(bytes - 2))});
     let large = async |number: usize, bytes: usize| {
@@ -101,8 +101,8 @@ async fn only_flags_of_surveys_are_evaluated_where_that_is_asked_for() {
     let filters = json!({"groups": [{"properties": on_plain}]});
     make(&app, json!({"key": "survey-targeting-two", "filters": filters})).await;
     let values = async |query: &str| {
-        let answer = ask(&app, &format!("/flags/?v=1{query}"), json!({})).await.expect(200);
-        answer["featureFlags"].clone()
+        let response = ask(&app, &format!("/flags/?v=1{query}"), json!({})).await.expect(200);
+        response["featureFlags"].clone()
     };
     let all = json!({"plain": true, "survey-targeting-one": true, "survey-targeting-two": true});
     // A flag that is left out counts as false where another one depends on it.

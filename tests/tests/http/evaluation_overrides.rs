@@ -24,8 +24,8 @@ async fn variant(app: &TestApp, id: &str, anonymous: Option<&str>) -> String {
     if let Some(anonymous) = anonymous {
         body["$anon_distinct_id"] = anonymous.into();
     }
-    let answer = app.call("", "POST", "/flags/?v=2", body).await.expect(200);
-    answer["flags"]["kept"]["variant"].as_str().unwrap().to_owned()
+    let response = app.call("", "POST", "/flags/?v=2", body).await.expect(200);
+    response["flags"]["kept"]["variant"].as_str().unwrap().to_owned()
 }
 
 /// Two ids before a login with different variants of the flag.
@@ -57,7 +57,7 @@ async fn of_many_logins_at_once_one_override_stays() {
         async move { variant(app, "user", Some(anonymous)).await }
     });
     let seen: BTreeSet<String> = futures::future::join_all(logins).await.into_iter().collect();
-    assert_eq!(seen.len(), 1, "all answers are of the override that stays: {seen:?}");
+    assert_eq!(seen.len(), 1, "all responses have the override that stays: {seen:?}");
     assert_eq!(stored(&app).await, 1);
     for anonymous in [None, Some(&*a), Some(&*b)] {
         assert!(seen.contains(&variant(&app, "user", anonymous).await));

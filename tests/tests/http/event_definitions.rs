@@ -30,8 +30,8 @@ fn names(page: &Value) -> Vec<&str> {
     page["results"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
 }
 
-fn values(answer: &Value) -> Vec<Value> {
-    answer.as_array().unwrap().iter().map(|one| one["name"].clone()).collect()
+fn values(response: &Value) -> Vec<Value> {
+    response.as_array().unwrap().iter().map(|one| one["name"].clone()).collect()
 }
 
 /// Three names of events over some days, of which the first was last seen long ago.
@@ -270,8 +270,12 @@ async fn values_come_by_frequency_of_recent_events_and_of_persons() {
 async fn what_is_no_parameter_is_refused_by_name() {
     let app = shop().await;
     let refused = async |path: String, code: &str, field: &str| {
-        let answer = app.get(&path).await.expect(400);
-        assert_eq!((&answer["code"], &answer["attr"]), (&json!(code), &json!(field)), "{path}: {answer}");
+        let response = app.get(&path).await.expect(400);
+        assert_eq!(
+            (&response["code"], &response["attr"]),
+            (&json!(code), &json!(field)),
+            "{path}: {response}"
+        );
     };
     for (query, field) in [
         ("event_type=other", "event_type"),

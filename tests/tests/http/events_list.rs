@@ -263,8 +263,12 @@ async fn a_rare_event_is_found_over_several_pages_each_of_bounded_work() {
 async fn what_cannot_be_listed_is_refused_by_name() {
     let app = shop().await;
     let refused = async |query: String, code: &str, field: &str| {
-        let answer = app.get(&format!("{EVENTS}?{query}")).await.expect(400);
-        assert_eq!((&answer["code"], &answer["attr"]), (&json!(code), &json!(field)), "{query}: {answer}");
+        let response = app.get(&format!("{EVENTS}?{query}")).await.expect(400);
+        assert_eq!(
+            (&response["code"], &response["attr"]),
+            (&json!(code), &json!(field)),
+            "{query}: {response}"
+        );
     };
     for (query, field) in [
         ("limit=0", "limit"),
@@ -317,7 +321,7 @@ async fn lists_wait_for_few_round_trips_and_read_few_objects() {
     ] {
         // A process that knows nothing yet.
         let app = app.metered();
-        app.services.app.keys.settled().await;
+        app.services.app.keys.wait_for_background_writes().await;
         app.services.app.keys.clear();
         app.round_trips.reset();
         app.meter.take();

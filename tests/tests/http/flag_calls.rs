@@ -101,7 +101,7 @@ async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
     assert_eq!(after, before);
     let log = app.get(&format!("{}activity/", one(alpha))).await.expect(200);
     assert_eq!(log["results"].as_array().unwrap().len(), 1, "only its creation");
-    // A change answers with it too.
+    // A change returns it too.
     let changed = app.patch(&one(alpha), json!({"name": "x"})).await.expect(200);
     assert_eq!(changed["last_called_at"], "2026-01-05T09:08:59.250000Z");
     // An earlier call that arrives later moves nothing back, waiting or compacted.
@@ -372,7 +372,7 @@ async fn the_usage_dashboard_counts_the_calls() {
     let ids: Vec<Value> =
         list["results"].as_array().unwrap().iter().map(|insight| insight["id"].clone()).collect();
     for when in ["waiting", "compacted"] {
-        // By answer: all calls, and persons who made one.
+        // By response: all calls, and persons who made one.
         for (insight, expected) in
             ids.iter().zip([[("true", 5.0), ("false", 4.0)], [("true", 2.0), ("false", 1.0)]])
         {

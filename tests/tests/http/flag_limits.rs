@@ -3,7 +3,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, header};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -32,7 +32,7 @@ fn filters(more: Value) -> Value {
 }
 
 /// A request with a body as it is.
-async fn raw(app: &TestApp, media_type: &str, body: impl Into<Body>) -> Answer {
+async fn raw(app: &TestApp, media_type: &str, body: impl Into<Body>) -> TestResponse {
     let request = Request::post(FLAGS)
         .header(header::AUTHORIZATION, format!("Bearer {}", Keys::OWNER))
         .header(header::CONTENT_TYPE, media_type);
@@ -147,10 +147,10 @@ async fn limits_hold_at_the_limit_and_one_past_it() {
         };
         assert_eq!(app.post(FLAGS, with_key(more)).await.expect(400), refused, "{what}");
         assert_eq!(stored(&app).await, before, "{what}: a refused write has no effect");
-        for answer in
+        for response in
             [app.patch(&format!("{FLAGS}1/"), most.clone()).await, app.post(FLAGS, with_key(most)).await]
         {
-            assert!(answer.status.is_success(), "{what}: {}", answer.text);
+            assert!(response.status.is_success(), "{what}: {}", response.text);
         }
     }
     let key = |chars: usize| json!({"key": "k".repeat(chars)});
@@ -190,7 +190,7 @@ async fn parameters_of_lists_are_validated() {
     assert_eq!(large["previous"], format!("http://api.test{FLAGS}?limit=1000"));
     let missing = format!("{FLAGS}18446744073709551616/");
     for path in [missing.as_str(), "/api/projects/1/feature_flags/x/", "/api/projects/1/feature_flags/-1/"] {
-        let answer = app.get(path).await;
-        answer.expect_error(404, "invalid_request", "not_found", "Not found.", None);
+        let response = app.get(path).await;
+        response.expect_error(404, "invalid_request", "not_found", "Not found.", None);
     }
 }

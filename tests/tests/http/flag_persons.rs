@@ -62,9 +62,9 @@ async fn reasons(app: &TestApp, query: &str) -> Value {
 }
 
 async fn blast(app: &TestApp, properties: Value) -> (u64, u64) {
-    let answer =
+    let response =
         app.post(&path("user_blast_radius/"), json!({"condition": {"properties": properties}})).await;
-    let body = answer.expect(200);
+    let body = response.expect(200);
     assert_eq!((&body["users_affected"], &body["total_users"]), (&body["affected"], &body["total"]));
     (body["affected"].as_u64().unwrap(), body["total"].as_u64().unwrap())
 }

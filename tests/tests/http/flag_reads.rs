@@ -5,7 +5,7 @@ use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, WriteCondition, keys};
 use pennon_eventstore::PersonRecord;
 use pennon_flag_rules::FlagRow;
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -122,7 +122,7 @@ async fn my_flags_show_secret_payloads_as_other_reads_do() {
     assert_eq!(mine[0]["feature_flag"]["filters"]["payloads"]["true"], SECRET);
 }
 
-async fn with_gzip(app: &TestApp, path: &str) -> Answer {
+async fn with_gzip(app: &TestApp, path: &str) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, "GET", path, Value::Null);
     request.headers_mut().insert(header::ACCEPT_ENCODING, "gzip".parse().unwrap());
     app.send(request).await

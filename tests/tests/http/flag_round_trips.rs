@@ -1,6 +1,6 @@
 //! How many round trips to the store flag requests wait for, one after the other. These fail when they grow.
 
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -17,8 +17,8 @@ async fn app() -> TestApp {
 
 /// Sends a request as a new process would, and checks what it waited for.
 #[track_caller]
-fn waited(app: &TestApp, answer: &Answer, expected: usize, what: &str) {
-    assert!(answer.status.is_success(), "{what}: {}", answer.text);
+fn waited(app: &TestApp, response: &TestResponse, expected: usize, what: &str) {
+    assert!(response.status.is_success(), "{what}: {}", response.text);
     let waits = app.round_trips.sequential();
     assert_eq!(waits, expected, "{what}: {:?}", app.round_trips.calls());
 }
@@ -27,16 +27,16 @@ async fn cold(app: &TestApp, method: &str, path: &str, body: Value, expected: us
     app.services.app.keys.clear();
     app.services.flags.memory.clear();
     app.round_trips.reset();
-    let answer = app.call(Keys::OWNER, method, path, body).await;
-    waited(app, &answer, expected, what);
-    answer.json()
+    let response = app.call(Keys::OWNER, method, path, body).await;
+    waited(app, &response, expected, what);
+    response.json()
 }
 
 async fn warm(app: &TestApp, path: &str, expected: usize, what: &str) -> Value {
     app.round_trips.reset();
-    let answer = app.get(path).await;
-    waited(app, &answer, expected, what);
-    answer.json()
+    let response = app.get(path).await;
+    waited(app, &response, expected, what);
+    response.json()
 }
 
 fn filters(properties: Value) -> Value {

@@ -8,18 +8,18 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const OLD: &str = "2025-12-06T09:59:59Z";
 const YOUNG: &str = "2025-12-06T10:00:01Z";
 
-/// A flag made of `body`: the answer about its use, the word in its record, and whether the list shows it as stale.
+/// A flag made of `body`: the response about its use, the word in its record, and whether the list shows it as stale.
 async fn checked(app: &TestApp, body: Value) -> (Value, Value, bool) {
     let id = app.post(FLAGS, body).await.expect(201)["id"].clone();
     check(app, &id).await
 }
 
 async fn check(app: &TestApp, id: &Value) -> (Value, Value, bool) {
-    let answer = app.get(&format!("{FLAGS}{id}/status/")).await.expect(200);
+    let response = app.get(&format!("{FLAGS}{id}/status/")).await.expect(200);
     let record = app.get(&format!("{FLAGS}{id}/")).await.expect(200);
     let stale = app.get(&format!("{FLAGS}?active=STALE&limit=1000")).await.expect(200);
     let listed = stale["results"].as_array().unwrap().iter().any(|flag| flag["id"] == *id);
-    (answer, record["status"].clone(), listed)
+    (response, record["status"].clone(), listed)
 }
 
 fn all_persons() -> Value {
@@ -57,16 +57,16 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
     ];
     for (number, (mut body, status, reason, states_rollout)) in rows.into_iter().enumerate() {
         body["key"] = json!(format!("flag-{number}"));
-        let (answer, word, listed) = checked(&app, body.clone()).await;
-        assert_eq!((&answer["status"], &answer["reason"]), (&json!(status), &json!(reason)), "{body}");
-        assert_eq!(answer["reason_states_rollout"], states_rollout, "{body}");
+        let (response, word, listed) = checked(&app, body.clone()).await;
+        assert_eq!((&response["status"], &response["reason"]), (&json!(status), &json!(reason)), "{body}");
+        assert_eq!(response["reason_states_rollout"], states_rollout, "{body}");
         assert_eq!(word, status.to_uppercase(), "{body}");
         assert_eq!(listed, status == "stale", "{body}");
     }
 }
 
 #[tokio::test]
-async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_answer_of_two_eras() {
+async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_response_of_two_eras() {
     let app = TestApp::new().await;
     let id = app
         .post(FLAGS, json!({"key": "a", "filters": all_persons(), "created_at": OLD}))
@@ -74,7 +74,7 @@ async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_answer_of_
         .expect(201)["id"]
         .clone();
     app.patch(&format!("{FLAGS}{id}/"), json!({"deleted": true})).await.expect(200);
-    let (answer, word, listed) = check(&app, &id).await;
+    let (response, word, listed) = check(&app, &id).await;
     let rollout = json!({
         "effectively_full_rollout": true, "has_targeting_conditions": false, "max_rollout_percentage": 100,
         "is_multivariate": false,
@@ -82,7 +82,7 @@ async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_answer_of_
     let expected = json!({
         "status": "deleted", "reason": "The flag is soft-deleted", "reason_states_rollout": false, "rollout": rollout,
     });
-    assert_eq!((answer, word, listed), (expected, json!("DELETED"), false));
+    assert_eq!((response, word, listed), (expected, json!("DELETED"), false));
 
     let unknown = json!({
         "status": "unknown", "reason": "No such flag", "type": "invalid_request", "code": "not_found",
@@ -152,7 +152,7 @@ async fn shapes_of_a_full_rollout() {
     ];
     for (number, (filters, always, targets, most, multivariate)) in rows.into_iter().enumerate() {
         let body = json!({"key": format!("flag-{number}"), "filters": filters, "created_at": OLD});
-        let (answer, word, listed) = checked(&app, body).await;
+        let (response, word, listed) = checked(&app, body).await;
         let expected = json!({
             "status": if always.is_some() { "stale" } else { "active" },
             "reason": always.unwrap_or("No usage data yet"),
@@ -162,15 +162,15 @@ async fn shapes_of_a_full_rollout() {
                 "max_rollout_percentage": most, "is_multivariate": multivariate,
             },
         });
-        assert_eq!(answer, expected, "{filters}");
+        assert_eq!(response, expected, "{filters}");
         assert_eq!((word == "STALE", listed), (always.is_some(), always.is_some()), "{filters}");
     }
     // Without conditions all persons get true; such a flag is stale, but not listed as such.
     let id = app.post(FLAGS, json!({"key": "empty", "created_at": OLD})).await.expect(201)["id"].clone();
     app.patch(&format!("{FLAGS}{id}/"), json!({"filters": {"groups": []}})).await.expect(200);
-    let (answer, word, listed) = check(&app, &id).await;
+    let (response, word, listed) = check(&app, &id).await;
     assert_eq!(
-        (&answer["status"], &answer["rollout"]["max_rollout_percentage"]),
+        (&response["status"], &response["rollout"]["max_rollout_percentage"]),
         (&json!("stale"), &Value::Null)
     );
     assert_eq!((word, listed), (json!("STALE"), false));

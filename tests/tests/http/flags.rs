@@ -218,8 +218,8 @@ async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_
     let changes =
         [json!({"name": "n"}), json!({"active": false}), json!({"tags": ["t"]}), json!({"key": "k"})];
     let path = one(id);
-    let answers = futures::future::join_all(changes.into_iter().map(|body| app.patch(&path, body))).await;
-    assert!(answers.iter().all(|answer| answer.status == 200));
+    let responses = futures::future::join_all(changes.into_iter().map(|body| app.patch(&path, body))).await;
+    assert!(responses.iter().all(|response| response.status == 200));
     let flag = app.get(&path).await.expect(200);
     assert_eq!(flag["version"], 5);
     let kept = (&flag["name"], &flag["active"], &flag["tags"], &flag["key"]);

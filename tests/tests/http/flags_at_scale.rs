@@ -86,7 +86,7 @@ async fn filled(count: usize) -> TestApp {
     app
 }
 
-/// A page as a new process answers it, and what it waited for.
+/// A page of a new process, and what it waited for.
 async fn cold(app: &TestApp, query: &str) -> (Value, usize) {
     app.services.app.keys.clear();
     app.services.flags.memory.clear();
@@ -95,8 +95,8 @@ async fn cold(app: &TestApp, query: &str) -> (Value, usize) {
 
 async fn warm(app: &TestApp, query: &str) -> (Value, usize) {
     app.round_trips.reset();
-    let answer = app.call(Keys::OWNER, "GET", &format!("{FLAGS}?{query}"), Value::Null).await;
-    (answer.expect(200), app.round_trips.sequential())
+    let response = app.call(Keys::OWNER, "GET", &format!("{FLAGS}?{query}"), Value::Null).await;
+    (response.expect(200), app.round_trips.sequential())
 }
 
 fn keys_of(page: &Value) -> Vec<String> {
@@ -163,9 +163,9 @@ async fn polls_at_scale(app: &TestApp, count: usize) {
         app.round_trips.reset();
         let mut request = TestApp::request(Keys::OWNER, "GET", &path, Value::Null);
         request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
-        let answer = app.send(request).await;
-        assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
-        (answer, app.round_trips.sequential())
+        let response = app.send(request).await;
+        assert_eq!((response.status.as_u16(), response.header("content-encoding")), (200, "gzip"));
+        (response, app.round_trips.sequential())
     };
     app.services.flags.memory.clear();
     let (first, waits) = poll().await;

@@ -40,7 +40,7 @@ fn assert_sound(history: &History, seed: u64) {
     );
 }
 
-/// How often each kind of answer was given.
+/// How often each kind of response was given.
 fn tally(history: &History) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for call in &history.calls {
@@ -91,7 +91,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
         (Fault::Conflict, 60),
         (Fault::Throttled, 10),
         (Fault::RequestLost, 8),
-        (Fault::AnswerLost, 8),
+        (Fault::ResponseLost, 8),
         (Fault::FailedAfterwards, 8),
     ];
     let faults = Faults::new(seed, &shares);
@@ -107,7 +107,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     }
 }
 
-/// Makes the calls side by side; returns how each was answered.
+/// Makes the calls side by side; returns the response to each.
 async fn together(recorder: &Arc<Recorder>, requests: Vec<Request>) -> Vec<Outcome> {
     let tasks: Vec<_> = requests
         .into_iter()

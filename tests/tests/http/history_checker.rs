@@ -197,7 +197,7 @@ fn a_resurrected_value_is_refused() {
     story.read(1);
     let Outcome::Flag(outcome) = &mut story.last().outcome else { panic!("a flag was read") };
     outcome.insert("name".to_owned(), json!("n"));
-    refuse(&story.end(), "nothing explains an answer");
+    refuse(&story.end(), "nothing explains a response");
 
     // The state of a moment ago, read after the change was acknowledged.
     let mut story = sound();
@@ -206,7 +206,7 @@ fn a_resurrected_value_is_refused() {
     story.change(1, json!({"name": "new"}));
     story.read(1);
     story.last().outcome = earlier;
-    refuse(&story.end(), "nothing explains an answer");
+    refuse(&story.end(), "nothing explains a response");
 }
 
 #[test]
@@ -268,14 +268,14 @@ fn conflicts_have_to_be_justified_and_may_not_be_overlooked() {
     let request = edit(&story, "mine");
     story.change(1, json!({"tags": ["theirs"]}));
     story.note(request, Outcome::Conflict, OLIVE);
-    refuse(&story.end(), "nothing explains an answer");
+    refuse(&story.end(), "nothing explains a response");
 
     let mut story = sound();
     let request = edit(&story, "mine");
     story.change(1, json!({"name": "theirs"}));
     story.change(1, json!({"name": "mine"}));
     story.last().request = request;
-    refuse(&story.end(), "nothing explains an answer");
+    refuse(&story.end(), "nothing explains a response");
 }
 
 #[test]

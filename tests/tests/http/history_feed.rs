@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::http::header;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -39,9 +39,9 @@ impl Shop {
 
     async fn delete(&self, client: usize, key: &str, id: u64) {
         let began = self.tick();
-        let answer =
+        let response =
             self.processes[client % 2].patch(&format!("{FLAGS}{id}/"), json!({"deleted": true})).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(response.status, 200, "{}", response.text);
         self.deletions.lock().unwrap().insert(key.to_owned(), (began, self.tick()));
     }
 
@@ -51,14 +51,14 @@ impl Shop {
         loop {
             let last = self.done.load(Ordering::SeqCst);
             let began = self.tick();
-            let answer = send_request(&self.processes[client % 2], &tag).await;
+            let response = send_request(&self.processes[client % 2], &tag).await;
             let ended = self.tick();
-            let fresh = answer.status == 200;
+            let fresh = response.status == 200;
             if fresh {
-                answer.header("etag").clone_into(&mut tag);
-                keys = keys_of(&answer.json());
+                response.header("etag").clone_into(&mut tag);
+                keys = keys_of(&response.json());
             } else {
-                assert_eq!((answer.status.as_u16(), answer.text.as_str()), (304, ""));
+                assert_eq!((response.status.as_u16(), response.text.as_str()), (304, ""));
             }
             assert!(!tag.is_empty());
             polls.push(Poll { began, ended, keys: keys.clone(), fresh });
@@ -69,7 +69,7 @@ impl Shop {
     }
 }
 
-async fn send_request(app: &TestApp, tag: &str) -> Answer {
+async fn send_request(app: &TestApp, tag: &str) -> TestResponse {
     let mut request = TestApp::request(Keys::READ_FLAGS, "GET", DEFINITIONS, Value::Null);
     if !tag.is_empty() {
         request.headers_mut().insert(header::IF_NONE_MATCH, tag.parse().unwrap());

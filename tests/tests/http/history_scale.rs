@@ -55,8 +55,8 @@ async fn give_accesses(app: &TestApp, flag: u64, count: u64) {
 async fn waits(app: &TestApp, method: &str, path: &str, body: Value) -> (u16, usize, Value) {
     app.services.app.keys.clear();
     app.round_trips.reset();
-    let answer = app.call(Keys::OWNER, method, path, body).await;
-    (answer.status.as_u16(), app.round_trips.sequential(), answer.json())
+    let response = app.call(Keys::OWNER, method, path, body).await;
+    (response.status.as_u16(), app.round_trips.sequential(), response.json())
 }
 
 fn ids(page: &Value) -> Vec<u64> {

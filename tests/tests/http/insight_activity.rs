@@ -54,8 +54,8 @@ async fn an_insights_log_has_pages_and_the_projects_log_has_all_entries() {
     app.patch(&format!("{INSIGHTS}{other}/"), json!({"deleted": false})).await.expect(200);
     assert_eq!(words(&app.get(&of(&other)).await.expect(200)), ["restored", "deleted", "created"]);
     for unknown in ["99", "x"] {
-        let answer = app.get(&format!("{INSIGHTS}{unknown}/activity/")).await;
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (404, ""));
+        let response = app.get(&format!("{INSIGHTS}{unknown}/activity/")).await;
+        assert_eq!((response.status.as_u16(), response.text.as_str()), (404, ""));
     }
     assert_eq!(app.get("/api/projects/2/insights/activity").await.expect(200)["total_count"], 0);
     assert_eq!(app.get("/api/projects/1/feature_flags/activity/").await.expect(200)["total_count"], 0);

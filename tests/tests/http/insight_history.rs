@@ -32,7 +32,7 @@ fn assert_sound(history: &History, seed: u64) {
     );
 }
 
-/// Answers of a kind.
+/// Responses of a kind.
 fn count(history: &History, is: fn(&Outcome) -> bool) -> usize {
     history.calls.iter().filter(|call| is(&call.outcome)).count()
 }
@@ -71,7 +71,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
         (Fault::Conflict, 60),
         (Fault::Throttled, 10),
         (Fault::RequestLost, 8),
-        (Fault::AnswerLost, 8),
+        (Fault::ResponseLost, 8),
         (Fault::FailedAfterwards, 8),
     ];
     let faults = Faults::new(seed, &shares);

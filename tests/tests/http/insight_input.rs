@@ -79,8 +79,8 @@ async fn every_field_is_validated_by_its_rule_and_nothing_is_written() {
         let body = json!({"name": "changed", field: value});
         // The field is last if its name is the problem.
         let body = if field == "name" { json!({"saved": true, "name": value}) } else { body };
-        for answer in [app.post(INSIGHTS, body.clone()).await, app.patch(&path, body).await] {
-            answer.expect_invalid(code, &detail, Some(field));
+        for response in [app.post(INSIGHTS, body.clone()).await, app.patch(&path, body).await] {
+            response.expect_invalid(code, &detail, Some(field));
         }
     }
     for bad in [json!({"a": 1}), json!([1]), json!(null)] {

@@ -213,7 +213,7 @@ async fn pages_link_to_each_other() {
 
 /// A table of a list is one row: the envelope, flattened.
 #[tokio::test]
-async fn answers_come_as_tables_and_so_do_refusals() {
+async fn responses_come_as_tables_and_so_do_refusals() {
     let app = app().await;
     let read = |text: &str| -> Vec<std::collections::BTreeMap<String, String>> {
         let mut rows = text.split("\r\n").map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -224,14 +224,14 @@ async fn answers_come_as_tables_and_so_do_refusals() {
             .collect()
     };
     let table = async |path: &str| {
-        let answer = app.get(path).await;
+        let response = app.get(path).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.header("content-type")),
+            (response.status.as_u16(), response.header("content-type")),
             (200, "text/csv; charset=utf-8"),
             "{path}"
         );
-        assert_eq!(answer.header("content-disposition"), "");
-        answer.text
+        assert_eq!(response.header("content-disposition"), "");
+        response.text
     };
     let list = table(&format!("{INSIGHTS}?format=csv&limit=2&order=id&basic=true")).await;
     let rows = read(&list);

@@ -3,7 +3,7 @@
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ async fn activity(app: &TestApp) -> Vec<Value> {
     entries
 }
 
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
@@ -86,12 +86,12 @@ async fn numbers_are_shown_when_they_are_cached_or_requested() {
     assert!(got["hogql"].is_string());
     let stored = app.get(&path).await.expect(200);
     assert_eq!((&stored["result"], &stored["is_cached"]), (&got["result"], &json!(true)));
-    // Another insight with the same question, bare and with defaults spelt out, has the result at once.
+    // Another insight with the same query, bare and with defaults spelt out, has the result at once.
     let mut bare = views()["source"].clone();
     bare["interval"] = json!("day");
     let same = made(&app, json!({"name": "same", "query": bare})).await;
     assert_eq!((&same["result"], &same["is_cached"]), (&got["result"], &json!(true)));
-    // A changed question has none.
+    // A changed query has none.
     let changed = app
         .patch(
             &path,
@@ -111,7 +111,7 @@ async fn numbers_are_shown_when_they_are_cached_or_requested() {
 }
 
 #[tokio::test]
-async fn a_result_ages_by_the_interval_of_its_question() {
+async fn a_result_ages_by_the_interval_of_its_query() {
     let app = with_views().await;
     let path = one(&made(&app, json!({"query": views()})).await["id"]);
     let got = async |now: &str, refresh: &str| {
@@ -161,8 +161,8 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     );
     assert_eq!((&status["team_id"], &status["insight_id"]), (&json!(1), &other));
     assert!(status["error_message"].as_str().unwrap().contains("RetentionQuery"));
-    let answer = app.get(&format!("{}?refresh=blocking", one(&refused))).await.expect(400);
-    assert_eq!(answer["attr"], "trendsFilter__formula");
+    let response = app.get(&format!("{}?refresh=blocking", one(&refused))).await.expect(400);
+    assert_eq!(response["attr"], "trendsFilter__formula");
     // In a list the others are not kept from their numbers.
     let list = app.get(&format!("{INSIGHTS}?refresh=blocking&order=id")).await.expect(200);
     let rows = list["results"].as_array().unwrap();
@@ -178,11 +178,11 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     for mode in ["async", "lazy_async", "force_async", "async_except_on_cache_miss"] {
         let got = app.get(&format!("{}?refresh={mode}", one(&other))).await.expect(200);
         assert_eq!(got["query_status"]["error"], true, "{mode}");
-        let answer = app.get(&format!("{}?refresh={mode}", one(&refused))).await;
+        let response = app.get(&format!("{}?refresh={mode}", one(&refused))).await;
         if mode == "async_except_on_cache_miss" {
-            assert_eq!(answer.expect(400)["attr"], "trendsFilter__formula");
+            assert_eq!(response.expect(400)["attr"], "trendsFilter__formula");
         } else {
-            let got = answer.expect(200);
+            let got = response.expect(200);
             assert_eq!(
                 (&got["result"], &got["query_status"]["error"]),
                 (&Value::Null, &json!(true)),
@@ -194,7 +194,7 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
 }
 
 #[tokio::test]
-async fn overrides_change_the_answer_and_not_the_insight() {
+async fn overrides_change_the_response_and_not_the_insight() {
     let app = with_views().await;
     let insight = made(&app, json!({"query": views()})).await;
     let path = one(&insight["id"]);
@@ -253,8 +253,8 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
         assert_eq!(list["results"][0]["dashboards"], json!([2, 1]), "{found}");
     }
     for wrong in [json!([4]), json!([5]), json!([99]), json!([1, 99])] {
-        let answer = app.patch(&path, json!({"dashboards": wrong, "name": "b"})).await.expect(400);
-        assert_eq!((&answer["code"], &answer["attr"]), (&json!("does_not_exist"), &json!("dashboards")));
+        let response = app.patch(&path, json!({"dashboards": wrong, "name": "b"})).await.expect(400);
+        assert_eq!((&response["code"], &response["attr"]), (&json!("does_not_exist"), &json!("dashboards")));
         assert_eq!(app.post(INSIGHTS, json!({"dashboards": wrong})).await.status, 400);
     }
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 1);

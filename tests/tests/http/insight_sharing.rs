@@ -2,7 +2,7 @@
 
 use pennon_core::payload_keys::PayloadKeys;
 use pennon_core::store::{Item, Key, Query, keys};
-use pennon_tests::{Answer, Fault, Faults, Keys, TestApp};
+use pennon_tests::{Fault, Faults, Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
@@ -21,14 +21,14 @@ async fn shared(app: &TestApp, id: u64) -> String {
     shown["access_token"].as_str().unwrap().to_owned()
 }
 
-async fn by_link(app: &TestApp, path: &str, token: &str) -> Answer {
+async fn by_link(app: &TestApp, path: &str, token: &str) -> TestResponse {
     let join = if path.contains('?') { '&' } else { '?' };
     app.call("", "GET", &format!("{path}{join}sharing_access_token={token}"), Value::Null).await
 }
 
-fn refused(answer: &Answer) {
+fn refused(response: &TestResponse) {
     let detail = "Sharing access token is invalid.";
-    answer.expect_error(401, "authentication_error", "authentication_failed", detail, None);
+    response.expect_error(401, "authentication_error", "authentication_failed", detail, None);
 }
 
 /// The words of the insight's log, newest first.
@@ -124,8 +124,8 @@ async fn a_link_opens_one_insight_for_reading_while_sharing_is_on() {
     for (method, path) in [("POST", INSIGHTS.to_owned()), ("PATCH", path.clone()), ("DELETE", path.clone())] {
         let path = format!("{path}?sharing_access_token={token}");
         for key in ["", Keys::OWNER] {
-            let answer = app.call(key, method, &path, json!({"name": "taken"})).await;
-            answer.expect_error(401, "authentication_error", "authentication_failed", detail, None);
+            let response = app.call(key, method, &path, json!({"name": "taken"})).await;
+            response.expect_error(401, "authentication_error", "authentication_failed", detail, None);
         }
     }
     assert_eq!(app.get(&path).await.expect(200)["name"], "shown");
@@ -262,8 +262,8 @@ async fn only_those_who_may_edit_an_insight_share_it() {
     }
     for unknown in ["99", "x"] {
         let path = format!("{INSIGHTS}{unknown}/sharing/");
-        for answer in [app.get(&path).await, app.patch(&path, on.clone()).await] {
-            answer.expect_error(404, "invalid_request", "not_found", "Insight not found.", None);
+        for response in [app.get(&path).await, app.patch(&path, on.clone()).await] {
+            response.expect_error(404, "invalid_request", "not_found", "Insight not found.", None);
         }
     }
     let foreign = format!("/api/projects/2/insights/{open}/sharing/");
@@ -297,8 +297,8 @@ async fn an_installation_without_a_key_makes_itself_a_secret_once() {
     refused(&by_link(&keyed, &format!("{INSIGHTS}{id}/"), &token).await);
     // And where that key is lost, links work on and cannot be shown, until there is another token.
     let lost = keyed.with_payload_keys(PayloadKeys::parse(&format!("B{}", "A".repeat(42))).unwrap());
-    let answer = lost.get(&sharing(id)).await;
-    assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (503, &json!("missing_key")));
+    let response = lost.get(&sharing(id)).await;
+    assert_eq!((response.status.as_u16(), &response.json()["code"]), (503, &json!("missing_key")));
     by_link(&lost, &format!("{INSIGHTS}{id}/"), second["access_token"].as_str().unwrap()).await.expect(200);
     let third = lost.post(&format!("{}refresh/", sharing(id)), json!({})).await.expect(200);
     assert_eq!(lost.get(&sharing(id)).await.expect(200)["access_token"], third["access_token"]);
@@ -322,12 +322,12 @@ async fn links_count_against_the_limits_by_themselves() {
 #[tokio::test]
 async fn a_failing_store_never_leaves_half_a_change() {
     let faults =
-        Faults::new(11, &[(Fault::Conflict, 150), (Fault::AnswerLost, 100), (Fault::RequestLost, 100)]);
+        Faults::new(11, &[(Fault::Conflict, 150), (Fault::ResponseLost, 100), (Fault::RequestLost, 100)]);
     let app = TestApp::failing(&faults).await;
     let id = loop {
-        let answer = app.post(INSIGHTS, json!({"name": "x"})).await;
-        if answer.status == 201 {
-            break answer.json()["id"].as_u64().unwrap();
+        let response = app.post(INSIGHTS, json!({"name": "x"})).await;
+        if response.status == 201 {
+            break response.json()["id"].as_u64().unwrap();
         }
     };
     let refresh = format!("{}refresh/", sharing(id));
@@ -341,8 +341,8 @@ async fn a_failing_store_never_leaves_half_a_change() {
             }
         }
     });
-    for answer in futures::future::join_all(calls).await {
-        assert!(matches!(answer.status.as_u16(), 200 | 503), "{}", answer.text);
+    for response in futures::future::join_all(calls).await {
+        assert!(matches!(response.status.as_u16(), 200 | 503), "{}", response.text);
     }
     faults.stop();
     for enabled in [false, true] {

@@ -2,7 +2,7 @@
 
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
@@ -13,11 +13,11 @@ async fn made(app: &TestApp, name: &str) -> u64 {
 }
 
 /// Views an insight at a second of one minute.
-async fn view(app: &TestApp, key: &str, id: u64, second: u32) -> Answer {
+async fn view(app: &TestApp, key: &str, id: u64, second: u32) -> TestResponse {
     at(app, key, "POST", &format!("{INSIGHTS}{id}/viewed/"), json!({}), second).await
 }
 
-async fn at(app: &TestApp, key: &str, method: &str, path: &str, body: Value, second: u32) -> Answer {
+async fn at(app: &TestApp, key: &str, method: &str, path: &str, body: Value, second: u32) -> TestResponse {
     let mut request = TestApp::request(key, method, path, body);
     let now = format!("2026-01-06T12:00:{second:02}Z");
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
@@ -106,8 +106,8 @@ async fn several_are_viewed_at_once_and_unknown_ones_passed_over() {
     app.patch(&format!("{INSIGHTS}{gone}/"), json!({"deleted": true})).await.expect(200);
     let path = format!("{INSIGHTS}viewed/");
     let sent = json!({"insight_ids": [b, 999, gone, a, a, "2", -5]});
-    let answer = at(&app, Keys::OWNER, "POST", &path, sent, 3).await;
-    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
+    let response = at(&app, Keys::OWNER, "POST", &path, sent, 3).await;
+    assert_eq!((response.status.as_u16(), response.text.as_str()), (200, ""));
     assert_eq!(last(&app, Keys::OWNER).await, [b, a]);
     let rows = app.services.app.store.records.query(Query::partition("PROJECT#1#VIEWED#1")).await.unwrap();
     assert_eq!(rows.len(), 2);
@@ -184,8 +184,8 @@ async fn measurements_of_clients_are_taken_and_stored_nowhere() {
     let app = TestApp::new().await;
     let path = format!("{INSIGHTS}timing/");
     let body = json!({"query_id": "q1", "type": "insight_load", "time_to_see_data_ms": 120, "is_primary_interaction": true});
-    let answer = app.post(&path, body).await;
-    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
+    let response = app.post(&path, body).await;
+    assert_eq!((response.status.as_u16(), response.text.as_str()), (200, ""));
     assert_eq!(app.post(&path, Value::Null).await.status, 200);
     let bytes = |count: usize| json!({"x": "x".repeat(count - "{\"x\":\"\"}".len())});
     assert_eq!(app.post(&path, bytes(32 * 1024)).await.status, 200);

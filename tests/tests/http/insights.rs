@@ -2,7 +2,7 @@
 
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::Query;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
@@ -25,7 +25,7 @@ async fn activity(app: &TestApp) -> Vec<Value> {
     entries
 }
 
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
@@ -43,8 +43,8 @@ async fn a_new_insight_has_the_fields_of_the_contract_in_their_order() {
         "name": "Daily", "filters": {"events": [{"id": "viewed"}], "date_from": "-90d"}, "tags": ["B", "a"],
         "saved": true, "_create_in_folder": "x", "id": 77, "short_id": "mine", "unknown": 1,
     });
-    let answer = app.post(INSIGHTS, sent).await;
-    let got = answer.expect(201);
+    let response = app.post(INSIGHTS, sent).await;
+    let got = response.expect(201);
     let short_id = got["short_id"].as_str().unwrap();
     assert!(short_id.len() == 8 && short_id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{short_id}");
     let olive = json!({
@@ -63,7 +63,7 @@ async fn a_new_insight_has_the_fields_of_the_contract_in_their_order() {
         "timezone": null, "is_cached": false, "query_status": null, "hogql": null, "types": null,
         "filters_hash": got["filters_hash"], "alerts": [], "last_viewed_at": null,
     });
-    assert_eq!(answer.text, expected.to_string());
+    assert_eq!(response.text, expected.to_string());
     assert!(got["filters_hash"].is_string());
     assert_eq!(app.get(&one(&json!(1))).await.text, expected.to_string());
     assert_eq!(app.get("/api/environments/1/insights/1").await.text, expected.to_string());
@@ -248,8 +248,8 @@ async fn no_change_is_lost_to_another_at_the_same_time() {
     ];
     let path = one(&id);
     let writes = bodies.into_iter().map(|body| app.patch(&path, body));
-    for answer in futures::future::join_all(writes).await {
-        answer.expect(200);
+    for response in futures::future::join_all(writes).await {
+        response.expect(200);
     }
     let after = app.get(&path).await.expect(200);
     let expected = [

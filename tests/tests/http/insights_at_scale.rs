@@ -64,8 +64,8 @@ async fn filled(count: u64) -> TestApp {
 /// A page, and what it waited for.
 async fn page(app: &TestApp, query: &str) -> (Value, usize) {
     app.round_trips.reset();
-    let answer = app.get(&format!("{INSIGHTS}?{query}")).await.expect(200);
-    (answer, app.round_trips.sequential())
+    let response = app.get(&format!("{INSIGHTS}?{query}")).await.expect(200);
+    (response, app.round_trips.sequential())
 }
 
 fn ids(page: &Value) -> Vec<u64> {
@@ -184,7 +184,7 @@ async fn a_list_takes_three_waits_and_two_in_the_short_form_however_many_there_a
     }
     for (query, waits, what) in [
         ("basic=true", 2, "key, version and rows; records, dashboards and views"),
-        ("", 2, "insights without a question have no results to read"),
+        ("", 2, "insights without a query have no results to read"),
         ("saved=true&basic=true", 3, "which dashboards are live decides"),
         ("order=-last_viewed_at&basic=true", 3, "when they were viewed decides"),
     ] {
@@ -206,8 +206,8 @@ async fn a_list_takes_three_waits_and_two_in_the_short_form_however_many_there_a
     ] {
         one.services.app.keys.clear();
         one.round_trips.reset();
-        let answer = one.call(pennon_tests::Keys::OWNER, method, &format!("{INSIGHTS}{path}"), body).await;
-        assert!(answer.status.is_success(), "{}", answer.text);
+        let response = one.call(pennon_tests::Keys::OWNER, method, &format!("{INSIGHTS}{path}"), body).await;
+        assert!(response.status.is_success(), "{}", response.text);
         assert_eq!(one.round_trips.sequential(), waits, "{method} {path}: {what}");
     }
 }

@@ -5,30 +5,30 @@ use chrono::{DateTime, Utc};
 use pennon::workspace::{ApplyOptions, Workspace, apply, revoke};
 use pennon_core::auth::hash_key;
 use pennon_core::store::keys;
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const CURRENT: &str = "/api/personal_api_keys/@current/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
 /// GET as the owner at `instant`.
-async fn at(app: &TestApp, instant: &str, path: &str) -> Answer {
+async fn at(app: &TestApp, instant: &str, path: &str) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, "GET", path, Value::Null);
     request.headers_mut().insert("x-pennon-now", instant.parse().unwrap());
     app.send(request).await
 }
 
-/// The DynamoDB operations that no answer waited for, since the last reset.
+/// The DynamoDB operations that no response waited for, since the last reset.
 async fn aside(app: &TestApp) -> Vec<String> {
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     app.round_trips.background_calls().into_iter().map(|call| call.operation).collect()
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_answer() {
+async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_response() {
     let app = TestApp::new().await;
     assert_eq!(at(&app, "2026-01-05T10:00:00Z", CURRENT).await.expect(200)["last_used_at"], Value::Null);
-    assert_eq!(app.round_trips.sequential(), 1, "no answer waits for the note");
+    assert_eq!(app.round_trips.sequential(), 1, "no response waits for the note");
     assert_eq!(aside(&app).await, ["UpdateItem"]);
 
     app.round_trips.reset();
@@ -62,7 +62,7 @@ async fn unknown_and_dead_keys_leave_no_note() {
 async fn a_revoked_key_is_refused_and_its_use_does_not_bring_it_back() {
     let app = TestApp::new().await;
     app.get(FLAGS).await.expect(200);
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     let records = &app.services.app.store.records;
     let hash = hash_key(Keys::OWNER);
     revoke(records, &hash).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_revoked_key_is_refused_and_its_use_does_not_bring_it_back() {
 async fn applying_a_workspace_keeps_when_a_key_was_used() {
     let app = TestApp::new().await;
     app.get(CURRENT).await.expect(200);
-    app.services.app.keys.settled().await;
+    app.services.app.keys.wait_for_background_writes().await;
     let now: DateTime<Utc> = NOW.parse().unwrap();
     let changed = json!({"users": [{"id": 1, "email": "owner@example.com", "first_name": "Olivia",
         "memberships": [{"organization": "01900000-0000-7000-8000-000000000001", "level": "owner"}]}]});

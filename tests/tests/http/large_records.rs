@@ -1,4 +1,4 @@
-//! Records and answers that are larger than one item, or one answer, can be.
+//! Records and responses that are larger than one item, or one response, can be.
 
 use axum::http::header;
 use pennon_core::store::{Item, Key, PARTED_BYTES_MAX, Query, StoreError, Table, Write, WriteCondition};
@@ -116,10 +116,10 @@ async fn list(app: &TestApp, limit: usize, gzip: bool) -> (u16, Value, bool) {
     if gzip {
         request.headers_mut().insert(header::ACCEPT_ENCODING, "gzip, deflate".parse().unwrap());
     }
-    let answer = app.send(request).await;
-    let packed = answer.header("content-encoding") == "gzip";
-    let body = if packed { Value::Null } else { answer.json() };
-    (answer.status.as_u16(), body, packed)
+    let response = app.send(request).await;
+    let packed = response.header("content-encoding") == "gzip";
+    let body = if packed { Value::Null } else { response.json() };
+    (response.status.as_u16(), body, packed)
 }
 
 fn named_limit(refusal: &Value) -> usize {

@@ -39,7 +39,7 @@ async fn shop() -> TestApp {
     app
 }
 
-fn question() -> Value {
+fn query() -> Value {
     json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02", "breakdown": "plan",
         "breakdown_type": "event", "breakdown_limit": 1000})
 }
@@ -63,15 +63,15 @@ fn objects(app: &TestApp) -> Vec<PathBuf> {
 #[tokio::test]
 async fn a_result_larger_than_an_item_is_kept_and_shown() {
     let app = shop().await;
-    let calculated = app.post(TREND, question()).await.expect(200);
+    let calculated = app.post(TREND, query()).await.expect(200);
     assert_eq!(calculated["result"].as_array().unwrap().len(), VALUES);
     assert_eq!(objects(&app).len(), 1);
     let rows = app.services.app.store.records.query(Rows::partition(keys::result(1, "").pk)).await.unwrap();
     assert!(rows.len() == 1 && rows[0].text.len() < 2_000, "{}", rows[0].text);
-    let shown = app.post(TREND, question()).await.expect(200);
+    let shown = app.post(TREND, query()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
     // For every process: it is not a memory of this one.
-    let shown = app.another_process().post(TREND, question()).await.expect(200);
+    let shown = app.another_process().post(TREND, query()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
     assert_eq!(objects(&app).len(), 1);
 }
@@ -131,9 +131,9 @@ async fn a_result_whose_object_cannot_be_written_is_answered_and_not_kept() {
     let app = shop().await;
     std::fs::write(app.events_url().replace("file://", "") + "/results", b"no folder").unwrap();
     for _ in 0..2 {
-        let answer = app.post(TREND, question()).await.expect(200);
+        let response = app.post(TREND, query()).await.expect(200);
         assert_eq!(
-            (&answer["is_cached"], answer["result"].as_array().unwrap().len()),
+            (&response["is_cached"], response["result"].as_array().unwrap().len()),
             (&json!(false), VALUES)
         );
     }
@@ -144,20 +144,20 @@ async fn a_result_whose_object_cannot_be_written_is_answered_and_not_kept() {
 #[tokio::test]
 async fn erasing_removes_the_objects_of_the_project() {
     let app = shop().await;
-    app.post(TREND, question()).await.expect(200);
+    app.post(TREND, query()).await.expect(200);
     assert_eq!(objects(&app).len(), 1);
     let store = &app.services.app.store;
     let request = DeleteRequest { project: 1, target: ErasureTarget::Person("p7".to_owned()) };
     request.erase(store, &app.services.events, &|| micros(NOW)).await.unwrap();
     assert_eq!(objects(&app), Vec::<PathBuf>::new());
-    let after = app.post(TREND, question()).await.expect(200);
+    let after = app.post(TREND, query()).await.expect(200);
     assert_eq!((&after["is_cached"], after["result"].as_array().unwrap().len()), (&json!(false), VALUES - 1));
 }
 
 #[tokio::test]
 async fn a_sweep_leaves_the_objects_that_rows_name_and_removes_the_rest() {
     let app = shop().await;
-    let mut forced = question();
+    let mut forced = query();
     forced["refresh"] = json!(true);
     for _ in 0..3 {
         app.post(TREND, forced.clone()).await.expect(200);
@@ -170,8 +170,8 @@ async fn a_sweep_leaves_the_objects_that_rows_name_and_removes_the_rest() {
     assert_eq!(sweep(Duration::minutes(59)).await, 0, "a row may come yet");
     assert_eq!(sweep(Duration::minutes(61)).await, 2);
     assert_eq!(objects(&app).len(), 1);
-    assert_eq!(app.post(TREND, question()).await.expect(200)["is_cached"], true);
+    assert_eq!(app.post(TREND, query()).await.expect(200)["is_cached"], true);
     assert_eq!(sweep(Duration::days(8) - Duration::minutes(1)).await, 0);
     assert_eq!(sweep(Duration::days(8) + Duration::minutes(1)).await, 1);
-    assert_eq!(app.post(TREND, question()).await.expect(200)["is_cached"], false);
+    assert_eq!(app.post(TREND, query()).await.expect(200)["is_cached"], false);
 }

@@ -121,8 +121,8 @@ async fn other_unknown_fields_and_those_of_the_api_are_not_refused_by_name() {
         for name in
             fields.iter().copied().chain(["nmea", "nots", "key_of_mine", "x", "filters_of_mine", "ids"])
         {
-            let answer = app.post(path, body(path, name)).await;
-            assert!(!answer.text.contains("Did you mean"), "{path} {name}: {}", answer.text);
+            let response = app.post(path, body(path, name)).await;
+            assert!(!response.text.contains("Did you mean"), "{path} {name}: {}", response.text);
         }
     }
     // What a client read is what it may send.

@@ -2,7 +2,7 @@
 
 use pennon_core::payload_keys::{PayloadKeys, SETTING, is_sealed};
 use pennon_core::store::keys::{Kind, record};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -30,8 +30,8 @@ async fn a_remote_configuration_is_found_by_key_or_id() {
         "/api/projects/@current/feature_flags/limits/remote_config?token=phc_project_1".to_owned(),
     ] {
         // The payload is stored as text, which SDKs decode once more.
-        let answer = app.call(Keys::READ_FLAGS, "GET", &path, Value::Null).await;
-        assert_eq!(answer.expect(200), json!("{\"most\":5}"), "{path}");
+        let response = app.call(Keys::READ_FLAGS, "GET", &path, Value::Null).await;
+        assert_eq!(response.expect(200), json!("{\"most\":5}"), "{path}");
     }
     remote(&app, "number", json!(5)).await;
     assert_eq!(app.get(&config_of("number")).await.expect(200), json!(5));
@@ -61,9 +61,9 @@ async fn what_is_no_remote_configuration_is_an_empty_404() {
         &long,
         "99999999999999999999999999",
     ] {
-        let answer = app.get(&config_of(name)).await;
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (404, ""), "{name}");
-        assert_eq!(answer.header("content-type"), "", "{name}");
+        let response = app.get(&config_of(name)).await;
+        assert_eq!((response.status.as_u16(), response.text.as_str()), (404, ""), "{name}");
+        assert_eq!(response.header("content-type"), "", "{name}");
     }
     let weak = app.call(Keys::NO_SCOPES, "GET", &config_of("unknown"), Value::Null).await;
     assert_eq!(weak.expect(403)["detail"], "API key missing required scope 'feature_flag:read'");
@@ -113,7 +113,7 @@ async fn at_rest(app: &TestApp, id: u64) -> String {
 }
 
 /// Sends a request to the same installation in a process with these payload keys.
-async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let core = pennon_core::app::App::new(app.services.app.store.clone(), app.services.app.clock)
         .with_payload_keys(PayloadKeys::parse(keys).unwrap());
     let flags = pennon_flags::Flags::new(core.clone(), app.services.events.clone());
@@ -123,7 +123,7 @@ async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Va
     let (parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
     let text = String::from_utf8(bytes.clone()).unwrap();
-    Answer { status: parts.status, headers: parts.headers, text, bytes }
+    TestResponse { status: parts.status, headers: parts.headers, text, bytes }
 }
 
 #[tokio::test]

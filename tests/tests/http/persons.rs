@@ -145,8 +145,12 @@ async fn pages_together_have_each_person_once() {
 async fn what_cannot_be_answered_is_refused_by_name() {
     let app = world().await;
     let refused = async |path: String, code: &str, field: &str| {
-        let answer = app.get(&path).await.expect(400);
-        assert_eq!((&answer["code"], &answer["attr"]), (&json!(code), &json!(field)), "{path}: {answer}");
+        let response = app.get(&path).await.expect(400);
+        assert_eq!(
+            (&response["code"], &response["attr"]),
+            (&json!(code), &json!(field)),
+            "{path}: {response}"
+        );
     };
     for wrong in [
         "{",

@@ -74,8 +74,8 @@ async fn cohort_and_action(app: &TestApp) -> (Value, Value) {
     (cohort["id"].clone(), action["id"].clone())
 }
 
-/// A question that has to know persons, groups, a cohort and an action.
-fn question(cohort: &Value, action: &Value) -> Value {
+/// A query that has to know persons, groups, a cohort and an action.
+fn query(cohort: &Value, action: &Value) -> Value {
     json!({"kind": "TrendsQuery", "dateRange": {"date_from": "-7d"},
         "series": [{"kind": "ActionsNode", "id": action, "math": "dau", "properties": [
             {"key": "vip", "type": "person", "value": [true, false], "operator": "exact"},
@@ -109,7 +109,7 @@ async fn functions_that_require_keys_record_their_use_and_count_their_calls() {
         let current = path.replace("projects/1/", "projects/@current/");
         app.call(Keys::OWNER, method, &current, body.clone()).await.expect(200);
         app.call(Keys::OWNER, method, &path, body).await.expect(200);
-        app.services.app.keys.settled().await;
+        app.services.app.keys.wait_for_background_writes().await;
         app.services.app.keys.clear();
         let used = app.get("/api/personal_api_keys/@current/").await.expect(200)["last_used_at"].clone();
         assert_eq!(used, "2026-01-05T10:00:00Z", "{path}");
@@ -121,10 +121,10 @@ async fn a_worker_calculates_what_has_to_know_everything() {
     let app = shop().await;
     let (cohort, action) = cohort_and_action(&app).await;
     // Events that wait, then segments.
-    assert_eq!(in_background(&app, question(&cohort, &action)).await, 3.0);
+    assert_eq!(in_background(&app, query(&cohort, &action)).await, 3.0);
     compact(&app, now()).await;
     let other = app.another_process();
-    let mut again = question(&cohort, &action);
+    let mut again = query(&cohort, &action);
     again["dateRange"] = json!({"date_from": "-8d"});
     assert_eq!(in_background(&other, again).await, 3.0);
 }
@@ -133,7 +133,7 @@ async fn a_worker_calculates_what_has_to_know_everything() {
 async fn a_query_starts_in_the_background() {
     let app = shop().await;
     let (cohort, action) = cohort_and_action(&app).await;
-    let body = json!({"query": question(&cohort, &action), "refresh": "async", "client_query_id": "mine"});
+    let body = json!({"query": query(&cohort, &action), "refresh": "async", "client_query_id": "mine"});
     app.post(QUERY, body).await;
     assert_eq!(app.work().await, [JobOutcome::Done]);
     let reported = app.get(&format!("{QUERY}mine/")).await.expect(200);

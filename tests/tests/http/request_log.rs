@@ -8,21 +8,21 @@ use pennon_core::http::RequestId;
 use pennon_core::request_metrics::{RequestMetrics, with_metrics};
 use pennon_core::store::keys;
 use pennon_tests::log::{KEPT, lines_of};
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 use crate::background::{QUERY, viewed, views};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// Sends a request; gives its answer and its lines.
-async fn logged(app: &TestApp, method: &Method, path: &str, body: Value) -> (Answer, Vec<Value>) {
+/// Sends a request; gives its response and its lines.
+async fn logged(app: &TestApp, method: &Method, path: &str, body: Value) -> (TestResponse, Vec<Value>) {
     let id = format!("{KEPT}{}", pennon_core::ids::new_uuid());
     let mut request = TestApp::request(Keys::OWNER, method.as_str(), path, body);
     request.extensions_mut().insert(RequestId(id.clone()));
     app.round_trips.reset();
-    let answer = app.send(request).await;
-    (answer, lines_of(&id))
+    let response = app.send(request).await;
+    (response, lines_of(&id))
 }
 
 #[tokio::test]
@@ -61,8 +61,8 @@ async fn rejected_requests_are_logged_too() {
         ("/api/nothing/here/?personal_api_key=phx_never_in_a_line", 404, ""),
         ("/api/projects/9/feature_flags/", 403, "/api/projects/{project_id}/feature_flags"),
     ] {
-        let (answer, lines) = logged(&app, &Method::GET, path, Value::Null).await;
-        assert_eq!(answer.status.as_u16(), status, "{path}");
+        let (response, lines) = logged(&app, &Method::GET, path, Value::Null).await;
+        assert_eq!(response.status.as_u16(), status, "{path}");
         assert_eq!((&lines[0]["status"], &lines[0]["route"]), (&json!(status), &json!(route)), "{path}");
     }
 }
@@ -75,8 +75,8 @@ async fn bytes_of_events_are_logged() {
         .compact(1, pennon_core::clock::Clock::Running.now(None).timestamp_micros())
         .await
         .unwrap();
-    let (answer, lines) = logged(&app, &Method::POST, QUERY, json!({"query": views("-7d")})).await;
-    answer.expect(200);
+    let (response, lines) = logged(&app, &Method::POST, QUERY, json!({"query": views("-7d")})).await;
+    response.expect(200);
     let line = lines.iter().find(|line| line["message"] == "request").unwrap();
     assert!(line["bytes_read"].as_u64().unwrap() > 0, "{line}");
     assert!(lines.iter().any(|line| line["message"] == "events scanned"), "it has the id of its request");

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use pennon_core::throttle::Rates;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::Value;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -12,7 +12,7 @@ async fn with(burst: u64, sustained: u64) -> TestApp {
 }
 
 /// GET at `seconds` after ten o'clock.
-async fn get_at(app: &TestApp, key: &str, path: &str, seconds: u32) -> Answer {
+async fn get_at(app: &TestApp, key: &str, path: &str, seconds: u32) -> TestResponse {
     let mut request = TestApp::request(key, "GET", path, Value::Null);
     let now = format!("2026-01-05T10:{:02}:{:02}Z", seconds / 60, seconds % 60);
     request.headers_mut().insert("x-pennon-now", now.parse().expect("a header"));
@@ -88,7 +88,7 @@ async fn nothing_is_counted_while_it_is_off() {
 async fn calls_side_by_side_are_not_let_through_together() {
     let app = with(5, 100).await;
     let calls = (0..20).map(|_| get_at(&app, Keys::OWNER, FLAGS, 0));
-    let answers = futures::future::join_all(calls).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == StatusCode::OK).count(), 5);
-    assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 200 | 429)));
+    let responses = futures::future::join_all(calls).await;
+    assert_eq!(responses.iter().filter(|response| response.status == StatusCode::OK).count(), 5);
+    assert!(responses.iter().all(|response| matches!(response.status.as_u16(), 200 | 429)));
 }

@@ -3,7 +3,7 @@
 use pennon_core::store::Query;
 use pennon_core::store::keys::{Kind, record};
 use pennon_eventstore::Event;
-use pennon_tests::{Answer, Keys, TestApp};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,11 +16,11 @@ fn one(id: u64) -> String {
     format!("{FLAGS}{id}/")
 }
 
-async fn make(app: &TestApp, id: u64) -> Answer {
+async fn make(app: &TestApp, id: u64) -> TestResponse {
     app.post(&format!("{FLAGS}{id}/dashboard/"), json!({"name": 1, "key": []})).await
 }
 
-async fn enrich(app: &TestApp, id: u64) -> Answer {
+async fn enrich(app: &TestApp, id: u64) -> TestResponse {
     app.post(&format!("{FLAGS}{id}/enrich_usage_dashboard/"), json!({})).await
 }
 
@@ -329,7 +329,7 @@ async fn writes_at_the_same_time_lose_nothing() {
         futures::future::join_all((0..4).map(|_| make(&app, id))),
         futures::future::join_all(changes)
     );
-    assert!(made.iter().chain(&changed).all(|answer| answer.status == 200));
+    assert!(made.iter().chain(&changed).all(|response| response.status == 200));
     let flag = app.get(&path).await.expect(200);
     assert_eq!(flag["version"], 2 + 4);
     let all = app.get(&format!("{INSIGHTS}?limit=100")).await.expect(200);
@@ -346,7 +346,7 @@ async fn writes_at_the_same_time_lose_nothing() {
     make(&app, other).await.expect(200);
     app.patch(&one(other), json!({"has_enriched_analytics": true})).await.expect(200);
     let enriched = futures::future::join_all((0..6).map(|_| enrich(&app, other))).await;
-    let done = enriched.iter().filter(|answer| answer.status == 200).count();
+    let done = enriched.iter().filter(|response| response.status == 200).count();
     assert_eq!(done, 1, "one of them enriches it, the others find that it is");
     assert_eq!(insights_on(&app, dashboard_of(&app, other).await).await.len(), 4);
 }
@@ -387,8 +387,8 @@ async fn generated_insights_answer_with_numbers() {
     for (called, number) in insights.iter().zip(["count", "aggregated_value"]) {
         let path = format!("{INSIGHTS}{}/", called["id"]);
         assert_eq!(app.get(&path).await.expect(200)["result"], Value::Null);
-        let answer = app.get(&format!("{path}?refresh=blocking")).await.expect(200);
-        let row = &answer["result"][0];
+        let response = app.get(&format!("{path}?refresh=blocking")).await.expect(200);
+        let row = &response["result"][0];
         assert_eq!((row[number].as_f64(), &row["breakdown_value"]), (Some(1.0), &json!("true")), "{row}");
     }
 }
@@ -401,8 +401,8 @@ async fn a_dashboard_costs_three_waits_and_its_enrichment_four() {
     let waits = async |method: &str, path: &str, body: Value| {
         app.services.app.keys.clear();
         app.round_trips.reset();
-        let answer = app.call(Keys::OWNER, method, path, body).await;
-        assert!(answer.status.is_success(), "{}", answer.text);
+        let response = app.call(Keys::OWNER, method, path, body).await;
+        assert!(response.status.is_success(), "{}", response.text);
         app.round_trips.sequential()
     };
     assert_eq!(waits("POST", &format!("{FLAGS}{id}/dashboard/"), json!({})).await, 3);

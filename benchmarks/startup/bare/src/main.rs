@@ -1,4 +1,4 @@
-//! A function that answers one route with one item of a table, and does nothing else.
+//! A function that serves one route with one item of a table, and does nothing else.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -23,7 +23,7 @@ async fn item(
 ) -> Result<String, StatusCode> {
     let call = client.get_item().table_name(TABLE).consistent_read(true);
     let call = call.key("pk", AttributeValue::S(pk)).key("sk", AttributeValue::S(sk));
-    let answer = call.send().await.map_err(|_| StatusCode::BAD_GATEWAY)?;
-    let item = answer.item.ok_or(StatusCode::NOT_FOUND)?;
+    let response = call.send().await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+    let item = response.item.ok_or(StatusCode::NOT_FOUND)?;
     item.get("d").and_then(|text| text.as_s().ok()).cloned().ok_or(StatusCode::NOT_FOUND)
 }

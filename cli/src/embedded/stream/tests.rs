@@ -248,13 +248,13 @@ async fn the_port_serves_the_same_stream() {
     let embedded = Embedded::open(directory.path()).await.unwrap();
     put(&embedded.store(None).records, "JOB#1", "a").await;
     let call = |operation: &str, body: Value| {
-        let answer = super::super::connector::dispatch(
+        let response = super::super::connector::dispatch(
             &embedded.database,
             &embedded.write_lock,
             operation,
             &body.to_string(),
         );
-        serde_json::from_str::<Value>(&answer.unwrap()).unwrap()
+        serde_json::from_str::<Value>(&response.unwrap()).unwrap()
     };
     let stream = call("ListStreams", json!({"TableName": table_name()}))["Streams"][0]["StreamArn"].clone();
     let described = call("DescribeStream", json!({"StreamArn": stream}));

@@ -13,13 +13,13 @@ use crate::import::error::ImportError;
 /// A streaming reader of the elements of an array.
 pub(crate) struct ArrayReader {
     content: Content,
-    state: State,
+    state: ArrayState,
     element: u64,
     buffer: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ArrayState {
     /// Before the opening bracket.
     Before,
     /// After the opening bracket: an element or the end.
@@ -34,7 +34,7 @@ enum State {
 
 impl ArrayReader {
     pub(crate) fn new(content: Content) -> ArrayReader {
-        ArrayReader { content, state: State::Before, element: 0, buffer: Vec::new() }
+        ArrayReader { content, state: ArrayState::Before, element: 0, buffer: Vec::new() }
     }
 
     fn error(&self, message: impl Into<String>) -> ImportError {
@@ -106,15 +106,15 @@ impl RecordReader for ArrayReader {
         loop {
             let next = self.peek()?;
             self.state = match (self.state, next) {
-                (State::After, None) => return Ok(None),
-                (State::After, Some(_)) => return Err(self.error("something follows the array")),
+                (ArrayState::After, None) => return Ok(None),
+                (ArrayState::After, Some(_)) => return Err(self.error("something follows the array")),
                 (_, None) => return Err(self.error("the file ends inside the array")),
-                (State::Before, Some(b'[')) => State::First,
-                (State::First | State::Between, Some(b']')) => State::After,
-                (State::Between, Some(b',')) => State::Next,
-                (State::First | State::Next, Some(b'{')) => {
+                (ArrayState::Before, Some(b'[')) => ArrayState::First,
+                (ArrayState::First | ArrayState::Between, Some(b']')) => ArrayState::After,
+                (ArrayState::Between, Some(b',')) => ArrayState::Next,
+                (ArrayState::First | ArrayState::Next, Some(b'{')) => {
                     self.read_object()?;
-                    self.state = State::Between;
+                    self.state = ArrayState::Between;
                     let fields = match serde_json::from_slice(&self.buffer) {
                         Ok(Value::Object(fields)) => fields,
                         Ok(_) => return Err(self.error("not a JSON object")),
@@ -123,8 +123,10 @@ impl RecordReader for ArrayReader {
                     self.element += 1;
                     return Ok(Some(RawRecord { number: self.element, fields }));
                 }
-                (State::First | State::Next, Some(_)) => return Err(self.error("not a JSON object")),
-                (State::Before | State::Between, Some(_)) => {
+                (ArrayState::First | ArrayState::Next, Some(_)) => {
+                    return Err(self.error("not a JSON object"));
+                }
+                (ArrayState::Before | ArrayState::Between, Some(_)) => {
                     return Err(self.error("not valid JSON: a comma or the end of the array is missing"));
                 }
             };

@@ -71,14 +71,14 @@ impl EventColumnIndexes {
 }
 
 /// A row of the file.
-struct Row<'a> {
+struct EventRow<'a> {
     batch: &'a ParquetImportRows,
     columns: &'a EventColumnIndexes,
     /// The row's index in the batch.
     index: usize,
 }
 
-impl<'a> Row<'a> {
+impl<'a> EventRow<'a> {
     fn cell(&self, column: Option<usize>) -> Option<PropertyValue<'a>> {
         self.batch.cell(column?, self.index)
     }
@@ -202,8 +202,8 @@ impl ParquetEventReader {
     }
 
     /// The current row.
-    fn row(&self) -> Option<Row<'_>> {
-        Some(Row { batch: self.batch.as_ref()?, columns: &self.columns, index: self.next_in_batch - 1 })
+    fn row(&self) -> Option<EventRow<'_>> {
+        Some(EventRow { batch: self.batch.as_ref()?, columns: &self.columns, index: self.next_in_batch - 1 })
     }
 
     /// Validates the next row, and updates its person; false at the end.

@@ -8,7 +8,7 @@ use pennon_eventstore::Event;
 use serde_json::{Map, Value, json};
 
 use super::{Context, Fields, MappedRecord, Mapping, field_table};
-use crate::import::record::Record;
+use crate::import::record::ImportRecord;
 
 pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
     let fields = ["amplitude_id", "event_time", "client_event_time", "user_properties", "server_upload_time"];
@@ -140,7 +140,7 @@ impl Mapping for Amplitude {
             mapped.ignored.push("amplitude: $identify and $groupidentify are no events");
         } else {
             let event = Event { uuid, event: name, distinct_id, timestamp: at, properties };
-            mapped.record = Some(Record::Event(event));
+            mapped.record = Some(ImportRecord::Event(event));
         }
         Ok(mapped)
     }

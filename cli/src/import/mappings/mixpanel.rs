@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::{Context, Fields, MappedRecord, Mapping, field_table};
-use crate::import::record::{Record, parse_id};
+use crate::import::record::{ImportRecord, parse_id};
 use pennon_eventstore::Event;
 
 pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
@@ -155,7 +155,7 @@ fn map_event(
     }
     let insert_id = properties.0.get("$insert_id").and_then(Value::as_str);
     let uuid = context.uuid(insert_id, &["mixpanel", &name, &distinct_id, &at.to_string()]);
-    mapped.record = Some(Record::Event(Event {
+    mapped.record = Some(ImportRecord::Event(Event {
         uuid,
         event: name,
         distinct_id,

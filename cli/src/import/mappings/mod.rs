@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::people::PeopleUpdate;
-use super::record::{Record, derive_uuid};
+use super::record::{ImportRecord, derive_uuid};
 use super::time::TimeFormats;
 use super::{ExtraFields, ImportOptions};
 pub(crate) use fields::Fields;
@@ -123,7 +123,7 @@ impl Context<'_> {
 pub(crate) struct MappedRecord {
     pub project: u64,
     /// Stored in the order of the file.
-    pub record: Option<Record>,
+    pub record: Option<ImportRecord>,
     /// Folded with those of other records, and stored before all records.
     pub updates: Vec<PeopleUpdate>,
     /// The rules by which fields were dropped.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{Context, Fields, MappedRecord, Mapping, field_table};
 use crate::import::people::PeopleUpdate;
 use crate::import::record::{
-    EventFields, Record, build_event, derive_uuid, parse_id, parse_project, parse_properties,
+    EventFields, ImportRecord, build_event, derive_uuid, parse_id, parse_project, parse_properties,
 };
 use crate::import::{ExtraFields, ImportOptions};
 
@@ -98,7 +98,7 @@ impl Native {
         if let Some(person) = person {
             mapped.updates.push(PeopleUpdate::SamePerson { person, distinct_id: event.distinct_id.clone() });
         }
-        mapped.record = Some(Record::Event(event));
+        mapped.record = Some(ImportRecord::Event(event));
         Ok(mapped)
     }
 }
@@ -199,7 +199,7 @@ fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord,
     let distinct_ids = distinct_ids.collect::<Result<_, _>>()?;
     own.finish("a person", &mut properties, context, &mut mapped)?;
     fields.finish("a person's line", &mut properties, context, &mut mapped)?;
-    mapped.record = Some(Record::Person(PersonRecord { distinct_ids, properties, created_at }));
+    mapped.record = Some(ImportRecord::Person(PersonRecord { distinct_ids, properties, created_at }));
     Ok(mapped)
 }
 
@@ -225,6 +225,7 @@ fn group(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, 
         parse_properties(own.0.remove("properties")).map_err(|error| format!("group.{error}"))?;
     own.finish("a group", &mut properties, context, &mut mapped)?;
     fields.finish("a group's line", &mut properties, context, &mut mapped)?;
-    mapped.record = Some(Record::Group(GroupRecord { type_name, index: index as u32, key, properties }));
+    mapped.record =
+        Some(ImportRecord::Group(GroupRecord { type_name, index: index as u32, key, properties }));
     Ok(mapped)
 }

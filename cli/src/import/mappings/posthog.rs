@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Context, Fields, MappedRecord, Mapping, field_table};
 use crate::import::people::PeopleUpdate;
-use crate::import::record::{EventFields, Record, build_event, derive_uuid, parse_id};
+use crate::import::record::{EventFields, ImportRecord, build_event, derive_uuid, parse_id};
 
 /// Fields that only this vendor's exports have.
 const VENDOR_FIELDS: [&str; 7] = [
@@ -157,6 +157,6 @@ fn map_event(
         let (type_name, key) = (text("$group_type")?, text("$group_key")?);
         mapped.add_group_properties(context, &type_name, &key, object("$group_set"), timestamp);
     }
-    mapped.record = Some(Record::Event(event));
+    mapped.record = Some(ImportRecord::Event(event));
     Ok(mapped)
 }

@@ -7,7 +7,7 @@ use pennon_eventstore::Event;
 use serde_json::{Map, Value, json};
 
 use super::{Context, Fields, MappedRecord, Mapping, field_table};
-use crate::import::record::Record;
+use crate::import::record::ImportRecord;
 
 const CALLS: [&str; 6] = ["track", "page", "screen", "identify", "group", "alias"];
 const DROPPED_FIELDS: [&str; 14] = [
@@ -100,7 +100,7 @@ impl Mapping for Segment {
             _ => {
                 let (event, properties) = event_of_call(&call, fields, call_context, context, &mut mapped)?;
                 let event = Event { uuid, event, distinct_id, timestamp: at, properties };
-                mapped.record = Some(Record::Event(event));
+                mapped.record = Some(ImportRecord::Event(event));
                 return Ok(mapped);
             }
         }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Context, MappedRecord, Mapping, Vendor};
 use crate::import::people::PeopleUpdate;
-use crate::import::record::Record;
+use crate::import::record::ImportRecord;
 use crate::import::time::TimeFormats;
 use crate::import::{ExtraFields, ImportOptions};
 
@@ -37,7 +37,7 @@ fn map(vendor: Vendor, record: Value) -> Result<MappedRecord, String> {
 /// Name, distinct id, time and properties of the event of a record.
 fn event(mapped: &MappedRecord) -> (&str, &str, i64, Value) {
     match &mapped.record {
-        Some(Record::Event(event)) => {
+        Some(ImportRecord::Event(event)) => {
             (&event.event, &event.distinct_id, event.timestamp, Value::Object(event.properties.clone()))
         }
         other => panic!("no event but {other:?}"),
@@ -46,7 +46,7 @@ fn event(mapped: &MappedRecord) -> (&str, &str, i64, Value) {
 
 fn uuid(mapped: &MappedRecord) -> Uuid {
     match &mapped.record {
-        Some(Record::Event(event)) => event.uuid,
+        Some(ImportRecord::Event(event)) => event.uuid,
         other => panic!("no event but {other:?}"),
     }
 }

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::limits::BODY_BYTES_MIN;
-use super::registry::{ConnectionState, OpenConnection, Phase, Reservation};
+use super::registry::{ConnectionPhase, ConnectionState, OpenConnection, Reservation};
 
 /// Why reading a body was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -122,7 +122,7 @@ impl HttpBody for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.state.enter(Phase::Answering, &[Phase::Body]);
+        self.state.enter(ConnectionPhase::Responding, &[ConnectionPhase::Body]);
     }
 }
 
@@ -161,6 +161,6 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.state.enter(Phase::Sent, &[Phase::Answering, Phase::Body]);
+        self.state.enter(ConnectionPhase::Sent, &[ConnectionPhase::Responding, ConnectionPhase::Body]);
     }
 }

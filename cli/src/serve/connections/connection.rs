@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::body::{BodyError, BodyOutcome, RequestBody, ResponseBody};
-use super::registry::{ConnectionState, OpenConnection, Phase};
+use super::registry::{ConnectionPhase, ConnectionState, OpenConnection};
 use super::stream::LimitedStream;
 use crate::args::ConnectionLimits;
 use crate::serve::signal;
@@ -36,9 +36,9 @@ const HEADERS_TOO_SLOW: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// How a connection ends.
-enum End {
+enum ConnectionEnd {
     /// All responses were sent; the client may still be sending.
-    Answered,
+    Responded,
     /// The headers of a request did not arrive in time.
     HeadersTooSlow,
     /// It is closed without a response.
@@ -63,12 +63,12 @@ pub async fn serve(
     let end = drive(&mut http, &connection.state, &connection.registry.limits, stopped.clone()).await;
     let mut stream = http.into_parts().io.into_inner();
     match end {
-        End::Closed => return,
-        End::HeadersTooSlow => {
+        ConnectionEnd::Closed => return,
+        ConnectionEnd::HeadersTooSlow => {
             // The connection is closed whether or not the client reads this.
             let _ = stream.write_all(HEADERS_TOO_SLOW).await;
         }
-        End::Answered => {}
+        ConnectionEnd::Responded => {}
     }
     tokio::select! {
         () = linger(stream, &connection.state) => {}
@@ -83,7 +83,7 @@ async fn drive<S>(
     state: &ConnectionState,
     limits: &ConnectionLimits,
     stopped: watch::Receiver<bool>,
-) -> End
+) -> ConnectionEnd
 where
     S: HttpService<Incoming, ResBody = ResponseBody> + Unpin,
     S::Error: Into<axum::BoxError>,
@@ -95,20 +95,20 @@ where
     let mut timer = pin!(tokio::time::sleep(limits.idle_time()));
     poll_fn(|context| {
         if evicted.as_mut().poll(context).is_ready() {
-            return Poll::Ready(End::Closed);
+            return Poll::Ready(ConnectionEnd::Closed);
         }
         if !is_stopping && stop.as_mut().poll(context).is_ready() {
             is_stopping = true;
-            if state.phase().0 == Phase::Idle {
-                return Poll::Ready(End::Closed);
+            if state.phase().0 == ConnectionPhase::Idle {
+                return Poll::Ready(ConnectionEnd::Closed);
             }
             Pin::new(&mut *http).graceful_shutdown();
         }
         match http.poll_without_shutdown(context) {
-            Poll::Ready(Ok(())) => return Poll::Ready(End::Answered),
-            // hyper has answered an invalid request with a 400.
-            Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(End::Answered),
-            Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
+            Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Responded),
+            // hyper has responded to an invalid request with a 400.
+            Poll::Ready(Err(error)) if error.is_parse() => return Poll::Ready(ConnectionEnd::Responded),
+            Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEnd::Closed),
             Poll::Pending => {}
         }
         let Some((deadline, end)) = deadline(state, limits) else { return Poll::Pending };
@@ -121,12 +121,16 @@ where
 }
 
 /// When and how a connection that waits for its client is closed. Bodies and writes have their own timers.
-fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Instant, End)> {
+fn deadline(state: &ConnectionState, limits: &ConnectionLimits) -> Option<(Instant, ConnectionEnd)> {
     let (phase, since) = state.phase();
     match phase {
-        Phase::Idle => Some((since + limits.idle_time(), End::Closed)),
-        Phase::Head => Some((since + limits.header_time(), End::HeadersTooSlow)),
-        Phase::Body | Phase::Answering | Phase::Sent | Phase::Lingering | Phase::Evicted => None,
+        ConnectionPhase::Idle => Some((since + limits.idle_time(), ConnectionEnd::Closed)),
+        ConnectionPhase::Head => Some((since + limits.header_time(), ConnectionEnd::HeadersTooSlow)),
+        ConnectionPhase::Body
+        | ConnectionPhase::Responding
+        | ConnectionPhase::Sent
+        | ConnectionPhase::Lingering
+        | ConnectionPhase::Evicted => None,
     }
 }
 
@@ -135,8 +139,9 @@ async fn handle(
     router: Router,
     connection: Arc<OpenConnection>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    let phase = if request.body().is_end_stream() { Phase::Answering } else { Phase::Body };
-    connection.state.enter(phase, &[Phase::Idle, Phase::Head, Phase::Sent]);
+    let phase =
+        if request.body().is_end_stream() { ConnectionPhase::Responding } else { ConnectionPhase::Body };
+    connection.state.enter(phase, &[ConnectionPhase::Idle, ConnectionPhase::Head, ConnectionPhase::Sent]);
     let outcome = BodyOutcome::default();
     let request = request.map(|body| Body::new(RequestBody::new(body, &connection, outcome.clone())));
     let Ok(mut response) = router.oneshot(request).await;
@@ -163,7 +168,16 @@ fn error_response(error: BodyError, response: &Response<Body>) -> Response<Body>
 
 /// Reads and discards what the client still sends, so that the response is not lost.
 async fn linger(mut stream: LimitedStream, state: &ConnectionState) {
-    state.enter(Phase::Lingering, &[Phase::Idle, Phase::Head, Phase::Body, Phase::Answering, Phase::Sent]);
+    state.enter(
+        ConnectionPhase::Lingering,
+        &[
+            ConnectionPhase::Idle,
+            ConnectionPhase::Head,
+            ConnectionPhase::Body,
+            ConnectionPhase::Responding,
+            ConnectionPhase::Sent,
+        ],
+    );
     let discard = async {
         let mut discarded = 0;
         let mut buffer = vec![0; 16 << 10];

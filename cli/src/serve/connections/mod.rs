@@ -36,7 +36,7 @@ const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\
                          content-type: text/plain\r\ncontent-length: 57\r\n\r\n\
                          Every connection is being answered. Retry in one second.\n";
 
-/// Serves `router` on `listener` until `stopped`, and then until the running requests are answered.
+/// Serves `router` on `listener` until `stopped`, and then until the running requests are done.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

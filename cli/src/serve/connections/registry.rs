@@ -13,7 +13,7 @@ use crate::args::ConnectionLimits;
 
 /// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum ConnectionPhase {
     /// It waits for a request.
     Idle,
     /// The response is sent; what the client still sends is read and discarded.
@@ -22,22 +22,22 @@ pub enum Phase {
     Head,
     /// The body of a request is arriving.
     Body,
-    /// A request is being answered.
-    Answering,
+    /// A request is being processed.
+    Responding,
     /// The response is complete, and being written.
     Sent,
     /// It was chosen for eviction.
     Evicted,
 }
 
-impl Phase {
+impl ConnectionPhase {
     /// The priority of eviction, lowest first; `None` for connections that are never evicted.
     fn eviction_order(self) -> Option<u8> {
         match self {
-            Phase::Idle | Phase::Lingering => Some(0),
-            Phase::Head => Some(1),
-            Phase::Body => Some(2),
-            Phase::Answering | Phase::Sent | Phase::Evicted => None,
+            ConnectionPhase::Idle | ConnectionPhase::Lingering => Some(0),
+            ConnectionPhase::Head => Some(1),
+            ConnectionPhase::Body => Some(2),
+            ConnectionPhase::Responding | ConnectionPhase::Sent | ConnectionPhase::Evicted => None,
         }
     }
 }
@@ -45,22 +45,22 @@ impl Phase {
 /// The state of one connection.
 #[derive(Debug)]
 pub struct ConnectionState {
-    phase: Mutex<(Phase, Instant)>,
+    phase: Mutex<(ConnectionPhase, Instant)>,
     evicted: Notify,
 }
 
 impl ConnectionState {
     fn new() -> ConnectionState {
-        ConnectionState { phase: Mutex::new((Phase::Idle, Instant::now())), evicted: Notify::new() }
+        ConnectionState { phase: Mutex::new((ConnectionPhase::Idle, Instant::now())), evicted: Notify::new() }
     }
 
     /// The phase, and when it began.
-    pub fn phase(&self) -> (Phase, Instant) {
+    pub fn phase(&self) -> (ConnectionPhase, Instant) {
         *lock(&self.phase)
     }
 
     /// Changes to `phase` if the current phase is one of `before`.
-    pub fn enter(&self, phase: Phase, before: &[Phase]) {
+    pub fn enter(&self, phase: ConnectionPhase, before: &[ConnectionPhase]) {
         let mut current = lock(&self.phase);
         if before.contains(&current.0) {
             *current = (phase, Instant::now());
@@ -122,7 +122,7 @@ impl ConnectionRegistry {
             let mut phase = lock(&state.phase);
             // Else its request has arrived meanwhile.
             if phase.0.eviction_order().is_some() {
-                *phase = (Phase::Evicted, Instant::now());
+                *phase = (ConnectionPhase::Evicted, Instant::now());
                 state.evicted.notify_one();
                 return true;
             }
@@ -211,16 +211,18 @@ mod tests {
     async fn the_longest_waiting_connection_is_evicted_and_no_busy_one() {
         let registry = ConnectionRegistry::new(ConnectionLimits::default(), 4);
         let mut open = Vec::new();
-        for phase in [Phase::Answering, Phase::Body, Phase::Head, Phase::Idle] {
+        for phase in
+            [ConnectionPhase::Responding, ConnectionPhase::Body, ConnectionPhase::Head, ConnectionPhase::Idle]
+        {
             let connection = registry.admit().await.unwrap();
-            connection.state.enter(phase, &[Phase::Idle]);
+            connection.state.enter(phase, &[ConnectionPhase::Idle]);
             open.push(connection);
         }
         // The idle one, then the one with unfinished headers, then the one with an unfinished body.
         for expected in [3, 2, 1] {
             assert!(registry.evict_one());
             open[expected].state.evicted().await;
-            assert_eq!(open[expected].state.phase().0, Phase::Evicted);
+            assert_eq!(open[expected].state.phase().0, ConnectionPhase::Evicted);
         }
         assert!(!registry.evict_one());
         assert!(registry.admit().await.is_none());

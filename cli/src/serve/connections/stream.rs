@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::registry::{ConnectionState, OpenConnection, Phase, Reservation};
+use super::registry::{ConnectionPhase, ConnectionState, OpenConnection, Reservation};
 
 /// A socket with its limits.
 pub struct LimitedStream {
@@ -38,8 +38,8 @@ impl LimitedStream {
 
     /// Updates the phase and the reservation after `bytes` were received.
     fn on_received(&mut self, bytes: usize) -> Result<()> {
-        self.state.enter(Phase::Head, &[Phase::Idle]);
-        if self.state.phase().0 != Phase::Head {
+        self.state.enter(ConnectionPhase::Head, &[ConnectionPhase::Idle]);
+        if self.state.phase().0 != ConnectionPhase::Head {
             self.head.release();
         } else if !self.head.grow(bytes) {
             return Err(Error::new(ErrorKind::OutOfMemory, "too many bytes of unfinished requests"));
@@ -104,7 +104,7 @@ impl AsyncWrite for LimitedStream {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let outcome = Pin::new(&mut self.socket).poll_flush(context);
         if matches!(outcome, Poll::Ready(Ok(()))) {
-            self.state.enter(Phase::Idle, &[Phase::Sent]);
+            self.state.enter(ConnectionPhase::Idle, &[ConnectionPhase::Sent]);
         }
         outcome
     }

@@ -10,7 +10,7 @@ use pennon_analytics::{ActorKind, Plan};
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
-use pennon_eventstore::{GroupType, PersonDetails, derived, memory_in_use};
+use pennon_eventstore::{GroupType, PersonDetails, derive_person_id, memory_in_use};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -132,7 +132,7 @@ impl Calculator {
                 let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
                 let key = |one: &MatchedActor| one.key.clone().unwrap_or_default();
                 let ids: Vec<Uuid> =
-                    page.iter().map(|one| finals.of(derived(project.id, &key(one)))).collect();
+                    page.iter().map(|one| finals.of(derive_person_id(project.id, &key(one)))).collect();
                 let persons = self.events.persons(project.id, &ids).await.map_err(event_store_error)?;
                 let actors = page.iter().zip(persons).map(|(one, known)| {
                     matched_person_json(PersonDetails { distinct_ids: vec![key(one)], ..known }, one)
@@ -144,7 +144,8 @@ impl Calculator {
                 let of = GroupType { index: u32::from(index), name };
                 let keys = page.iter().map(|one| (of.clone(), one.key.clone().unwrap_or_default()));
                 let keys: Vec<(GroupType, String)> = keys.collect();
-                let known = self.events.groups_named(project.id, &keys).await.map_err(event_store_error)?;
+                let known =
+                    self.events.load_group_properties(project.id, &keys).await.map_err(event_store_error)?;
                 let rows = page.iter().zip(keys.iter().zip(known));
                 Ok(rows.map(|(one, ((_, key), known))| matched_group_json(index, key, known, one)).collect())
             }

@@ -27,10 +27,10 @@ impl Calculator {
         let work = Box::pin(async {
             let membership = context(project, definitions.definitions.clone())?.membership(id, now);
             let membership = membership.map_err(engine_error)?;
-            let permit = self.turn().await?;
+            let permit = self.acquire_shared_permit().await?;
             let memory = self.events.query_memory();
             let facts = self.facts(project, membership.needs(), &definitions.rosters, &memory).await?;
-            let people = self.events.people_within(project.id, &BTreeSet::new(), &memory).await;
+            let people = self.events.load_people(project.id, &BTreeSet::new(), &memory).await;
             let people = people.map_err(event_store_error)?;
             let is_cancelled = cancellation.cancellation_check();
             let counted = tokio::task::spawn_blocking(move || {

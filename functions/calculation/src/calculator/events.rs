@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use pennon_analytics::filter::{EventFilter, FilterableEvent};
 use pennon_core::error::ApiResult;
+use pennon_core::limits::calculation::{PAGE_BYTES, PAGE_BYTES_READ, PAGE_EVENTS_READ};
 use pennon_core::model::Project;
 use pennon_eventstore::{
     EventKey, EventListBudget, EventListFilter, EventListSink, ListedEvent, PersonDetails,
@@ -19,10 +20,8 @@ use super::execution::CancellationGuard;
 use super::{CalculationPermit, Calculator, with_deadline};
 use crate::errors::{engine_error, event_store_error};
 
-/// A page ends after the event with which its properties exceed this many bytes of JSON, so that a response fits 6 MB.
-const PAGE_BYTES: usize = 3_000_000;
 /// Most events and bytes that are read for one page. A page whose filter matches too few of them ends there.
-const BUDGET: EventListBudget = EventListBudget { events: 20_000, bytes: 64 << 20 };
+const BUDGET: EventListBudget = EventListBudget { events: PAGE_EVENTS_READ, bytes: PAGE_BYTES_READ };
 
 /// The query of a page of events.
 #[derive(Debug, Clone)]
@@ -122,7 +121,7 @@ impl Calculator {
     ) -> ApiResult<EventsPage> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let permit = self.turn().await?;
+            let permit = self.acquire_shared_permit().await?;
             let page = PageCollector {
                 filter: query.filter,
                 limit: query.limit,

@@ -13,7 +13,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
 use pennon_eventstore::members::CohortList;
-use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derived};
+use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derive_person_id};
 use pennon_filters::CancellationToken;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -120,9 +120,9 @@ impl Calculator {
             return Ok(Properties::default());
         }
         let (people, mut persons) = if whole {
-            (self.events.whole_people(project.id, memory).await, Properties::whole(keys))
+            (self.events.load_people_with_all_properties(project.id, memory).await, Properties::whole(keys))
         } else {
-            (self.events.people_within(project.id, keys, memory).await, Properties::new(keys))
+            (self.events.load_people(project.id, keys, memory).await, Properties::new(keys))
         };
         let mut people = people.map_err(event_store_error)?;
         // The thread below frees them, which its meter subtracts from what it allocates.
@@ -157,7 +157,7 @@ impl Calculator {
         let Some(name) = project.group_types.get(usize::from(index)) else { return Ok((index, groups)) };
         let of = GroupType { index: u32::from(index), name: name.clone() };
         let keys = (!whole).then_some(&keys);
-        let listed = self.events.groups_within(project.id, &of, keys, memory).await;
+        let listed = self.events.load_groups(project.id, &of, keys, memory).await;
         let listed = listed.map_err(event_store_error)?;
         let memory = memory.clone();
         let collected = tokio::task::spawn_blocking(move || {
@@ -184,7 +184,7 @@ impl Calculator {
             return Ok(HashMap::new());
         }
         let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
-        Ok(ids.iter().map(|id| (id.clone(), finals.of(derived(project.id, id)))).collect())
+        Ok(ids.iter().map(|id| (id.clone(), finals.of(derive_person_id(project.id, id)))).collect())
     }
 
     /// The canonical person ids on the lists of static cohorts, merges applied.

@@ -204,10 +204,10 @@ impl Calculator {
     ) -> ApiResult<QueryResult> {
         let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
         let inputs = self.load_inputs(project, &plan, used).await?;
-        let answer = execution::run_plan(plan, inputs, cancellation, permit).await?;
+        let output = execution::run_plan(plan, inputs, cancellation, permit).await?;
         Ok(QueryResult {
-            result: answer.result,
-            has_more: answer.has_more,
+            result: output.result,
+            has_more: output.has_more,
             hogql: query.describe(),
             timezone: project.timezone.clone(),
             last_refresh: now,
@@ -251,7 +251,7 @@ impl Calculator {
     }
 
     /// Waits for a permit to use the cores. Other calculations wait while it is held.
-    pub async fn turn(&self) -> ApiResult<CalculationPermit> {
+    pub async fn acquire_shared_permit(&self) -> ApiResult<CalculationPermit> {
         self.acquire_permit(Concurrency::Shared).await
     }
 

@@ -7,7 +7,7 @@ use pennon_analytics::filter::PersonFilter;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Page;
 use pennon_core::model::Project;
-use pennon_eventstore::{PeoplePage, PersonDetails, derived};
+use pennon_eventstore::{PeoplePage, PersonDetails, derive_person_id};
 use pennon_filters::{CalcError, CalcResult, ComparisonBudget};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -77,12 +77,12 @@ impl Calculator {
             let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
             let mut found_by_id: Vec<Uuid> = Vec::new();
             if let Some(search) = &filter.search {
-                found_by_id.push(finals.of(derived(project.id, search)));
+                found_by_id.push(finals.of(derive_person_id(project.id, search)));
                 found_by_id.extend(search.parse().ok().map(|id| finals.of(id)));
             }
             if let Some(distinct_id) = &filter.distinct_id {
                 // A lookup by key: the other persons are not scanned.
-                let id = finals.of(derived(project.id, distinct_id));
+                let id = finals.of(derive_person_id(project.id, distinct_id));
                 let Some(person) = self.get_known_person(project, id).await? else {
                     return Ok(PeoplePage { total: 0, persons: Vec::new() });
                 };
@@ -90,7 +90,7 @@ impl Calculator {
                 let persons = person.into_iter().collect::<Vec<_>>();
                 return Ok(PeoplePage { total: persons.len(), persons: page.slice(&persons).to_vec() });
             }
-            let permit = self.turn().await?;
+            let permit = self.acquire_shared_permit().await?;
             let (keys, at) = (filter.property_keys(), (page.offset, page.limit));
             // The first error of a filter ends the scan.
             let filter_error: Arc<OnceLock<CalcError>> = Arc::default();
@@ -126,7 +126,7 @@ impl Calculator {
         cancellation: &CancellationGuard,
     ) -> ApiResult<Option<PersonDetails>> {
         let permit = match &filter.properties {
-            Some(_) => Some(self.turn().await?),
+            Some(_) => Some(self.acquire_shared_permit().await?),
             None => None,
         };
         let is_cancelled = cancellation.cancellation_check();

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use pennon_analytics::{SessionFieldType, session_fields};
 use pennon_core::error::ApiResult;
+use pennon_core::limits::calculation::SEARCHED_EVENTS;
 use pennon_core::model::Project;
 use pennon_eventstore::{
     EventListBudget, EventListFilter, EventListSink, EventName, GroupType, ListedEvent, PropertyNames,
@@ -15,8 +16,6 @@ use tokio::time::Instant;
 use super::{Calculator, with_deadline};
 use crate::errors::event_store_error;
 
-/// The newest events of a name that are searched for properties.
-const SEARCHED_EVENTS_MAX: usize = 1000;
 /// Most bytes of segments that are read for each name.
 const SEARCHED_BYTES_MAX: u64 = 16 << 20;
 
@@ -87,7 +86,7 @@ impl EventListSink for NameCollector {
     fn take(&mut self, listed: ListedEvent) -> ControlFlow<()> {
         self.names.extend(listed.event.properties.into_iter().map(|(name, _)| name));
         self.searched += 1;
-        if self.searched < SEARCHED_EVENTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.searched < SEARCHED_EVENTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -95,7 +94,7 @@ impl Calculator {
     /// The names of all events of a project, ascending.
     pub async fn event_names(&self, project: &Project) -> ApiResult<Vec<EventName>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             self.events.event_names(project.id).await.map_err(event_store_error)
         });
         with_deadline(project, self.deadline(), work).await
@@ -109,7 +108,7 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<Vec<(String, Option<PropertyType>)>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             let names = match kind {
                 PropertyKind::Event => self.events.event_property_names(project.id).await,
                 PropertyKind::Person => self.events.person_property_names(project.id).await,
@@ -128,7 +127,7 @@ impl Calculator {
         with_deadline(project, deadline, work).await
     }
 
-    /// The properties of the newest [`SEARCHED_EVENTS_MAX`] events of each of these names.
+    /// The properties of the newest [`SEARCHED_EVENTS`] events of each of these names.
     pub async fn seen_properties(
         &self,
         project: &Project,
@@ -136,12 +135,12 @@ impl Calculator {
         deadline: Instant,
     ) -> ApiResult<BTreeSet<String>> {
         let work = Box::pin(async {
-            let _permit = self.turn().await?;
+            let _permit = self.acquire_shared_permit().await?;
             let mut seen = NameCollector::default();
             for name in names {
                 let filter =
                     EventListFilter { names: Some([name.clone()].into()), ..EventListFilter::default() };
-                let budget = EventListBudget { events: SEARCHED_EVENTS_MAX, bytes: SEARCHED_BYTES_MAX };
+                let budget = EventListBudget { events: SEARCHED_EVENTS, bytes: SEARCHED_BYTES_MAX };
                 seen.searched = 0;
                 let walked = self.events.list_newest_events(project.id, filter, budget, seen).await;
                 (seen, _) = walked.map_err(event_store_error)?;

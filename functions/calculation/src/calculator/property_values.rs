@@ -131,7 +131,7 @@ impl Calculator {
         from: i64,
         cancellation: &CancellationGuard,
     ) -> ApiResult<Vec<PropertyValue>> {
-        let permit = self.turn().await?;
+        let permit = self.acquire_shared_permit().await?;
         let column = match query.key.as_str() {
             "distinct_id" => ColumnKey::DistinctId,
             key => ColumnKey::Property(key.to_owned()),
@@ -166,7 +166,7 @@ impl Calculator {
     ) -> ApiResult<Vec<PropertyValue>> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let permit = self.turn().await?;
+            let permit = self.acquire_shared_permit().await?;
             let keys = BTreeSet::from([query.key.clone()]);
             let people = self.events.people(project.id, &keys).await.map_err(event_store_error)?;
             let is_cancelled = cancellation.cancellation_check();

@@ -43,7 +43,7 @@ pub(crate) struct QueryState {
     pub seen_at: Option<DateTime<Utc>>,
     /// How far it is.
     pub progress: Option<Progress>,
-    /// A client was answered 503 and has not fetched the result yet.
+    /// A client received a 503 and has not fetched the result yet.
     #[serde(rename = "owed")]
     pub result_pending: bool,
     /// The requests that wait for it.
@@ -120,7 +120,7 @@ pub(crate) struct PastRun {
     start_time: DateTime<Utc>,
     pickup_time: Option<DateTime<Utc>>,
     end: RunEnd,
-    /// A client was answered 503 and has not fetched its result yet.
+    /// A client received a 503 and has not fetched its result yet.
     #[serde(rename = "owed", default)]
     result_pending: bool,
 }
@@ -165,7 +165,7 @@ pub(crate) struct StartRequest {
     pub start: BackgroundStart,
     /// The request that waits for it.
     pub waiter: Waiter,
-    /// The client is answered 503 and will fetch the result later.
+    /// The client receives a 503 and will fetch the result later.
     pub result_pending: bool,
     /// The instant of the request.
     pub now: DateTime<Utc>,
@@ -325,7 +325,7 @@ impl QueryState {
         all.into_iter().find(|run| run.generation == generation && run.is_reported(now))
     }
 
-    /// The ended calculations whose result a client was answered 503 for: pickup time and end.
+    /// The ended calculations for which a client received a 503: pickup time and end.
     pub fn pending_results(&self) -> impl Iterator<Item = (Option<DateTime<Utc>>, &RunEnd)> {
         let own = self.end.as_ref().filter(|_| self.result_pending).map(|end| (self.pickup_time, end));
         let past = self.past.iter().filter(|past| past.result_pending);

@@ -8,12 +8,8 @@ use std::borrow::Cow;
 use axum::http::header;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{BodyRules, Call, Fields, SdkBody, SdkBodyError};
+use pennon_core::limits::evaluation::{BODY_BYTES_MAX, INFLATED_BYTES_MAX};
 use serde_json::Value;
-
-/// Largest body as received.
-pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Largest body after decompression.
-const INFLATED_BYTES_MAX: usize = 4 << 20;
 
 const RULES: BodyRules = BodyRules {
     inflated_bytes_max: INFLATED_BYTES_MAX,

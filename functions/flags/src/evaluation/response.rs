@@ -8,6 +8,7 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, accepts_gzip, gzip, json_text};
 use pennon_core::ids::new_uuid;
+use pennon_core::limits::evaluation::RESPONSE_BYTES_MAX;
 use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation};
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -19,8 +20,6 @@ use super::records::RecordTemplates;
 use super::response_version::{ResponseShape, ResponseVersion};
 use axum::http::StatusCode;
 
-/// Largest response in bytes before compression.
-const RESPONSE_BYTES_MAX: usize = 4_500_000;
 /// Responses from this size on are compressed if the client accepts gzip.
 const GZIP_MIN_BYTES: usize = 1024;
 /// Bytes before the records of a response.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::members::cohorts_with;
-use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derived};
+use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derive_person_id};
 use pennon_filters::body::json::Object;
 use pennon_flag_rules::evaluate::{
     CompiledFlag, DISTINCT_ID, DataLookups, Evaluation, GroupSubject, Plan, SlowSearches, Subject,
@@ -231,7 +231,7 @@ async fn load_overrides(
     }
     match request.anonymous_id.as_deref().filter(|_| stores_override(project, request)) {
         Some(anonymous) => {
-            let own = derived(id, &request.distinct_id);
+            let own = derive_person_id(id, &request.distinct_id);
             Ok(loaded.store(records, id, own, (&project.continuous_flags, anonymous), now).await?)
         }
         None => Ok(loaded.by_flag()?),

@@ -19,7 +19,7 @@ use crate::store::{
 /// Decides before each attempt of a write whether the feed has to be measured.
 #[derive(Debug, Default)]
 pub struct FeedSizeCheck {
-    /// Whether the last attempt may have been refused because the recorded size leaves no room.
+    /// Whether the last attempt may have been refused because the recorded size reaches the limit.
     must_measure: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Evaluates flags and conditions for the stored persons and groups of a project.
 //!
 //! Must stay true: an evaluation includes every event that was acknowledged before the request; a scan over all persons
-//! takes bounded memory and time; a request above a limit is refused, never answered in part.
+//! takes bounded memory and time; a request above a limit is rejected, never processed in part.
 
 pub mod cohorts;
 pub mod flag_values;

@@ -5,7 +5,7 @@
 
 use futures::future::try_join;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Page, Query, StoreError, Table};
+use pennon_core::store::{Item, Query, QueryPage, StoreError, Table};
 use pennon_flag_rules::FlagRow;
 
 use super::ProjectVersion;
@@ -24,7 +24,7 @@ pub struct DependentFlags {
 }
 
 /// Prefetches the first page of the rows (at most 1 MB), before authorization is known.
-pub async fn prefetch_dependents(records: &Table, project: ProjectId) -> Result<Page, StoreError> {
+pub async fn prefetch_dependents(records: &Table, project: ProjectId) -> Result<QueryPage, StoreError> {
     records.page(&dependents_query(project), None).await
 }
 
@@ -33,7 +33,7 @@ pub async fn load_dependents(
     records: &Table,
     project: ProjectId,
     version: ProjectVersion,
-    prefetched: Option<Page>,
+    prefetched: Option<QueryPage>,
 ) -> Result<DependentFlags, StoreError> {
     let mut checksum = version.sums.edges;
     let mut items = match prefetched {
@@ -54,8 +54,12 @@ pub async fn load_dependents(
     Err(StoreError::Conflict)
 }
 
-async fn finish_prefetch(records: &Table, project: ProjectId, page: Page) -> Result<Vec<Item>, StoreError> {
-    let Page { mut items, mut next } = page;
+async fn finish_prefetch(
+    records: &Table,
+    project: ProjectId,
+    page: QueryPage,
+) -> Result<Vec<Item>, StoreError> {
+    let QueryPage { mut items, mut next } = page;
     while next.is_some() {
         let page = records.page(&dependents_query(project), next).await?;
         items.extend(page.items);

@@ -71,7 +71,7 @@ pub enum FlagWriteOutcome {
     Written,
     /// A condition failed because of a concurrent write: re-read, re-validate and retry.
     Conflict,
-    /// The condition on the project's version failed: a concurrent write, or the recorded feed size leaves no room for
+    /// The condition on the project's version failed: a concurrent write, or the recorded feed size is too large for
     /// the flag. Retry with a measured feed size.
     VersionConflict,
 }

@@ -5,7 +5,7 @@
 
 use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;
-use pennon_core::store::Page;
+use pennon_core::store::QueryPage;
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::flag::body_references::{self, BodyReferences};
@@ -57,7 +57,7 @@ async fn load_required_dependents(
     version: ProjectVersion,
     body: &Fields,
     flag: &Flag,
-    prefetched: Option<Page>,
+    prefetched: Option<QueryPage>,
 ) -> ApiResult<Option<DependentFlags>> {
     if !may_disable(body) || flag.deleted && !flag.active {
         return Ok(None);

@@ -8,7 +8,7 @@ use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Key, Page, StoreError, Table};
+use pennon_core::store::{Item, Key, QueryPage, StoreError, Table};
 use pennon_flag_rules::flag::body_references::{self, BodyReferences};
 use pennon_flag_rules::is_possible_key;
 
@@ -33,7 +33,7 @@ pub struct WriteReads {
 #[derive(Debug)]
 pub struct ReadItems {
     items: Vec<Option<Item>>,
-    dependents: Option<Page>,
+    dependents: Option<QueryPage>,
 }
 
 /// The decoded result of the reads.
@@ -55,7 +55,7 @@ pub struct LinkedInputs {
     /// The records that the body names directly.
     pub references: ResolvedReferences,
     /// The first page of the flags that depend on others.
-    pub dependents: Option<Page>,
+    pub dependents: Option<QueryPage>,
 }
 
 impl WriteReads {

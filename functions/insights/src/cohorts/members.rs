@@ -13,7 +13,7 @@ use pennon_core::ids;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Write, WriteCondition};
 use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
-use pennon_eventstore::{CanonicalPersons, derived};
+use pennon_eventstore::{CanonicalPersons, derive_person_id};
 use pennon_filters::CancellationToken;
 use uuid::Uuid;
 
@@ -113,7 +113,7 @@ fn remove_person(
     person: Uuid,
 ) -> ApiResult<()> {
     let length = cohort.distinct_ids.len() + cohort.person_ids.len();
-    cohort.distinct_ids.retain(|id| finals.of(derived(project, id)) != person);
+    cohort.distinct_ids.retain(|id| finals.of(derive_person_id(project, id)) != person);
     cohort.person_ids.retain(|id| finals.of(*id) != person);
     if cohort.distinct_ids.len() + cohort.person_ids.len() < length { Ok(()) } else { Err(not_a_member()) }
 }
@@ -129,8 +129,11 @@ fn count_persons(
     finals: &CanonicalPersons,
     now: DateTime<Utc>,
 ) {
-    let listed =
-        cohort.distinct_ids.iter().map(|id| derived(project, id)).chain(cohort.person_ids.iter().copied());
+    let listed = cohort
+        .distinct_ids
+        .iter()
+        .map(|id| derive_person_id(project, id))
+        .chain(cohort.person_ids.iter().copied());
     let persons: HashSet<Uuid> = listed.map(|id| finals.of(id)).collect();
     set_count(cohort, persons.len(), now);
 }
@@ -163,7 +166,7 @@ async fn rewrite_list(
             }
         }
         None => {
-            members.extend(change.added_distinct_ids.iter().map(|id| derived(project, id)));
+            members.extend(change.added_distinct_ids.iter().map(|id| derive_person_id(project, id)));
             members.extend(&change.added_persons);
         }
     }

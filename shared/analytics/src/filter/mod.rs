@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::sql::Expression;
 pub use events::{EventFilter, FilterableEvent};
 pub use json::{filter_json, list_json};
-pub use parse::NON_EVENT_TYPES;
 pub(crate) use parse::Parser;
+pub use parse::{EVENT_TYPES, NON_EVENT_TYPES};
 pub use persons::PersonFilter;
 pub(crate) use predicate::Predicate;
 

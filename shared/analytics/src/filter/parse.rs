@@ -26,7 +26,7 @@ pub const NON_EVENT_TYPES: [&str; 8] = [
 ];
 
 /// Filter types that apply to events. The default type is `event`.
-const EVENT_TYPES: [&str; 9] =
+pub const EVENT_TYPES: [&str; 9] =
     ["event", "person", "cohort", "group", "session", "element", "feature", "event_metadata", "hogql"];
 
 /// Parses property filters and counts them, over all fields of one query.

@@ -83,7 +83,7 @@ impl KeyCache {
         }
     }
 
-    /// Registers a background write, for [`KeyCache::settled`].
+    /// Registers a background write, for [`KeyCache::wait_for_background_writes`].
     pub(crate) fn track(&self, write: JoinHandle<()>) {
         let mut writes = lock(&self.0.background_writes);
         writes.retain(|write| !write.is_finished());
@@ -91,7 +91,7 @@ impl KeyCache {
     }
 
     /// Waits for the background writes of last-used times.
-    pub async fn settled(&self) {
+    pub async fn wait_for_background_writes(&self) {
         let writes = std::mem::take(&mut *lock(&self.0.background_writes));
         for write in writes {
             // A failed write is repeated with a later use of the key.

@@ -20,7 +20,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Records that the key with this hash was used at `now`, unless `last_used`, in seconds since the epoch, is recent enough.
 ///
 /// The write runs in the background. A local server responds without waiting for it; a function waits
-/// ([`KeyCache::settled`]), because Lambda freezes a process after its response.
+/// ([`KeyCache::wait_for_background_writes`]), because Lambda freezes a process after its response.
 pub(crate) fn record_use(store: &Store, cache: &KeyCache, hash: &str, last_used: i64, now: DateTime<Utc>) {
     let now = now.timestamp();
     let latest_stale = now - LAST_USED_INTERVAL_SECONDS;

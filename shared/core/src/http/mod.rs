@@ -15,7 +15,7 @@ pub use edge::{StagePrefix, edge};
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page, link, link_in_place};
 pub use request_log::{REQUEST_TARGET, RequestId};
 pub use response::{
-    GATEWAY_BYTES_MAX, accepts_gzip, created, deliver, empty, escaped_json_length, gzip, json, json_text,
-    sized, too_long,
+    GATEWAY_BYTES_MAX, GZIP_ABOVE_BYTES, accepts_gzip, created, deliver, empty, escaped_json_length, gzip,
+    json, json_text, sized, too_long,
 };
-pub use sdk_body::{BodyRules, SdkBody, SdkBodyError, SdkPayload};
+pub use sdk_body::{BodyRules, COMPRESSIONS, CONTENT_ENCODINGS, SdkBody, SdkBodyError, SdkPayload};

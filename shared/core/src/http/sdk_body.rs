@@ -15,6 +15,10 @@ use percent_encoding::percent_decode;
 use serde::de::IgnoredAny;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The values of the query parameter and of the form field `compression`.
+pub const COMPRESSIONS: [&str; 4] = ["", "gzip", "gzip-js", "base64"];
+/// The values of the header `Content-Encoding`.
+pub const CONTENT_ENCODINGS: [&str; 4] = ["gzip", "x-gzip", "identity", ""];
 const GZIP: &[u8] = &[0x1f, 0x8b];
 /// The start of gzip that was decoded as UTF-8 on its way: the second byte became U+FFFD.
 const ALTERED_GZIP: &[u8] = &[0x1f, 0xef, 0xbf, 0xbd];
@@ -102,9 +106,8 @@ impl BodyRules {
     }
 
     fn check_encoding(&self, encoding: Option<&str>) -> Result<(), SdkBodyError> {
-        let known = ["", "gzip", "x-gzip", "identity"];
         match encoding.map(str::trim).filter(|_| self.refuses_other_encodings) {
-            Some(encoding) if !known.iter().any(|known| encoding.eq_ignore_ascii_case(known)) => {
+            Some(encoding) if !CONTENT_ENCODINGS.iter().any(|known| encoding.eq_ignore_ascii_case(known)) => {
                 Err(unreadable(format!("Content-Encoding {encoding} is not supported; use gzip.")))
             }
             _ => Ok(()),
@@ -188,7 +191,7 @@ struct FormFields {
 }
 
 fn check_compression(compression: &str, supported: &str) -> Result<(), SdkBodyError> {
-    if ["", "gzip", "gzip-js", "base64"].contains(&compression) {
+    if COMPRESSIONS.contains(&compression) {
         return Ok(());
     }
     Err(unreadable(format!("compression={compression} is not supported; use {supported}.")))

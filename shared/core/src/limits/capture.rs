@@ -12,3 +12,5 @@ pub const NESTING_MAX: usize = 64;
 pub const NAME_CHARS_MAX: usize = 200;
 /// Longer distinct ids are truncated to this number of characters.
 pub const DISTINCT_ID_CHARS_MAX: usize = 200;
+/// Upper bound of the magnitude of `offset`, in milliseconds: about three thousand years.
+pub const OFFSET_MS_MAX: f64 = 1e14;

@@ -17,6 +17,9 @@ pub enum Level {
 }
 
 impl Level {
+    /// All levels, the lowest first.
+    pub const ALL: [Level; 3] = [Level::Member, Level::Admin, Level::Owner];
+
     /// The level's number in responses.
     pub fn number(self) -> u8 {
         match self {
@@ -42,6 +45,11 @@ pub enum AccessLevel {
     ViewByDefault,
     /// Read and write.
     Edit,
+}
+
+impl AccessLevel {
+    /// All levels, the lowest first.
+    pub const ALL: [AccessLevel; 3] = [AccessLevel::View, AccessLevel::ViewByDefault, AccessLevel::Edit];
 }
 
 impl From<AccessLevel> for u8 {

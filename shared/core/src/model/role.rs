@@ -39,7 +39,7 @@ pub struct RoleMember {
 
 impl Role {
     /// The role's JSON in responses.
-    pub fn to_answer(&self) -> Value {
+    pub fn to_response(&self) -> Value {
         json!({
             "id": self.id,
             "name": self.name,

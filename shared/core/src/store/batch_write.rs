@@ -36,9 +36,9 @@ impl Table {
     fn write_batch(&self, mut pending: Vec<WriteRequest>) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             for attempt in 0.. {
-                let answer =
+                let response =
                     self.client.batch_write_item().request_items(&*self.name, pending).send().await?;
-                pending = answer
+                pending = response
                     .unprocessed_items
                     .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
                     .unwrap_or_default();

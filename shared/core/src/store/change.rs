@@ -13,18 +13,18 @@ use super::table::{VersionBump, Write, WriteCondition};
 
 /// One item of a transaction: an action, and conditions for the whole transaction.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct ItemChange {
     /// The item's key.
     pub key: Key,
     /// The action.
-    pub action: Action,
+    pub action: ItemAction,
     /// Conditions that must hold for the item.
-    pub when: Vec<Condition>,
+    pub when: Vec<ItemCondition>,
 }
 
 /// An action on an item.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub enum ItemAction {
     /// Replace it with these attributes, which include the key.
     Put(Attributes),
     /// Delete it.
@@ -42,7 +42,7 @@ pub enum Action {
 
 /// A condition on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum ItemCondition {
     /// The item does not exist.
     Absent,
     /// The item exists.
@@ -56,21 +56,21 @@ pub enum Condition {
 }
 
 impl WriteCondition {
-    fn condition(self) -> Option<Condition> {
+    fn condition(self) -> Option<ItemCondition> {
         match self {
             WriteCondition::None => None,
-            WriteCondition::Absent => Some(Condition::Absent),
-            WriteCondition::Present => Some(Condition::Present),
+            WriteCondition::Absent => Some(ItemCondition::Absent),
+            WriteCondition::Present => Some(ItemCondition::Present),
             WriteCondition::Version(version) => {
-                Some(Condition::Is(VERSION, i64::try_from(version).unwrap_or(i64::MAX)))
+                Some(ItemCondition::Is(VERSION, i64::try_from(version).unwrap_or(i64::MAX)))
             }
-            WriteCondition::CountAtMost(most) => Some(Condition::AtMostOrUnset(COUNT, most)),
+            WriteCondition::CountAtMost(most) => Some(ItemCondition::AtMostOrUnset(COUNT, most)),
         }
     }
 }
 
 /// Translates `writes` to changes. The parts of items come last, so that the index of a failed condition is that of its write.
-pub(super) fn changes(writes: &[Write]) -> Result<Vec<Change>, StoreError> {
+pub(super) fn changes(writes: &[Write]) -> Result<Vec<ItemChange>, StoreError> {
     let (mut changes, mut parts) = (Vec::with_capacity(writes.len()), Vec::new());
     for write in writes {
         changes.push(change(write, &mut parts)?);
@@ -79,8 +79,8 @@ pub(super) fn changes(writes: &[Write]) -> Result<Vec<Change>, StoreError> {
     Ok(changes)
 }
 
-fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> {
-    let new_change = |key: &Key, action, guard: WriteCondition| Change {
+fn change(write: &Write, parts: &mut Vec<ItemChange>) -> Result<ItemChange, StoreError> {
+    let new_change = |key: &Key, action, guard: WriteCondition| ItemChange {
         key: key.clone(),
         action,
         when: guard.condition().into_iter().collect(),
@@ -89,34 +89,38 @@ fn change(write: &Write, parts: &mut Vec<Change>) -> Result<Change, StoreError> 
         Write::Put(item, guard) => {
             let encoded = encode(item)?;
             for part in encoded.parts {
-                parts.push(new_change(&Item::key_of(&part)?, Action::Put(part), WriteCondition::None));
+                parts.push(new_change(&Item::key_of(&part)?, ItemAction::Put(part), WriteCondition::None));
             }
             parts.extend(
-                encoded.surplus.iter().map(|key| new_change(key, Action::Delete, WriteCondition::None)),
+                encoded.surplus.iter().map(|key| new_change(key, ItemAction::Delete, WriteCondition::None)),
             );
-            new_change(&item.key, Action::Put(encoded.head), *guard)
+            new_change(&item.key, ItemAction::Put(encoded.head), *guard)
         }
-        Write::Delete(key, guard) => new_change(key, Action::Delete, *guard),
-        Write::Check(key, WriteCondition::None) => new_change(key, Action::Check, WriteCondition::Present),
-        Write::Check(key, guard) => new_change(key, Action::Check, *guard),
-        Write::Add(key, by) => {
-            new_change(key, Action::Count { add: vec![(COUNT, *by)], set: Vec::new() }, WriteCondition::None)
+        Write::Delete(key, guard) => new_change(key, ItemAction::Delete, *guard),
+        Write::Check(key, WriteCondition::None) => {
+            new_change(key, ItemAction::Check, WriteCondition::Present)
         }
+        Write::Check(key, guard) => new_change(key, ItemAction::Check, *guard),
+        Write::Add(key, by) => new_change(
+            key,
+            ItemAction::Count { add: vec![(COUNT, *by)], set: Vec::new() },
+            WriteCondition::None,
+        ),
         Write::BumpVersion(key, bump) => version_bump(key, *bump),
-        Write::SetFeedBytes(key, at, used) => Change {
+        Write::SetFeedBytes(key, at, used) => ItemChange {
             key: key.clone(),
-            action: Action::Count { add: Vec::new(), set: vec![(USED, *used)] },
-            when: vec![Condition::Is(COUNT, *at)],
+            action: ItemAction::Count { add: Vec::new(), set: vec![(USED, *used)] },
+            when: vec![ItemCondition::Is(COUNT, *at)],
         },
     })
 }
 
-fn version_bump(key: &Key, bump: VersionBump) -> Change {
+fn version_bump(key: &Key, bump: VersionBump) -> ItemChange {
     let expected = [(ROWS, bump.when.rows), (EDGES, bump.when.edges), (COUNT, bump.when.number)];
     // Before the first write the row does not exist, and all its numbers count as 0.
     let condition = |(name, value): (&'static str, Option<i64>)| match value? {
-        0 => Some(Condition::IsOrUnset(name, 0)),
-        value => Some(Condition::Is(name, value)),
+        0 => Some(ItemCondition::IsOrUnset(name, 0)),
+        value => Some(ItemCondition::Is(name, value)),
     };
     let mut add = vec![(COUNT, 1), (ROWS, bump.by.rows), (EDGES, bump.by.edges)];
     let mut set = vec![(LAST, bump.by.last)];
@@ -125,9 +129,9 @@ fn version_bump(key: &Key, bump: VersionBump) -> Change {
         None if bump.by.used != 0 => add.push((USED, bump.by.used)),
         None => {}
     }
-    let max_feed_bytes = bump.when.used_at_most.map(|most| Condition::AtMostOrUnset(USED, most));
+    let max_feed_bytes = bump.when.used_at_most.map(|most| ItemCondition::AtMostOrUnset(USED, most));
     let when = expected.into_iter().filter_map(condition).chain(max_feed_bytes).collect();
-    Change { key: key.clone(), action: Action::Count { add, set }, when }
+    ItemChange { key: key.clone(), action: ItemAction::Count { add, set }, when }
 }
 
 /// The attribute names and values of an expression.
@@ -151,17 +155,17 @@ impl ExpressionAttributes {
     }
 }
 
-impl Condition {
+impl ItemCondition {
     fn expression(self, used: &mut ExpressionAttributes) -> String {
         match self {
-            Condition::Absent => format!("attribute_not_exists({})", used.name(PK)),
-            Condition::Present => format!("attribute_exists({})", used.name(PK)),
-            Condition::Is(name, value) => format!("{} = {}", used.name(name), used.value(value)),
-            Condition::IsOrUnset(name, value) => {
+            ItemCondition::Absent => format!("attribute_not_exists({})", used.name(PK)),
+            ItemCondition::Present => format!("attribute_exists({})", used.name(PK)),
+            ItemCondition::Is(name, value) => format!("{} = {}", used.name(name), used.value(value)),
+            ItemCondition::IsOrUnset(name, value) => {
                 let (name, value) = (used.name(name), used.value(value));
                 format!("(attribute_not_exists({name}) OR {name} = {value})")
             }
-            Condition::AtMostOrUnset(name, value) => {
+            ItemCondition::AtMostOrUnset(name, value) => {
                 let (name, value) = (used.name(name), used.value(value));
                 format!("(attribute_not_exists({name}) OR {name} <= {value})")
             }
@@ -169,7 +173,7 @@ impl Condition {
     }
 }
 
-impl Change {
+impl ItemChange {
     /// The change as a transaction item of the SDK.
     pub(super) fn to_sdk(&self, table: &str) -> Result<TransactWriteItem, StoreError> {
         self.build(table).map_err(|error| StoreError::Failed(error.to_string()))
@@ -195,19 +199,19 @@ impl Change {
         }
         let key = || Some(self.key.attributes());
         Ok(match &self.action {
-            Action::Put(item) => {
+            ItemAction::Put(item) => {
                 let put = Put::builder().set_item(Some(item.clone())).set_condition_expression(condition);
                 builder.put(with_condition!(put).build()?)
             }
-            Action::Delete => {
+            ItemAction::Delete => {
                 let delete = Delete::builder().set_key(key()).set_condition_expression(condition);
                 builder.delete(with_condition!(delete).build()?)
             }
-            Action::Check => {
+            ItemAction::Check => {
                 let check = ConditionCheck::builder().set_key(key()).set_condition_expression(condition);
                 builder.condition_check(with_condition!(check).build()?)
             }
-            Action::Count { add, set } => {
+            ItemAction::Count { add, set } => {
                 let added = clause("ADD", " ", add, &mut used);
                 let expression = [added, clause("SET", " = ", set, &mut used)].concat();
                 let update = Update::builder().set_key(key()).set_condition_expression(condition);

@@ -106,12 +106,12 @@ pub struct Item {
     /// Expiry time, in seconds since the epoch.
     pub expires_at: Option<i64>,
     /// The parts of a body that is too long for one item.
-    pub parts: Option<Parts>,
+    pub parts: Option<ItemParts>,
 }
 
 /// The parts of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parts {
+pub struct ItemParts {
     /// Number of parts.
     pub count: usize,
     /// A tag in each part, so that parts of different writes are never mixed.
@@ -171,7 +171,7 @@ impl Item {
     }
 
     /// The parts of the stored body.
-    pub(super) fn parts(&self) -> Option<&Parts> {
+    pub(super) fn parts(&self) -> Option<&ItemParts> {
         self.parts.as_ref()
     }
 
@@ -271,7 +271,7 @@ impl Item {
             },
             expires_at: parsed(&map, EXPIRES_AT),
             parts: match (parsed(&map, PARTS), map.remove(TAG)) {
-                (Some(count), Some(AttributeValue::S(tag))) => Some(Parts { count, tag }),
+                (Some(count), Some(AttributeValue::S(tag))) => Some(ItemParts { count, tag }),
                 _ => None,
             },
             key,
@@ -284,7 +284,7 @@ impl Item {
     }
 }
 
-impl Parts {
+impl ItemParts {
     /// Writes the number of parts and the tag into the head item.
     pub(super) fn write_to(&self, head: &mut Attributes) {
         head.insert(PARTS.into(), number(self.count));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::item::{Attributes, BODY_BYTES_MAX, Item, Key, Parts, deflate, inflate};
+use super::item::{Attributes, BODY_BYTES_MAX, Item, ItemParts, Key, deflate, inflate};
 use super::{StoreError, Table};
 
 /// Maximum compressed body in parts: a transaction is limited to 4 MB and has other writes.
@@ -56,7 +56,7 @@ pub(super) fn encode(item: &Item) -> Result<EncodedItem, StoreError> {
         parts.push(part.attributes()?);
     }
     let mut head = item.attributes_with(false)?;
-    Parts { count: parts.len(), tag }.write_to(&mut head);
+    ItemParts { count: parts.len(), tag }.write_to(&mut head);
     let surplus = surplus(parts.len());
     Ok(EncodedItem { head, parts, surplus })
 }

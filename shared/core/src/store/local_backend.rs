@@ -17,7 +17,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use super::change::Change;
+use super::change::ItemChange;
 use super::item::{Attributes, Key};
 
 /// A database in this process. Methods return `None` for calls that must go through the SDK.
@@ -29,7 +29,11 @@ pub trait LocalBackend: std::fmt::Debug + Send + Sync {
     fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage>;
 
     /// Applies all of `changes` or none. Returns the new value of the counter that the last change increments; 0 without one.
-    fn transact(&self, table: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>>;
+    fn transact(
+        &self,
+        table: &str,
+        changes: Arc<Vec<ItemChange>>,
+    ) -> BackendFuture<'_, Result<i64, StoreError>>;
 }
 
 /// A pending result; `None` if the call must go through the SDK.

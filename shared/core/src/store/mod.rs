@@ -20,13 +20,13 @@ mod tls_roots;
 
 pub use byte_limited_read::ByteLimitedRead;
 pub use capacity_meter::CapacityMeter;
-pub use change::{Action, Change, Condition};
+pub use change::{ItemAction, ItemChange, ItemCondition};
 pub use connect::ConnectError;
 pub use error::StoreError;
-pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, Key, Parts, RowChecksums};
+pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, ItemParts, Key, RowChecksums};
 pub use item_parts::PARTED_BYTES_MAX;
 pub use key_range::{KeyRange, RangeEnd};
-pub use query::{Page, PageStart, Query};
+pub use query::{PageStart, Query, QueryPage};
 pub use table::{
     Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition, back_off_after_conflict,
 };

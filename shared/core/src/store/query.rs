@@ -64,7 +64,7 @@ impl Query {
 
 /// A page of a query.
 #[derive(Debug)]
-pub struct Page {
+pub struct QueryPage {
     /// Its items.
     pub items: Vec<Item>,
     /// The cursor of the next page; `None` on the last page.
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// Fetches one page of `query`, at most 1 MB.
-    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<Page, StoreError> {
+    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<QueryPage, StoreError> {
         self.query_page(query, query.limit, None, start).await
     }
 
@@ -107,7 +107,7 @@ impl Table {
         limit: Option<usize>,
         bytes_max: Option<usize>,
         start: Option<PageStart>,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+    ) -> BoxFuture<'a, Result<QueryPage, StoreError>> {
         Box::pin(async move {
             let start = start.or_else(|| {
                 let after = Key::new(query.pk.clone(), query.after.clone()?);
@@ -129,7 +129,7 @@ impl Table {
             };
             let first = take_within_bytes(items, bytes_max.unwrap_or(usize::MAX))?;
             let next = next.filter(|key| first.is_complete && !key.is_empty());
-            Ok(Page { items: self.load_parts(first.items).await?, next: next.map(PageStart) })
+            Ok(QueryPage { items: self.load_parts(first.items).await?, next: next.map(PageStart) })
         })
     }
 

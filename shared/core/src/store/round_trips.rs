@@ -26,12 +26,12 @@ pub async fn in_background<F: Future>(work: F) -> F::Output {
 /// A log of the calls made through one client.
 #[derive(Debug, Clone, Default)]
 pub struct RoundTrips {
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: Arc<Mutex<Vec<StoreCall>>>,
 }
 
 /// One call: its operation, attempts, start and end.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct StoreCall {
     /// Name of the DynamoDB operation, such as `BatchGetItem`.
     pub operation: String,
     /// Number of attempts; more than one after a retry.
@@ -61,12 +61,12 @@ impl RoundTrips {
     }
 
     /// The recorded calls in order of their start, without background calls.
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<StoreCall> {
         self.lock().iter().filter(|call| !call.is_background).cloned().collect()
     }
 
     /// The recorded background calls.
-    pub fn background_calls(&self) -> Vec<Call> {
+    pub fn background_calls(&self) -> Vec<StoreCall> {
         self.lock().iter().filter(|call| call.is_background).cloned().collect()
     }
 
@@ -85,7 +85,7 @@ impl RoundTrips {
         waits
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Call>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<StoreCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,7 +103,7 @@ impl Intercept for RoundTrips {
         let mut calls = self.lock();
         bag.interceptor_state().store_put(CallIndex(calls.len()));
         let is_background = BACKGROUND.try_with(|()| ()).is_ok();
-        calls.push(Call {
+        calls.push(StoreCall {
             operation: String::new(),
             attempts: 0,
             start: Instant::now(),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use futures::future::{try_join, try_join_all};
 
 use super::keys::ProjectId;
-use super::{Item, Key, Page, Query, RowChecksums, StoreError, Table};
+use super::{Item, Key, Query, QueryPage, RowChecksums, StoreError, Table};
 use crate::byte_limited_cache::ByteLimitedCache;
 
 /// How many times rows and version are read before unverified rows are used.
@@ -114,7 +114,7 @@ impl<K: SummaryRowKind> SummaryRows<K> {
 #[derive(Debug)]
 pub struct PrefetchedRows {
     project: ProjectId,
-    pages: Vec<Page>,
+    pages: Vec<QueryPage>,
 }
 
 /// The verified rows of one kind, cached by project for the life of a process. Clones share them.
@@ -219,7 +219,9 @@ async fn fetch_all<K: SummaryRowKind>(
     let partitions = K::partitions(project).into_iter().map(|partition| {
         let (query, first_page) = (Query::partition(partition), first_pages.next());
         async move {
-            let Some(Page { mut items, mut next }) = first_page else { return records.query(query).await };
+            let Some(QueryPage { mut items, mut next }) = first_page else {
+                return records.query(query).await;
+            };
             while next.is_some() {
                 let page = records.page(&query, next).await?;
                 items.extend(page.items);

@@ -17,7 +17,7 @@ use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnValue};
 use futures::future::BoxFuture;
 
 use super::StoreError;
-use super::change::{Action, Change, changes};
+use super::change::{ItemAction, ItemChange, changes};
 use super::item::{Attributes, COUNT, EXPIRES_AT, Item, Key, PK, RowChecksums, number, parsed};
 use super::item_parts::size;
 use super::local_backend::LocalBackend;
@@ -125,7 +125,7 @@ impl Table {
             {
                 return Ok(found.pop());
             }
-            let answer = self
+            let response = self
                 .client
                 .get_item()
                 .table_name(&*self.name)
@@ -133,7 +133,7 @@ impl Table {
                 .consistent_read(true)
                 .send()
                 .await?;
-            Ok(answer.item)
+            Ok(response.item)
         })
     }
 
@@ -185,9 +185,10 @@ impl Table {
                     .consistent_read(true)
                     .build()
                     .map_err(|e| StoreError::Failed(e.to_string()))?;
-                let answer = self.client.batch_get_item().request_items(&*self.name, request).send().await?;
-                found.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
-                pending = answer
+                let response =
+                    self.client.batch_get_item().request_items(&*self.name, request).send().await?;
+                found.extend(response.responses.into_iter().flatten().flat_map(|(_, items)| items));
+                pending = response
                     .unprocessed_keys
                     .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
                     .map(|unprocessed| unprocessed.keys)
@@ -209,7 +210,8 @@ impl Table {
             if changes.len() > TRANSACTION_WRITES_MAX {
                 return Err(StoreError::Failed(format!("a transaction of {} writes", changes.len())));
             }
-            let bytes = |change: &Change| if let Action::Put(item) = &change.action { size(item) } else { 0 };
+            let bytes =
+                |change: &ItemChange| if let ItemAction::Put(item) = &change.action { size(item) } else { 0 };
             if changes.iter().map(bytes).sum::<usize>() > TRANSACTION_BYTES_MAX {
                 return Err(StoreError::TooLarge);
             }
@@ -251,13 +253,13 @@ impl Table {
     pub fn increment<'a>(&'a self, key: &'a Key, by: i64) -> BoxFuture<'a, Result<i64, StoreError>> {
         Box::pin(async move {
             if let Some(local) = &self.local_backend {
-                let add = Action::Count { add: vec![(COUNT, by)], set: Vec::new() };
-                let change = Change { key: key.clone(), action: add, when: Vec::new() };
+                let add = ItemAction::Count { add: vec![(COUNT, by)], set: Vec::new() };
+                let change = ItemChange { key: key.clone(), action: add, when: Vec::new() };
                 if let Some(done) = local.transact(&self.name, Arc::new(vec![change])).await {
                     return done;
                 }
             }
-            let answer = self
+            let response = self
                 .client
                 .update_item()
                 .table_name(&*self.name)
@@ -268,7 +270,7 @@ impl Table {
                 .return_values(ReturnValue::UpdatedNew)
                 .send()
                 .await?;
-            answer
+            response
                 .attributes
                 .and_then(|map| parsed(&map, COUNT))
                 .ok_or_else(|| StoreError::Corrupt(format!("no counter at {}/{}", key.pk, key.sk)))

@@ -25,7 +25,7 @@ use serde_json::Map;
 use uuid::Uuid;
 
 use crate::blocks::CapturedBatch;
-use crate::codec::{Reader, write_signed, write_text, write_unsigned};
+use crate::codec::{BinaryReader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::formats;
@@ -146,7 +146,7 @@ pub(crate) fn inflated_len(block: &[u8]) -> usize {
 
 /// Verifies the checksum of block `id` of `project`, if its format has one.
 fn verify(block: &[u8], project: ProjectId, id: &BlockId) -> Result<u8, BlockError> {
-    let mut header = Reader::new(block);
+    let mut header = BinaryReader::new(block);
     let magic: [u8; 3] = header.array()?;
     let [format] = header.array()?;
     if &magic != MAGIC || format < WITHOUT_CHECKSUM {
@@ -187,14 +187,14 @@ impl Block {
     pub(crate) fn open(block: &[u8], project: ProjectId, id: &BlockId) -> Result<Block, BlockError> {
         let format = verify(block, project, id)?;
         let start = if format == WITHOUT_CHECKSUM { CHECKSUM.start } else { CHECKSUM.end };
-        let mut header = Reader::new(&block[start..]);
+        let mut header = BinaryReader::new(&block[start..]);
         let size = u32::from_le_bytes(header.array()?) as usize;
         if size > INFLATED_BYTES_MAX {
             return Err(BlockError::Damaged("it is larger than any block that is written".to_owned()));
         }
         let plain = zstd::bulk::decompress(&block[start + header.place()..], size);
         let plain = plain.map_err(|error| BlockError::Damaged(error.to_string()))?;
-        let mut reader = Reader::new(&plain);
+        let mut reader = BinaryReader::new(&plain);
         let count = reader.count()?;
         let names = texts(&mut reader)?;
         let keys = texts(&mut reader)?;
@@ -232,7 +232,7 @@ impl Block {
         index: usize,
         into: &mut impl Properties,
     ) -> Result<(), EventStoreError> {
-        let mut reader = Reader::new(&self.plain[self.headers[index].properties.clone()]);
+        let mut reader = BinaryReader::new(&self.plain[self.headers[index].properties.clone()]);
         while !reader.is_empty() {
             let tag = reader.tag()?;
             let code = usize::try_from(reader.unsigned()?).unwrap_or(usize::MAX);
@@ -249,7 +249,7 @@ impl Block {
     /// Decodes event `index` with the properties selected in `requested`, by name index.
     pub(crate) fn event(&self, index: usize, requested: &[bool]) -> Result<Event, EventStoreError> {
         let header = &self.headers[index];
-        let mut reader = Reader::new(&self.plain[header.properties.clone()]);
+        let mut reader = BinaryReader::new(&self.plain[header.properties.clone()]);
         let mut properties = Map::new();
         while !reader.is_empty() {
             let tag = reader.tag()?;
@@ -272,11 +272,15 @@ impl Block {
     }
 }
 
-fn texts(reader: &mut Reader<'_>) -> Result<Vec<String>, EventStoreError> {
+fn texts(reader: &mut BinaryReader<'_>) -> Result<Vec<String>, EventStoreError> {
     (0..reader.count()?).map(|_| reader.text()).collect()
 }
 
-fn headers(reader: &mut Reader<'_>, count: usize, names: usize) -> Result<Vec<EventHeader>, EventStoreError> {
+fn headers(
+    reader: &mut BinaryReader<'_>,
+    count: usize,
+    names: usize,
+) -> Result<Vec<EventHeader>, EventStoreError> {
     let mut headers = Vec::with_capacity(count.min(1 << 16));
     for _ in 0..count {
         let uuid = Uuid::from_bytes(reader.array()?);

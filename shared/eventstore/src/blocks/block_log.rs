@@ -19,11 +19,11 @@ use crate::blocks::backlog::Backlog;
 use crate::blocks::block::{self, Block, BlockError};
 use crate::cache::Cache;
 use crate::error::EventStoreError;
-use crate::event::{Row, micros_u64, seq};
+use crate::event::{PersonEvent, micros_u64, seq};
 use crate::keys::{self, BlockId};
 use crate::memory::{MemoryLease, Purpose, QueryMemory, properties_bytes};
 use crate::objects::{Objects, Quarantine};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::settings::{SHARD_BYTES_MAX, Settings};
 
 /// Most waiting blocks of a shard that one query reads.
@@ -391,7 +391,7 @@ impl BlockFilter {
 #[derive(Debug, Default)]
 pub(crate) struct WaitingRows {
     /// The events, deduplicated, in order of arrival.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PersonEvent>,
     /// Number of events before filtering, duplicates included.
     pub events: u64,
     /// Memory that the events and their properties reserve.
@@ -416,7 +416,7 @@ pub(crate) async fn rows_with_properties(
     project: ProjectId,
     blocks: Vec<RawBlock>,
     requested: fn(&str) -> bool,
-) -> Result<Vec<Row>, EventStoreError> {
+) -> Result<Vec<PersonEvent>, EventStoreError> {
     Ok(filter_rows(project, blocks, BlockFilter::properties(requested)).await?.rows)
 }
 
@@ -447,9 +447,9 @@ pub(crate) fn decode_rows(
                 if let Some(properties) = &mut properties {
                     properties.add(properties_bytes(&event.properties))?;
                 }
-                held += size_of::<Row>() + event.event.len() + event.distinct_id.len() + TEXTS_BYTES;
-                let person = derived(project, &event.distinct_id);
-                found.rows.push(Row { seq: seq(micros, id.tie, index as u32), person, event });
+                held += size_of::<PersonEvent>() + event.event.len() + event.distinct_id.len() + TEXTS_BYTES;
+                let person = derive_person_id(project, &event.distinct_id);
+                found.rows.push(PersonEvent { seq: seq(micros, id.tie, index as u32), person, event });
             }
         }
     }

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::blocks::block;
-use crate::blocks::json_encoding::{Meter, PropertiesSeed, ValueSeed};
-use crate::codec::{Reader, write_field, write_unsigned};
+use crate::blocks::json_encoding::{JsonSizeBudget, PropertiesSeed, ValueSeed};
+use crate::codec::{BinaryReader, write_field, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::person_ids::{may_merge, names_a_merge};
@@ -25,7 +25,7 @@ pub(crate) const KEPT_PROPERTIES_MAX: usize = 12;
 #[derive(Debug, Default)]
 pub struct PropertyEncoder {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) keys: Keys,
+    pub(crate) keys: PropertyNameTable,
 }
 
 /// The encoded properties of one event in [`PropertyEncoder`].
@@ -38,12 +38,12 @@ pub struct EncodedProperties {
 
 /// Interned property names of a batch, in order of appearance.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub(crate) struct PropertyNameTable {
     codes: HashMap<Box<str>, u32>,
     names: Vec<Box<str>>,
 }
 
-impl Keys {
+impl PropertyNameTable {
     /// The index of `name`.
     pub(crate) fn code(&mut self, name: &str) -> u32 {
         if let Some(code) = self.codes.get(name) {
@@ -66,7 +66,7 @@ impl PropertyEncoder {
     /// included. Remembers the positions of the fields in `noted` (at most twelve).
     pub fn properties<'a>(
         &'a mut self,
-        meter: &'a mut Meter,
+        meter: &'a mut JsonSizeBudget,
         depth: usize,
         noted: &'static [&'static str],
     ) -> PropertiesSeed<'a> {
@@ -74,14 +74,14 @@ impl PropertyEncoder {
     }
 
     /// Parses one JSON value, counted by the `meter` of the event.
-    pub fn value<'a>(&'a mut self, meter: &'a mut Meter, depth: usize) -> ValueSeed<'a> {
+    pub fn value<'a>(&'a mut self, meter: &'a mut JsonSizeBudget, depth: usize) -> ValueSeed<'a> {
         ValueSeed { packed: self, meter, depth }
     }
 
     /// The value of field number `index` of `noted`.
     pub fn noted(&self, properties: &EncodedProperties, index: usize) -> Option<Value> {
         let start = properties.noted.get(index).copied().flatten()?;
-        let mut reader = Reader::new(self.bytes.get(start..)?);
+        let mut reader = BinaryReader::new(self.bytes.get(start..)?);
         let tag = reader.tag().ok()?;
         reader.unsigned().ok()?;
         reader.value(tag).ok()
@@ -118,7 +118,7 @@ impl PropertyEncoder {
         properties: &EncodedProperties,
         requested: fn(&str) -> bool,
     ) -> Result<Map<String, Value>, EventStoreError> {
-        let mut reader = Reader::new(&self.bytes[properties.range.clone()]);
+        let mut reader = BinaryReader::new(&self.bytes[properties.range.clone()]);
         let mut map = Map::new();
         while !reader.is_empty() {
             let tag = reader.tag()?;

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::blocks::captured_batch::{EncodedProperties, PropertyEncoder};
 use crate::codec::{
-    ARRAY, END, FALSE, FLOAT, INTEGER, NULL, OBJECT, Reader, TEXT, TRUE, UNSIGNED, write_signed, write_text,
-    write_unsigned,
+    ARRAY, BinaryReader, END, FALSE, FLOAT, INTEGER, NULL, OBJECT, TEXT, TRUE, UNSIGNED, write_signed,
+    write_text, write_unsigned,
 };
 
 /// Which limit an event exceeds.
@@ -26,16 +26,16 @@ pub enum JsonLimitError {
 
 /// Remaining size budget of an event: approximate bytes of its JSON text without whitespace and escapes.
 #[derive(Debug, Clone)]
-pub struct Meter {
+pub struct JsonSizeBudget {
     left: usize,
     /// The limit that was exceeded.
     pub excess: Option<JsonLimitError>,
 }
 
-impl Meter {
+impl JsonSizeBudget {
     /// A budget of `most` bytes.
-    pub fn new(most: usize) -> Meter {
-        Meter { left: most, excess: None }
+    pub fn new(most: usize) -> JsonSizeBudget {
+        JsonSizeBudget { left: most, excess: None }
     }
 
     /// Counts `bytes` of the event.
@@ -63,7 +63,7 @@ impl Meter {
 /// Parses the properties of an event.
 pub struct PropertiesSeed<'a> {
     pub(crate) packed: &'a mut PropertyEncoder,
-    pub(crate) meter: &'a mut Meter,
+    pub(crate) meter: &'a mut JsonSizeBudget,
     pub(crate) depth: usize,
     pub(crate) noted: &'static [&'static str],
 }
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
 /// Parses a value of an event outside its properties.
 pub struct ValueSeed<'a> {
     pub(crate) packed: &'a mut PropertyEncoder,
-    pub(crate) meter: &'a mut Meter,
+    pub(crate) meter: &'a mut JsonSizeBudget,
     pub(crate) depth: usize,
 }
 
@@ -150,8 +150,8 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
         let start = packed.bytes.len();
         let packing = Packing { out: &mut packed.bytes, meter, depth, key: Key::None };
         let read = packing.deserialize(deserializer);
-        let value =
-            read.and_then(|()| Reader::new(&packed.bytes[start..]).whole_value().map_err(D::Error::custom));
+        let value = read
+            .and_then(|()| BinaryReader::new(&packed.bytes[start..]).whole_value().map_err(D::Error::custom));
         packed.bytes.truncate(start);
         value
     }
@@ -166,7 +166,7 @@ enum Key<'a> {
 
 struct Packing<'a, 'k> {
     out: &'a mut Vec<u8>,
-    meter: &'a mut Meter,
+    meter: &'a mut JsonSizeBudget,
     depth: usize,
     key: Key<'k>,
 }

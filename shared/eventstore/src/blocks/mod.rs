@@ -2,7 +2,7 @@
 //!
 //! [`captured_batch`] and [`block`] encode one batch, [`block_log`] appends, lists and removes blocks, [`replaced_blocks`]
 //! lists the blocks that a segment replaced, [`verified_blocks`] compares checksums. Nothing here changes a block once it was
-//! acknowledged, and nothing is read from a block before its checksum was verified. The door is [`BlockLog`].
+//! acknowledged, and nothing is read from a block before its checksum was verified. The public interface is [`BlockLog`].
 
 mod backlog;
 pub(crate) mod block;
@@ -16,6 +16,6 @@ pub(crate) use block_log::{
     BlockFilter, BlockLog, RawBlock, decode_rows, event_headers, filter_rows, rows_with_properties,
 };
 pub use captured_batch::{CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, PropertyEncoder};
-pub use json_encoding::{JsonLimitError, Meter, PropertiesSeed, ValueSeed, without_nul};
+pub use json_encoding::{JsonLimitError, JsonSizeBudget, PropertiesSeed, ValueSeed, without_nul};
 pub(crate) use replaced_blocks::list_of_replaced_blocks;
 pub(crate) use verified_blocks::VerifiedBlocks;

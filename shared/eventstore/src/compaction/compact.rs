@@ -90,7 +90,7 @@ struct PendingBlocks {
 }
 
 /// Blocks and the segment made of them.
-struct Batch {
+struct CompactionBatch {
     /// When they were read.
     read: WorkClock,
     ids: Vec<BlockId>,
@@ -207,7 +207,7 @@ impl Compactor {
         manifest: &Manifest,
         blocks: Vec<RawBlock>,
         now: Micros,
-    ) -> Result<Batch, EventStoreError> {
+    ) -> Result<CompactionBatch, EventStoreError> {
         let read = WorkClock::start(now);
         let ids = blocks.iter().map(|block| block.id).collect::<Vec<_>>();
         let inflated = blocks.iter().map(RawBlock::inflated_len).sum::<usize>() as u64;
@@ -221,7 +221,7 @@ impl Compactor {
         let mut new = tokio::task::spawn_blocking(made).await??;
         self.segments.write_objects(&new).await?;
         new.forget_content();
-        Ok(Batch { read, ids, sent, inflated, requested, duplicates, new })
+        Ok(CompactionBatch { read, ids, sent, inflated, requested, duplicates, new })
     }
 
     /// Lists the segment of a batch, on top of `manifest` or of a later one if that holds none of its events.
@@ -230,7 +230,7 @@ impl Compactor {
         &self,
         project: ProjectId,
         mut manifest: Manifest,
-        batch: &Batch,
+        batch: &CompactionBatch,
         retries: &mut RetryBudget,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
         let mut duplicates = batch.duplicates.clone();
@@ -257,7 +257,7 @@ impl Compactor {
     /// of its events is in a segment, and no person was erased since.
     async fn is_still_valid(
         &self,
-        batch: &Batch,
+        batch: &CompactionBatch,
         duplicates: &mut DuplicateCheck,
         manifest: &Manifest,
     ) -> Result<bool, EventStoreError> {

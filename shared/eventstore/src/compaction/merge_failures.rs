@@ -63,7 +63,7 @@ mod tests {
 
     /// Merges neighbours, the most that may meet at once, until nothing changes. Returns the segments that are left, by what
     /// they were made of, and how often it failed.
-    fn settled(count: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<Vec<usize>>, usize) {
+    fn merge_until_stable(count: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<Vec<usize>>, usize) {
         let merge_failures = MergeFailures::default();
         let mut left = (0..count).map(|n| vec![n]).collect::<Vec<_>>();
         let mut failures = 0;
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn one_that_fails_with_whomever_is_found_and_the_others_become_one() {
         for bad in [0, 13, 31] {
-            let (mut left, failures) = settled(32, |of| of.contains(&bad));
+            let (mut left, failures) = merge_until_stable(32, |of| of.contains(&bad));
             left.sort_by_key(Vec::len);
             assert_eq!(left.iter().map(Vec::len).collect::<Vec<_>>(), [1, 31], "{bad}: {left:?}");
             assert_eq!(left[0], [bad]);
@@ -110,17 +110,17 @@ mod tests {
 
     #[test]
     fn those_that_are_too_large_together_become_as_few_as_fit() {
-        let (left, failures) = settled(16, |of| of.len() > 4);
+        let (left, failures) = merge_until_stable(16, |of| of.len() > 4);
         assert!(left.iter().all(|of| of.len() <= 4) && left.len() <= 8, "{left:?}");
         assert!(failures <= 20, "{failures} failures");
-        let (left, failures) = settled(8, |of| of.len() > 1);
+        let (left, failures) = merge_until_stable(8, |of| of.len() > 1);
         assert_eq!(left.len(), 8);
         assert!(failures <= 16, "{failures} failures");
     }
 
     #[test]
     fn nothing_failed_and_all_may_meet() {
-        let (left, failures) = settled(32, |_| false);
+        let (left, failures) = merge_until_stable(32, |_| false);
         assert_eq!((left.len(), failures), (1, 0));
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     /// Merges until nothing is due. Returns the rows left and how many rows were written for it.
-    fn settled(mut segments: Vec<SegmentEntry>, effort: MergeMode) -> (Vec<u64>, u64) {
+    fn merge_until_stable(mut segments: Vec<SegmentEntry>, effort: MergeMode) -> (Vec<u64>, u64) {
         let mut written = 0;
         loop {
             let found = next(&segments, effort, &FailedMerges::default());
@@ -120,14 +120,16 @@ mod tests {
     #[test]
     fn history_imported_in_pieces_ends_as_few_segments() {
         for pieces in [20, 5] {
-            let (rows, _) = settled(entries(&vec![10_000_000 / pieces; pieces as usize]), MergeMode::Due);
+            let (rows, _) =
+                merge_until_stable(entries(&vec![10_000_000 / pieces; pieces as usize]), MergeMode::Due);
             assert!(rows.len() <= 3, "{rows:?}");
         }
         for pieces in [200, 50, 25] {
-            let (rows, _) = settled(entries(&vec![100_000_000 / pieces; pieces as usize]), MergeMode::Due);
+            let (rows, _) =
+                merge_until_stable(entries(&vec![100_000_000 / pieces; pieces as usize]), MergeMode::Due);
             assert!(rows.len() <= 13, "{rows:?}");
         }
-        let (rows, _) = settled(entries(&[2_500_000; 4]), MergeMode::Fewest);
+        let (rows, _) = merge_until_stable(entries(&[2_500_000; 4]), MergeMode::Fewest);
         assert_eq!(rows, [10_000_000]);
     }
 

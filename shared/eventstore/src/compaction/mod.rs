@@ -2,8 +2,8 @@
 //!
 //! [`compact`] runs it, [`merge_policy`] chooses segments, [`segment_merge`] merges them, [`merge_failures`] remembers those
 //! that cannot be merged, [`sweep`] and [`orphans`] delete. Compaction never changes the result of a query, never touches a
-//! damaged block or segment, and deletes nothing that a reader may still use ([`crate::manifest::GRACE_MICROS`]). The doors are
-//! [`Compactor`], [`SegmentMerger`] (also used by erasure) and [`Sweeper`].
+//! damaged block or segment, and deletes nothing that a reader may still use ([`crate::manifest::GRACE_MICROS`]).
+//! The public interface is [`Compactor`], [`SegmentMerger`] (also used by erasure) and [`Sweeper`].
 
 mod compact;
 mod merge_failures;

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | events | the footers of all live segments (at most 128 KB each, cached), which hold name, rows, first and last time of each run; for blocks name, uuid and time of each event |
 //! | event properties | the same footers, which hold keys and column types; for blocks all properties |
-//! | person properties | [`PersonLookup::whole_people`] |
-//! | group properties | [`PersonLookup::whole_groups_of`] |
+//! | person properties | [`PersonLookup::load_people_with_all_properties`] |
+//! | group properties | [`PersonLookup::load_groups_with_all_properties`] |
 //!
 //! No event of a segment is decoded. Must stay true: a captured event is in these lists at once; they do not
-//! depend on compaction, except the types of rare properties and of those that a footer does not list. The door is [`Definitions`].
+//! depend on compaction, except the types of rare properties and of those that a footer does not list.
+//! The public interface is [`Definitions`].
 
 mod events;
 mod properties;

@@ -10,7 +10,7 @@ use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 use crate::persons::lookup::GroupType;
 use crate::property_value::{Properties, PropertyValue};
-use crate::segments::property_columns::Kind;
+use crate::segments::property_columns::ColumnKind;
 
 /// The type of the values of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,12 @@ fn type_of(cell: &PropertyValue<'_>) -> Option<ValueType> {
 }
 
 /// The type of most values of a column; a few others may not fit it.
-fn type_of_column(kind: Kind) -> ValueType {
+fn type_of_column(kind: ColumnKind) -> ValueType {
     match kind {
-        Kind::Text => ValueType::Text,
-        Kind::Integer | Kind::Float | Kind::Number => ValueType::Number,
-        Kind::Boolean => ValueType::Boolean,
-        Kind::Json => ValueType::Mixed,
+        ColumnKind::Text => ValueType::Text,
+        ColumnKind::Integer | ColumnKind::Float | ColumnKind::Number => ValueType::Number,
+        ColumnKind::Boolean => ValueType::Boolean,
+        ColumnKind::Json => ValueType::Mixed,
     }
 }
 
@@ -111,7 +111,7 @@ impl Definitions {
         project: ProjectId,
         memory: &QueryMemory,
     ) -> Result<PropertyNames, EventStoreError> {
-        let people = self.lookup.whole_people(project, memory).await?;
+        let people = self.lookup.load_people_with_all_properties(project, memory).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut names = PropertyNames::default();
             people.each(|_, _, properties| {
@@ -133,7 +133,7 @@ impl Definitions {
         memory: &QueryMemory,
     ) -> Result<PropertyNames, EventStoreError> {
         let mut names = PropertyNames::default();
-        for group in self.lookup.groups_within(project, group_type, None, memory).await? {
+        for group in self.lookup.load_groups(project, group_type, None, memory).await? {
             names.add_all(&group.properties);
         }
         Ok(names)

@@ -13,7 +13,7 @@
 //! ([`whole_project`]).
 //!
 //! Must stay true: events, persons and merges are erased atomically; no data of other persons changes; a
-//! partial erasure is completed by repeating the call. The door is [`Eraser`].
+//! partial erasure is completed by repeating the call. The public interface is [`Eraser`].
 
 mod rewrite;
 mod whole_project;
@@ -28,12 +28,12 @@ use uuid::Uuid;
 use crate::blocks::BlockLog;
 use crate::compaction::{Compactor, SegmentMerger};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::{
     ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestStore, RecordsEntry, SegmentEntry,
 };
 use crate::objects::{Quarantine, RetryBudget};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::profiles::ProfileReader;
 use crate::persons::{
     ErasureFilter, ImportedRecords, MergeLog, PersonIndex, PersonLookup, PersonMergeState, PersonMerges,
@@ -208,7 +208,7 @@ impl Eraser {
         project: ProjectId,
         manifest: &Manifest,
         person_merges: &PersonMerges,
-        hot: &[Row],
+        hot: &[PersonEvent],
         target: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
         let name = match target {
@@ -226,7 +226,7 @@ impl Eraser {
             ids.extend([id, person]);
             ErasureFilter { persons: Arc::new(ids), ..ErasureFilter::default() }
         };
-        let by_distinct_id = all_ids_of(derived(project, name));
+        let by_distinct_id = all_ids_of(derive_person_id(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
         let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));

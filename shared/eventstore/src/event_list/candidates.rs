@@ -17,7 +17,7 @@ use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::PersonMerges;
-use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
+use crate::segments::number_columns::{ColumnBytes, NumericColumn, NumericColumnReader, bytes_of};
 use crate::segments::reader::SegmentFile;
 use crate::segments::writer::range_of;
 use crate::snapshots::BlockEvents;
@@ -269,11 +269,12 @@ async fn read_rows(
     if rows.is_empty() {
         return Ok((Vec::new(), bytes_read));
     }
-    let columns = [Number::Time, Number::SeqHigh, Number::SeqLow];
+    let columns = [NumericColumn::Time, NumericColumn::SeqHigh, NumericColumn::SeqLow];
     let (parts, bytes) = read_columns(&file, group, &columns, &rows).await?;
     let reading = file.clone();
     let read = tokio::task::spawn_blocking(move || {
-        let reader = Reader { metadata: reading.metadata(), parts: Arc::new(parts), group, rows: &rows };
+        let reader =
+            NumericColumnReader { metadata: reading.metadata(), parts: Arc::new(parts), group, rows: &rows };
         let (times, seqs) = (reader.times()?, reader.seqs()?);
         let mut candidates = Vec::with_capacity(rows.iter().map(ExactSizeIterator::len).sum());
         for ((rows, times), seqs) in rows.iter().zip(times).zip(seqs) {
@@ -305,11 +306,12 @@ async fn rows_of_persons(
     if codes.is_empty() {
         return Ok((Vec::new(), bytes_read));
     }
-    let (parts, bytes) = read_columns(file, group, &[Number::PersonCode], &rows).await?;
+    let (parts, bytes) = read_columns(file, group, &[NumericColumn::PersonCode], &rows).await?;
     bytes_read += bytes;
     let (reading, count) = (file.clone(), known.len());
     let read = tokio::task::spawn_blocking(move || {
-        let reader = Reader { metadata: reading.metadata(), parts: Arc::new(parts), group, rows: &rows };
+        let reader =
+            NumericColumnReader { metadata: reading.metadata(), parts: Arc::new(parts), group, rows: &rows };
         let mut own = Vec::new();
         for (rows, of_rows) in rows.iter().zip(reader.codes(count)?) {
             for code in &codes {
@@ -328,7 +330,7 @@ async fn rows_of_persons(
 async fn read_columns(
     file: &SegmentFile,
     group: usize,
-    columns: &[Number],
+    columns: &[NumericColumn],
     rows: &[Range<usize>],
 ) -> Result<(ColumnBytes, u64), EventStoreError> {
     let ranges = bytes_of(file.metadata(), group, columns, rows).map_err(|error| file.named(error))?;

@@ -12,7 +12,7 @@ use pennon_core::store::keys::ProjectId;
 
 use super::EventList;
 use crate::error::EventStoreError;
-use crate::event::{Event, Row, is_captured};
+use crate::event::{Event, PersonEvent, is_captured};
 use crate::manifest::SegmentEntry;
 use crate::segments::property_values;
 use crate::segments::reader::SegmentFile;
@@ -37,7 +37,7 @@ impl StoredEvent {
         (self.event.timestamp, self.seq)
     }
 
-    fn of(row: Row) -> StoredEvent {
+    fn of(row: PersonEvent) -> StoredEvent {
         StoredEvent { is_captured: is_captured(row.seq), seq: row.seq, event: row.event }
     }
 }

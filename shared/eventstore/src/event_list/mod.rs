@@ -10,7 +10,7 @@
 //!
 //! Must stay true: events come in descending order of [`EventKey`], each once, whatever is captured, compacted
 //! or merged between two pages; exactly the events that a scan counts are listed. Events are passed on by blocking
-//! threads, because filters of the caller may take long. The door is [`EventList`].
+//! threads, because filters of the caller may take long. The public interface is [`EventList`].
 
 mod candidates;
 mod export;
@@ -30,7 +30,7 @@ use crate::blocks::{BlockFilter, BlockLog};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{DecodeBudget, MemoryLease, Purpose, QueryMemory};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::PersonIndex;
 use crate::segments::{DuplicateFinder, SegmentStore};
 use crate::snapshots::SnapshotReader;
@@ -233,7 +233,7 @@ impl EventList {
         let blocks = self.blocks.raw_blocks(project).await?;
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let person_merges = merge_state.person_merges.clone();
-        let own = requested.distinct_id.as_deref().map(|distinct_id| derived(project, distinct_id));
+        let own = requested.distinct_id.as_deref().map(|distinct_id| derive_person_id(project, distinct_id));
         let persons = own.or(requested.person).map(|id| {
             let person = person_merges.person(id);
             let mut ids = person_merges.members(person);

@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::RowSelection;
 use super::candidates::{Candidate, Candidates, EventLocation};
 use super::{EventKey, ListedEvent};
 use crate::error::EventStoreError;
-use crate::event::{Event, Row};
+use crate::event::{Event, PersonEvent};
 use crate::memory::{MemoryLease, properties_bytes};
 use crate::segments::parquet_io::DecodedColumns;
 use crate::segments::property_values;
@@ -74,7 +74,7 @@ impl Candidates {
         Ok(events)
     }
 
-    fn listed(&self, row: Row) -> ListedEvent {
+    fn listed(&self, row: PersonEvent) -> ListedEvent {
         let key = EventKey { time: row.event.timestamp, seq: row.seq, uuid: row.event.uuid };
         ListedEvent { key, person: self.person_merges.person(row.person), event: row.event }
     }
@@ -82,7 +82,7 @@ impl Candidates {
     async fn rows_of_blocks(
         &self,
         requested: BTreeSet<(pennon_analytics::scan::Seq, uuid::Uuid)>,
-    ) -> Result<Vec<Row>, EventStoreError> {
+    ) -> Result<Vec<PersonEvent>, EventStoreError> {
         let persons = self.waiting.rows.iter().map(|row| ((row.seq, row.event.uuid), row.person));
         let persons: BTreeMap<_, _> = persons.filter(|(key, _)| requested.contains(key)).collect();
         let opener = self.waiting.opener();
@@ -91,7 +91,7 @@ impl Candidates {
             opener.open_each(&requested, |seq, block, index| {
                 let event: Event = block.event(index, &vec![true; block.keys.len()])?;
                 if let Some(person) = persons.get(&(seq, event.uuid)) {
-                    rows.push(Row { seq, person: *person, event });
+                    rows.push(PersonEvent { seq, person: *person, event });
                 }
                 Ok(())
             })?;
@@ -106,7 +106,7 @@ impl Candidates {
         file: Arc<SegmentFile>,
         group: usize,
         rows: Vec<usize>,
-    ) -> Result<(Vec<Row>, u64), EventStoreError> {
+    ) -> Result<(Vec<PersonEvent>, u64), EventStoreError> {
         let all = file.rows(group);
         let columns = file.columns();
         let _turn = self.list.decode_budget.acquire(file.decoding_bytes(group, &columns, rows.len())).await;
@@ -124,6 +124,6 @@ impl Candidates {
 }
 
 /// Approximate bytes of a row.
-fn bytes_of(row: &Row) -> u64 {
+fn bytes_of(row: &PersonEvent) -> u64 {
     EVENT_BYTES + properties_bytes(&row.event.properties)
 }

@@ -1,7 +1,7 @@
 //! Builds the components of the event store.
 //!
 //! Must stay true: a component gets the components that it uses as arguments, so each can use only those that are
-//! built before it. The order is the order of the rooms (see the crate's documentation).
+//! built before it. The order is the order of the modules (see the crate's documentation).
 
 use std::sync::Arc;
 

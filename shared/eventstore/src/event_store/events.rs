@@ -86,7 +86,7 @@ impl EventStore {
     /// The memory reservation of one query. Its scans together may take [`crate::Settings::scan_bytes`], and
     /// all queries at one time [`crate::Settings::memory_bytes`].
     pub fn query_memory(&self) -> QueryMemory {
-        self.components.memory.question(self.components.settings.scan_bytes)
+        self.components.memory.start_query(self.components.settings.scan_bytes)
     }
 
     /// As [`EventStore::scan`], for one of several scans that share `memory`.

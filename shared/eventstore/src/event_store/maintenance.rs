@@ -17,7 +17,7 @@ use crate::objects::{Damage, ResultObject};
 
 impl EventStore {
     /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
-    pub async fn filled(&self) {
+    pub async fn wait_until_compaction_due(&self) {
         self.components.blocks.wait_until_filled().await;
     }
 

@@ -53,8 +53,12 @@ impl EventStore {
 
     /// Opens the event store on the tables of `store` and another object store. Failed calls are retried with
     /// waits no longer than `longest_wait`.
-    pub fn over(store: Store, objects: Arc<dyn ObjectStore>, longest_wait: Duration) -> EventStore {
-        let objects = Objects::over(objects, "").with_longest_wait(longest_wait);
+    pub fn with_object_store(
+        store: Store,
+        objects: Arc<dyn ObjectStore>,
+        longest_wait: Duration,
+    ) -> EventStore {
+        let objects = Objects::new(objects, "").with_longest_wait(longest_wait);
         EventStore::of(Components::build(store, objects, Settings::default(), Some(read_legacy_ids)))
     }
 

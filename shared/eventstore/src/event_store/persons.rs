@@ -131,46 +131,46 @@ impl EventStore {
         group_type: &GroupType,
         keys: &BTreeSet<String>,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_within(project, group_type, Some(keys), &self.query_memory()).await
+        self.load_groups(project, group_type, Some(keys), &self.query_memory()).await
     }
 
     /// The groups of a type by key, with the properties in `keys`, or all. Their memory stays reserved from `memory` until
     /// the query ends.
-    pub async fn groups_within(
+    pub async fn load_groups(
         &self,
         project: ProjectId,
         group_type: &GroupType,
         keys: Option<&BTreeSet<String>>,
         memory: &QueryMemory,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.components.lookup.groups_within(project, group_type, keys, memory).await
+        self.components.lookup.load_groups(project, group_type, keys, memory).await
     }
 
     /// The groups of a type by key, with all properties.
-    pub async fn whole_groups_of(
+    pub async fn load_groups_with_all_properties(
         &self,
         project: ProjectId,
         group_type: &GroupType,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.groups_within(project, group_type, None, &self.query_memory()).await
+        self.load_groups(project, group_type, None, &self.query_memory()).await
     }
 
     /// As above, for a command: refused above five million rows.
-    pub async fn every_group_of(
+    pub async fn load_groups_for_export(
         &self,
         project: ProjectId,
         group_type: &GroupType,
     ) -> Result<Vec<Group>, EventStoreError> {
-        self.components.lookup.every_group_of(project, group_type).await
+        self.components.lookup.load_groups_for_export(project, group_type).await
     }
 
     /// The properties of the groups with these keys, in order; an unknown group has none.
-    pub async fn groups_named(
+    pub async fn load_group_properties(
         &self,
         project: ProjectId,
         groups: &[(GroupType, String)],
     ) -> Result<Vec<Map<String, Value>>, EventStoreError> {
-        self.components.lookup.groups_named(project, groups).await
+        self.components.lookup.load_group_properties(project, groups).await
     }
 
     /// Lists the persons that match `fits`, which gets the person id and the properties in `keys`: `limit`
@@ -223,25 +223,25 @@ impl EventStore {
         project: ProjectId,
         keys: &BTreeSet<String>,
     ) -> Result<People, EventStoreError> {
-        self.people_within(project, keys, &self.query_memory()).await
+        self.load_people(project, keys, &self.query_memory()).await
     }
 
     /// As [`EventStore::people`], within the memory of a query.
-    pub async fn people_within(
+    pub async fn load_people(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
         memory: &QueryMemory,
     ) -> Result<People, EventStoreError> {
-        self.components.lookup.people_within(project, keys, memory).await
+        self.components.lookup.load_people(project, keys, memory).await
     }
 
     /// As above, with all properties.
-    pub async fn whole_people(
+    pub async fn load_people_with_all_properties(
         &self,
         project: ProjectId,
         memory: &QueryMemory,
     ) -> Result<People, EventStoreError> {
-        self.components.lookup.whole_people(project, memory).await
+        self.components.lookup.load_people_with_all_properties(project, memory).await
     }
 }

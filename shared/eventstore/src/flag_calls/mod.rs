@@ -3,7 +3,7 @@
 //! Capture writes nothing for it. Compaction and imports collect the calls of new events, and store the latest
 //! per flag in one row of the project before the segment is listed. Calls in waiting blocks are read from the
 //! newest blocks, in one round trip. Must stay true: a call belongs to the live flag that has its key when the
-//! call is stored or shown; storing the same calls again changes nothing (idempotent). The door is
+//! call is stored or shown; storing the same calls again changes nothing (idempotent). The public interface is
 //! [`FlagCallCounter`].
 
 mod recent_calls;
@@ -140,7 +140,7 @@ impl FlagCallCounter {
         let blocks = match blocks {
             Ok(blocks) => blocks,
             Err(error) => {
-                tracing::warn!(project, %error, "calls of flags are answered without the latest events");
+                tracing::warn!(project, %error, "the times of flag calls are returned without the latest events");
                 Vec::new()
             }
         };

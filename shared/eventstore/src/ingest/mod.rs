@@ -2,7 +2,7 @@
 //!
 //! [`EventCapture`] applies the merges that a batch requests and appends it to [`crate::blocks`]; [`EventImporter`] writes
 //! [`EventColumns`] as a segment. Nothing here keeps an event as one object beyond its batch: a batch is encoded bytes, an
-//! import is columns. The doors are [`EventCapture`] and [`EventImporter`].
+//! import is columns. The public interface is [`EventCapture`] and [`EventImporter`].
 
 mod capture;
 mod event_columns;

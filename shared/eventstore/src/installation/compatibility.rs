@@ -10,7 +10,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::InstallationRow;
-use crate::manifest::Marks;
+use crate::manifest::StoredMarks;
 
 /// State of the tables.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ pub(super) enum Mismatch {
 }
 
 /// Compares `tables` with the marks of the objects.
-pub(super) fn decide(tables: &Tables, marks: &Marks, inventory: Inventory) -> Decision {
+pub(super) fn decide(tables: &Tables, marks: &StoredMarks, inventory: Inventory) -> Decision {
     let Inventory { lists_objects, has_objects } = inventory;
     let Some(row) = tables.row else {
         return match marks.ids.first() {

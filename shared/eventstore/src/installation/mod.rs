@@ -3,7 +3,8 @@
 //! The tables hold a row with the installation id (`EVENTS`/`INSTALLATION`) and, per project, the manifest
 //! version (`HEAD`). The object store holds both as marks ([`crate::manifest::VersionMarks`]). Must stay true: nothing
 //! compacts or sweeps before [`Installation::claim_installation`] has verified both; verifying writes nothing; a
-//! process may be killed between any two steps, and the next claim completes them. The door is [`Installation`].
+//! process may be killed between any two steps, and the next claim completes them.
+//! The public interface is [`Installation`].
 
 mod adopt;
 mod compatibility;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use crate::error::EventStoreError;
 use crate::keys;
-use crate::manifest::{ManifestStore, Marks, ProjectList, VersionMarks};
+use crate::manifest::{ManifestStore, ProjectList, StoredMarks, VersionMarks};
 use crate::objects::Objects;
 pub use adopt::AdoptionReport;
 use compatibility::{Decision, Inventory, Tables, decide};
@@ -107,7 +108,7 @@ impl Installation {
         }
     }
 
-    async fn compare_installation(&self) -> Result<(Marks, Decision), EventStoreError> {
+    async fn compare_installation(&self) -> Result<(StoredMarks, Decision), EventStoreError> {
         // Marks are read first: the versions in the tables only increase meanwhile.
         let marks = self.marks.list().await?;
         let row = self.installation_row().await?;
@@ -168,7 +169,7 @@ impl Installation {
     }
 
     /// Deletes superseded marks whose writer was stopped before it did.
-    async fn tidy_marks(&self, id: Uuid, marks: &Marks) {
+    async fn tidy_marks(&self, id: Uuid, marks: &StoredMarks) {
         for (project, head) in &marks.overtaken {
             if let Err(error) = self.marks.remove(id, *project, *head).await {
                 tracing::warn!(project, head, %error, "an old mark beside the events could not be removed");

@@ -3,7 +3,8 @@
 //! [`state`] holds a manifest that was read, the `*_entry` modules its rows, [`project_list`] the projects that have one, and
 //! [`version_marks`] the copy of its version in the object store. Nothing here lists an object before it is
 //! stored, or deletes a listed one; no other folder writes manifest rows, except the damage markers of
-//! [`crate::objects::Quarantine`], which lie in the same partition so that one query reads both. The door is [`ManifestStore`].
+//! [`crate::objects::Quarantine`], which lie in the same partition so that one query reads both.
+//! The public interface is [`ManifestStore`].
 
 mod merge_entries;
 mod object_list;
@@ -24,7 +25,7 @@ pub(crate) use segment_entry::{FileEntry, ReplacedBlocks, SegmentEntry};
 pub(crate) use state::{ChangeOutcome, EntryKind, Manifest, ManifestChange, new_id};
 pub(crate) use store::ManifestStore;
 pub use version_marks::installation_marker;
-pub(crate) use version_marks::{Marks, VersionMarks};
+pub(crate) use version_marks::{StoredMarks, VersionMarks};
 
 /// How long a replaced segment stays readable, in microseconds: ten minutes.
 pub const GRACE_MICROS: Micros = 10 * 60 * 1_000_000;

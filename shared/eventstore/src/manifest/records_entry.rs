@@ -102,11 +102,11 @@ mod tests {
         assert!(entry.before.is_empty());
         let mut entry = entry.with_object("b".to_owned(), 10, 2, 6).with_object("c".to_owned(), 9, 1, 7);
         entry.listed_at(8);
-        let told = serde_json::to_value(&entry).unwrap();
-        assert_eq!(told["before"], json!([{"object": "a", "at": 6}, {"object": "b", "at": 8}]));
-        assert_eq!((told["object"].as_str(), &told["at"]), (Some("c"), &json!(8)));
+        let encoded = serde_json::to_value(&entry).unwrap();
+        assert_eq!(encoded["before"], json!([{"object": "a", "at": 6}, {"object": "b", "at": 8}]));
+        assert_eq!((encoded["object"].as_str(), &encoded["at"]), (Some("c"), &json!(8)));
         assert_eq!(entry.objects().collect::<Vec<_>>(), ["c", "a", "b"]);
-        assert_eq!(serde_json::from_value::<RecordsEntry>(told).unwrap(), entry);
+        assert_eq!(serde_json::from_value::<RecordsEntry>(encoded).unwrap(), entry);
         assert_eq!(entry.emptied(9).before[2], FormerObject { object: "c".to_owned(), at: 9 });
     }
 

@@ -91,7 +91,7 @@ impl ManifestEntry for ImportedMergesEntry {
 
 /// The body of `HEAD`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct ManifestHead {
     /// How many entries were added with its version.
     pub entries: usize,
     /// Format number of the manifest as a whole. A new kind of entry that readers must not ignore raises it.
@@ -263,7 +263,7 @@ pub(super) fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
         }
         newest += usize::from(entry_version == head.version);
     }
-    Ok(head.body::<Head>()?.entries == newest)
+    Ok(head.body::<ManifestHead>()?.entries == newest)
 }
 
 #[cfg(test)]
@@ -282,7 +282,9 @@ mod tests {
     }
 
     fn head(version: u64, entries: usize) -> Item {
-        Item::new(keys::head(1), &Head { entries, format: formats::MANIFEST }).unwrap().with_version(version)
+        Item::new(keys::head(1), &ManifestHead { entries, format: formats::MANIFEST })
+            .unwrap()
+            .with_version(version)
     }
 
     #[test]

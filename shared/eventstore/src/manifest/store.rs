@@ -10,7 +10,9 @@ use std::sync::Arc;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
 
-use super::state::{ChangeOutcome, EntryKind, Head, Manifest, ManifestChange, ManifestEntry, is_consistent};
+use super::state::{
+    ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestEntry, ManifestHead, is_consistent,
+};
 use super::{FormerObject, RecordsEntry, SegmentEntry, VersionMarks};
 use crate::error::EventStoreError;
 use crate::{formats, keys};
@@ -115,7 +117,7 @@ impl ManifestStore {
         entries: Vec<Write>,
         extra_writes: Vec<Write>,
     ) -> Result<ChangeOutcome, EventStoreError> {
-        let head = Head { entries: entries.len(), format: formats::MANIFEST };
+        let head = ManifestHead { entries: entries.len(), format: formats::MANIFEST };
         let version = manifest.next_version();
         let head = Item::new(keys::head(project), &head)?.with_version(version);
         let guard = manifest.head.map_or(WriteCondition::Absent, WriteCondition::Version);

@@ -28,7 +28,7 @@ const OF_PROJECT: &str = "project=";
 
 /// The marks in the object store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct StoredMarks {
     /// Installation ids.
     pub ids: BTreeSet<Uuid>,
     /// The highest version of each project's manifest.
@@ -37,9 +37,9 @@ pub(crate) struct Marks {
     pub overtaken: Vec<(ProjectId, u64)>,
 }
 
-impl Marks {
-    fn of<'a>(names: impl Iterator<Item = &'a str>) -> Marks {
-        let mut marks = Marks::default();
+impl StoredMarks {
+    fn of<'a>(names: impl Iterator<Item = &'a str>) -> StoredMarks {
+        let mut marks = StoredMarks::default();
         for name in names.filter_map(|name| name.strip_prefix(FOLDER)?.strip_prefix('/')) {
             if let Ok(id) = name.parse() {
                 marks.ids.insert(id);
@@ -97,9 +97,9 @@ impl VersionMarks {
     }
 
     /// Lists all marks.
-    pub(crate) async fn list(&self) -> Result<Marks, EventStoreError> {
+    pub(crate) async fn list(&self) -> Result<StoredMarks, EventStoreError> {
         let listed = self.objects.list(FOLDER).await?;
-        Ok(Marks::of(listed.iter().map(|object| object.name.as_str())))
+        Ok(StoredMarks::of(listed.iter().map(|object| object.name.as_str())))
     }
 
     /// Moves all marks to `folder`.
@@ -161,7 +161,7 @@ mod tests {
         for turned in 0..names.len() {
             let mut names = names.clone();
             names.rotate_left(turned);
-            let marks = Marks::of(names.iter().map(String::as_str));
+            let marks = StoredMarks::of(names.iter().map(String::as_str));
             assert_eq!((marks.ids, marks.heads), (BTreeSet::from([id]), heads.clone()));
             let mut overtaken = marks.overtaken;
             overtaken.sort_unstable();
@@ -172,6 +172,6 @@ mod tests {
     #[test]
     fn other_objects_say_nothing() {
         let names = ["installation/x", "installation/project=x/1-2", "project=1/events/a", "installation"];
-        assert_eq!(Marks::of(names.into_iter()), Marks::default());
+        assert_eq!(StoredMarks::of(names.into_iter()), StoredMarks::default());
     }
 }

@@ -45,11 +45,11 @@ struct ProcessMemory {
     /// Limit of the cache while queries leave as much.
     kept_limit: u64,
     cache: Arc<dyn EvictableCache>,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     /// Bytes reserved by queries.
     reserved: u64,
     /// Current limit of the cache.
@@ -59,16 +59,16 @@ struct State {
 impl MemoryBudget {
     /// A budget of `limit` bytes for queries and the `cache`, which may use `kept_limit` of them.
     pub(crate) fn new(limit: u64, kept_limit: u64, cache: Arc<dyn EvictableCache>) -> MemoryBudget {
-        let state = Mutex::new(State { reserved: 0, kept_limit });
+        let state = Mutex::new(BudgetState { reserved: 0, kept_limit });
         MemoryBudget(Arc::new(ProcessMemory { limit, kept_limit, cache, state }))
     }
 
     /// A reservation for one query, whose scans may take at most `scan_limit` bytes together.
-    pub(crate) fn question(&self, scan_limit: u64) -> QueryMemory {
+    pub(crate) fn start_query(&self, scan_limit: u64) -> QueryMemory {
         QueryMemory(Arc::new(QueryReservation { budget: self.clone(), scan_limit, used: Mutex::default() }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BudgetState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +90,7 @@ impl MemoryBudget {
     }
 
     /// Sets the cache limit to what queries leave.
-    fn limit_kept(&self, state: &mut State) {
+    fn limit_kept(&self, state: &mut BudgetState) {
         let step = (self.0.limit / KEPT_STEPS).max(1);
         let left = self.0.limit - state.reserved;
         let limit = if left >= self.0.kept_limit { self.0.kept_limit } else { left / step * step };

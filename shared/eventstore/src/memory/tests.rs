@@ -32,29 +32,29 @@ fn is_too_large(done: &Result<(), EventStoreError>) -> bool {
 #[test]
 fn what_does_not_fit_is_refused_and_reserves_nothing() {
     let budget = budget(1000);
-    let question = budget.question(100);
-    assert!(question.take(60).is_ok());
-    let mut lease = question.lease(Purpose::Scan);
+    let query = budget.start_query(100);
+    assert!(query.take(60).is_ok());
+    let mut lease = query.lease(Purpose::Scan);
     assert!(is_too_large(&lease.add(41)));
     assert!(lease.add(40).is_ok());
-    assert_eq!((lease.bytes(), question.left()), (40, 0));
+    assert_eq!((lease.bytes(), query.left()), (40, 0));
     assert!(is_too_large(&lease.set(41)));
     assert!(lease.set(10).is_ok());
-    assert_eq!((lease.bytes(), question.left(), budget.reserved()), (10, 30, 70));
+    assert_eq!((lease.bytes(), query.left(), budget.reserved()), (10, 30, 70));
     drop(lease);
-    assert_eq!((question.left(), budget.reserved()), (40, 60));
-    assert!(is_too_large(&question.take(u64::MAX)));
+    assert_eq!((query.left(), budget.reserved()), (40, 60));
+    assert!(is_too_large(&query.take(u64::MAX)));
     // What is no scan is limited by the budget alone.
-    let mut known = question.lease(Purpose::Known);
+    let mut known = query.lease(Purpose::Known);
     assert!(is_too_large(&known.add(941)));
     assert!(known.add(940).is_ok());
-    assert_eq!((question.left(), budget.reserved()), (40, 1000));
+    assert_eq!((query.left(), budget.reserved()), (40, 1000));
 }
 
 #[test]
-fn a_question_that_fits_alone_is_told_that_others_use_the_memory() {
+fn a_query_that_fits_alone_is_told_that_others_use_the_memory() {
     let budget = budget(100);
-    let (one, other) = (budget.question(100), budget.question(100));
+    let (one, other) = (budget.start_query(100), budget.start_query(100));
     one.take(60).unwrap();
     assert!(matches!(other.take(41), Err(EventStoreError::MemoryInUse)));
     assert!(is_too_large(&other.take(101)));
@@ -69,8 +69,8 @@ fn a_question_that_fits_alone_is_told_that_others_use_the_memory() {
 #[test]
 fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
     let budget = budget(100);
-    let question = budget.question(100);
-    let inner = question.clone();
+    let query = budget.start_query(100);
+    let inner = query.clone();
     let panicked = catch_unwind(AssertUnwindSafe(move || {
         let mut lease = inner.lease(Purpose::Known);
         lease.add(30).unwrap();
@@ -78,21 +78,21 @@ fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
         panic!("while both are held");
     }));
     assert!(panicked.is_err());
-    assert_eq!(budget.reserved(), 20, "the lease is released, the scan with its question");
-    drop(question);
+    assert_eq!(budget.reserved(), 20, "the lease is released, the scan with its query");
+    drop(query);
     assert_eq!(budget.reserved(), 0);
 
-    let question = budget.question(100);
+    let query = budget.start_query(100);
     let failing = || -> Result<(), EventStoreError> {
-        let mut lease = question.lease(Purpose::Scan);
+        let mut lease = query.lease(Purpose::Scan);
         lease.add(80)?;
-        question.take(21)
+        query.take(21)
     };
     assert!(failing().is_err());
     assert_eq!(budget.reserved(), 0);
 
     let mut waiting = Box::pin(async {
-        let mut lease = question.lease(Purpose::Scan);
+        let mut lease = query.lease(Purpose::Scan);
         lease.add(80).unwrap();
         std::future::pending::<()>().await;
     });
@@ -103,11 +103,11 @@ fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
 }
 
 #[test]
-fn what_a_thread_allocates_is_reserved_until_the_question_ends() {
+fn what_a_thread_allocates_is_reserved_until_the_query_ends() {
     const STEP: i64 = MEASURED_STEP;
     let budget = budget(STEP as u64 * 10);
-    let question = budget.question(0);
-    let meter = ThreadMeter::start(&question);
+    let query = budget.start_query(0);
+    let meter = ThreadMeter::start(&query);
     allocate(STEP - 1);
     assert!(!meter.is_over_budget());
     assert_eq!(budget.reserved(), 0, "less than a step");
@@ -121,13 +121,13 @@ fn what_a_thread_allocates_is_reserved_until_the_question_ends() {
     allocate(-9 * STEP);
     assert!(is_too_large(&meter.finish()));
 
-    let other = budget.question(0);
+    let other = budget.start_query(0);
     let meter = ThreadMeter::start(&other);
     allocate(3);
     assert!(matches!(meter.finish(), Err(EventStoreError::MemoryInUse)));
-    drop(question);
+    drop(query);
     assert_eq!(budget.reserved(), 0);
-    // What is freed by a thread that did not allocate it is no memory for others before the question ends.
+    // What is freed by a thread that did not allocate it is no memory for others before the query ends.
     other.take(0).unwrap();
     other.measured(|| allocate(-5 * STEP)).unwrap();
     assert_eq!(budget.reserved(), 0);
@@ -137,7 +137,7 @@ fn what_a_thread_allocates_is_reserved_until_the_question_ends() {
     assert_eq!(budget.reserved(), 0);
 }
 
-/// Something that happens to one of several questions.
+/// Something that happens to one of several queries.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize, u64),
@@ -145,7 +145,7 @@ enum Step {
     Set(usize, u64),
     Measure(usize, i64),
     EndLease(usize),
-    EndQuestion(usize),
+    EndQuery(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -156,7 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..8_usize, bytes).prop_map(|(at, bytes)| Step::Set(at, bytes)),
         (0..3_usize, -300..400_i64).prop_map(|(at, bytes)| Step::Measure(at, bytes)),
         (0..8_usize).prop_map(Step::EndLease),
-        (0..3_usize).prop_map(Step::EndQuestion),
+        (0..3_usize).prop_map(Step::EndQuery),
     ]
 }
 
@@ -164,16 +164,16 @@ proptest! {
     #[test]
     fn never_more_than_the_limit_is_reserved_and_all_of_it_is_released(steps in prop::collection::vec(step(), 1..60)) {
         let budget = budget(1000);
-        let question = || budget.question(600);
-        let mut questions = vec![question(), question(), question()];
+        let query = || budget.start_query(600);
+        let mut queries = vec![query(), query(), query()];
         let mut leases: Vec<MemoryLease> = Vec::new();
         for step in steps {
             let before = budget.reserved();
             let refused = match step {
-                Step::Take(at, bytes) => questions[at].take(bytes).is_err(),
-                Step::Measure(at, bytes) => questions[at].measure(bytes).is_err(),
+                Step::Take(at, bytes) => queries[at].take(bytes).is_err(),
+                Step::Measure(at, bytes) => queries[at].measure(bytes).is_err(),
                 Step::Lease(at, scan, bytes) => {
-                    let mut lease = questions[at].lease(if scan { Purpose::Scan } else { Purpose::Known });
+                    let mut lease = queries[at].lease(if scan { Purpose::Scan } else { Purpose::Known });
                     let refused = lease.add(bytes).is_err();
                     leases.push(lease);
                     refused
@@ -185,8 +185,8 @@ proptest! {
                     }
                     false
                 }
-                Step::EndQuestion(at) => {
-                    questions[at] = question();
+                Step::EndQuery(at) => {
+                    queries[at] = query();
                     false
                 }
             };
@@ -195,7 +195,7 @@ proptest! {
                 prop_assert_eq!(budget.reserved(), before);
             }
         }
-        drop((questions, leases));
+        drop((queries, leases));
         prop_assert_eq!(budget.reserved(), 0);
     }
 }

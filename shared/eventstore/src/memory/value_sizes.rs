@@ -1,6 +1,6 @@
 //! Approximate memory of property values.
 //!
-//! Must stay true: all rooms that reserve memory for values use the same sizes.
+//! Must stay true: all modules that reserve memory for values use the same sizes.
 
 use pennon_analytics::scan::{Column, Dictionary};
 use serde_json::{Map, Value};

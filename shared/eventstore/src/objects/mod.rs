@@ -3,7 +3,7 @@
 //! Must stay true: objects are created and never changed, and are durable (file and directory synced, or stored
 //! in the bucket) when [`Objects::create_all`] returns; every read is verified, and a mismatch is an error that
 //! names the object; transient failures are retried with a limit. Nothing here knows what objects contain, and
-//! no other folder knows where they are stored. The door is [`Objects`].
+//! no other folder knows where they are stored. The public interface is [`Objects`].
 
 pub(crate) mod checksums;
 mod quarantine;
@@ -56,7 +56,7 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
-    sums: Arc<Cache<String, Arc<Checksums>, Weight>>,
+    sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
     quarantine: Option<Quarantine>,
     read: RetryPolicy,
     whole: RetryPolicy,
@@ -64,9 +64,9 @@ pub(crate) struct Objects {
 }
 
 #[derive(Debug, Clone)]
-struct Weight;
+struct ChecksumsWeight;
 
-impl Weighter<String, Arc<Checksums>> for Weight {
+impl Weighter<String, Arc<Checksums>> for ChecksumsWeight {
     fn weight(&self, name: &String, sums: &Arc<Checksums>) -> u64 {
         name.len() as u64 + sums.weight()
     }
@@ -100,7 +100,7 @@ impl Objects {
                 EventStoreError::Location(format!("{} cannot be made: {e}", directory.display()))
             })?;
             let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
-            return Ok(Objects::over(Arc::new(store), ""));
+            return Ok(Objects::new(Arc::new(store), ""));
         }
         let Some(place) = url.strip_prefix("s3://") else {
             return Err(EventStoreError::Location(format!(
@@ -122,14 +122,14 @@ impl Objects {
         builder = if object_store_uses_http() { builder.with_allow_http(true) } else { builder };
         let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
         let store = builder.with_retry(retry).build()?;
-        Ok(Objects::over(Arc::new(store), prefix))
+        Ok(Objects::new(Arc::new(store), prefix))
     }
 
     /// The objects of `store` whose names start with `prefix`.
-    pub(crate) fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, Weight));
+        let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, ChecksumsWeight));
         let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
         Objects { store, prefix, sums, quarantine: None, read, whole, brief }
     }
@@ -428,7 +428,7 @@ async fn get_units(
     if size != written {
         return Ok(Err(format!("it has {size} bytes and had {written} when it was written")));
     }
-    read.and(Err(Error::Generic { store: "object store", source: "an answer was cut off".into() }))
+    read.and(Err(Error::Generic { store: "object store", source: "a response was cut off".into() }))
 }
 
 async fn get_if_there(store: Shared, path: Path) -> Result<Option<Bytes>, Error> {

@@ -4,8 +4,8 @@
 //! time it was detected. Compaction skips such a segment. Queries continue: everything they read is verified,
 //! and only queries that need the damaged object fail. Must stay true: a marker is written only while the
 //! manifest lists the object, so that a slow reader marks nothing; the first finding is kept. Markers of blocks
-//! are informational only: each reader verifies the block itself, so a repaired one counts at once. The door is
-//! [`Quarantine`].
+//! are informational only: each reader verifies the block itself, so a repaired one counts at once.
+//! The public interface is [`Quarantine`].
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ async fn an_object_is_created_once_and_never_changed() {
     let directory = tempfile::tempdir().unwrap();
     let objects = Objects::open(&format!("file://{}/new", directory.path().display())).unwrap();
     objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
-    // Sent again because the answer was lost.
+    // Sent again because the response was lost.
     objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
     assert!(objects.create("a/b", Bytes::from_static(b"two")).await.is_err());
     assert!(objects.create("a/b", Bytes::from_static(b"ones")).await.is_err());

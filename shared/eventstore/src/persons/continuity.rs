@@ -1,7 +1,7 @@
 //! Overrides of experience continuity: the id that is hashed for a person, for flags that keep their value
 //! through a login.
 //!
-//! A row belongs to one distinct id, by its derived person id ([`derived`]); a person has the overrides of all
+//! A row belongs to one distinct id, by its derived person id ([`derive_person_id`]); a person has the overrides of all
 //! its ids. If several exist for a flag, the oldest counts. Must stay true: the first override of a row
 //! survives concurrent writes, because a row is written with the version that was read as precondition; rows
 //! are erased with their person.
@@ -26,13 +26,13 @@ const TRIES: u32 = 12;
 
 /// The body of a row.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Row {
-    overrides: Vec<Override>,
+struct OverridesRow {
+    overrides: Vec<FlagOverride>,
 }
 
 /// What one request stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Override {
+struct FlagOverride {
     /// The id that is hashed.
     id: String,
     /// When it was stored, in microseconds since the epoch.
@@ -71,7 +71,7 @@ impl Overrides {
     pub fn by_flag(&self) -> Result<BTreeMap<i64, String>, StoreError> {
         let mut oldest: BTreeMap<i64, (i64, String)> = BTreeMap::new();
         for item in self.rows.values() {
-            for Override { id, at, flags } in item.body::<Row>()?.overrides {
+            for FlagOverride { id, at, flags } in item.body::<OverridesRow>()?.overrides {
                 for flag in flags {
                     let found = (at, id.clone());
                     let known = oldest.entry(flag).or_insert_with(|| found.clone());
@@ -99,8 +99,8 @@ impl Overrides {
                 return Ok(known);
             }
             let before = self.rows.get(&own);
-            let mut row: Row = before.map(Item::body).transpose()?.unwrap_or_default();
-            row.overrides.push(Override { id: id.to_owned(), at: now_micros, flags: missing.clone() });
+            let mut row: OverridesRow = before.map(Item::body).transpose()?.unwrap_or_default();
+            row.overrides.push(FlagOverride { id: id.to_owned(), at: now_micros, flags: missing.clone() });
             let item = Item::new(keys::continuity(project, own), &row)?;
             match put(records, item, before.map(|before| before.version), now_micros).await {
                 Ok(()) => {
@@ -176,10 +176,10 @@ mod tests {
     fn row(id: u128, overrides: &[(&str, i64, &[i64])]) -> (Uuid, Item) {
         let overrides = overrides
             .iter()
-            .map(|(id, at, flags)| Override { id: (*id).to_owned(), at: *at, flags: flags.to_vec() })
+            .map(|(id, at, flags)| FlagOverride { id: (*id).to_owned(), at: *at, flags: flags.to_vec() })
             .collect();
         let id = Uuid::from_u128(id);
-        (id, Item::new(keys::continuity(1, id), &Row { overrides }).unwrap())
+        (id, Item::new(keys::continuity(1, id), &OverridesRow { overrides }).unwrap())
     }
 
     #[test]
@@ -198,7 +198,11 @@ mod tests {
         let shards: BTreeSet<String> =
             (0..keys::CONTINUITY_SHARDS).map(|shard| keys::continuity_pk(7, shard)).collect();
         for n in 0..1000 {
-            assert!(shards.contains(&keys::continuity(7, crate::person_ids::derived(7, &n.to_string())).pk));
+            assert!(
+                shards.contains(
+                    &keys::continuity(7, crate::person_ids::derive_person_id(7, &n.to_string())).pk
+                )
+            );
         }
     }
 }

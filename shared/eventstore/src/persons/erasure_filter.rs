@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pennon_analytics::scan::Micros;
 use uuid::Uuid;
 
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::SegmentEntry;
 use crate::persons::PersonMerges;
 use crate::persons::merge_log::PersonMerge;
@@ -44,7 +44,7 @@ impl ErasureFilter {
     }
 
     /// Whether an event is erased.
-    pub(crate) fn names(&self, row: &Row, person_merges: &PersonMerges) -> bool {
+    pub(crate) fn names(&self, row: &PersonEvent, person_merges: &PersonMerges) -> bool {
         let person = [row.person, person_merges.person(row.person)].iter().any(|id| self.takes(*id));
         person || self.before.is_some_and(|before| row.event.timestamp < before)
     }

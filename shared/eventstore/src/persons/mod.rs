@@ -1,9 +1,9 @@
 //! Persons and groups: which distinct ids are one person, and which properties persons and groups have.
 //!
 //! [`merge_log`] stores captured merges, [`imports`] stores imported records, [`person_merges`] is the union-find over both,
-//! [`profiles`] holds what events change, [`lookup`] answers queries, [`cohort_lists`] and [`continuity`] hold what is stored
+//! [`profiles`] holds what events change, [`lookup`] looks persons up, [`cohort_lists`] and [`continuity`] hold what is stored
 //! by person id. Merges are only ever added, except by an erasure; nothing here reads events of segments row by row. The
-//! doors are [`PersonIndex`] (which ids are one person), [`PersonLookup`] (persons and groups with properties),
+//! public types are [`PersonIndex`] (which ids are one person), [`PersonLookup`] (persons and groups with properties),
 //! [`ImportedRecords`] (imports), [`MergeLog`] (captured merges) and [`profiles::ProfileReader`] (changes beside a segment).
 
 pub mod cohort_lists;

@@ -49,7 +49,7 @@ pub(crate) struct PersonMergeState {
     pub(super) erasures: u64,
     /// Number of the last row of the log that is included.
     pub through: u64,
-    merges: Arc<Merges>,
+    merges: Arc<MergeList>,
     /// Later merges, in order.
     since: Arc<Vec<PersonMerge>>,
     /// Merges of the imports alone.
@@ -68,17 +68,17 @@ type MergedIdCache = HashMap<(Arc<str>, usize), MergedIds>;
 
 /// Captured merges in order.
 #[derive(Debug, Default)]
-struct Merges {
+struct MergeList {
     all: Vec<PersonMerge>,
     /// Indices into `all`, sorted by merged person.
     by_from: Vec<u32>,
 }
 
-impl Merges {
-    fn of(all: Vec<PersonMerge>) -> Merges {
+impl MergeList {
+    fn of(all: Vec<PersonMerge>) -> MergeList {
         let mut by_from = (0..all.len() as u32).collect::<Vec<_>>();
         by_from.sort_by_key(|place| all[*place as usize].link.from);
-        Merges { all, by_from }
+        MergeList { all, by_from }
     }
 
     /// Indices of the merges of `from`.
@@ -164,7 +164,7 @@ impl PersonMergeState {
         let person_merges = self.person_merges.with(new.iter().map(|merged| merged.link));
         let since = self.since.iter().copied().chain(new);
         let (merges, since) = if since.size_hint().0 > SINCE_MAX {
-            (Arc::new(Merges::of(self.merges.all.iter().copied().chain(since).collect())), Arc::default())
+            (Arc::new(MergeList::of(self.merges.all.iter().copied().chain(since).collect())), Arc::default())
         } else {
             (self.merges.clone(), Arc::new(since.collect()))
         };

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
-use crate::person_ids::{Link, root};
+use crate::person_ids::{PersonLink, root};
 
 /// Most entries above the table; with more the table is rebuilt.
 const SINCE_MAX: usize = 4096;
@@ -21,14 +21,14 @@ const SINCE_MAX: usize = 4096;
 /// Maps every merged person id to its canonical id. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PersonMerges {
-    table: Arc<Table>,
+    table: Arc<MergeTable>,
     /// Canonical ids of the table that were merged since, with their canonical ids.
     since: Arc<HashMap<Uuid, Uuid>>,
 }
 
 /// Merged persons with their canonical ids, indexed both ways.
 #[derive(Debug, Default)]
-struct Table {
+struct MergeTable {
     /// Pairs of merged id and canonical id, sorted by the merged id.
     pairs: Bytes,
     /// Indices of the pairs, sorted by canonical id; built lazily.
@@ -36,29 +36,29 @@ struct Table {
 }
 
 /// A merged id and its canonical id.
-type Pair = [u8; 32];
+type MergePair = [u8; 32];
 
-fn linked(pair: &Pair) -> Uuid {
+fn linked(pair: &MergePair) -> Uuid {
     ids(pair).0
 }
 
-fn last(pair: &Pair) -> Uuid {
+fn last(pair: &MergePair) -> Uuid {
     ids(pair).1
 }
 
-fn ids(pair: &Pair) -> (Uuid, Uuid) {
+fn ids(pair: &MergePair) -> (Uuid, Uuid) {
     let id = |half: &[u8]| Uuid::from_slice(half).unwrap_or_default();
     (id(&pair[..16]), id(&pair[16..]))
 }
 
-impl Table {
-    fn of(mut finals: Vec<(Uuid, Uuid)>) -> Table {
+impl MergeTable {
+    fn of(mut finals: Vec<(Uuid, Uuid)>) -> MergeTable {
         finals.sort_unstable();
         let pairs = finals.iter().flat_map(|(linked, last)| [linked.as_bytes(), last.as_bytes()]);
-        Table { pairs: pairs.flatten().copied().collect::<Vec<_>>().into(), by_final: OnceLock::new() }
+        MergeTable { pairs: pairs.flatten().copied().collect::<Vec<_>>().into(), by_final: OnceLock::new() }
     }
 
-    fn pairs(&self) -> &[Pair] {
+    fn pairs(&self) -> &[MergePair] {
         self.pairs.as_chunks().0
     }
 
@@ -84,12 +84,12 @@ impl Table {
 
 impl PersonMerges {
     /// Applies `links` in order. Where two groups of persons meet, the canonical id of `to` stays.
-    pub(crate) fn of(links: impl IntoIterator<Item = Link>) -> PersonMerges {
+    pub(crate) fn of(links: impl IntoIterator<Item = PersonLink>) -> PersonMerges {
         PersonMerges::default().with(links)
     }
 
     /// A copy with more links applied.
-    pub(crate) fn with(&self, links: impl IntoIterator<Item = Link>) -> PersonMerges {
+    pub(crate) fn with(&self, links: impl IntoIterator<Item = PersonLink>) -> PersonMerges {
         let mut parents = HashMap::clone(&self.since);
         for link in links {
             let from = root(&mut parents, self.table.person(link.from));
@@ -105,7 +105,7 @@ impl PersonMerges {
         if next.since.len() <= SINCE_MAX {
             return next;
         }
-        PersonMerges { table: Arc::new(Table::of(next.linked().collect())), since: Arc::default() }
+        PersonMerges { table: Arc::new(MergeTable::of(next.linked().collect())), since: Arc::default() }
     }
 
     /// The canonical id of `person`.
@@ -183,13 +183,13 @@ impl PersonMerges {
 
     /// Encodes the pairs of merged id and canonical id, sorted by the merged id.
     pub(crate) fn encode(&self) -> Bytes {
-        Table::of(self.linked().collect()).pairs
+        MergeTable::of(self.linked().collect()).pairs
     }
 
     /// Decodes the pairs.
     pub(crate) fn decode(pairs: Bytes) -> Result<PersonMerges, EventStoreError> {
-        let table = Table { pairs, by_final: OnceLock::new() };
-        if !table.pairs.len().is_multiple_of(size_of::<Pair>())
+        let table = MergeTable { pairs, by_final: OnceLock::new() };
+        if !table.pairs.len().is_multiple_of(size_of::<MergePair>())
             || !table.pairs().is_sorted_by(|a, b| a[..16] < b[..16])
         {
             return Err(EventStoreError::corrupt("linked persons are out of order"));
@@ -218,8 +218,8 @@ mod tests {
         Uuid::from_u128(n)
     }
 
-    fn link((from, to): &(u128, u128)) -> Link {
-        Link { from: person(*from), to: person(*to) }
+    fn link((from, to): &(u128, u128)) -> PersonLink {
+        PersonLink { from: person(*from), to: person(*to) }
     }
 
     fn resolve(links: &[(u128, u128)]) -> PersonMerges {
@@ -256,7 +256,7 @@ mod tests {
         let pairs = (0..5000).map(|n| (2 * n, 2 * n + 1)).collect::<Vec<_>>();
         let mut resolved = resolve(&pairs);
         assert!(resolved.since.is_empty() && resolved.table.pairs().len() == 5000);
-        let all = (1..5000).map(|n| Link { from: person(2 * n), to: person(0) }).collect::<Vec<_>>();
+        let all = (1..5000).map(|n| PersonLink { from: person(2 * n), to: person(0) }).collect::<Vec<_>>();
         for some in all.chunks(600) {
             resolved = resolved.with(some.iter().copied());
         }
@@ -302,7 +302,7 @@ mod tests {
             let (first, second) = links.split_at(cut.min(links.len()));
             let mut resolved = resolve(first);
             // The first links in the table, the others above it.
-            resolved = PersonMerges { table: Arc::new(Table::of(resolved.linked().collect())), since: Arc::default() };
+            resolved = PersonMerges { table: Arc::new(MergeTable::of(resolved.linked().collect())), since: Arc::default() };
             for one in second {
                 resolved = resolved.with([link(one)]);
             }

@@ -7,7 +7,7 @@ use pennon_analytics::scan::{ColumnKey, EventSelection, ScanRequest};
 use serde_json::Value;
 
 use crate::blocks::BlockFilter;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::memory::QueryMemory;
 
 /// The property that holds the groups of an event, by the names of their types.
@@ -65,7 +65,7 @@ impl CompiledRequest {
 
 impl ColumnSource {
     /// The value of the column for an event of a block.
-    pub(crate) fn value(&self, row: &Row) -> Option<Value> {
+    pub(crate) fn value(&self, row: &PersonEvent) -> Option<Value> {
         let properties = &row.event.properties;
         match self {
             ColumnSource::DistinctId => Some(Value::from(row.event.distinct_id.as_str())),

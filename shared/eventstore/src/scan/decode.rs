@@ -19,7 +19,7 @@ use super::row_selection::RowMask;
 use super::{Scanner, columns};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
-use crate::segments::number_columns::{ColumnBytes, Number, Reader, bytes_of};
+use crate::segments::number_columns::{ColumnBytes, NumericColumn, NumericColumnReader, bytes_of};
 use crate::segments::parquet_io::DecodedColumns;
 use crate::segments::property_values;
 
@@ -141,14 +141,14 @@ impl TaskState {
 }
 
 impl MissingNumbers {
-    fn columns(&self, ties: bool) -> Vec<Number> {
+    fn columns(&self, ties: bool) -> Vec<NumericColumn> {
         let mut columns = Vec::new();
         if self.core {
-            columns.extend([Number::PersonCode, Number::Time]);
-            columns.extend(ties.then_some(Number::Tie));
+            columns.extend([NumericColumn::PersonCode, NumericColumn::Time]);
+            columns.extend(ties.then_some(NumericColumn::Tie));
         }
         if self.seqs {
-            columns.extend([Number::SeqHigh, Number::SeqLow]);
+            columns.extend([NumericColumn::SeqHigh, NumericColumn::SeqLow]);
         }
         columns
     }
@@ -215,7 +215,7 @@ impl DecodeTask {
     fn add_numbers(&mut self, found: &mut TaskState, pieces: &PieceCache) -> Result<(), EventStoreError> {
         let Some(parts) = self.parts.take() else { return Ok(()) };
         let rows = self.numbers.runs.iter().map(|run| self.task.runs[*run].rows.clone()).collect::<Vec<_>>();
-        let reader = Reader {
+        let reader = NumericColumnReader {
             metadata: self.task.file.metadata(),
             parts: Arc::new(parts),
             group: self.task.group,

@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use super::compiled_request::CompiledRequest;
 use super::load::LoadedRun;
-use super::merge::{Source, SourceRun};
+use super::merge::{ScanSource, SourceRun};
 use super::piece::RunColumns;
 use super::row_selection::RowMask;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::persons::PersonMerges;
 use crate::segments::writer::range_of;
 
@@ -37,12 +37,12 @@ pub(crate) struct DeltaRows {
 impl DeltaRows {
     /// Builds delta rows from filtered rows of blocks. `names` are sorted and contain the names of all of them.
     pub(crate) fn of_rows(
-        rows: &[Row],
+        rows: &[PersonEvent],
         names: &[String],
         requested: &CompiledRequest,
         person_merges: &PersonMerges,
     ) -> DeltaRows {
-        let column = |of: &dyn Fn(&Row) -> Option<Value>| {
+        let column = |of: &dyn Fn(&PersonEvent) -> Option<Value>| {
             let (mut codes, mut values) = (Vec::with_capacity(rows.len()), Vec::new());
             let mut known = DictionaryEncoder::<Value>::default();
             for row in rows {
@@ -115,7 +115,7 @@ struct DeltaRow {
 }
 
 /// The rows of `deltas` by the number of their person's range, and in order.
-pub(crate) fn sources(deltas: &[DeltaRows], bits: u32) -> BTreeMap<u64, Source> {
+pub(crate) fn sources(deltas: &[DeltaRows], bits: u32) -> BTreeMap<u64, ScanSource> {
     let mut dealt: BTreeMap<u64, BTreeMap<usize, Vec<DeltaRow>>> = BTreeMap::new();
     for (at, delta) in deltas.iter().enumerate() {
         for (row, (event, person)) in delta.events.iter().zip(&delta.persons).enumerate() {
@@ -126,7 +126,7 @@ pub(crate) fn sources(deltas: &[DeltaRows], bits: u32) -> BTreeMap<u64, Source> 
     dealt.into_iter().map(|(number, events)| (number, source(deltas, events))).collect()
 }
 
-fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<DeltaRow>>) -> Source {
+fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<DeltaRow>>) -> ScanSource {
     let person = |place: &DeltaRow| deltas[place.delta as usize].persons[place.row as usize];
     let mut persons = events.values().flatten().map(person).collect::<Vec<_>>();
     persons.sort_unstable();
@@ -134,7 +134,7 @@ fn source(deltas: &[DeltaRows], events: BTreeMap<usize, Vec<DeltaRow>>) -> Sourc
     let mut runs =
         events.into_iter().map(|(event, places)| run(deltas, event, &places, &persons)).collect::<Vec<_>>();
     add_ties(&mut runs);
-    Source::whole(Arc::new(persons), runs)
+    ScanSource::whole(Arc::new(persons), runs)
 }
 
 fn run(deltas: &[DeltaRows], event: usize, places: &[DeltaRow], persons: &[Uuid]) -> SourceRun {

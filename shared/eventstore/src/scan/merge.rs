@@ -22,7 +22,7 @@ use crate::segments::writer::range_of;
 
 /// Rows of one source in one share of the persons.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct ScanSource {
     /// Ascending.
     persons: Arc<Vec<Uuid>>,
     /// The persons that are in the share.
@@ -69,12 +69,12 @@ impl SourceRun {
     }
 }
 
-impl Source {
+impl ScanSource {
     /// A source with all rows of these persons.
-    pub(crate) fn whole(persons: Arc<Vec<Uuid>>, runs: Vec<SourceRun>) -> Source {
+    pub(crate) fn whole(persons: Arc<Vec<Uuid>>, runs: Vec<SourceRun>) -> ScanSource {
         let times = || runs.iter().flat_map(|run| run.core.times.iter().copied());
         let times = (times().min().unwrap_or(Micros::MAX), times().max().unwrap_or(Micros::MIN));
-        Source { from: 0, to: persons.len(), persons, runs, times }
+        ScanSource { from: 0, to: persons.len(), persons, runs, times }
     }
 
     /// Splits the loaded range with this number among `2^of_bits` into shares by `bits`, with their numbers.
@@ -84,7 +84,7 @@ impl Source {
         (number, of_bits): (u64, u32),
         bits: u32,
         times: (Micros, Micros),
-    ) -> Vec<(u64, Source)> {
+    ) -> Vec<(u64, ScanSource)> {
         let runs = loaded.runs.into_iter().map(|run| SourceRun {
             event: run.event,
             core: run.core,
@@ -97,7 +97,7 @@ impl Source {
             return Vec::new();
         }
         if bits <= of_bits {
-            return vec![(number, Source { from: 0, to: persons.len(), persons, runs, times })];
+            return vec![(number, ScanSource { from: 0, to: persons.len(), persons, runs, times })];
         }
         let shares = 1_u64 << (bits - of_bits);
         let mut cut = Vec::new();
@@ -114,7 +114,7 @@ impl Source {
                 *start = end;
             }
             if !of_share.is_empty() {
-                cut.push((number, Source { persons: persons.clone(), from, to, runs: of_share, times }));
+                cut.push((number, ScanSource { persons: persons.clone(), from, to, runs: of_share, times }));
             }
             from = to;
         }
@@ -151,9 +151,9 @@ impl Source {
 const LOOKED_FOR: usize = 4096;
 
 /// Whether an event of one source may share person and time with an event of another. May return true when the
-/// exact answer would cost more than reading the arrival order.
-pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
-    let pair = |a: &Source, b: &Source| {
+/// exact result would cost more than reading the arrival order.
+pub(crate) fn may_overlap(sources: &[&ScanSource]) -> bool {
+    let pair = |a: &ScanSource, b: &ScanSource| {
         if a.times.0 > b.times.1 || b.times.0 > a.times.1 {
             return false;
         }
@@ -170,7 +170,12 @@ pub(crate) fn may_overlap(sources: &[&Source]) -> bool {
 }
 
 /// Merges `sources`, which have their arrival order if `by_seq`; without it, no two of them may overlap.
-pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey], by_seq: bool) -> Partition {
+pub(crate) fn partition(
+    sources: &[ScanSource],
+    names: &[String],
+    keys: &[ColumnKey],
+    by_seq: bool,
+) -> Partition {
     let runs = sources.iter().flat_map(|source| &source.runs);
     let order = match by_seq {
         true => TieOrder::Seqs,
@@ -203,7 +208,7 @@ pub(crate) fn partition(sources: &[Source], names: &[String], keys: &[ColumnKey]
 }
 
 /// All persons of the sources, ascending, and for each source the indices of its persons among them.
-fn together(sources: &[Source]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
+fn together(sources: &[ScanSource]) -> (Vec<Uuid>, Vec<Vec<u32>>) {
     let lists = sources.iter().map(|source| &source.persons[source.from..source.to]).collect::<Vec<_>>();
     // Pairwise, so that a person is compared log(n) times.
     let mut level = lists.iter().map(|list| Cow::Borrowed(*list)).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 //! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
 //! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
 //! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
-//! (`merge`). The door is [`Scanner`].
+//! (`merge`). The public interface is [`Scanner`].
 //!
 //! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
 //! larger queries are refused; nothing is decoded on an async worker thread.
@@ -38,7 +38,7 @@ use crate::snapshots::SnapshotReader;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;
 use load::{LoadStats, LoadedRange, Task};
-use merge::Source;
+use merge::ScanSource;
 use partition_cache::{PartitionCacheKeys, SourcesByShare};
 use plan::{ScanBudget, ScanPlan};
 
@@ -265,7 +265,7 @@ struct LoadedRanges {
 
 /// Merges the sources of a share into a partition.
 async fn partition(
-    share: Vec<(Option<usize>, Source)>,
+    share: Vec<(Option<usize>, ScanSource)>,
     by_seq: bool,
     names: Arc<Vec<String>>,
     keys: Arc<Vec<ColumnKey>>,
@@ -309,7 +309,7 @@ impl PartitionedSources {
         };
         let mut by_share = SourcesByShare::new();
         for (at, (task, loaded)) in scan_plan.tasks.iter().zip(ranges).enumerate() {
-            for (number, source) in Source::cut(loaded, task.place(), bits, task.times()) {
+            for (number, source) in ScanSource::cut(loaded, task.place(), bits, task.times()) {
                 by_share.entry(number).or_default().push((Some(at), source));
             }
         }
@@ -333,7 +333,7 @@ impl PartitionedSources {
 
     /// Replaces the sources of a task by reloaded ones. Shares that came from the cache are not affected.
     fn replace(&mut self, at: usize, task: &Task, loaded: LoadedRange) {
-        for (number, source) in Source::cut(loaded, task.place(), self.bits, task.times()) {
+        for (number, source) in ScanSource::cut(loaded, task.place(), self.bits, task.times()) {
             let share = self.by_share.get_mut(&number);
             if let Some(place) = share.and_then(|share| share.iter_mut().find(|(of, _)| *of == Some(at))) {
                 place.1 = source;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::Task;
-use super::merge::Source;
+use super::merge::ScanSource;
 use super::piece::{CachedPiece, PieceCache, PieceKey, PieceKind, TimeBounds, WHOLE};
 use crate::memory::values_bytes;
 
@@ -36,7 +36,7 @@ struct SegmentRuns {
 }
 
 /// Shares by number; each source with the index of its task.
-pub(crate) type SourcesByShare = BTreeMap<u64, Vec<(Option<usize>, Source)>>;
+pub(crate) type SourcesByShare = BTreeMap<u64, Vec<(Option<usize>, ScanSource)>>;
 
 /// Cache keys of the shares that may be cached.
 pub(crate) struct PartitionCacheKeys {

@@ -200,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn kept_pieces_make_way_for_questions_and_may_come_back() {
+    fn kept_pieces_make_way_for_queries_and_may_come_back() {
         let pieces = Arc::new(PieceCache::new(500_000));
         let budget = MemoryBudget::new(1_000_000, 500_000, pieces.clone());
         let fill =
             || (0..200).for_each(|run| pieces.put(key(run), CachedPiece::Seqs(Arc::new(vec![0; 1000]))));
         fill();
         assert!((300_000..=500_000).contains(&pieces.bytes()), "{}", pieces.bytes());
-        let question = budget.question(1_000_000);
+        let query = budget.start_query(1_000_000);
         for taken in [500_000, 300_000, 150_000, 50_000] {
-            question.take(taken).unwrap();
+            query.take(taken).unwrap();
             fill();
             assert!(pieces.bytes() + budget.reserved() <= 1_000_000, "{} kept", pieces.bytes());
         }
-        drop(question);
+        drop(query);
         fill();
         assert!(pieces.bytes() > 300_000, "{}", pieces.bytes());
     }

@@ -13,7 +13,7 @@ use super::Scanner;
 use super::compiled_request::{ColumnSource, CompiledRequest};
 use super::load::{RunTask, Task};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
 use crate::memory::{QueryMemory, values_bytes};
 use crate::segments::reader::SegmentFile;
@@ -54,7 +54,7 @@ impl Scanner {
 }
 
 /// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[Row], requested: &CompiledRequest) -> ScanPlan {
+pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[PersonEvent], requested: &CompiledRequest) -> ScanPlan {
     let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| requested.is_named(name)).map(String::as_str));
@@ -105,7 +105,7 @@ fn clip((first, last): (Micros, Micros), requested: &CompiledRequest) -> Option<
 /// Checks and reserves the memory of the rows of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanBudget {
-    room: QueryMemory,
+    memory: QueryMemory,
     /// Bytes of one row, without the values of its columns.
     row: u64,
     columns: usize,
@@ -114,21 +114,21 @@ pub(crate) struct ScanBudget {
 }
 
 impl ScanBudget {
-    pub(crate) fn new(room: QueryMemory, requested: &CompiledRequest) -> ScanBudget {
+    pub(crate) fn new(memory: QueryMemory, requested: &CompiledRequest) -> ScanBudget {
         let columns = requested.columns.len();
         let seq = if requested.request.arrivals { size_of::<Seq>() } else { 0 };
         let row = size_of::<u32>() + size_of::<Micros>() + seq + columns * size_of::<u32>();
         let objects = requested.columns.iter().any(|(_, origin)| **origin == ColumnSource::AllProperties);
-        ScanBudget { room, row: row as u64, columns, objects }
+        ScanBudget { memory, row: row as u64, columns, objects }
     }
 
     /// Fails when so many rows do not fit, whatever their values.
     pub(crate) fn expect(&self, rows: u64) -> Result<(), EventStoreError> {
-        if rows.saturating_mul(self.row) <= self.room.left() {
+        if rows.saturating_mul(self.row) <= self.memory.left() {
             return Ok(());
         }
         let properties = if self.objects { "all".to_owned() } else { self.columns.to_string() };
-        let most = self.room.left() / self.row;
+        let most = self.memory.left() / self.row;
         Err(EventStoreError::TooLarge(format!(
             "The query reads {rows} events with {properties} properties; with so many it may read at most {most} \
              events. Narrow the dates or the events, or raise PENNON_EVENTS_MEMORY_MB."
@@ -139,6 +139,6 @@ impl ScanBudget {
     pub(crate) fn take_rows(&self, rows: usize, columns: &[Column]) -> Result<u64, EventStoreError> {
         let values = columns.iter().map(values_bytes).sum::<u64>();
         let bytes = (rows as u64).saturating_mul(self.row).saturating_add(values);
-        self.room.take(bytes).map(|()| bytes)
+        self.memory.take(bytes).map(|()| bytes)
     }
 }

@@ -28,7 +28,7 @@ const CELLS: usize = 4 << 20;
 const ROWS: (usize, usize) = (1024, 65_536);
 
 /// The objects of several runs while they are built, one run after the other.
-struct Objects {
+struct PropertyObjects {
     file: Arc<SegmentFile>,
     runs: Vec<RunObjects>,
     /// The run of the next row, and its rows so far.
@@ -63,14 +63,14 @@ impl Scanner {
     ) -> Result<(TaskState, MemoryLease), EventStoreError> {
         let missing = found.missing_columns(requested, true);
         let Some(column) = missing.columns.first().copied() else { return Ok((found, taken)) };
-        let (objects, selection) = Objects::of(&found, task, &missing.runs, taken);
+        let (objects, selection) = PropertyObjects::of(&found, task, &missing.runs, taken);
         let places = property_values::all_places(&task.file.footer);
         let (objects, bytes_read) = if places.is_empty() {
             (objects.without_properties(), 0)
         } else {
             let at_once = rows_at_once(places.len());
             let place = (task.group, Some(selection));
-            let read = task.file.decode_by(place, &places, at_once, objects, Objects::add);
+            let read = task.file.decode_by(place, &places, at_once, objects, PropertyObjects::add);
             read.await.map_err(|error| task.file.named(error))?
         };
         found.stats.bytes_read += bytes_read;
@@ -89,9 +89,14 @@ impl Scanner {
     }
 }
 
-impl Objects {
+impl PropertyObjects {
     /// Starts the objects of these runs of the task. Also returns their rows.
-    fn of(found: &TaskState, task: &Task, runs: &[usize], taken: MemoryLease) -> (Objects, RowSelection) {
+    fn of(
+        found: &TaskState,
+        task: &Task,
+        runs: &[usize],
+        taken: MemoryLease,
+    ) -> (PropertyObjects, RowSelection) {
         let rows = runs.iter().map(|run| task.runs[*run].rows.clone());
         let selection = RowSelection::from_consecutive_ranges(rows, task.file.rows(task.group));
         let of_run = |run: &usize| {
@@ -104,7 +109,7 @@ impl Objects {
             RunObjects::new(task.runs[*run].rows.len(), requested)
         };
         let runs = runs.iter().map(of_run).collect();
-        (Objects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
+        (PropertyObjects { file: task.file.clone(), runs, next: (0, 0), taken }, selection)
     }
 
     /// Adds the rows of a batch.
@@ -133,7 +138,7 @@ impl Objects {
     }
 
     /// Adds empty objects for all rows, if the file has no properties.
-    fn without_properties(mut self) -> Objects {
+    fn without_properties(mut self) -> PropertyObjects {
         for run in &mut self.runs {
             let requested = (0..run.rows).filter(|row| run.wants(*row)).collect::<Vec<_>>();
             let none = requested.into_iter().map(|row| (row, Map::new()));

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::SegmentStore;
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::objects::Objects;
 use crate::segments::uuids::uuid_index::{self, UuidIndexFile, UuidMatches, UuidQuery};
@@ -76,8 +76,8 @@ impl DuplicateFinder {
     pub(crate) async fn not_in_segments(
         &self,
         manifest: &Manifest,
-        mut rows: Vec<Row>,
-    ) -> Result<Vec<Row>, EventStoreError> {
+        mut rows: Vec<PersonEvent>,
+    ) -> Result<Vec<PersonEvent>, EventStoreError> {
         let held = self.held_uuids(manifest, rows.iter().map(|row| row.event.uuid)).await?;
         if !held.is_empty() {
             rows.retain(|row| !held.contains(&row.event.uuid));

@@ -22,7 +22,7 @@ use crate::error::EventStoreError;
 
 /// A numeric column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Number {
+pub(crate) enum NumericColumn {
     PersonCode,
     Time,
     Tie,
@@ -30,14 +30,14 @@ pub(crate) enum Number {
     SeqLow,
 }
 
-impl Number {
+impl NumericColumn {
     fn name(self) -> &'static str {
         match self {
-            Number::PersonCode => "person_code",
-            Number::Time => "timestamp",
-            Number::Tie => "tie",
-            Number::SeqHigh => "seq_high",
-            Number::SeqLow => "seq_low",
+            NumericColumn::PersonCode => "person_code",
+            NumericColumn::Time => "timestamp",
+            NumericColumn::Tie => "tie",
+            NumericColumn::SeqHigh => "seq_high",
+            NumericColumn::SeqLow => "seq_low",
         }
     }
 }
@@ -53,7 +53,7 @@ impl<'a> Chunk<'a> {
     fn new(
         metadata: &'a ParquetMetaData,
         group: usize,
-        column: Number,
+        column: NumericColumn,
     ) -> Result<Chunk<'a>, EventStoreError> {
         let leaves = metadata.file_metadata().schema_descr().columns();
         let leaf = leaves.iter().position(|leaf| leaf.name() == column.name());
@@ -93,7 +93,7 @@ impl<'a> Chunk<'a> {
 pub(crate) fn bytes_of(
     metadata: &ParquetMetaData,
     group: usize,
-    columns: &[Number],
+    columns: &[NumericColumn],
     rows: &[Range<usize>],
 ) -> Result<Vec<Range<u64>>, EventStoreError> {
     let mut requested = Vec::new();
@@ -157,7 +157,7 @@ impl ChunkReader for ColumnBytes {
 }
 
 /// Decoder for rows of a row group.
-pub(crate) struct Reader<'a> {
+pub(crate) struct NumericColumnReader<'a> {
     pub metadata: &'a ParquetMetaData,
     pub parts: Arc<ColumnBytes>,
     pub group: usize,
@@ -165,10 +165,10 @@ pub(crate) struct Reader<'a> {
     pub rows: &'a [Range<usize>],
 }
 
-impl Reader<'_> {
+impl NumericColumnReader<'_> {
     /// Person codes below `persons`: one buffer per row range.
     pub(crate) fn codes(&self, persons: usize) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
-        let codes = self.unsigned(Number::PersonCode)?;
+        let codes = self.unsigned(NumericColumn::PersonCode)?;
         let fits = |codes: &ScalarBuffer<u32>| {
             codes.last().is_none_or(|last| (*last as usize) < persons) && codes.is_sorted()
         };
@@ -180,17 +180,18 @@ impl Reader<'_> {
 
     /// Timestamps.
     pub(crate) fn times(&self) -> Result<Vec<ScalarBuffer<Micros>>, EventStoreError> {
-        Ok(self.read::<Int64Type>(Number::Time)?.into_iter().map(ScalarBuffer::from).collect())
+        Ok(self.read::<Int64Type>(NumericColumn::Time)?.into_iter().map(ScalarBuffer::from).collect())
     }
 
     /// Tie numbers.
     pub(crate) fn ties(&self) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
-        self.unsigned(Number::Tie)
+        self.unsigned(NumericColumn::Tie)
     }
 
     /// The arrival order of the rows.
     pub(crate) fn seqs(&self) -> Result<Vec<Vec<Seq>>, EventStoreError> {
-        let (high, low) = (self.read::<Int64Type>(Number::SeqHigh)?, self.read::<Int64Type>(Number::SeqLow)?);
+        let (high, low) =
+            (self.read::<Int64Type>(NumericColumn::SeqHigh)?, self.read::<Int64Type>(NumericColumn::SeqLow)?);
         let seq = |(high, low): (i64, i64)| {
             (u128::from(high.cast_unsigned()) << 64) | u128::from(low.cast_unsigned())
         };
@@ -201,7 +202,7 @@ impl Reader<'_> {
             .collect())
     }
 
-    fn unsigned(&self, column: Number) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
+    fn unsigned(&self, column: NumericColumn) -> Result<Vec<ScalarBuffer<u32>>, EventStoreError> {
         // Reinterprets the four bytes as unsigned.
         let unsigned = |values: Vec<i32>| {
             let rows = values.len();
@@ -210,7 +211,7 @@ impl Reader<'_> {
         Ok(self.read::<Int32Type>(column)?.into_iter().map(unsigned).collect())
     }
 
-    fn read<T: DataType>(&self, column: Number) -> Result<Vec<Vec<T::T>>, EventStoreError> {
+    fn read<T: DataType>(&self, column: NumericColumn) -> Result<Vec<Vec<T::T>>, EventStoreError> {
         let chunk = Chunk::new(self.metadata, self.group, column)?;
         let group = self.metadata.row_group(self.group);
         let of = group.column(chunk.leaf);

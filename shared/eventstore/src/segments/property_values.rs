@@ -11,11 +11,11 @@ use arrow_array::types::{Float64Type, Int64Type};
 use pennon_analytics::scan::MISSING;
 use serde_json::{Map, Value};
 
-use super::property_columns::Kind;
+use super::property_columns::ColumnKind;
 use super::reader::{ids, seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
-use crate::event::{Event, Row};
+use crate::event::{Event, PersonEvent};
 
 /// A dictionary column under construction.
 #[derive(Debug, Default)]
@@ -108,19 +108,23 @@ pub(crate) fn objects(
 pub(crate) fn typed(
     batch: &RecordBatch,
     name: &str,
-    kind: Kind,
+    kind: ColumnKind,
 ) -> Result<DictionaryColumn, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));
     Ok(match kind {
-        Kind::Text => dictionary(batch, name, |text| Ok(Value::from(text)))?,
-        Kind::Json => dictionary(batch, name, |text| Ok(serde_json::from_str(text)?))?,
-        Kind::Integer => coded(array.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?.iter(), Value::from),
-        Kind::Boolean => coded(array.as_boolean_opt().ok_or_else(wrong)?.iter(), Value::from),
-        Kind::Float => floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), Value::from),
-        Kind::Number => {
-            floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), Kind::number)
+        ColumnKind::Text => dictionary(batch, name, |text| Ok(Value::from(text)))?,
+        ColumnKind::Json => dictionary(batch, name, |text| Ok(serde_json::from_str(text)?))?,
+        ColumnKind::Integer => {
+            coded(array.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?.iter(), Value::from)
+        }
+        ColumnKind::Boolean => coded(array.as_boolean_opt().ok_or_else(wrong)?.iter(), Value::from),
+        ColumnKind::Float => {
+            floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), Value::from)
+        }
+        ColumnKind::Number => {
+            floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), ColumnKind::number)
         }
     })
 }
@@ -167,13 +171,13 @@ fn coded<T: Copy + Eq + Hash>(
 }
 
 /// All events of a batch with all columns.
-pub(crate) fn rows(batch: &RecordBatch, footer: &Footer) -> Result<Vec<Row>, EventStoreError> {
+pub(crate) fn rows(batch: &RecordBatch, footer: &Footer) -> Result<Vec<PersonEvent>, EventStoreError> {
     let names = texts(batch, "event")?;
     let distinct_ids = texts(batch, "distinct_id")?;
     let (persons, uuids) = (ids(batch, "person")?, ids(batch, "uuid")?);
     let (times, seqs) = (times(batch)?, seqs(batch)?);
     let overflow = overflow(batch)?;
-    let text = |texts: &super::reader::Texts<'_>, row: usize| {
+    let text = |texts: &super::reader::DictionaryColumn<'_>, row: usize| {
         let code = texts.codes[row]
             .ok_or_else(|| EventStoreError::corrupt("an event without a name or distinct id"))?;
         Ok::<_, EventStoreError>(texts.values[code as usize].to_owned())
@@ -187,7 +191,7 @@ pub(crate) fn rows(batch: &RecordBatch, footer: &Footer) -> Result<Vec<Row>, Eve
             timestamp: times[row],
             properties: overflow.get(row).cloned().flatten().unwrap_or_default(),
         };
-        rows.push(Row { seq: seqs[row], person: persons[row], event });
+        rows.push(PersonEvent { seq: seqs[row], person: persons[row], event });
     }
     for own in &footer.columns {
         let column = typed(batch, &format!("{PROPERTY}{}", own.key), own.kind)?;

@@ -1,7 +1,7 @@
 //! Reads a segment: footer, columns for scans, whole rows for merges, and uuids.
 //!
 //! Must stay true: only the byte ranges of the requested pages are fetched; decoding runs on blocking threads;
-//! a damaged file is an error that names it. The door is [`SegmentFile`].
+//! a damaged file is an error that names it. The public interface is [`SegmentFile`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::EventStoreError;
 use crate::formats;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::parquet_io::{DecodedColumns, Index, ParquetFile};
+use crate::segments::parquet_io::{DecodedColumns, PageIndexParts, ParquetFile};
 
 /// Bytes per row of a column during decoding: its offset in an array, and its code.
 const DECODED_ROW: u128 = 12;
@@ -51,7 +51,7 @@ impl SegmentFile {
         let object =
             entry.object.as_ref().ok_or_else(|| EventStoreError::corrupt("a segment without an object"))?;
         // The footer locates events, so page statistics are not needed.
-        let file = ParquetFile::open(objects, object, entry.bytes, Index::Places).await?;
+        let file = ParquetFile::open(objects, object, entry.bytes, PageIndexParts::Places).await?;
         let footer = footer(file.metadata()).map_err(|e| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
             other => other,
@@ -223,7 +223,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
 }
 
 /// A dictionary column: values, and a code per row (none for null).
-pub(crate) struct Texts<'a> {
+pub(crate) struct DictionaryColumn<'a> {
     pub values: Vec<&'a str>,
     pub codes: Vec<Option<u32>>,
 }
@@ -237,7 +237,7 @@ fn wrong(name: &str) -> EventStoreError {
 }
 
 /// The dictionary column `name`.
-pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<Texts<'a>, EventStoreError> {
+pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<DictionaryColumn<'a>, EventStoreError> {
     let array = column(batch, name)?.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong(name))?;
     let values = array.values().as_string_opt::<i32>().ok_or_else(|| wrong(name))?;
     let values = (0..values.len()).map(|index| values.value(index)).collect::<Vec<_>>();
@@ -246,7 +246,7 @@ pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<Texts<'a>,
     if codes.iter().flatten().any(|code| *code as usize >= values.len()) {
         return Err(EventStoreError::Corrupt(format!("column {name} names a value that is not there")));
     }
-    Ok(Texts { values, codes })
+    Ok(DictionaryColumn { values, codes })
 }
 
 /// The column `name` of 16-byte ids.

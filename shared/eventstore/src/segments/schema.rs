@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use super::property_columns::Kind;
+use super::property_columns::ColumnKind;
 use super::{PAGE_ROWS, PROPERTY, VALUE_PAGE_ROWS};
 use crate::error::EventStoreError;
 use crate::segments::uuids::uuid_columns::{SOURCE_BYTES, UUID, UUID_SOURCE};
@@ -22,7 +22,7 @@ pub(super) fn dictionary() -> DataType {
 }
 
 /// The input columns of the writer, property columns last.
-pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> SchemaRef {
+pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, ColumnKind)>) -> SchemaRef {
     let mut fields = vec![
         Field::new("event", dictionary(), false),
         Field::new("person", DataType::FixedSizeBinary(16), false),
@@ -56,12 +56,12 @@ pub(super) fn written(input_schema: &Schema) -> SchemaRef {
 }
 
 /// The Arrow type of a property column.
-fn data_type(kind: Kind) -> DataType {
+fn data_type(kind: ColumnKind) -> DataType {
     match kind {
-        Kind::Text | Kind::Json => dictionary(),
-        Kind::Integer => DataType::Int64,
-        Kind::Float | Kind::Number => DataType::Float64,
-        Kind::Boolean => DataType::Boolean,
+        ColumnKind::Text | ColumnKind::Json => dictionary(),
+        ColumnKind::Integer => DataType::Int64,
+        ColumnKind::Float | ColumnKind::Number => DataType::Float64,
+        ColumnKind::Boolean => DataType::Boolean,
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use pennon_core::store::keys::ProjectId;
 
 use super::NewSegment;
-use super::parquet_io::{Index, ParquetFile};
+use super::parquet_io::{PageIndexParts, ParquetFile};
 use super::reader::SegmentFile;
 use crate::cache::Cache;
 use crate::error::EventStoreError;
@@ -89,7 +89,7 @@ impl SegmentStore {
         if let Some(known) = self.profile_files.get(&file.object) {
             return Ok(known);
         }
-        let index = Index::PlacesAndBounds;
+        let index = PageIndexParts::PlacesAndBounds;
         let opened = ParquetFile::open(&self.objects, &file.object, file.bytes, index).await?;
         let opened = Arc::new(opened);
         self.profile_files.put(&file.object, opened.clone());

@@ -9,7 +9,7 @@
 //! files and the data for the manifest.
 //!
 //! Must stay true: unsorted rows and rows of another range are refused; the files depend on nothing but the
-//! rows and what they replace. The door is [`SegmentWriter`].
+//! rows and what they replace. The public interface is [`SegmentWriter`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::event_runs::{Run, RunLayout, SortColumns};
 use super::overflow_keys::OverflowKeys;
-use super::property_columns::{Kind, PropertyColumn};
+use super::property_columns::{ColumnKind, PropertyColumn};
 use super::reader::ids;
 use super::{FOOTER, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
@@ -74,7 +74,7 @@ pub(crate) struct WrittenSegment {
 
 /// A segment under construction.
 pub(crate) struct SegmentWriter {
-    columns: Vec<(String, Kind)>,
+    columns: Vec<(String, ColumnKind)>,
     bits: u32,
     input_schema: SchemaRef,
     written: SchemaRef,
@@ -97,7 +97,10 @@ impl std::fmt::Debug for SegmentWriter {
 
 impl SegmentWriter {
     /// Starts a segment with these property columns, sorted by key.
-    pub(crate) fn new(columns: Vec<(String, Kind)>, bits: u32) -> Result<SegmentWriter, EventStoreError> {
+    pub(crate) fn new(
+        columns: Vec<(String, ColumnKind)>,
+        bits: u32,
+    ) -> Result<SegmentWriter, EventStoreError> {
         let input_schema = schema::input_schema(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
         let written = schema::written(&input_schema);
         let writer = ArrowWriter::try_new(Vec::new(), written.clone(), Some(schema::properties()?))?;
@@ -168,8 +171,11 @@ impl SegmentWriter {
             run.name = numbers[run.name as usize];
         }
         let (overflow_keys, exceptions) = self.overflow.finish();
-        let column =
-            |((key, kind), exceptions): ((String, Kind), bool)| PropertyColumn { key, kind, exceptions };
+        let column = |((key, kind), exceptions): ((String, ColumnKind), bool)| PropertyColumn {
+            key,
+            kind,
+            exceptions,
+        };
         let footer = Footer {
             format: formats::SEGMENTS,
             columns: self.columns.into_iter().zip(exceptions).map(column).collect(),

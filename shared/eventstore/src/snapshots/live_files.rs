@@ -15,7 +15,7 @@ use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::persons::PersonMerges;
 use crate::segments::Footer;
-use crate::segments::property_columns::Kind;
+use crate::segments::property_columns::ColumnKind;
 
 /// The live files of a project, and what they lack.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +63,11 @@ fn collect_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BT
 fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
     let column = |kind, exceptions| {
         let kind = match kind {
-            Kind::Text => Value::Text,
-            Kind::Integer => Value::Integer,
-            Kind::Float | Kind::Number => Value::Float,
-            Kind::Boolean => Value::Boolean,
-            Kind::Json => Value::Json,
+            ColumnKind::Text => Value::Text,
+            ColumnKind::Integer => Value::Integer,
+            ColumnKind::Float | ColumnKind::Number => Value::Float,
+            ColumnKind::Boolean => Value::Boolean,
+            ColumnKind::Json => Value::Json,
         };
         Column { kind, exceptions }
     };

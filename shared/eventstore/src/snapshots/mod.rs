@@ -2,7 +2,7 @@
 //!
 //! Blocks are read before the manifest. A block that is gone by then was replaced by a segment that the manifest, read
 //! later, lists; a block that is still there is ignored if the manifest lists its segment. Every reader of events takes
-//! its view here. Nothing here writes. The door is
+//! its view here. Nothing here writes. The public interface is
 //! [`SnapshotReader`].
 
 mod live_files;

@@ -13,17 +13,17 @@ use uuid::Uuid;
 use super::SnapshotReader;
 use crate::blocks::{BlockFilter, event_headers, filter_rows};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::{PersonMergeState, PersonMerges};
 
 /// A consistent view of a project.
 pub(crate) struct Snapshot {
     pub manifest: Manifest,
     /// Events of blocks, deduplicated among themselves; some may duplicate events in segments.
-    pub hot: Vec<Row>,
+    pub hot: Vec<PersonEvent>,
     /// Number of events in blocks, including those that the filter dropped.
     pub hot_events: u64,
     /// Memory that these rows reserve of the query.
@@ -115,6 +115,6 @@ impl SnapshotReader {
         distinct_id: &str,
     ) -> Result<Uuid, EventStoreError> {
         let (_, merge_state) = self.index.manifest_and_persons(project).await?;
-        Ok(merge_state.person_merges.person(derived(project, distinct_id)))
+        Ok(merge_state.person_merges.person(derive_person_id(project, distinct_id)))
     }
 }

@@ -16,7 +16,7 @@ use super::SnapshotReader;
 use crate::blocks::block::Block;
 use crate::blocks::{BlockFilter, RawBlock, decode_rows};
 use crate::error::EventStoreError;
-use crate::event::{Row, seq};
+use crate::event::{PersonEvent, seq};
 use crate::manifest::Manifest;
 use crate::memory::MemoryLease;
 
@@ -24,7 +24,7 @@ use crate::memory::MemoryLease;
 pub(crate) struct BlockEvents {
     blocks: Arc<Vec<RawBlock>>,
     /// With the selected properties, in order of arrival.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PersonEvent>,
     /// Memory of the query that the rows reserve.
     _taken: Option<[MemoryLease; 2]>,
 }

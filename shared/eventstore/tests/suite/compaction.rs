@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use pennon_core::store::{Item, Query};
-use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, MergeMode, Settings, derived};
+use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, MergeMode, Settings, derive_person_id};
 use serde_json::{Value, json};
 
 async fn all(events: &EventStore) -> Vec<PlainRow> {
@@ -63,7 +63,7 @@ async fn history(place: &Place) -> Vec<PlainRow> {
             place.events.append(PROJECT, &sent[..1], NOW + round).await.unwrap();
         }
     }
-    expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| derived(PROJECT, who))
+    expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| derive_person_id(PROJECT, who))
 }
 
 /// Runs `work` on a fresh history, cut off after every number of waits; then everything must be as it was, and the next
@@ -231,7 +231,7 @@ async fn columns_of_different_kinds_become_one_and_give_every_value_back() {
                 sent.extend(batch);
             }
             let asked = request(&[], &["x", "n", "only"]);
-            let want = expected(&sent, &asked, |who| derived(project, who));
+            let want = expected(&sent, &asked, |who| derive_person_id(project, who));
             let merged = place.events.merge_segments(project, NOW, MergeMode::Fewest).await.unwrap();
             assert_eq!((merged.merged_segments, merged.merged_rows), (2, 20));
             let scan = place.events.scan(project, &[], &asked).await.unwrap();
@@ -257,7 +257,7 @@ async fn more_keys_than_columns_are_kept_by_a_merge() {
         sent.extend(batch);
     }
     let asked = request(&[], &["k", "key 0", "key 299", "key 350", "key 599"]);
-    let want = expected(&sent, &asked, |who| derived(PROJECT, who));
+    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
     place.events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
     assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
 }
@@ -276,7 +276,7 @@ async fn a_merge_of_segments_folds_merges_of_persons_in() {
     let identify = event(900, "$identify", "p1", 50, json!({"$anon_distinct_id": "p2"}));
     place.events.append(PROJECT, std::slice::from_ref(&identify), NOW).await.unwrap();
     sent.push(identify);
-    let who = |who: &str| derived(PROJECT, if who == "p2" { "p1" } else { who });
+    let who = |who: &str| derive_person_id(PROJECT, if who == "p2" { "p1" } else { who });
     let want = expected(&sent, &request(&[], &["k", "n", "x", "only"]), who);
     assert_eq!(all(&place.events).await, want);
     settle(&place.events, MergeMode::Fewest).await;
@@ -307,7 +307,7 @@ async fn with_merged_persons(place: &Place, merged: u64) -> Vec<PlainRow> {
     let merged = (0..merged).map(who).collect::<Vec<_>>();
     expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| {
         let at = merged.iter().position(|other| other == who);
-        derived(PROJECT, &at.map_or(who.to_owned(), |at| format!("p{}", at + 20)))
+        derive_person_id(PROJECT, &at.map_or(who.to_owned(), |at| format!("p{}", at + 20)))
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows};
 use pennon_eventstore::{
-    ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derived,
+    ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, PersonRecord, derive_person_id,
 };
 use serde_json::{Map, json};
 use uuid::Uuid;
@@ -41,7 +41,7 @@ async fn filled(place: &Place) -> Vec<Event> {
 }
 
 fn want(sent: &[Event]) -> Vec<PlainRow> {
-    expected(sent, &request(&[], &["price"]), |who| derived(PROJECT, who))
+    expected(sent, &request(&[], &["price"]), |who| derive_person_id(PROJECT, who))
 }
 
 /// Which object an error names; none when the numbers are right.
@@ -260,7 +260,10 @@ async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_
         let lost = lost.collect::<Vec<_>>();
         lost.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         let events = place.again();
-        assert!(events.persons(PROJECT, &[derived(PROJECT, "p1")]).await.is_err() || folder == "/groups/");
+        assert!(
+            events.persons(PROJECT, &[derive_person_id(PROJECT, "p1")]).await.is_err()
+                || folder == "/groups/"
+        );
         let found = events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged;
         assert_eq!(found.len(), 1, "{folder}");
         assert!(events.drop_segment(PROJECT, &found[0].id, NOW + 5).await.unwrap());
@@ -325,7 +328,7 @@ async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
                 assert_eq!(asked_rows(events).await, want(&later), "round {round}, {name}");
                 assert_eq!(events.count_people(PROJECT).await.unwrap(), 2, "{name}");
                 let apart = events.person_of(PROJECT, "p1 at home").await.unwrap();
-                assert_eq!(apart, derived(PROJECT, "p1 at home"));
+                assert_eq!(apart, derive_person_id(PROJECT, "p1 at home"));
             }
             let now = NOW + 300 + round * 2 * GRACE_MICROS;
             events.compact(PROJECT, now).await.unwrap();

@@ -52,7 +52,7 @@ async fn scanned(events: &EventStore, project: u64) -> Result<Vec<PlainRow>, Eve
 }
 
 fn want(project: u64, sent: &[Event]) -> Vec<PlainRow> {
-    expected(sent, &request(&[], &["price"]), |who| pennon_eventstore::derived(project, who))
+    expected(sent, &request(&[], &["price"]), |who| pennon_eventstore::derive_person_id(project, who))
 }
 
 /// Three blocks of four events each, and the same in another project.

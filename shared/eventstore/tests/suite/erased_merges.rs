@@ -1,9 +1,9 @@
-//! Who was erased does not come back by the second object of folded merges, or by one that is damaged.
+//! Merges of an erased person do not come back from the previous object of folded merges, or from a damaged one.
 
 use crate::erasure::{history, traces};
 use crate::merges::{folded, rows_of_the_log};
 use crate::support::{MINUTE, NOW, PROJECT, Place, event};
-use pennon_eventstore::{ErasureTarget, EventStore, EventStoreError, GRACE_MICROS, derived};
+use pennon_eventstore::{ErasureTarget, EventStore, EventStoreError, GRACE_MICROS, derive_person_id};
 use serde_json::json;
 
 const ERASED: [&str; 2] = ["ada", "phone"];
@@ -24,7 +24,7 @@ fn damage(object: &str) {
 }
 
 async fn is(events: &EventStore, id: &str, person: &str) {
-    assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, person), "{id}");
+    assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derive_person_id(PROJECT, person), "{id}");
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     for events in [&place.events, &knows, &place.again()] {
         check(events, 900).await;
     }
-    // With neither there is no answer, and none that the rows alone would give.
+    // With neither there is no response, and none that the rows alone would give.
     damage(&erasure);
     for _ in 0..2 {
         let asked = place.again().person_of(PROJECT, "phone").await;

@@ -12,7 +12,7 @@ use pennon_core::store::{Item, Query, WriteCondition};
 use pennon_eventstore::members::{self, CohortList};
 use pennon_eventstore::{
     ErasureReport, ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode, PersonRecord,
-    derived,
+    derive_person_id,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn all(events: &EventStore) -> Vec<PlainRow> {
 }
 
 fn want(sent: &[Event]) -> Vec<PlainRow> {
-    let who = |who: &str| derived(PROJECT, if who == "phone" { "ada" } else { who });
+    let who = |who: &str| derive_person_id(PROJECT, if who == "phone" { "ada" } else { who });
     expected(sent, &request(&[], &["n"]), who)
 }
 
@@ -59,7 +59,7 @@ async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
         let place = Place::new().await;
         let sent = history(&place).await;
         let before = place.events.count_people(PROJECT).await.unwrap();
-        let name = if is_uuid { derived(PROJECT, name).to_string() } else { name.to_owned() };
+        let name = if is_uuid { derive_person_id(PROJECT, name).to_string() } else { name.to_owned() };
         let doomed = ErasureTarget::Person(name);
         let would = place.events.preview_erasure(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons), (7, 1));
@@ -166,7 +166,7 @@ pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     for partition in partitions.into_iter().chain(parts).chain(["INSTALLATION".to_owned()]) {
         for item in place.store.records.query(Query::partition(partition)).await.unwrap() {
             for id in who {
-                let person = derived(PROJECT, id);
+                let person = derive_person_id(PROJECT, id);
                 let text = format!("{} {} {}", item.key.pk, item.key.sk, item.text);
                 // Numbers of entries are hexadecimal, and some names could be.
                 let is_named = [format!("{id:?}"), person.to_string(), person.simple().to_string()]
@@ -182,7 +182,7 @@ pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
         let bytes = std::fs::read(&file).unwrap();
         let texts = if file.ends_with(".parquet") { cells(bytes.clone()) } else { Vec::new() };
         for id in who {
-            let person = derived(PROJECT, id);
+            let person = derive_person_id(PROJECT, id);
             let is_inside = |text: &Vec<u8>, part: &[u8]| text.windows(part.len()).any(|some| some == part);
             if is_inside(&bytes, person.as_bytes())
                 || texts
@@ -236,7 +236,7 @@ async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
         let roster = CohortList::of_record(PROJECT, &record);
         let members = roster.members(&place.store.records, PROJECT, id).await.unwrap();
         assert_eq!(record["count"], members.len(), "{id}");
-        let ids = who.iter().map(|who| derived(PROJECT, who)).collect();
+        let ids = who.iter().map(|who| derive_person_id(PROJECT, who)).collect();
         let rosters = [(id as i64, roster)].into();
         let with = members::cohorts_with(&place.store.records, PROJECT, &rosters, &ids).await.unwrap();
         assert_eq!(with.is_empty(), members.is_disjoint(&ids.into_iter().collect()));
@@ -266,8 +266,8 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         }
         // Two processes that know the merges, one of them from before the last.
         let (knows, idle) = (place.again(), place.again());
-        assert_eq!(knows.person_of(PROJECT, "tablet").await.unwrap(), derived(PROJECT, "ada"));
-        assert_eq!(idle.person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "ada"));
+        assert_eq!(knows.person_of(PROJECT, "tablet").await.unwrap(), derive_person_id(PROJECT, "ada"));
+        assert_eq!(idle.person_of(PROJECT, "phone").await.unwrap(), derive_person_id(PROJECT, "ada"));
         let before = place.events.count_people(PROJECT).await.unwrap();
         assert_eq!(on_lists(&place, &who).await, [(2, true), (3002, true)]);
         assert!(!traces(&place, &who).await.is_empty());
@@ -287,11 +287,14 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
         for events in [&place.events, &knows, &idle, &place.again()] {
             for id in who {
-                assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, id));
+                assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derive_person_id(PROJECT, id));
             }
-            assert_eq!(events.person_of(PROJECT, "laptop").await.unwrap(), derived(PROJECT, "bob"));
+            assert_eq!(events.person_of(PROJECT, "laptop").await.unwrap(), derive_person_id(PROJECT, "bob"));
             if is_folded {
-                assert_eq!(events.person_of(PROJECT, "e299").await.unwrap(), derived(PROJECT, "eve"));
+                assert_eq!(
+                    events.person_of(PROJECT, "e299").await.unwrap(),
+                    derive_person_id(PROJECT, "eve")
+                );
             }
             assert_eq!(events.count_people(PROJECT).await.unwrap(), before - 1);
         }
@@ -302,9 +305,16 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
         knows.append(PROJECT, &[again], NOW + 201).await.unwrap();
         for events in [&place.events, &knows, &idle, &place.again()] {
             for id in ["phone", "cy", "ada"] {
-                assert_eq!(events.person_of(PROJECT, id).await.unwrap(), derived(PROJECT, "ada"), "{id}");
+                assert_eq!(
+                    events.person_of(PROJECT, id).await.unwrap(),
+                    derive_person_id(PROJECT, "ada"),
+                    "{id}"
+                );
             }
-            assert_eq!(events.person_of(PROJECT, "tablet").await.unwrap(), derived(PROJECT, "tablet"));
+            assert_eq!(
+                events.person_of(PROJECT, "tablet").await.unwrap(),
+                derive_person_id(PROJECT, "tablet")
+            );
         }
     }
 }
@@ -326,9 +336,12 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
     assert_eq!(erased.unwrap().events, 7);
     let events = place.again();
     for n in 0..40 {
-        assert_eq!(events.person_of(PROJECT, &format!("e{n}")).await.unwrap(), derived(PROJECT, "eve"));
+        assert_eq!(
+            events.person_of(PROJECT, &format!("e{n}")).await.unwrap(),
+            derive_person_id(PROJECT, "eve")
+        );
     }
-    assert_eq!(events.person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
+    assert_eq!(events.person_of(PROJECT, "phone").await.unwrap(), derive_person_id(PROJECT, "phone"));
     assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
 }
 
@@ -343,7 +356,7 @@ async fn a_project_that_was_emptied_remembers_nobody() {
         place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
     }
     assert_eq!(traces(&place, &["ada", "phone", "bob", "cy", "dora", "u7"]).await, Vec::<String>::new());
-    assert_eq!(place.again().person_of(PROJECT, "phone").await.unwrap(), derived(PROJECT, "phone"));
+    assert_eq!(place.again().person_of(PROJECT, "phone").await.unwrap(), derive_person_id(PROJECT, "phone"));
 }
 
 /// The imported persons of a place: each of a few is told in a record of its own.

@@ -95,7 +95,7 @@ async fn a_merge_names_the_persons_whom_it_is_about() {
         let asking = event(1, name, "ada", 0, properties);
         pennon_eventstore::requested_merge(PROJECT, &asking)
     };
-    let ids = |id: &str| pennon_eventstore::derived(PROJECT, id);
+    let ids = |id: &str| pennon_eventstore::derive_person_id(PROJECT, id);
     let wanted: Option<(Uuid, Uuid)> = Some((ids("device"), ids("ada")));
     assert_eq!(asked("$identify", json!({"$anon_distinct_id": "device"})), wanted);
     assert_eq!(asked("$create_alias", json!({"alias": "device"})), wanted);

@@ -1,4 +1,4 @@
-//! An object store that is throttled, fails, answers half or loses its answers: calls are tried again, then fail, and
+//! An object store that is throttled, fails, answers half or loses its responses: calls are tried again, then fail, and
 //! nothing is lost or counted twice.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ fn faulty(faults: impl Faults + 'static) -> Arc<Faulty> {
 
 async fn over(objects: &Arc<Faulty>) -> (EventStore, pennon_core::store::Store) {
     let store = Embedded::in_memory().await.unwrap().store(None);
-    (EventStore::over(store.clone(), objects.clone(), Duration::from_micros(100)), store)
+    (EventStore::with_object_store(store.clone(), objects.clone(), Duration::from_micros(100)), store)
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn a_store_that_is_down_is_tried_a_few_times_and_then_reported() {
         events.compact(PROJECT, NOW).await.unwrap();
         objects.set(Always(fault));
         let before = objects.calls.load(Ordering::Relaxed);
-        let cold = EventStore::over(store, objects.clone(), Duration::from_micros(100));
+        let cold = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
         let error = cold.scan(PROJECT, &[], &request(&[], &[])).await.unwrap_err();
         assert!(matches!(error, EventStoreError::Objects(_)), "{fault:?}: {error}");
         let calls = objects.calls.load(Ordering::Relaxed) - before;
@@ -130,7 +130,7 @@ async fn faulty_life(seed: u64, one_in: u64, steps: Vec<u8>) {
         }
     }
     objects.set(Always(Fault::None));
-    let events = EventStore::over(store, objects.clone(), Duration::from_micros(100));
+    let events = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
     let found = uuids(&events).await.unwrap();
     assert!(acknowledged.is_subset(&found) && found.is_subset(&sent));
     while events.compact(PROJECT, now).await.unwrap().more {}

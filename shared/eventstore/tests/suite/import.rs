@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use pennon_analytics::scan::{ColumnKey, EventSelection, MISSING, Partition, ScanRequest};
-use pennon_eventstore::{EventStore, derived};
+use pennon_eventstore::{EventStore, derive_person_id};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -121,7 +121,7 @@ async fn the_demo_is_whole_and_stays_so_through_compaction_and_a_second_import()
                     column.values[column.codes[row] as usize].as_str().unwrap().to_owned()
                 };
                 let who = value(&ColumnKey::DistinctId);
-                assert_eq!(partition.actors[run.actors[row] as usize], derived(1, &who));
+                assert_eq!(partition.actors[run.actors[row] as usize], derive_person_id(1, &who));
                 let at = chrono::DateTime::from_timestamp_micros(run.times[row]).unwrap();
                 let at = at.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
                 found_rows.push((
@@ -173,7 +173,7 @@ async fn lines_of_all_kinds_and_projects() {
     assert_eq!(Summary { source: want.source.clone(), ..summary }, want);
     assert_eq!(place.counts(2).await, (2, 1));
     assert_eq!(place.counts(9).await, (1, 1));
-    assert_eq!(place.events.person_of(2, "b").await.unwrap(), derived(2, "a"));
+    assert_eq!(place.events.person_of(2, "b").await.unwrap(), derive_person_id(2, "a"));
     let groups = place.events.groups(1).await.unwrap();
     assert_eq!((groups[0].key.as_str(), &groups[0].properties["size"]), ("org:5", &json!(5)));
     let run = &place.scan(2, &["k"]).await[0].runs[0];
@@ -456,12 +456,12 @@ mod parquet_files {
             let want = json!({"city": city_now}).as_object().unwrap().clone();
             let subject = place.events.subject(1, "b", &[], None).await.unwrap();
             assert_eq!(subject.person.properties, want);
-            let person = place.events.persons(1, &[derived(1, "a")]).await.unwrap().remove(0);
+            let person = place.events.persons(1, &[derive_person_id(1, "a")]).await.unwrap().remove(0);
             assert_eq!((person.properties, person.created_at), (want.clone(), Some(1_704_067_200_000_000)));
             let mut listed = Vec::new();
             for people in [
                 place.events.people(1, &city).await.unwrap(),
-                place.events.whole_people(1, &place.events.query_memory()).await.unwrap(),
+                place.events.load_people_with_all_properties(1, &place.events.query_memory()).await.unwrap(),
             ] {
                 people.each(|_, _, properties| {
                     listed.push(properties.clone());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, without_arrivals};
 use pennon_analytics::scan::{ArrivalOrder, ScanRequest};
-use pennon_eventstore::{EventStore, GRACE_MICROS, MergeMode, Settings, derived};
+use pennon_eventstore::{EventStore, GRACE_MICROS, MergeMode, Settings, derive_person_id};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -97,14 +97,14 @@ fn by_group(rows: Vec<PlainRow>, persons: &Persons, finals: &HashMap<String, Uui
     rows
 }
 
-fn questions() -> Vec<ScanRequest> {
+fn queries() -> Vec<ScanRequest> {
     let mut asked = Vec::new();
     for make in [request, without_arrivals] {
         asked.push(make(&[], &["k", "n"]));
         asked.push(make(&["a", "ü"], &["k"]));
         asked.push(ScanRequest { from: 2, to: 4, ..make(&["a", "b"], &["n"]) });
         asked.push(ScanRequest { to: 3, ..make(&["a", "b"], &["n"]) });
-        // Without columns, as many questions are.
+        // Without columns, as many queries are.
         asked.push(make(&["$pageview"], &[]));
     }
     asked
@@ -173,7 +173,7 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             }
             Step::Restart => place.events = place.again(),
             Step::Look => {
-                for asked in questions().iter().skip(1).step_by(2) {
+                for asked in queries().iter().skip(1).step_by(2) {
                     look(&place.events, asked).await;
                 }
             }
@@ -184,29 +184,32 @@ async fn check(steps: Vec<Step>, settings: Settings) {
         finals.insert(who.clone(), place.events.person_of(PROJECT, &who).await.unwrap());
     }
     let of = persons.groups();
-    for asked in questions() {
-        let want =
-            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+    for asked in queries() {
+        let want = expected(&arrived, &asked, |who| {
+            finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
+        });
         let want = by_group(want, &persons, &finals);
         assert_same(&look(&place.events, &asked).await, &want, &format!("{asked:?}"));
         assert_same(&look(&place.events, &asked).await, &want, "again, from the cache");
     }
     // What a copy says of its time counts for nothing.
-    let everything = expected(&arrived, &request(&[], &[]), |who| derived(PROJECT, who));
+    let everything = expected(&arrived, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     let first = everything.iter().map(|row| row.2).min();
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first);
     // Another process, which has room for nothing in its cache.
     place.events = place.again_with(Settings { cache_bytes: 0, ..settings });
-    for asked in questions() {
-        let want =
-            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+    for asked in queries() {
+        let want = expected(&arrived, &asked, |who| {
+            finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
+        });
         assert_same(&look(&place.events, &asked).await, &want, &format!("without a cache: {asked:?}"));
     }
     place.events.compact(PROJECT, now).await.unwrap();
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first, "after compaction");
-    for asked in questions() {
-        let want =
-            expected(&arrived, &asked, |who| finals.get(&of(who)).copied().unwrap_or(derived(PROJECT, who)));
+    for asked in queries() {
+        let want = expected(&arrived, &asked, |who| {
+            finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
+        });
         assert_same(&look(&place.events, &asked).await, &want, &format!("after compaction: {asked:?}"));
     }
 }

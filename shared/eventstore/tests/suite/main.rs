@@ -1,26 +1,26 @@
 //! Tests of the whole event store, in one program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
-mod apart;
+mod block_backlog;
 mod compaction;
-mod contended;
+mod concurrent_queries;
 mod damage;
 mod damaged_blocks;
 mod erased_merges;
 mod erasure;
+mod event_list;
 mod export;
 mod faults;
 mod import;
-mod imported;
+mod imported_merges;
 mod installation;
-mod kept;
 mod layouts;
-mod meanwhile;
 mod memory;
+mod merge_failures;
 mod merges;
-mod newest;
-mod people;
+mod partition_cache;
+mod persons;
 mod s3;
 mod store;
 mod support;
-mod waiting;
+mod version_conflicts;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
 use pennon_eventstore::members::CohortList;
-use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derived};
+use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derive_person_id};
 use serde_json::json;
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
 }
 
 #[tokio::test]
-async fn the_scans_of_one_question_share_what_it_may_take() {
+async fn the_scans_of_one_query_share_what_it_may_take() {
     let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ async fn the_scans_of_one_question_share_what_it_may_take() {
     let scan = async || place.events.scan_within(PROJECT, &[], &asked, &room).await;
     assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
     assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));
-    // Another question has room of its own.
+    // Another query has room of its own.
     assert!(place.events.scan(PROJECT, &[], &asked).await.is_ok());
 }
 
@@ -62,7 +62,7 @@ async fn long_values_count_as_memory_that_a_scan_takes() {
 }
 
 #[tokio::test]
-async fn what_was_decoded_is_kept_and_shared_between_questions() {
+async fn what_was_decoded_is_kept_and_shared_between_queries() {
     let place = Place::with(Settings { range_rows: 1000, ..Settings::default() }).await;
     let of = |n: u64| {
         let name = ["a", "b"][n as usize % 2];
@@ -93,7 +93,7 @@ async fn what_was_decoded_is_kept_and_shared_between_questions() {
     assert_eq!((fifth.rows, fifth.rows_decoded, fifth.bytes_read), (1501, 0, 0));
 }
 
-/// Events of three names, each with so many properties that their objects are by far the most of what a question takes.
+/// Events of three names, each with so many properties that their objects are by far the most of what a query takes.
 fn rich(from: u128, to: u128) -> Vec<Event> {
     let properties = |n: u128| {
         let fields = (0..n % 40).map(|field| (format!("key {field}"), json!(format!("{n} of {field}"))));
@@ -110,7 +110,7 @@ fn all_properties(names: &[&str], to: i64) -> ScanRequest {
 }
 
 #[tokio::test]
-async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
+async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
     let place = Place::new().await;
     let sent = rich(0, 3000);
     let lines = sent[..2500].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
@@ -122,7 +122,7 @@ async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
     // Of 2000 events with 19.5 properties each at the mean, of at least 100 bytes.
     assert!(takes > 2000 * 19 * 100, "{takes}");
     let enough = with(takes);
-    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    let want = expected(&sent, &all, |who| derive_person_id(PROJECT, who));
     for _ in 0..2 {
         let scan = enough.scan(PROJECT, &[], &all).await.unwrap();
         assert_eq!(scan.stats.bytes_held, takes);
@@ -135,12 +135,12 @@ async fn all_properties_take_as_much_as_a_question_may_and_not_a_byte_more() {
     // Narrower dates take less, also of a process that has decoded nothing, and need no objects of other days.
     let tenth = all_properties(&["a", "b"], 300_000);
     let scan = with(takes / 8).scan(PROJECT, &[], &tenth).await.unwrap();
-    assert!(rows(&scan) == expected(&sent, &tenth, |who| derived(PROJECT, who)));
+    assert!(rows(&scan) == expected(&sent, &tenth, |who| derive_person_id(PROJECT, who)));
     assert!(scan.stats.bytes_held < takes / 8);
 }
 
 #[tokio::test]
-async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
+async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
     let place = Place::new().await;
     let sent = rich(0, 1000);
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
@@ -148,7 +148,7 @@ async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
     let refused = place.again_with(Settings { scan_bytes: 1_000_000, ..Settings::default() });
     assert!(matches!(refused.scan(PROJECT, &[], &all).await, Err(EventStoreError::TooLarge(_))));
     let scan = place.events.scan(PROJECT, &[], &all).await.unwrap();
-    assert!(rows(&scan) == expected(&sent, &all, |who| derived(PROJECT, who)));
+    assert!(rows(&scan) == expected(&sent, &all, |who| derive_person_id(PROJECT, who)));
     // Of each event with one property asked for: much less.
     let one = ScanRequest {
         columns: BTreeSet::from([ColumnKey::Property("key 7".to_owned())]),
@@ -158,16 +158,16 @@ async fn waiting_events_take_of_what_a_question_may_before_they_are_columns() {
 }
 
 #[tokio::test]
-async fn what_a_question_began_that_was_given_up_is_in_nobodys_way() {
+async fn what_a_query_began_that_was_given_up_is_in_nobodys_way() {
     let settings = Settings { range_rows: 500, ..Settings::default() };
     let place = Place::with(settings).await;
     let sent = rich(0, 3000);
     let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
     place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
     let all = all_properties(&["a", "b", "c"], i64::MAX);
-    let want = expected(&sent, &all, |who| derived(PROJECT, who));
+    let want = expected(&sent, &all, |who| derive_person_id(PROJECT, who));
     for polls in [1, 2, 3, 5, 8, 13] {
-        // Room for one question, and for one range to be decoded at a time.
+        // Room for one query, and for one range to be decoded at a time.
         let takes = place.events.scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
         let events = place.again_with(Settings { scan_bytes: takes, ..settings });
         {
@@ -198,7 +198,7 @@ async fn with_groups(place: &Place, count: u128) {
 }
 
 #[tokio::test]
-async fn groups_take_of_what_a_question_may() {
+async fn groups_take_of_what_a_query_may() {
     let company = GroupType { index: 0, name: "company".to_owned() };
     let place = Place::new().await;
     with_groups(&place, 2000).await;
@@ -208,28 +208,28 @@ async fn groups_take_of_what_a_question_may() {
     // Two megabytes of names, and what a group takes itself.
     let (small, large) = (with(2_000_000), with(4_000_000));
     for keys in [Some(&name), None] {
-        let refused = small.groups_within(PROJECT, &company, keys, &small.query_memory()).await;
+        let refused = small.load_groups(PROJECT, &company, keys, &small.query_memory()).await;
         assert!(
             matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("PENNON_EVENTS_MEMORY_MB")),
             "{refused:?}"
         );
         let memory = large.query_memory();
-        let groups = large.groups_within(PROJECT, &company, keys, &memory).await.unwrap();
+        let groups = large.load_groups(PROJECT, &company, keys, &memory).await.unwrap();
         assert_eq!(groups.len(), 2000);
-        // They stay reserved until the question ends.
+        // They stay reserved until the query ends.
         let other = large.query_memory();
-        let busy = async || large.groups_within(PROJECT, &company, keys, &other).await;
+        let busy = async || large.load_groups(PROJECT, &company, keys, &other).await;
         assert!(matches!(busy().await, Err(EventStoreError::MemoryInUse)));
         drop(memory);
         assert!(busy().await.is_ok());
     }
     let none = BTreeSet::from(["none".to_owned()]);
     let memory = small.query_memory();
-    assert!(small.groups_within(PROJECT, &company, Some(&none), &memory).await.is_ok());
+    assert!(small.load_groups(PROJECT, &company, Some(&none), &memory).await.is_ok());
 }
 
 #[tokio::test]
-async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them() {
+async fn persons_stay_reserved_for_a_query_that_keeps_what_it_makes_of_them() {
     let place = Place::new().await;
     let set = |n: u128| {
         event(n + 1, "seen", &format!("p{n}"), n as i64, json!({"$set": {"name": format!("{n:01000}")}}))
@@ -240,12 +240,12 @@ async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them()
     let name = BTreeSet::from(["name".to_owned()]);
     for keeps in [false, true] {
         let memory = events.query_memory();
-        let mut people = events.people_within(PROJECT, &name, &memory).await.unwrap();
+        let mut people = events.load_people(PROJECT, &name, &memory).await.unwrap();
         if keeps {
             people.keep_reserved();
         }
         people.each(|_, _, _| ControlFlow::Continue(()));
-        let again = events.people_within(PROJECT, &name, &memory).await;
+        let again = events.load_people(PROJECT, &name, &memory).await;
         assert_eq!(matches!(again, Err(EventStoreError::TooLarge(_))), keeps, "{again:?}");
         drop(memory);
     }
@@ -253,7 +253,7 @@ async fn persons_stay_reserved_for_a_question_that_keeps_what_it_makes_of_them()
 }
 
 #[tokio::test]
-async fn lists_of_cohorts_take_of_what_a_question_may() {
+async fn lists_of_cohorts_take_of_what_a_query_may() {
     let place = Place::new().await;
     let records = &place.store.records;
     let many = (0..20_000).map(|n| format!("u{n}")).collect::<Vec<_>>();
@@ -265,7 +265,7 @@ async fn lists_of_cohorts_take_of_what_a_question_may() {
         let memory = events.query_memory();
         let members = list.members_within(records, PROJECT, cohort, &memory).await.unwrap();
         assert_eq!(members.len(), ids.len());
-        // They stay reserved until the question ends: there is no room for as many again.
+        // They stay reserved until the query ends: there is no room for as many again.
         let refused = list.members_within(records, PROJECT, cohort, &memory).await;
         assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{refused:?}");
         drop(memory);

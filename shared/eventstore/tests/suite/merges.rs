@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::{NOW, PROJECT, Place, event};
 use pennon_core::store::Query;
 use pennon_eventstore::{
-    Event, EventStore, EventStoreError, GRACE_MICROS, MERGES_MAX, PersonRecord, derived,
+    Event, EventStore, EventStoreError, GRACE_MICROS, MERGES_MAX, PersonRecord, derive_person_id,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl Model {
 }
 
 async fn persons(events: &EventStore, ids: u8) -> BTreeMap<u8, u8> {
-    let known = (0..ids).map(|n| (derived(PROJECT, &id(n)), n)).collect::<BTreeMap<Uuid, u8>>();
+    let known = (0..ids).map(|n| (derive_person_id(PROJECT, &id(n)), n)).collect::<BTreeMap<Uuid, u8>>();
     let mut persons = BTreeMap::new();
     for n in 0..ids {
         persons.insert(n, known[&events.person_of(PROJECT, &id(n)).await.unwrap()]);
@@ -179,7 +179,8 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
         identify(&place.events, n).await;
         if n == 100 {
             for events in [&knows_some, &reads_beside_a_sweep] {
-                assert_eq!(events.person_of(PROJECT, "device100").await.unwrap(), derived(PROJECT, "user50"));
+                let person = events.person_of(PROJECT, "device100").await.unwrap();
+                assert_eq!(person, derive_person_id(PROJECT, "user50"));
             }
         }
     }
@@ -187,7 +188,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     let check = async |events: &EventStore, all: u32| {
         for n in [0, 1, 57, 100, 255, 256, 257, 299, all - 1] {
             let person = events.person_of(PROJECT, &device(n)).await.unwrap();
-            assert_eq!(person, derived(PROJECT, &format!("user{}", n / 2)), "device {n} of {all}");
+            assert_eq!(person, derive_person_id(PROJECT, &format!("user{}", n / 2)), "device {n} of {all}");
         }
     };
     check(&knows_all, 300).await;
@@ -196,8 +197,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     check(&place.again(), 300).await;
     // A sweep has come so far, or a reader has its first page from before it and the second one from after it.
     let rows = place.store.records.query(log()).await.unwrap();
-    let some = rows[110..290].iter().map(|row| row.key.clone()).collect();
-    place.store.records.sweep(some).await.unwrap();
+    place.store.records.sweep(rows[110..290].iter().map(|row| row.key.clone()).collect()).await.unwrap();
     for events in [&reads_beside_a_sweep, &place.again()] {
         check(events, 300).await;
     }
@@ -264,7 +264,7 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
     let person = async |events: EventStore, n: u32| {
         assert_eq!(
             events.person_of(PROJECT, &format!("d{n}")).await.unwrap(),
-            derived(PROJECT, &format!("u{n}")),
+            derive_person_id(PROJECT, &format!("u{n}")),
             "{n}"
         );
     };
@@ -336,7 +336,7 @@ async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
     let events = place.again();
     for n in [0, 29, 30, 31, 999] {
         let person = events.person_of(PROJECT, &format!("d{n}")).await.unwrap();
-        assert_eq!(person, derived(PROJECT, &format!("u{}", n % 7)));
+        assert_eq!(person, derive_person_id(PROJECT, &format!("u{}", n % 7)));
     }
     assert_eq!(events.count_people(PROJECT).await.unwrap(), 7);
 }
@@ -358,7 +358,7 @@ async fn who_was_imported_with_several_ids_is_merged_by_force_only() {
     ];
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let who = async |id: &str| place.again().person_of(PROJECT, id).await.unwrap();
-    let (ann, bob) = (derived(PROJECT, "ann"), derived(PROJECT, "bob"));
+    let (ann, bob) = (derive_person_id(PROJECT, "ann"), derive_person_id(PROJECT, "bob"));
     for (id, person) in [("ann", ann), ("ann2", ann), ("phone", ann), ("bob", bob), ("solo", bob)] {
         assert_eq!(who(id).await, person, "{id}");
     }

@@ -12,7 +12,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::memory::InMemory;
 use pennon::embedded::Embedded;
 use pennon_core::store::Store;
-use pennon_eventstore::{Event, EventStore, GRACE_MICROS, ResultObject, derived};
+use pennon_eventstore::{Event, EventStore, GRACE_MICROS, ResultObject, derive_person_id};
 use tempfile::TempDir;
 
 /// The address of the bucket, if there is one.
@@ -41,7 +41,7 @@ async fn all(events: &EventStore) -> Vec<PlainRow> {
 }
 
 fn want(sent: &[Event]) -> Vec<PlainRow> {
-    expected(sent, &request(&[], &[]), |who| derived(PROJECT, who))
+    expected(sent, &request(&[], &[]), |who| derive_person_id(PROJECT, who))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn two_writers_at_once_count_an_event_once() {
     assert_eq!(all(events).await.len(), 200);
 }
 
-/// Every third answer is lost, from the first.
+/// Every third response is lost, from the first.
 #[derive(Debug)]
 struct EveryThird(u8);
 
@@ -89,7 +89,7 @@ impl Faults for EveryThird {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_whose_answer_was_lost_were_created_once() {
+async fn objects_whose_response_was_lost_were_created_once() {
     let objects: Arc<dyn ObjectStore> = match bucket() {
         None => Arc::new(InMemory::new()),
         Some(url) => {
@@ -100,7 +100,7 @@ async fn objects_whose_answer_was_lost_were_created_once() {
     };
     let faulty = Faulty::new(objects, EveryThird(0));
     let store = Embedded::in_memory().await.unwrap().store(None);
-    let events = EventStore::over(store.clone(), faulty.clone(), Duration::from_millis(1));
+    let events = EventStore::with_object_store(store.clone(), faulty.clone(), Duration::from_millis(1));
     let sent = (0..50).map(|n| simple(n, "a", "ada", n as i64)).collect::<Vec<_>>();
     // A project of its own: the address of a bucket has no other place for it.
     events.append(PROJECT + 1, &sent, NOW).await.unwrap();
@@ -146,7 +146,7 @@ async fn objects_of_results_lie_beside_the_events_and_go_alone() {
 async fn a_result_is_not_waited_for_as_events_are() {
     let objects = Faulty::new(Arc::new(InMemory::new()), Always(Fault::Before));
     let store = Embedded::in_memory().await.unwrap().store(None);
-    let events = EventStore::over(store, objects.clone(), Duration::from_micros(100));
+    let events = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
     let object = ResultObject { project: PROJECT, cache_key: "k".to_owned(), id: "1".to_owned() };
     assert!(events.put_result(&object, "x".into()).await.is_err());
     assert_eq!(objects.calls.swap(0, Ordering::Relaxed), 3);

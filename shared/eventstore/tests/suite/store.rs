@@ -7,7 +7,7 @@ use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
 use pennon_core::store::Query;
 use pennon_eventstore::{
-    EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, SweepReport, derived,
+    EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, SweepReport, derive_person_id,
 };
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ async fn captured_events_are_there_at_once_and_after_a_restart() {
     let place = Place::new().await;
     let sent = [simple(1, "b", "ada", 30), simple(2, "a", "bob", 20), simple(3, "a", "ada", 10)];
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
-    let want = expected(&sent, &request(&[], &[]), |who| derived(PROJECT, who));
+    let want = expected(&sent, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     assert_eq!(all(&place.events).await, want);
     assert_eq!(all(&place.again()).await, want);
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), Some(10));
@@ -36,7 +36,7 @@ async fn a_scan_gives_only_what_is_named() {
         (0..50).map(|n| simple(n, ["a", "b", "c"][n as usize % 3], "ada", n as i64)).collect::<Vec<_>>();
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let narrow = ScanRequest { from: 10, to: 20, ..request(&["a", "c", "x"], &["k"]) };
-    let want = expected(&sent, &narrow, |who| derived(PROJECT, who));
+    let want = expected(&sent, &narrow, |who| derive_person_id(PROJECT, who));
     for _ in 0..2 {
         let scan = place.events.scan(PROJECT, &[], &narrow).await.unwrap();
         assert_eq!(rows(&scan), want);
@@ -83,7 +83,7 @@ async fn values_come_back_exactly_from_blocks_and_segments() {
     sent.push(event(301, "text", "ada", 99, json!({"t": null})));
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let asked = request(&[], &["k", "t", "i", "b", "f.g", "nobody"]);
-    let want = expected(&sent, &asked, |who| derived(PROJECT, who));
+    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
     for _ in 0..2 {
         let got = rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap());
         assert_eq!(got, want);
@@ -109,7 +109,8 @@ async fn a_copy_counts_once_wherever_it_lies() {
     let place = Place::new().await;
     let first = simple(1, "a", "ada", 10);
     let copy = simple(1, "b", "bob", 5);
-    let want = expected(std::slice::from_ref(&first), &request(&[], &[]), |who| derived(PROJECT, who));
+    let want =
+        expected(std::slice::from_ref(&first), &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     // In one block, in two blocks, behind a segment, and imported on top of a block and of a segment.
     place.events.append(PROJECT, &[first.clone(), copy.clone()], NOW).await.unwrap();
     assert_eq!(all(&place.events).await, want);
@@ -196,7 +197,7 @@ async fn identifying_makes_one_person_at_once() {
     let alias = event(11, "$create_alias", "ada", 9, json!({"alias": "phone"}));
     place.events.append(PROJECT, &[alias], NOW).await.unwrap();
     assert_eq!(persons(&place.events).await, 2);
-    assert_eq!(place.events.person_of(PROJECT, "anon").await.unwrap(), derived(PROJECT, "ada"));
+    assert_eq!(place.events.person_of(PROJECT, "anon").await.unwrap(), derive_person_id(PROJECT, "ada"));
     // The device is Ada's already, and Ada has been identified: neither makes Bob her.
     place
         .events
@@ -240,7 +241,7 @@ async fn imported_persons_have_all_their_events_whenever_they_came() {
     for who in ["a", "e"] {
         let person = place.events.subject(PROJECT, who, &[], None).await.unwrap().person;
         assert_eq!(person.properties, json!({"city": "Rome"}).as_object().unwrap().clone());
-        assert_eq!(person.ids, ["a", "b", "c", "d", "e"].map(|id| derived(PROJECT, id)).into());
+        assert_eq!(person.ids, ["a", "b", "c", "d", "e"].map(|id| derive_person_id(PROJECT, id)).into());
     }
     let mut people = Vec::new();
     let all = place.events.people(PROJECT, &["city".to_owned()].into()).await.unwrap();
@@ -250,7 +251,7 @@ async fn imported_persons_have_all_their_events_whenever_they_came() {
     });
     people.sort();
     assert_eq!(people, ["a \"Rome\"", "x \"Oslo\""]);
-    assert_eq!(place.events.person_of(PROJECT, "e").await.unwrap(), derived(PROJECT, "a"));
+    assert_eq!(place.events.person_of(PROJECT, "e").await.unwrap(), derive_person_id(PROJECT, "a"));
     place.events.compact(PROJECT, NOW + 1).await.unwrap();
     assert_eq!(persons(&place.again()).await, 1);
 }
@@ -262,7 +263,7 @@ async fn compactors_at_the_same_time_lose_and_double_nothing() {
     for batch in sent.chunks(4) {
         place.events.append(PROJECT, batch, NOW).await.unwrap();
     }
-    let want = expected(&sent, &request(&[], &[]), |who| derived(PROJECT, who));
+    let want = expected(&sent, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     let others = (0..4).map(|_| place.again()).collect::<Vec<_>>();
     let runs = others.iter().map(|events| events.compact(PROJECT, NOW));
     let mut blocks = 0;
@@ -288,7 +289,7 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
         place.events.compact(PROJECT, NOW + round as i64).await.unwrap();
         sent.extend(batch);
     }
-    let want = expected(&sent, &request(&[], &[]), |who| derived(PROJECT, who));
+    let want = expected(&sent, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     let early = place.events.sweep(PROJECT, NOW + GRACE_MICROS - MINUTE).await.unwrap();
     assert_eq!((early.blocks, early.segments), (0, 0));
     assert_eq!(all(&place.events).await, want);
@@ -325,7 +326,7 @@ async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
         sent.extend(one);
     }
     let asked = request(&[], &["n"]);
-    let want = expected(&sent, &asked, |who| derived(PROJECT, who));
+    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
     let mut runs = 0;
     loop {
         let done = place.events.compact(PROJECT, NOW).await.unwrap();
@@ -355,7 +356,7 @@ async fn a_clock_that_stands_still_or_goes_back_doubles_nothing() {
         sent.extend(batch);
     }
     place.events.sweep(PROJECT, NOW + 2 * GRACE_MICROS).await.unwrap();
-    let want = expected(&sent, &request(&[], &[]), |who| derived(PROJECT, who));
+    let want = expected(&sent, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     assert_eq!(all(&place.events).await, want);
 }
 
@@ -372,7 +373,7 @@ async fn a_damaged_segment_is_reported() {
             let mut changed = bytes.clone();
             changed[at] ^= 0xff;
             std::fs::write(&file, &changed).unwrap();
-            // Whatever the damage: the right answer or an error.
+            // Whatever the damage: the right result or an error.
             let events = place.again();
             if let Ok(scan) = events.scan(PROJECT, &[], &request(&[], &["k"])).await {
                 assert_eq!(scan.stats.rows, 1);
@@ -411,7 +412,7 @@ async fn a_batch_above_the_limit_of_a_transaction_is_refused_whole() {
     let large = event(1, "a", "ada", 1, json!({"k": text(900_000)}));
     place.events.append(PROJECT, std::slice::from_ref(&large), NOW).await.unwrap();
     let asked = request(&[], &["k"]);
-    let want = expected(&[large], &asked, |who| derived(PROJECT, who));
+    let want = expected(&[large], &asked, |who| derive_person_id(PROJECT, who));
     assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
     let too_large =
         (0..8).map(|n| event(10 + n, "a", "ada", 1, json!({"k": text(900_000)}))).collect::<Vec<_>>();
@@ -434,10 +435,10 @@ async fn many_persons_are_dealt_to_partitions_and_pages_are_skipped() {
     let arrived = sent.into_iter().map(|(_, event)| event).collect::<Vec<_>>();
     let one = request(&["event 07"], &[]);
     let scan = place.events.scan(PROJECT, &[], &one).await.unwrap();
-    assert_eq!(rows(&scan), expected(&arrived, &one, |who| derived(PROJECT, who)));
+    assert_eq!(rows(&scan), expected(&arrived, &one, |who| derive_person_id(PROJECT, who)));
     assert_eq!((scan.stats.rows_decoded, scan.stats.rows_touched), (7500, 7500), "{:?}", scan.stats);
     let scan = place.events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap();
     assert_eq!(scan.partitions.len(), 4);
-    assert_eq!(rows(&scan), expected(&arrived, &request(&[], &[]), |who| derived(PROJECT, who)));
+    assert_eq!(rows(&scan), expected(&arrived, &request(&[], &[]), |who| derive_person_id(PROJECT, who)));
     assert!(scan.partitions[0].runs[0].columns.contains_key(&ColumnKey::DistinctId));
 }

@@ -127,7 +127,7 @@ fn every_reason_value_and_condition_is_written() {
 }
 
 #[test]
-fn an_answer_fits_into_the_estimated_bytes() {
+fn an_response_fits_into_the_estimated_bytes() {
     let flags: Vec<Flag> = (0..300)
         .map(|id| flag(id, &format!("flag-{id}"), &json!({"groups": [{"rollout_percentage": 50}]})))
         .collect();

@@ -135,14 +135,14 @@ fn a_plain_body_of_any_bytes_does_not_make_the_reader_panic() {
                 (noise >> 24) as u8 % 12
             })
             .collect::<Vec<_>>();
-        let _ = Reader::new(&plain).whole_value();
-        let mut reader = Reader::new(&plain);
+        let _ = BinaryReader::new(&plain).whole_value();
+        let mut reader = BinaryReader::new(&plain);
         let _ = reader.tag().and_then(|tag| reader.skip(tag));
     }
     // Objects inside objects, each under an empty key.
     let deep = std::iter::repeat_n([8, 0], 200).flatten().collect::<Vec<_>>();
-    assert!(Reader::new(&deep).whole_value().is_err());
-    let mut reader = Reader::new(&deep);
+    assert!(BinaryReader::new(&deep).whole_value().is_err());
+    let mut reader = BinaryReader::new(&deep);
     let tag = reader.tag().unwrap();
     assert!(reader.skip(tag).is_err());
 }

@@ -2,7 +2,7 @@
 //!
 //! Must stay true: memory holds the rows of one range of the new segment and the encoded output. Every source
 //! row is written once, under its canonical person. The size of a range is known before any row is read, and
-//! bounded ([`range_widths`]). The door is [`SegmentMerger`].
+//! bounded ([`range_widths`]). The public interface is [`SegmentMerger`].
 
 mod range_widths;
 
@@ -23,18 +23,18 @@ use crate::persons::profiles::file::encode_groups;
 use crate::persons::profiles::merge::merged_ids;
 use crate::persons::profiles::{Profile, ProfileReader};
 use crate::persons::{ErasureFilter, PersonMerges};
-use crate::segments::property_columns::{Kind, TypeCounts};
+use crate::segments::property_columns::{ColumnKind, TypeCounts};
 use crate::segments::reader::SegmentFile;
 use crate::segments::row_merge::{
-    Counts, DROPPED_PERSON, RECOMPUTED_COLUMNS, SourceRows, conflicting_keys, count_types, merge_sources,
-    plan, rows_for,
+    DROPPED_PERSON, RECOMPUTED_COLUMNS, SourceRows, ValueCounts, conflicting_keys, count_types,
+    merge_sources, plan, rows_for,
 };
 use crate::segments::writer::{ReplacedInputs, SegmentWriter, WrittenSegment, range_bits, range_of};
 use crate::segments::{Footer, NewSegment, PROPERTY, RANGE_BYTES, SegmentStore};
 use crate::settings::Settings;
 
 /// A source segment.
-struct Source {
+struct MergeSource {
     file: Arc<SegmentFile>,
     footer: Arc<Footer>,
     /// One for each row group.
@@ -42,7 +42,7 @@ struct Source {
     rows: u64,
 }
 
-impl Source {
+impl MergeSource {
     /// Distributes its rows to `2^bits` ranges.
     fn narrow(&mut self, bits: u32) {
         self.ranges.iter_mut().for_each(|range| range.narrow(bits));
@@ -163,7 +163,7 @@ impl SegmentMerger {
         let bits = self.bits_that_fit(&mut sources, bits).await?;
         let columns = self.columns_of(&sources).await?;
         let mut writer = SegmentWriter::new(columns.clone(), bits)?;
-        let columns: Arc<[(String, Kind)]> = columns.into();
+        let columns: Arc<[(String, ColumnKind)]> = columns.into();
         let mut taken = 0;
         for range in 0..1_u32 << bits {
             let parts = self.parts(&sources, range, erase.before).await?;
@@ -211,7 +211,7 @@ impl SegmentMerger {
         person_merges: &Arc<PersonMerges>,
         bits: u32,
         erase: &ErasureFilter,
-    ) -> Result<Source, EventStoreError> {
+    ) -> Result<MergeSource, EventStoreError> {
         let file = self.segments.open(entry).await?;
         let bytes = self.segments.person_ids(entry).await?;
         let bytes = bytes.ok_or_else(|| EventStoreError::corrupt("a segment without its persons"))?;
@@ -235,11 +235,14 @@ impl SegmentMerger {
         let ranges = ranges.await?;
         let ranges =
             ranges.filter(|ranges| ranges.len() == file.metadata().num_row_groups()).ok_or(damaged)?;
-        Ok(Source { rows: entry.rows, file, footer, ranges })
+        Ok(MergeSource { rows: entry.rows, file, footer, ranges })
     }
 
     /// Chooses the property columns of the new segment.
-    async fn columns_of(&self, sources: &[Source]) -> Result<Vec<(String, Kind)>, EventStoreError> {
+    async fn columns_of(
+        &self,
+        sources: &[MergeSource],
+    ) -> Result<Vec<(String, ColumnKind)>, EventStoreError> {
         let mut tallies: BTreeMap<String, TypeCounts> = BTreeMap::new();
         for key in conflicting_keys(sources.iter().map(|source| &*source.footer)) {
             let mut of_key = TypeCounts::default();
@@ -260,7 +263,7 @@ impl SegmentMerger {
     /// Reads the rows of range `range` of the new segment.
     async fn parts(
         &self,
-        sources: &[Source],
+        sources: &[MergeSource],
         range: u32,
         before: Option<Micros>,
     ) -> Result<Vec<SourceRows>, EventStoreError> {
@@ -292,7 +295,7 @@ impl SegmentMerger {
 
     async fn selection(
         &self,
-        source: &Source,
+        source: &MergeSource,
         group: usize,
         range: u32,
     ) -> Result<RowSelection, EventStoreError> {
@@ -340,7 +343,7 @@ fn ranges(
 }
 
 /// Number of values in each property column.
-fn counts(file: &SegmentFile) -> Counts {
+fn counts(file: &SegmentFile) -> ValueCounts {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for group in file.metadata().row_groups() {
         let rows = u64::try_from(group.num_rows()).unwrap_or(0);

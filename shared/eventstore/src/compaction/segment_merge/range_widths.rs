@@ -9,7 +9,7 @@ use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use uuid::Uuid;
 
-use super::{SegmentMerger, Source, codes_of};
+use super::{MergeSource, SegmentMerger, codes_of};
 use crate::error::EventStoreError;
 use crate::segments::row_merge::DROPPED_PERSON;
 use crate::segments::writer::{RANGE_BITS_MAX, range_of};
@@ -22,7 +22,7 @@ impl SegmentMerger {
     /// sources.
     pub(super) async fn bits_that_fit(
         &self,
-        sources: &mut [Source],
+        sources: &mut [MergeSource],
         bits: u32,
     ) -> Result<u32, EventStoreError> {
         let most = self.settings.merged_range_bytes;
@@ -55,7 +55,7 @@ impl SegmentMerger {
     /// Adds the bytes of a row group to its target ranges.
     async fn count_bytes(
         &self,
-        source: &Source,
+        source: &MergeSource,
         group: usize,
         bits: u32,
         bytes: &mut [u64],
@@ -83,7 +83,7 @@ impl SegmentMerger {
 }
 
 /// Upper bound of the bytes of one range, if all rows of each row group go to the same target range.
-fn at_most(sources: &[Source], bits: u32) -> u64 {
+fn at_most(sources: &[MergeSource], bits: u32) -> u64 {
     let mut bytes = vec![0_u64; 1 << bits];
     for source in sources {
         for (group, range) in source.file.metadata().row_groups().iter().zip(&source.ranges) {

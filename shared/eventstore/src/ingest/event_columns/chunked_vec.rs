@@ -29,8 +29,8 @@ impl<T: Copy> ChunkedVec<T> {
 
     pub(super) fn push(&mut self, element: T) {
         if self.len == self.pieces.len() * PIECE {
-            let room = if self.len == 0 { 0 } else { PIECE };
-            self.pieces.push(Vec::with_capacity(room));
+            let capacity = if self.len == 0 { 0 } else { PIECE };
+            self.pieces.push(Vec::with_capacity(capacity));
         }
         if let Some(piece) = self.pieces.last_mut() {
             piece.push(element);

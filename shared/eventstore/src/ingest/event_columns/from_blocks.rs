@@ -19,9 +19,9 @@ use crate::blocks::block::Block;
 use crate::error::EventStoreError;
 use crate::event::seq;
 use crate::keys::BlockId;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::PersonMerges;
-use crate::persons::profiles::changes::{ChangeOrder, Changes};
+use crate::persons::profiles::changes::{ChangeOrder, ProfileChanges};
 use crate::persons::profiles::file::{encode_groups, encode_ids};
 use crate::persons::profiles::{IdProfile, Profile, is_profile_property, named_by, take_group};
 use crate::segments::NewSegment;
@@ -42,8 +42,8 @@ pub(crate) struct InflatedBlocks {
 struct ProfileChanges {
     /// First arrival, by distinct id code.
     seen: Vec<Seq>,
-    changes: HashMap<u32, Changes>,
-    groups: BTreeMap<(String, String), Changes>,
+    changes: HashMap<u32, ProfileChanges>,
+    groups: BTreeMap<(String, String), ProfileChanges>,
     /// Distinct ids that events name besides their own.
     named: Vec<(String, Seq)>,
 }
@@ -103,8 +103,9 @@ impl InflatedBlocks {
         new.calls = columns.flag_calls();
         new.newest_block = self.blocks.iter().map(|(id, _)| *id).max();
         let distinct_id_codes = 0..columns.distinct_ids.len() as u32;
-        let own =
-            distinct_id_codes.map(|who| derived(project, columns.distinct_ids.text(who))).collect::<Vec<_>>();
+        let own = distinct_id_codes
+            .map(|who| derive_person_id(project, columns.distinct_ids.text(who)))
+            .collect::<Vec<_>>();
         let profile = profile_changes.profile(project, &columns, &own);
         new.put_ids(encode_ids(&profile)?, profile.ids.len() as u64);
         if !profile.groups.is_empty() {

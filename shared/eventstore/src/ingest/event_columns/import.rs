@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::ingest::limits::{EVENTS_PER_SEGMENT_MAX, IngestReport};
 use crate::manifest::ProjectList;
 use crate::objects::RetryBudget;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::PersonMerges;
 use crate::persons::profiles::file::encode_presence;
 use crate::segments::uuids::uuid_index::{UuidQuery, hash};
@@ -215,8 +215,9 @@ fn segment(
         return Ok(None);
     }
     let distinct_id_codes = 0..events.distinct_ids.len() as u32;
-    let own =
-        distinct_id_codes.map(|who| derived(project, events.distinct_ids.text(who))).collect::<Vec<_>>();
+    let own = distinct_id_codes
+        .map(|who| derive_person_id(project, events.distinct_ids.text(who)))
+        .collect::<Vec<_>>();
     let (ids, count) = presence(events, &rows, &own)?;
     let persons = own.iter().map(|person| person_merges.person(*person)).collect();
     let written = encode(events, SegmentRows { rows, persons }, range_rows, &ReplacedInputs::default())?;

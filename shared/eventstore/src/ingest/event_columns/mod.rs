@@ -3,7 +3,7 @@
 //! Names, distinct ids and texts are interned; each property key is a column of numbers. At the end, rows are
 //! sorted by a permutation and passed to the segment writer, one person range after the other
 //! ([`segment_encoder`]). Must stay true: every value is preserved exactly; which keys get a column is decided
-//! by [`crate::segments::property_columns`]; memory is about [`EventColumns::memory`]. The door is
+//! by [`crate::segments::property_columns`]; memory is about [`EventColumns::memory`]. The public interface is
 //! [`EventColumns`].
 
 mod chunked_vec;

@@ -6,7 +6,7 @@
 use super::chunked_vec::ChunkedVec;
 use super::interner::Interner;
 use crate::property_value::PropertyValue;
-use crate::segments::property_columns::{EXACT_INTEGER_MAX, Kind, TypeCounts};
+use crate::segments::property_columns::{ColumnKind, EXACT_INTEGER_MAX, TypeCounts};
 
 /// Type of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -43,16 +43,16 @@ impl StoredValue {
         StoredValue { tag, bits }
     }
 
-    /// Whether a column of this kind can hold it. The rule is that of [`Kind::fits`].
-    pub(super) fn fits(self, kind: Kind) -> bool {
+    /// Whether a column of this kind can hold it. The rule is that of [`ColumnKind::fits`].
+    pub(super) fn fits(self, kind: ColumnKind) -> bool {
         match (kind, self.tag) {
-            (Kind::Json, _)
-            | (Kind::Text, Tag::Text)
-            | (Kind::Integer, Tag::Integer)
-            | (Kind::Float, Tag::Float)
-            | (Kind::Boolean, Tag::Boolean) => true,
-            (Kind::Number, Tag::Integer) => (self.bits as i64).unsigned_abs() <= EXACT_INTEGER_MAX,
-            (Kind::Number, Tag::Float) => f64::from_bits(self.bits).fract() != 0.0,
+            (ColumnKind::Json, _)
+            | (ColumnKind::Text, Tag::Text)
+            | (ColumnKind::Integer, Tag::Integer)
+            | (ColumnKind::Float, Tag::Float)
+            | (ColumnKind::Boolean, Tag::Boolean) => true,
+            (ColumnKind::Number, Tag::Integer) => (self.bits as i64).unsigned_abs() <= EXACT_INTEGER_MAX,
+            (ColumnKind::Number, Tag::Float) => f64::from_bits(self.bits).fract() != 0.0,
             _ => false,
         }
     }

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::import::check;
 use super::segment_encoder::{SegmentRows, encode};
 use super::*;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
 use crate::property_value::read_properties;
-use crate::segments::property_columns::{COLUMNS_MAX, Kind};
+use crate::segments::property_columns::{COLUMNS_MAX, ColumnKind};
 use crate::segments::writer::ReplacedInputs;
 use crate::segments::{FOOTER, Footer};
 
@@ -25,27 +25,28 @@ fn text(array: &ArrayRef, row: usize) -> Option<String> {
 }
 
 /// A value of a property column, by what the format says of its kind.
-fn value(array: &ArrayRef, kind: Kind, row: usize) -> Option<Value> {
+fn value(array: &ArrayRef, kind: ColumnKind, row: usize) -> Option<Value> {
     if array.is_null(row) {
         return None;
     }
     Some(match kind {
-        Kind::Text => Value::from(text(array, row)?),
-        Kind::Json => serde_json::from_str(&text(array, row)?).unwrap(),
-        Kind::Integer => Value::from(array.as_primitive::<Int64Type>().value(row)),
-        Kind::Float => Value::from(array.as_primitive::<Float64Type>().value(row)),
-        Kind::Number => Kind::number(array.as_primitive::<Float64Type>().value(row)),
-        Kind::Boolean => Value::from(array.as_boolean().value(row)),
+        ColumnKind::Text => Value::from(text(array, row)?),
+        ColumnKind::Json => serde_json::from_str(&text(array, row)?).unwrap(),
+        ColumnKind::Integer => Value::from(array.as_primitive::<Int64Type>().value(row)),
+        ColumnKind::Float => Value::from(array.as_primitive::<Float64Type>().value(row)),
+        ColumnKind::Number => ColumnKind::number(array.as_primitive::<Float64Type>().value(row)),
+        ColumnKind::Boolean => Value::from(array.as_boolean().value(row)),
     })
 }
 
 /// All events of the file that these rows make, by uuid, and its footer.
-fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
+fn through(rows: &[PersonEvent], range_rows: usize) -> (Vec<Event>, Footer) {
     let mut columns = EventColumns::new(0);
     rows.iter().for_each(|row| columns.take(row.seq, &row.event));
     let distinct_id_codes = 0..columns.distinct_ids.len() as u32;
-    let persons =
-        distinct_id_codes.map(|who| crate::person_ids::derived(1, columns.distinct_ids.text(who))).collect();
+    let persons = distinct_id_codes
+        .map(|who| crate::person_ids::derive_person_id(1, columns.distinct_ids.text(who)))
+        .collect();
     let segment_rows = SegmentRows { rows: (0..columns.len() as u32).collect(), persons };
     let written = encode(&columns, segment_rows, range_rows, &ReplacedInputs::default()).unwrap();
     let builder = ParquetRecordBatchReaderBuilder::try_new(written.segment).unwrap();
@@ -83,7 +84,7 @@ fn through(rows: &[Row], range_rows: usize) -> (Vec<Event>, Footer) {
     (events, footer)
 }
 
-fn row(at: usize, properties: Value) -> Row {
+fn row(at: usize, properties: Value) -> PersonEvent {
     let event = Event {
         uuid: Uuid::from_u128(at as u128),
         event: ["a", "", "ü"][at % 3].to_owned(),
@@ -91,8 +92,8 @@ fn row(at: usize, properties: Value) -> Row {
         timestamp: (at as i64 * 37) % 11 - 5,
         properties: properties.as_object().unwrap().clone(),
     };
-    let person = crate::person_ids::derived(1, &event.distinct_id);
-    Row { seq: at as u128, person, event }
+    let person = crate::person_ids::derive_person_id(1, &event.distinct_id);
+    PersonEvent { seq: at as u128, person, event }
 }
 
 /// Whether two values are the same, 50 and 50.0 apart, and zero and minus zero.
@@ -174,7 +175,7 @@ proptest! {
     fn what_fits_a_column_is_one_rule(value in values()) {
         let mut texts = Interner::default();
         let stored = StoredValue::of(&PropertyValue::of(&value), &mut texts);
-        for kind in [Kind::Text, Kind::Integer, Kind::Float, Kind::Number, Kind::Boolean, Kind::Json] {
+        for kind in [ColumnKind::Text, ColumnKind::Integer, ColumnKind::Float, ColumnKind::Number, ColumnKind::Boolean, ColumnKind::Json] {
             prop_assert_eq!(stored.fits(kind), kind.fits(&value), "{:?} {}", kind, value);
         }
         let mut json = String::new();
@@ -200,7 +201,7 @@ fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
     let column = &columns.columns[columns.keys.known("k").unwrap() as usize];
     assert_eq!(column.len(), 1);
     assert_eq!(column.at(0), StoredValue::of(&PropertyValue::Float(2.5), &mut Interner::default()));
-    assert!(column.tally.all_fit(Kind::Float));
+    assert!(column.tally.all_fit(ColumnKind::Float));
 }
 
 #[test]

@@ -18,16 +18,16 @@ fn tables(row: Option<(Uuid, bool)>, heads: &[(u64, u64)]) -> Tables {
     Tables { row, heads: heads.iter().copied().collect(), is_empty: heads.is_empty() && row.is_none() }
 }
 
-fn marks(ids: &[Uuid], heads: &[(u64, u64)]) -> Marks {
-    Marks {
+fn marks(ids: &[Uuid], heads: &[(u64, u64)]) -> StoredMarks {
+    StoredMarks {
         ids: ids.iter().copied().collect::<BTreeSet<_>>(),
         heads: heads.iter().copied().collect(),
-        ..Marks::default()
+        ..StoredMarks::default()
     }
 }
 
 /// What a state is called, the state, and what is to be done.
-type Case = (&'static str, Tables, Marks, Inventory, Decision);
+type Case = (&'static str, Tables, StoredMarks, Inventory, Decision);
 
 fn decides(cases: impl IntoIterator<Item = Case>) {
     for (what, tables, marks, inventory, expected) in cases {
@@ -118,7 +118,7 @@ fn life() -> impl Strategy<Value = Vec<(u64, bool)>> {
 }
 
 /// Tables and marks after `steps`.
-fn lived(steps: &[(u64, bool)]) -> (Tables, Marks) {
+fn lived(steps: &[(u64, bool)]) -> (Tables, StoredMarks) {
     let (mut tables, mut marks) = (tables(Some((US, true)), &[]), marks(&[US], &[]));
     for (project, is_marked) in steps {
         let head = tables.heads.entry(*project).or_insert(0);

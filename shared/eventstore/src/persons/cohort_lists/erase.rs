@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{CohortList, ListPart, PartitionedList, READS_AT_ONCE, members_of};
 use crate::error::EventStoreError;
 use crate::objects::RetryBudget;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::ErasureFilter;
 use crate::segments::writer::range_of;
 
@@ -165,7 +165,7 @@ async fn without_listed(
 fn remove_distinct_ids(list: Option<&mut Value>, project: ProjectId, erase: &ErasureFilter) -> u64 {
     let Some(listed) = list.and_then(Value::as_array_mut) else { return 0 };
     let before = listed.len();
-    listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derived(project, id))));
+    listed.retain(|id| !id.as_str().is_some_and(|id| erase.takes(derive_person_id(project, id))));
     (before - listed.len()) as u64
 }
 

@@ -5,7 +5,7 @@
 //! person ids derived from the distinct ids, 16 bytes each, sorted and split into 2^n parts by their first
 //! bits, so that membership is decided by one part. The record (`members`) holds the number of parts and is
 //! written after them. Each replacement of a long list is a new generation, so a reader with the old record
-//! still finds all of its parts. The door is [`CohortList`].
+//! still finds all of its parts. The public interface is [`CohortList`].
 
 mod erase;
 
@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::memory::{Purpose, QueryMemory};
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::segments::writer::{range_bits, range_of};
 
 pub(crate) use erase::{erase, naming};
@@ -104,7 +104,7 @@ impl CohortList {
             let list = record.get(field).and_then(Value::as_array).into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
         };
-        let listed = texts("distinct_ids").into_iter().map(|id| derived(project, &id));
+        let listed = texts("distinct_ids").into_iter().map(|id| derive_person_id(project, &id));
         let persons = texts("person_ids").into_iter().filter_map(|id| id.parse().ok());
         CohortList::Inline(listed.chain(persons).collect())
     }
@@ -148,7 +148,7 @@ impl CohortList {
         if distinct_ids.len() <= INLINE_IDS_MAX {
             return Ok(serde_json::Map::from_iter([("distinct_ids".to_owned(), json!(distinct_ids))]));
         }
-        let members = distinct_ids.iter().map(|id| derived(project, id)).collect::<BTreeSet<_>>();
+        let members = distinct_ids.iter().map(|id| derive_person_id(project, id)).collect::<BTreeSet<_>>();
         let packed = PartitionedList::of(members.len(), 0);
         CohortList::store_parts(records, project, cohort, packed, &members).await?;
         Ok(serde_json::Map::from_iter([("members".to_owned(), json!(packed))]))

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::ImportedRecords;
 use crate::error::EventStoreError;
 use crate::manifest::RecordsEntry;
-use crate::person_ids::Link;
+use crate::person_ids::PersonLink;
 
 /// Bytes of a count.
 const COUNT: usize = 4;
@@ -92,12 +92,12 @@ impl RecordIds {
 }
 
 /// The links of the records of `imports`, oldest first: the ids of one record are one person.
-pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<Link> {
+pub(crate) fn links(imports: &[Arc<RecordIds>]) -> Vec<PersonLink> {
     let mut known = HashSet::new();
     let mut links = Vec::new();
     for ids in imports.iter().flat_map(|import| import.records()) {
         let Some(to) = ids.iter().find(|id| known.contains(*id)).or(ids.first()).copied() else { continue };
-        links.extend(ids.iter().filter(|id| **id != to).map(|from| Link { from: *from, to }));
+        links.extend(ids.iter().filter(|id| **id != to).map(|from| PersonLink { from: *from, to }));
         known.extend(ids.iter().copied());
     }
     links

@@ -2,7 +2,7 @@
 //!
 //! [`records`] reads and writes the Parquet objects, [`ids_sidecar`] holds the person ids of each record,
 //! [`merge_table_object`] holds the merges of all imports in one object, [`entry`] is the row in the manifest. An object is
-//! never changed; an erasure writes a new one. The door is [`ImportedRecords`].
+//! never changed; an erasure writes a new one. The public interface is [`ImportedRecords`].
 
 mod ids_sidecar;
 mod merge_table_object;

@@ -14,7 +14,7 @@ use pennon_core::store::keys::ProjectId;
 use serde::Serialize;
 
 use crate::error::EventStoreError;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::records::{GroupRecord, PersonRecord};
 use crate::persons::profiles::file;
@@ -23,8 +23,8 @@ use crate::persons::profiles::file;
 pub struct PersonColumns {
     project: ProjectId,
     ids: FixedSizeBinaryBuilder,
-    distinct_ids: Texts,
-    properties: Texts,
+    distinct_ids: TextColumn,
+    properties: TextColumn,
     created_at: TimestampMicrosecondBuilder,
     all_ids: RecordIds,
 }
@@ -32,21 +32,21 @@ pub struct PersonColumns {
 /// Groups of a project.
 #[derive(Default)]
 pub struct GroupColumns {
-    types: Texts,
+    types: TextColumn,
     indices: UInt32Builder,
-    keys: Texts,
-    properties: Texts,
+    keys: TextColumn,
+    properties: TextColumn,
 }
 
 /// A growing column of texts.
 #[derive(Default)]
-struct Texts {
+struct TextColumn {
     builder: StringBuilder,
     /// A value as JSON.
     json: Vec<u8>,
 }
 
-impl Texts {
+impl TextColumn {
     fn push(&mut self, text: &str) {
         self.builder.append_value(text);
     }
@@ -75,8 +75,8 @@ impl PersonColumns {
         PersonColumns {
             project,
             ids: FixedSizeBinaryBuilder::new(16),
-            distinct_ids: Texts::default(),
-            properties: Texts::default(),
+            distinct_ids: TextColumn::default(),
+            properties: TextColumn::default(),
             created_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             all_ids: RecordIds::default(),
         }
@@ -88,9 +88,9 @@ impl PersonColumns {
         let first = first.ok_or_else(|| EventStoreError::corrupt("a person without a distinct id"))?;
         self.distinct_ids.push_json(&person.distinct_ids)?;
         self.properties.push_json(&person.properties)?;
-        self.ids.append_value(derived(self.project, first).as_bytes())?;
+        self.ids.append_value(derive_person_id(self.project, first).as_bytes())?;
         self.created_at.append_option(person.created_at);
-        self.all_ids.push(person.distinct_ids.iter().map(|id| derived(self.project, id)));
+        self.all_ids.push(person.distinct_ids.iter().map(|id| derive_person_id(self.project, id)));
         Ok(())
     }
 

@@ -32,11 +32,11 @@ use crate::manifest::{
     EntryKind, FormerObject, GRACE_MICROS, Manifest, RecordsEntry, ids_sidecar_name, new_id,
 };
 use crate::objects::RetryBudget;
-use crate::person_ids::derived;
+use crate::person_ids::derive_person_id;
 use crate::persons::imports::ids_sidecar::RecordIds;
 use crate::persons::imports::record_columns::{GroupColumns, PersonColumns};
 use crate::persons::profiles::file::{self, texts};
-use crate::segments::parquet_io::{Index, ParquetFile};
+use crate::segments::parquet_io::{PageIndexParts, ParquetFile};
 
 /// A person as imported.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +98,7 @@ fn take_ids(project: ProjectId, batch: &RecordBatch, ids: &mut RecordIds) -> Res
     let column = texts(batch, "distinct_ids")?;
     for row in 0..batch.num_rows() {
         let distinct_ids: Vec<Cow<'_, str>> = serde_json::from_str(column.value(row))?;
-        ids.push(distinct_ids.iter().map(|id| derived(project, id)));
+        ids.push(distinct_ids.iter().map(|id| derive_person_id(project, id)));
     }
     Ok(())
 }
@@ -335,7 +335,7 @@ impl ImportedRecords {
     }
 
     async fn records_file(&self, entry: &RecordsEntry) -> Result<ParquetFile, EventStoreError> {
-        ParquetFile::open(&self.objects, &entry.object, entry.bytes, Index::Places).await
+        ParquetFile::open(&self.objects, &entry.object, entry.bytes, PageIndexParts::Places).await
     }
 
     /// Reads the properties of records `rows` (ascending) of `object`.

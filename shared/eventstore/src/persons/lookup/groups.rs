@@ -14,7 +14,7 @@ use crate::memory::properties_bytes;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::each_group_record;
 use crate::persons::profiles::Profile;
-use crate::persons::profiles::changes::Changes;
+use crate::persons::profiles::changes::ProfileChanges;
 /// Most rows of group data, of all types, that one query reads.
 pub const GROUPS_MAX: u64 = 200_000;
 
@@ -45,7 +45,7 @@ pub struct Group {
 }
 
 /// Imported properties and captured changes of a group.
-type GroupData = (Map<String, Value>, Changes);
+type GroupData = (Map<String, Value>, ProfileChanges);
 
 /// Data of the selected groups, by type and key.
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl GroupSelection {
     fn take_changes(
         &self,
         known: &mut KnownGroups,
-        found: BTreeMap<(String, String), Changes>,
+        found: BTreeMap<(String, String), ProfileChanges>,
     ) -> Result<(), EventStoreError> {
         for ((name, key), mut changes) in found {
             if self.name(&key, |of| of.name == name).is_some() {
@@ -124,7 +124,7 @@ impl PersonLookup {
     /// the query ends.
     ///
     /// [`EventStoreError::TooLarge`] when there are more than [`GROUPS_MAX`] rows of group data.
-    pub(crate) async fn groups_within(
+    pub(crate) async fn load_groups(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -137,7 +137,7 @@ impl PersonLookup {
     }
 
     /// As above with all properties, for a command: refused above five million rows.
-    pub(crate) async fn every_group_of(
+    pub(crate) async fn load_groups_for_export(
         &self,
         project: ProjectId,
         group_type: &GroupType,
@@ -171,7 +171,7 @@ impl PersonLookup {
     }
 
     /// The properties of the groups with these keys, in order; an unknown group has none.
-    pub(crate) async fn groups_named(
+    pub(crate) async fn load_group_properties(
         &self,
         project: ProjectId,
         groups: &[(GroupType, String)],

@@ -30,9 +30,9 @@ pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
 use crate::blocks::{BlockLog, RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
-use crate::event::Row;
+use crate::event::PersonEvent;
 use crate::manifest::Manifest;
-use crate::person_ids::{derived, merge_of};
+use crate::person_ids::{derive_person_id, merge_of};
 use crate::persons::person_merge_state::PersonMergeState;
 use crate::persons::profiles::changes::{ProfilePart, merged_properties};
 use crate::persons::profiles::{Profile, ProfileReader, is_profile_property};
@@ -47,7 +47,7 @@ const FILES_AT_ONCE: usize = 16;
 /// A person.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Person {
-    /// The derived person ids of all its distinct ids ([`derived`]); membership of static cohorts is by these.
+    /// The derived person ids of all its distinct ids ([`derive_person_id`]); membership of static cohorts is by these.
     pub ids: BTreeSet<Uuid>,
     /// Its properties.
     pub properties: Map<String, Value>,
@@ -72,7 +72,7 @@ pub(crate) struct PersonsSnapshot {
     merge_state: Arc<PersonMergeState>,
     /// Waiting events, with the properties of [`is_profile_property`] only. Some may duplicate events in
     /// segments.
-    hot: Vec<Row>,
+    hot: Vec<PersonEvent>,
 }
 
 /// All ids of the person that the id `own` belongs to.
@@ -128,7 +128,7 @@ impl PersonLookup {
         project: ProjectId,
         distinct_id: &str,
     ) -> Result<BTreeSet<Uuid>, EventStoreError> {
-        let own = derived(project, distinct_id);
+        let own = derive_person_id(project, distinct_id);
         match self.index.cached_state(project) {
             Some(merge_state) => ids_of(merge_state, own).await,
             None => Ok(BTreeSet::from([own])),
@@ -156,7 +156,7 @@ impl PersonLookup {
         groups: &[(GroupType, String)],
         hot: Option<WaitingBlocks>,
     ) -> Result<EvaluationSubject, EventStoreError> {
-        let own = derived(project, distinct_id);
+        let own = derive_person_id(project, distinct_id);
         if !with_properties && groups.is_empty() {
             // Merges are stored before the events that request them, so no event has to be read.
             let (_, merge_state) = self.index.manifest_and_persons(project).await?;
@@ -207,9 +207,10 @@ impl PersonLookup {
         now: &PersonsSnapshot,
         ids: &BTreeSet<Uuid>,
     ) -> Result<Profile, EventStoreError> {
-        let other = |row: &Row| merge_of(project, &row.event).map(|merge| merge.link.from);
-        let names_person =
-            |row: &&Row| ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other));
+        let other = |row: &PersonEvent| merge_of(project, &row.event).map(|merge| merge.link.from);
+        let names_person = |row: &&PersonEvent| {
+            ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other))
+        };
         let own = now.hot.iter().filter(names_person).cloned().collect();
         let own = self.duplicates.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own);

@@ -37,7 +37,7 @@ impl PersonLookup {
         is_due: impl Fn() -> bool + Send + 'static,
         memory: &QueryMemory,
     ) -> Result<PeoplePage, EventStoreError> {
-        let people = self.people_within(project, keys, memory).await?;
+        let people = self.load_people(project, keys, memory).await?;
         let found = tokio::task::spawn_blocking(move || {
             let mut found: Vec<(Reverse<Option<Micros>>, Uuid)> = Vec::new();
             let mut in_time = true;

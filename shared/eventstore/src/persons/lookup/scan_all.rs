@@ -22,7 +22,9 @@ use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::persons::imports::records::{EMPTY_PROPERTIES, PersonsObject};
 use crate::persons::person_merge_state::PersonMergeState;
 use crate::persons::profiles::Profile;
-use crate::persons::profiles::changes::{Changes, OrderedMerge, ProfilePart, merged_properties, value_bytes};
+use crate::persons::profiles::changes::{
+    OrderedMerge, ProfileChanges, ProfilePart, merged_properties, value_bytes,
+};
 use crate::persons::profiles::file::{self, each_id, texts};
 
 /// Most persons of a scan.
@@ -58,7 +60,7 @@ struct Cluster {
     distinct_id: Box<str>,
     /// Selected properties of its latest record, by index in `keys`.
     base: Box<[(u16, Value)]>,
-    changes: Option<Box<Changes>>,
+    changes: Option<Box<ProfileChanges>>,
     /// When it was first seen: from its first record, else its first event.
     created: Option<Micros>,
 }
@@ -78,7 +80,7 @@ const OF_EVENT: Seq = 1 << 127;
 
 impl PersonLookup {
     /// As [`PersonLookup::people`], within the memory of a query.
-    pub(crate) async fn people_within(
+    pub(crate) async fn load_people(
         &self,
         project: ProjectId,
         keys: &BTreeSet<String>,
@@ -89,7 +91,7 @@ impl PersonLookup {
     }
 
     /// As above, with all properties.
-    pub(crate) async fn whole_people(
+    pub(crate) async fn load_people_with_all_properties(
         &self,
         project: ProjectId,
         memory: &QueryMemory,
@@ -171,7 +173,7 @@ impl PersonLookup {
                 let mut batches = decoded.batches.iter();
                 let added = batches.try_for_each(|batch| {
                     each_id(batch, None, |id, distinct_id, first, changes| {
-                        let changes = changes.map(Changes::decode).transpose()?.unwrap_or_default();
+                        let changes = changes.map(ProfileChanges::decode).transpose()?.unwrap_or_default();
                         people.add_id(id, distinct_id, first, changes)
                     })
                 });
@@ -357,7 +359,7 @@ impl People {
         id: Uuid,
         distinct_id: &str,
         first: Seq,
-        mut changes: Changes,
+        mut changes: ProfileChanges,
     ) -> Result<(), EventStoreError> {
         if self.places.is_none() {
             let keys = std::mem::take(&mut self.keys);
@@ -434,10 +436,10 @@ mod tests {
     fn as_many_persons_as_the_limit_says_and_not_one_more() {
         let mut people = nobody(&[]);
         for n in 0..PEOPLE_MAX as u128 {
-            people.add_id(Uuid::from_u128(n), "a", n, Changes::default()).unwrap();
+            people.add_id(Uuid::from_u128(n), "a", n, ProfileChanges::default()).unwrap();
         }
-        people.add_id(Uuid::from_u128(0), "again", 7, Changes::default()).unwrap();
-        let more = people.add_id(Uuid::from_u128(u128::MAX), "more", 7, Changes::default());
+        people.add_id(Uuid::from_u128(0), "again", 7, ProfileChanges::default()).unwrap();
+        let more = people.add_id(Uuid::from_u128(u128::MAX), "more", 7, ProfileChanges::default());
         assert!(matches!(more, Err(EventStoreError::TooLarge(_))));
     }
 
@@ -448,7 +450,7 @@ mod tests {
         let nested = json!(vec![vec!["x".repeat(100); 100]; 200]);
         let mut people = nobody(&["k"]);
         let mut add = |n: u128, value: &Value| {
-            let mut changes = Changes::default();
+            let mut changes = ProfileChanges::default();
             changes.set("k", value, at);
             people.add_id(Uuid::from_u128(n), "a", n, changes)
         };

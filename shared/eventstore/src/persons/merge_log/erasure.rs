@@ -110,8 +110,8 @@ impl MergeLog {
         now: Micros,
     ) -> Result<ChangeOutcome, EventStoreError> {
         let ReplacementLog { left, through, mut marks } = log;
-        let room = WRITES_MAX.saturating_sub(change.segments.len() + change.records.len());
-        let after = marks.split_off(marks.len().min(room));
+        let remaining = WRITES_MAX.saturating_sub(change.segments.len() + change.records.len());
+        let after = marks.split_off(marks.len().min(remaining));
         let entry = self.store_log(project, manifest, left, through + 1, now).await?;
         let marks = marks.into_iter().map(|key| Write::Delete(key, WriteCondition::None));
         let extra_writes = next_row(project, through + 1, &[]).into_iter().chain(marks).collect();

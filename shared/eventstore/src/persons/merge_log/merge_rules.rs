@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::PersonMerge;
-use crate::person_ids::{Link, MergeRequest};
+use crate::person_ids::{MergeRequest, PersonLink};
 
 /// A requested merge with its event time.
 pub(super) type TimedMergeRequest = (MergeRequest, pennon_analytics::scan::Micros);
@@ -42,7 +42,7 @@ pub(super) struct MergeDecision {
     /// meanwhile.
     pub identified: Vec<(Uuid, bool)>,
     /// Newly applied forced merges.
-    pub forced: Vec<Link>,
+    pub forced: Vec<PersonLink>,
 }
 
 /// Decides which of `requests` are applied, in order.
@@ -118,7 +118,7 @@ mod tests {
                     model.take(*from, *to, *forced);
                 }
                 let ask = |(from, to, forced): &(u8, u8, bool)| {
-                    (MergeRequest { link: Link { from: person(*from), to: person(*to) }, forced: *forced }, 0)
+                    (MergeRequest { link: PersonLink { from: person(*from), to: person(*to) }, forced: *forced }, 0)
                 };
                 let now = now.iter().map(ask).collect::<Vec<_>>();
                 let decision = decide_merges(&now, known.clone());

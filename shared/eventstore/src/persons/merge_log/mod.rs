@@ -25,12 +25,12 @@ use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Query, Table};
 use uuid::Uuid;
 
-use crate::codec::{Reader, write_signed, write_unsigned};
+use crate::codec::{BinaryReader, write_signed, write_unsigned};
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::manifest::ManifestStore;
 use crate::objects::Objects;
-use crate::person_ids::Link;
+use crate::person_ids::PersonLink;
 use crate::persons::imports::ImportedRecords;
 
 use append::LogTails;
@@ -39,7 +39,7 @@ pub use append::MERGES_MAX;
 /// An applied merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PersonMerge {
-    pub link: Link,
+    pub link: PersonLink,
     /// Timestamp of the event that requested it.
     pub time: Micros,
 }
@@ -66,12 +66,12 @@ fn encode(merges: &[PersonMerge]) -> Vec<u8> {
 
 /// Decodes merges.
 fn decode(bytes: &[u8]) -> Result<Vec<PersonMerge>, EventStoreError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = BinaryReader::new(bytes);
     let mut merges = Vec::new();
     for _ in 0..reader.count()? {
         let from = Uuid::from_bytes(reader.array()?);
         let to = Uuid::from_bytes(reader.array()?);
-        merges.push(PersonMerge { link: Link { from, to }, time: reader.signed()? });
+        merges.push(PersonMerge { link: PersonLink { from, to }, time: reader.signed()? });
     }
     if !reader.is_empty() {
         return Err(EventStoreError::corrupt("merges with something behind them"));
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_row_comes_back_and_every_flipped_bit_is_noticed() {
         let merged = |n: u128| PersonMerge {
-            link: Link { from: Uuid::from_u128(n << 64), to: Uuid::from_u128(n + 1) },
+            link: PersonLink { from: Uuid::from_u128(n << 64), to: Uuid::from_u128(n + 1) },
             time: 1_700_000_000_000_000 + n as i64,
         };
         for count in [0, 1, 2, 15, 16, 17, 30] {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn merges_come_back_and_no_bytes_make_the_reader_panic() {
         let merged = |n: u128| PersonMerge {
-            link: Link { from: Uuid::from_u128(n), to: Uuid::from_u128(n + 1) },
+            link: PersonLink { from: Uuid::from_u128(n), to: Uuid::from_u128(n + 1) },
             time: if n == 0 { i64::MIN } else { n as i64 },
         };
         let merges = (0..5).map(merged).collect::<Vec<_>>();

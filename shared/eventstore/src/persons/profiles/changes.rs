@@ -1,7 +1,7 @@
 //! Changes that events make to the properties of a person or group, as a mergeable summary (a CRDT).
 //!
 //! Per key of a distinct id it keeps the last `$set` or `$unset`, the first `$set_once` and the last one. So a
-//! thousand events on a key take the space of three, in any grouping: [`Changes::merge`] is associative,
+//! thousand events on a key take the space of three, in any grouping: [`ProfileChanges::merge`] is associative,
 //! commutative and idempotent.
 //!
 //! The result follows the rules of the SDKs' own service: in order of (time, arrival), a `$set` always applies,
@@ -16,7 +16,7 @@ use pennon_analytics::scan::{Micros, Seq};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::codec::{Reader, write_signed, write_text, write_unsigned, write_value};
+use crate::codec::{BinaryReader, write_signed, write_text, write_unsigned, write_value};
 use crate::error::EventStoreError;
 use crate::person_ids::wants_no_profile;
 
@@ -29,7 +29,7 @@ pub(crate) struct ChangeOrder {
 
 /// Kind of a change. The order is that within one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ChangeKind {
     Once,
     Set,
     Unset,
@@ -46,9 +46,9 @@ struct KeyChanges {
 
 /// Summary of all keys of a distinct id or a group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Changes(BTreeMap<String, KeyChanges>);
+pub(crate) struct ProfileChanges(BTreeMap<String, KeyChanges>);
 
-impl Changes {
+impl ProfileChanges {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -90,7 +90,7 @@ impl Changes {
     }
 
     /// Merges `other`.
-    pub(crate) fn merge(&mut self, other: Changes) {
+    pub(crate) fn merge(&mut self, other: ProfileChanges) {
         for (key, changes) in other.0 {
             let own = self.0.entry(key).or_default();
             own.take_last(changes.last);
@@ -153,8 +153,8 @@ impl Changes {
     }
 
     /// Decodes the summary.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Changes, EventStoreError> {
-        let mut reader = Reader::new(bytes);
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ProfileChanges, EventStoreError> {
+        let mut reader = BinaryReader::new(bytes);
         let mut changes = BTreeMap::new();
         for _ in 0..reader.count()? {
             let key = reader.text()?;
@@ -167,7 +167,7 @@ impl Changes {
             let (first_once, last_once) = (once()?, once()?);
             changes.insert(key, KeyChanges { last, first_once, last_once });
         }
-        Ok(Changes(changes))
+        Ok(ProfileChanges(changes))
     }
 }
 
@@ -186,7 +186,7 @@ const ABSENT: u8 = 0;
 const VALUE: u8 = 1;
 const NO_VALUE: u8 = 2;
 
-fn entry(reader: &mut Reader<'_>) -> Result<Option<(ChangeOrder, Option<Value>)>, EventStoreError> {
+fn entry(reader: &mut BinaryReader<'_>) -> Result<Option<(ChangeOrder, Option<Value>)>, EventStoreError> {
     let [kind] = reader.array()?;
     if kind == ABSENT {
         return Ok(None);
@@ -228,13 +228,12 @@ impl KeyChanges {
         }
     }
 
-    fn steps(&self) -> impl Iterator<Item = (ChangeOrder, Kind, Option<&Value>)> {
+    fn steps(&self) -> impl Iterator<Item = (ChangeOrder, ChangeKind, Option<&Value>)> {
         let once = [&self.first_once, &self.last_once].into_iter().flatten();
-        let once = once.map(|(at, value)| (*at, Kind::Once, Some(value)));
-        let last = self
-            .last
-            .iter()
-            .map(|(at, set)| (*at, if set.is_some() { Kind::Set } else { Kind::Unset }, set.as_ref()));
+        let once = once.map(|(at, value)| (*at, ChangeKind::Once, Some(value)));
+        let last = self.last.iter().map(|(at, set)| {
+            (*at, if set.is_some() { ChangeKind::Set } else { ChangeKind::Unset }, set.as_ref())
+        });
         once.chain(last)
     }
 }
@@ -245,7 +244,7 @@ pub(crate) struct ProfilePart {
     /// Imported properties.
     pub base: Map<String, Value>,
     /// Changes of events of all its distinct ids.
-    pub changes: Changes,
+    pub changes: ProfileChanges,
 }
 
 /// A merge of one part into another.
@@ -282,8 +281,8 @@ pub(crate) fn merged_properties(
         }
         let properties = now.of(id);
         match (kind, value) {
-            (Kind::Once, Some(_)) if properties.contains_key(key) => {}
-            (Kind::Once | Kind::Set, Some(value)) => {
+            (ChangeKind::Once, Some(_)) if properties.contains_key(key) => {}
+            (ChangeKind::Once | ChangeKind::Set, Some(value)) => {
                 properties.insert(key.clone(), value.clone());
             }
             _ => {

@@ -15,7 +15,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use pennon_analytics::scan::Seq;
 use uuid::Uuid;
 
-use super::changes::Changes;
+use super::changes::ProfileChanges;
 use super::{IdProfile, Profile};
 use crate::error::EventStoreError;
 
@@ -101,7 +101,7 @@ pub(crate) struct IdRow {
     pub distinct_id: String,
     /// Arrival of its first event.
     pub first: Seq,
-    /// Encoded [`Changes`]; none if there are no changes.
+    /// Encoded [`ProfileChanges`]; none if there are no changes.
     pub changes: Option<Vec<u8>>,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn encode_presence(ids: &[(Uuid, &str, Seq)]) -> Result<Bytes, EventS
 /// The file of groups.
 pub(crate) fn encode_groups(profile: &Profile) -> Result<Bytes, EventStoreError> {
     let names = profile.groups.keys();
-    let changes = profile.groups.values().map(Changes::encode);
+    let changes = profile.groups.values().map(ProfileChanges::encode);
     write(vec![
         ("type", Arc::new(StringArray::from_iter_values(names.clone().map(|(name, _)| name)))),
         ("key", Arc::new(StringArray::from_iter_values(names.map(|(_, key)| key)))),
@@ -256,7 +256,7 @@ pub(crate) fn decode_ids(
     into: &mut Profile,
 ) -> Result<(), EventStoreError> {
     each_id(batch, ids, |id, distinct_id, first, changes| {
-        let changes = changes.map(Changes::decode).transpose()?.unwrap_or_default();
+        let changes = changes.map(ProfileChanges::decode).transpose()?.unwrap_or_default();
         let profile = IdProfile { distinct_id: distinct_id.to_owned(), first, changes };
         into.merge(Profile { ids: [(id, profile)].into(), ..Profile::default() });
         Ok(())

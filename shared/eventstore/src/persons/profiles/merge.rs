@@ -9,19 +9,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::changes::Changes;
+use super::changes::ProfileChanges;
 use super::file::{self, ALL, IdRow, IdsWriter};
 use crate::error::EventStoreError;
 use crate::segments::parquet_io::ParquetFile;
 
 /// A source file with its next rows.
-struct Source {
+struct ProfileSource {
     file: Arc<ParquetFile>,
     next_group: usize,
     rows: VecDeque<(Uuid, IdRow)>,
 }
 
-impl Source {
+impl ProfileSource {
     /// Loads the next rows, if there are any.
     async fn fill(&mut self) -> Result<(), EventStoreError> {
         while self.rows.is_empty() && self.next_group < self.file.groups() {
@@ -53,7 +53,7 @@ pub(crate) async fn merged_ids(
     files: Vec<Arc<ParquetFile>>,
     left_out: &BTreeSet<Uuid>,
 ) -> Result<(Bytes, u64), EventStoreError> {
-    let source = |file| Source { file, next_group: 0, rows: VecDeque::new() };
+    let source = |file| ProfileSource { file, next_group: 0, rows: VecDeque::new() };
     let mut sources = files.into_iter().map(source).collect::<Vec<_>>();
     let mut writer = IdsWriter::new()?;
     let mut rows = 0;
@@ -75,7 +75,7 @@ pub(crate) async fn merged_ids(
 
 /// Takes the rows of all sources up to `until`, ascending, each id once.
 fn take(
-    sources: &mut [Source],
+    sources: &mut [ProfileSource],
     until: Uuid,
     left_out: &BTreeSet<Uuid>,
 ) -> Result<Vec<(Uuid, IdRow)>, EventStoreError> {
@@ -106,8 +106,8 @@ fn join(known: &mut IdRow, other: IdRow) -> Result<(), EventStoreError> {
         (_, None) => {}
         (None, changes) => known.changes = changes,
         (Some(own), Some(changes)) => {
-            let mut all = Changes::decode(own)?;
-            all.merge(Changes::decode(&changes)?);
+            let mut all = ProfileChanges::decode(own)?;
+            all.merge(ProfileChanges::decode(&changes)?);
             known.changes = Some(all.encode());
         }
     }

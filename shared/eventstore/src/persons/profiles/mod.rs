@@ -1,7 +1,7 @@
 //! What the events of a segment change of persons and groups: two small files beside it.
 //!
 //! *Ids*: a row for each distinct id of the segment's events, by its derived person id: columns `id` (16
-//! bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::Changes`], or
+//! bytes), `distinct_id`, `seq_high` and `seq_low` (its first event), `changes` ([`changes::ProfileChanges`], or
 //! null). It includes ids that captured events request to merge, with or without events of their own.
 //! *Groups*: a row for each group of `$groupidentify`: `type`, `key`, `changes`. Only captured events change
 //! persons and groups; imported ones only record their distinct ids.
@@ -23,9 +23,9 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::event::{Event, Row};
-use crate::person_ids::{derived, names_a_merge, other_id, wants_no_profile};
-use changes::{ChangeOrder, Changes};
+use crate::event::{Event, PersonEvent};
+use crate::person_ids::{derive_person_id, names_a_merge, other_id, wants_no_profile};
+use changes::{ChangeOrder, ProfileChanges};
 
 /// Data of one distinct id.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) struct IdProfile {
     pub distinct_id: String,
     /// Arrival of its first event.
     pub first: Seq,
-    pub changes: Changes,
+    pub changes: ProfileChanges,
 }
 
 /// Changes that events make to persons and groups.
@@ -41,7 +41,7 @@ pub(crate) struct IdProfile {
 pub(crate) struct Profile {
     pub ids: BTreeMap<Uuid, IdProfile>,
     /// By type name and key.
-    pub groups: BTreeMap<(String, String), Changes>,
+    pub groups: BTreeMap<(String, String), ProfileChanges>,
 }
 
 /// Orders an id that an event names after the ids of all events of its batch: a bit of the arrival order above
@@ -50,7 +50,10 @@ const NAMED: Seq = 1 << 31;
 
 impl Profile {
     /// Collects the changes of captured `rows`, which have no duplicates.
-    pub(crate) fn of_rows<'a>(project: ProjectId, rows: impl IntoIterator<Item = &'a Row>) -> Profile {
+    pub(crate) fn of_rows<'a>(
+        project: ProjectId,
+        rows: impl IntoIterator<Item = &'a PersonEvent>,
+    ) -> Profile {
         let mut by_text: BTreeMap<&str, IdProfile> = BTreeMap::new();
         let (mut groups, mut named) = (BTreeMap::new(), Vec::new());
         for row in rows {
@@ -58,7 +61,7 @@ impl Profile {
             let id = by_text.entry(&event.distinct_id).or_insert_with(|| IdProfile {
                 distinct_id: event.distinct_id.clone(),
                 first: row.seq,
-                changes: Changes::default(),
+                changes: ProfileChanges::default(),
             });
             id.first = id.first.min(row.seq);
             let at = ChangeOrder { time: event.timestamp, seq: row.seq };
@@ -66,7 +69,7 @@ impl Profile {
             take_group(&mut groups, event, at);
             named.extend(named_by(event, row.seq));
         }
-        let ids = by_text.into_iter().map(|(text, id)| (derived(project, text), id)).collect();
+        let ids = by_text.into_iter().map(|(text, id)| (derive_person_id(project, text), id)).collect();
         let mut profile = Profile { ids, groups };
         profile.name(project, named);
         profile
@@ -75,8 +78,8 @@ impl Profile {
     /// Adds distinct ids that events name besides their own.
     pub(crate) fn name(&mut self, project: ProjectId, named: Vec<(String, Seq)>) {
         for (distinct_id, first) in named {
-            let id = derived(project, &distinct_id);
-            let own = IdProfile { distinct_id, first, changes: Changes::default() };
+            let id = derive_person_id(project, &distinct_id);
+            let own = IdProfile { distinct_id, first, changes: ProfileChanges::default() };
             self.merge(Profile { ids: [(id, own)].into(), ..Profile::default() });
         }
     }
@@ -110,7 +113,11 @@ pub(crate) fn is_profile_property(key: &str) -> bool {
 }
 
 /// Adds a `$groupidentify` event.
-pub(crate) fn take_group(groups: &mut BTreeMap<(String, String), Changes>, event: &Event, at: ChangeOrder) {
+pub(crate) fn take_group(
+    groups: &mut BTreeMap<(String, String), ProfileChanges>,
+    event: &Event,
+    at: ChangeOrder,
+) {
     if event.event != "$groupidentify" || wants_no_profile(&event.properties) {
         return;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Profile;
-use super::changes::Changes;
+use super::changes::ProfileChanges;
 use super::file::{self, decode_ids, each_group};
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
@@ -46,14 +46,14 @@ impl ProfileReader {
     pub(crate) async fn groups_in_segment(
         &self,
         entry: &SegmentEntry,
-    ) -> Result<BTreeMap<(String, String), Changes>, EventStoreError> {
+    ) -> Result<BTreeMap<(String, String), ProfileChanges>, EventStoreError> {
         let Some(file) = &entry.groups else { return Ok(BTreeMap::new()) };
         let bytes = self.segments.read_profile_file(file).await?;
         let read = tokio::task::spawn_blocking(move || {
             let mut groups = BTreeMap::new();
             for batch in file::read_batches(bytes)? {
                 each_group(&batch, |name, key, changes| {
-                    groups.insert((name.to_owned(), key.to_owned()), Changes::decode(changes)?);
+                    groups.insert((name.to_owned(), key.to_owned()), ProfileChanges::decode(changes)?);
                     Ok(())
                 })?;
             }

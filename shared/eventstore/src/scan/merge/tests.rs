@@ -11,7 +11,7 @@ fn id(person: u8) -> Uuid {
 }
 
 /// What the sources hold; the order of arrival of a row is its place in `rows`.
-fn sources(rows: &[Row], events: usize) -> Vec<Source> {
+fn sources(rows: &[Row], events: usize) -> Vec<ScanSource> {
     let of = |source: usize| {
         let mut own = rows.iter().zip(0_i64..).filter(|(row, _)| row.2 == source).collect::<Vec<_>>();
         own.sort_by_key(|((person, time, ..), seq)| (id(*person), *time, *seq));
@@ -35,7 +35,7 @@ fn sources(rows: &[Row], events: usize) -> Vec<Source> {
             SourceRun { event, core, seqs: Some((Arc::new(seqs), 0)), columns: vec![column] }
         };
         let runs = (0..events).map(run).filter(|run| !run.core.codes.is_empty()).collect();
-        Source::whole(Arc::new(persons.clone()), runs)
+        ScanSource::whole(Arc::new(persons.clone()), runs)
     };
     (0..6).map(of).filter(|source| source.rows() > 0).collect()
 }

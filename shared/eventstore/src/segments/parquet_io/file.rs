@@ -2,7 +2,7 @@
 //! locations of a column are decoded on its first use: decoding them for all columns would cost as much as many
 //! queries.
 //!
-//! Must stay true: decoding runs on blocking threads; a damaged file is an error that names it. The door is
+//! Must stay true: decoding runs on blocking threads; a damaged file is an error that names it. The public interface is
 //! [`ParquetFile`].
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ const TAIL_BYTES: u64 = 128 * 1024;
 
 /// Which parts of the page index are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Index {
+pub(crate) enum PageIndexParts {
     /// Page locations.
     Places,
     /// Minimum and maximum values too, for [`ParquetFile::rows_with_ids`].
@@ -54,7 +54,7 @@ impl ParquetFile {
         objects: &Objects,
         object: &str,
         bytes: u64,
-        index: Index,
+        index: PageIndexParts,
     ) -> Result<ParquetFile, EventStoreError> {
         let damaged = |e: EventStoreError| match e {
             EventStoreError::Corrupt(what) => EventStoreError::Corrupt(format!("{object}: {what}")),
@@ -203,11 +203,11 @@ async fn metadata(
     objects: &Objects,
     object: &str,
     bytes: u64,
-    index: Index,
+    index: PageIndexParts,
 ) -> Result<ParquetMetaData, EventStoreError> {
     let policy = match index {
-        Index::Places => PageIndexPolicy::Skip,
-        Index::PlacesAndBounds => PageIndexPolicy::Optional,
+        PageIndexParts::Places => PageIndexPolicy::Skip,
+        PageIndexParts::PlacesAndBounds => PageIndexPolicy::Optional,
     };
     let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
     let tail_start = bytes.saturating_sub(TAIL_BYTES);
@@ -224,7 +224,9 @@ async fn metadata(
             DecodeResult::Finished => return Err(EventStoreError::corrupt("no footer")),
         }
     };
-    let Some(places) = places(&metadata).filter(|_| index == Index::Places) else { return Ok(metadata) };
+    let Some(places) = places(&metadata).filter(|_| index == PageIndexParts::Places) else {
+        return Ok(metadata);
+    };
     let (start, read) = match tail {
         Some(tail) if places.start >= tail_start => (tail_start, tail),
         _ => {

@@ -1,7 +1,8 @@
-//! Parquet objects that are read in parts. The door is [`file::ParquetFile`]; [`page_index`] locates the pages of a column.
+//! Parquet objects that are read in parts.
+//! The public interface is [`file::ParquetFile`]; [`page_index`] locates the pages of a column.
 //!
 //! Nothing here knows what the columns mean.
 
 mod file;
 mod page_index;
-pub(crate) use file::{DecodedColumns, Index, ParquetFile};
+pub(crate) use file::{DecodedColumns, PageIndexParts, ParquetFile};

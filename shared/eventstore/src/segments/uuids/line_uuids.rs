@@ -10,18 +10,18 @@ use std::ops::Range;
 
 use uuid::Uuid;
 
-use crate::codec::{Reader, write_unsigned};
+use crate::codec::{BinaryReader, write_unsigned};
 use crate::error::EventStoreError;
 
 /// The common prefix of the uuids of a file.
-pub(crate) type Source = [u8; 10];
+pub(crate) type UuidSource = [u8; 10];
 
 const VERSION: usize = 8;
 /// Line numbers have six bytes.
 const LINES: u64 = 1 << 48;
 
 /// The source and the line of such a uuid; none for others.
-pub(crate) fn line_of(uuid: Uuid) -> Option<(Source, u64)> {
+pub(crate) fn line_of(uuid: Uuid) -> Option<(UuidSource, u64)> {
     if uuid.get_version_num() != VERSION {
         return None;
     }
@@ -29,7 +29,7 @@ pub(crate) fn line_of(uuid: Uuid) -> Option<(Source, u64)> {
 }
 
 /// The uuid of a line.
-pub(crate) fn uuid_of(source: &Source, line: u64) -> Uuid {
+pub(crate) fn uuid_of(source: &UuidSource, line: u64) -> Uuid {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(source);
     bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
@@ -38,11 +38,11 @@ pub(crate) fn uuid_of(source: &Source, line: u64) -> Uuid {
 
 /// Runs of lines by source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct LineUuids(BTreeMap<Source, Vec<Range<u64>>>);
+pub(crate) struct LineUuids(BTreeMap<UuidSource, Vec<Range<u64>>>);
 
 impl LineUuids {
     /// Adds new lines of a source.
-    pub(crate) fn insert(&mut self, source: Source, lines: &[u64]) {
+    pub(crate) fn insert(&mut self, source: UuidSource, lines: &[u64]) {
         let mut lines = lines.to_vec();
         lines.sort_unstable();
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -93,10 +93,10 @@ impl LineUuids {
     /// Decodes it; an error for invalid bytes.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Result<LineUuids, EventStoreError> {
         let wrong = || EventStoreError::corrupt("the lines of uuids are not as they are written");
-        let mut reader = Reader::new(bytes);
+        let mut reader = BinaryReader::new(bytes);
         let mut sources = BTreeMap::new();
         while !reader.is_empty() {
-            let source: Source = reader.array()?;
+            let source: UuidSource = reader.array()?;
             let count = reader.unsigned()?;
             let mut runs = Vec::new();
             let mut end = 0_u64;

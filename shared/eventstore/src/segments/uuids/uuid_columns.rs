@@ -13,7 +13,7 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::error::EventStoreError;
-use crate::segments::uuids::line_uuids::{Source, line_of, uuid_of};
+use crate::segments::uuids::line_uuids::{UuidSource, line_of, uuid_of};
 use uuid::Uuid;
 
 /// Column of uuids.
@@ -24,7 +24,7 @@ pub(crate) const UUID_SOURCE: &str = "uuid_source";
 const LINE: &str = "seq_low";
 
 /// Bytes of a source.
-pub(crate) const SOURCE_BYTES: i32 = size_of::<Source>() as i32;
+pub(crate) const SOURCE_BYTES: i32 = size_of::<UuidSource>() as i32;
 
 /// The two columns in the file.
 pub(crate) struct UuidColumns {
@@ -80,7 +80,7 @@ pub(crate) fn joined(batch: RecordBatch) -> Result<RecordBatch, EventStoreError>
             bytes.extend_from_slice(uuids.value(row));
             continue;
         }
-        let source: &Source = Some(row)
+        let source: &UuidSource = Some(row)
             .filter(|row| sources.is_valid(*row))
             .and_then(|row| sources.value(row).first_chunk())
             .ok_or_else(wrong)?;

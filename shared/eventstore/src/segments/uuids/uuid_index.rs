@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::objects::Objects;
-use crate::segments::uuids::line_uuids::{LineUuids, Source, line_of, uuid_of};
+use crate::segments::uuids::line_uuids::{LineUuids, UuidSource, line_of, uuid_of};
 
 /// Bytes of an entry.
 const ENTRY: u64 = 4;
@@ -46,7 +46,7 @@ const LINES_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct UuidIndexBuilder {
     hashes: Vec<u64>,
-    lines: HashMap<Source, Vec<u64>>,
+    lines: HashMap<UuidSource, Vec<u64>>,
 }
 
 impl UuidIndexBuilder {
@@ -91,7 +91,7 @@ pub(crate) struct UuidQuery {
 
 impl UuidQuery {
     pub(crate) fn of(uuids: impl Iterator<Item = Uuid>) -> UuidQuery {
-        let (mut hashes, mut sources) = (Vec::new(), HashMap::<Source, Vec<u64>>::new());
+        let (mut hashes, mut sources) = (Vec::new(), HashMap::<UuidSource, Vec<u64>>::new());
         for uuid in uuids {
             hashes.push(hash(uuid));
             if let Some((source, line)) = line_of(uuid) {
@@ -140,16 +140,16 @@ fn mixed(n: u64) -> u64 {
 
 /// Layout of a file with so many entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
+struct IndexLayout {
     rows: u64,
     /// Number of leading hash bits that select the bucket.
     bits: u32,
 }
 
-impl Layout {
-    fn of(rows: u64) -> Layout {
+impl IndexLayout {
+    fn of(rows: u64) -> IndexLayout {
         // 32 bucket bits and the 32 of an entry use the whole hash.
-        Layout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
+        IndexLayout { rows, bits: (rows / BUCKET_ENTRIES).max(1).ilog2().min(64 - ENTRY_BITS) }
     }
 
     fn buckets(self) -> u64 {
@@ -181,7 +181,7 @@ impl Layout {
 /// Encodes the buckets and entries of these hashes.
 fn file(mut hashes: Vec<u64>) -> Vec<u8> {
     hashes.sort_unstable();
-    let layout = Layout::of(hashes.len() as u64);
+    let layout = IndexLayout::of(hashes.len() as u64);
     let mut file = Vec::with_capacity(layout.size() as usize);
     let mut before = 0;
     for bucket in 0..=layout.buckets() {
@@ -241,7 +241,7 @@ pub(crate) struct UuidIndexFile {
     objects: Objects,
     object: String,
     /// Number of hashes.
-    layout: Layout,
+    layout: IndexLayout,
     /// Whether lines follow.
     has_lines: bool,
 }
@@ -252,7 +252,7 @@ impl UuidIndexFile {
         let object = segment.hashes.clone().filter(|_| segment.rows > 0)?;
         let hashed = segment.hashed.unwrap_or(segment.rows);
         let has_lines = hashed < segment.rows;
-        Some(UuidIndexFile { objects: objects.clone(), object, layout: Layout::of(hashed), has_lines })
+        Some(UuidIndexFile { objects: objects.clone(), object, layout: IndexLayout::of(hashed), has_lines })
     }
 
     /// Looks up `requested`.
@@ -364,13 +364,13 @@ mod tests {
         IndexFixture { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }
     }
 
-    /// Looks all of `asked` up in both ways.
-    async fn found(held: &IndexFixture, mut asked: Vec<u64>) -> Vec<u64> {
-        asked.sort_unstable();
-        let asked = Arc::new(UuidQuery { hashes: asked, lines: LineUuids::default() });
-        let found = held.file.scan_file(&asked).await.unwrap();
-        assert_eq!(held.file.probe_buckets(&asked.hashes).await.unwrap(), found);
-        assert_eq!(held.file.probe(&asked).await.unwrap().hashes, found);
+    /// Looks all of `looked_up` up in both ways.
+    async fn found(held: &IndexFixture, mut looked_up: Vec<u64>) -> Vec<u64> {
+        looked_up.sort_unstable();
+        let looked_up = Arc::new(UuidQuery { hashes: looked_up, lines: LineUuids::default() });
+        let found = held.file.scan_file(&looked_up).await.unwrap();
+        assert_eq!(held.file.probe_buckets(&looked_up.hashes).await.unwrap(), found);
+        assert_eq!(held.file.probe(&looked_up).await.unwrap().hashes, found);
         found
     }
 
@@ -378,13 +378,14 @@ mod tests {
     async fn held_uuids_are_found_and_others_not() {
         for rows in [1_u128, 2, 31, 33, 64, 65, 1000, 4097, 100_000] {
             let held = held((0..rows).map(|n| hash(uuid(n))).collect()).await;
-            let asked = (rows.saturating_sub(3000)..rows + 3000)
+            let looked_up = (rows.saturating_sub(3000)..rows + 3000)
                 .chain(0..10.min(rows))
                 .collect::<std::collections::BTreeSet<_>>();
-            let mut want = asked.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
+            let mut want =
+                looked_up.iter().filter(|n| **n < rows).map(|n| hash(uuid(*n))).collect::<Vec<_>>();
             want.sort_unstable();
             assert_eq!(
-                found(&held, asked.iter().map(|n| hash(uuid(*n))).collect()).await,
+                found(&held, looked_up.iter().map(|n| hash(uuid(*n))).collect()).await,
                 want,
                 "{rows} rows"
             );
@@ -397,10 +398,11 @@ mod tests {
         let mut hashes = (0..5000_u64).flat_map(|n| [n << 25; 2]).collect::<Vec<_>>();
         hashes.extend([u64::MAX, 1 << 63]);
         let held = held(hashes.clone()).await;
-        let asked = (0..6000_u64).map(|n| n << 25).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
+        let looked_up =
+            (0..6000_u64).map(|n| n << 25).chain([u64::MAX, u64::MAX - (1 << 40), 1 << 63]).collect();
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(found(&held, asked).await, hashes);
+        assert_eq!(found(&held, looked_up).await, hashes);
     }
 
     #[tokio::test]
@@ -421,9 +423,9 @@ mod tests {
         assert!(bytes.len() < 1000, "{}", bytes.len());
         let rows = (lines.len() + 110) as u64;
         let held = written(bytes.clone(), rows, hashed).await;
-        let asked = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
-        let asked = asked.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
-        let found = held.file.probe(&Arc::new(UuidQuery::of(asked))).await.unwrap();
+        let looked_up = (1..=60_000).map(|n| line(1, n)).chain((1..=20).map(|n| line(2, n)));
+        let looked_up = looked_up.chain((1..=10).map(|n| line(3, n))).chain((50..150).map(uuid));
+        let found = held.file.probe(&Arc::new(UuidQuery::of(looked_up))).await.unwrap();
         assert_eq!(found.uuids, lines);
         let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
         hashes.sort_unstable();
@@ -441,10 +443,10 @@ mod tests {
     #[test]
     fn the_file_has_four_bytes_an_event_and_a_little_more() {
         for rows in [1000, 10_000_000, 100_000_000, 4_000_000_000] {
-            let layout = Layout::of(rows);
+            let layout = IndexLayout::of(rows);
             assert!(layout.size() < rows * 9 / 2, "{layout:?}");
         }
         assert_eq!(file(Vec::new()), vec![0; 8]);
-        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, Layout::of(1000).size());
+        assert_eq!(file((0..1000).map(mixed).collect()).len() as u64, IndexLayout::of(1000).size());
     }
 }

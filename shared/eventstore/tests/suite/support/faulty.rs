@@ -21,11 +21,11 @@ pub enum Fault {
     None,
     /// Refused.
     Before,
-    /// Carried out, and the answer lost.
+    /// Carried out, and the response lost.
     After,
-    /// Half of the answer arrives.
+    /// Half of the response arrives.
     Cut,
-    /// A bit of the answer flips on the way.
+    /// A bit of the response flips on the way.
     Flip,
 }
 

@@ -22,13 +22,13 @@ fn person(n: u64) -> Uuid {
 
 /// An event of a distinct id, of the few that a test needs.
 #[derive(Debug, Clone)]
-struct Said {
+struct PropertyEvent {
     id: u64,
     at: ChangeOrder,
     properties: Map<String, Value>,
 }
 
-fn said(noise: &mut Noise, ids: u64, seq: u64, values: u64) -> Said {
+fn random_event(noise: &mut Noise, ids: u64, seq: u64, values: u64) -> PropertyEvent {
     let id = noise.below(ids);
     let key = |noise: &mut Noise| format!("k{}", noise.below(3));
     let mut properties = Map::new();
@@ -42,12 +42,12 @@ fn said(noise: &mut Noise, ids: u64, seq: u64, values: u64) -> Said {
         properties.insert("$unset".into(), json!([key(noise)]));
     }
     let at = ChangeOrder { time: noise.below(12) as Micros, seq: u128::from(seq) };
-    Said { id, at, properties }
+    PropertyEvent { id, at, properties }
 }
 
 /// The rule as it is told, one event after the other: what every id's person has in the end.
 fn told(
-    events: &[Said],
+    events: &[PropertyEvent],
     bases: &BTreeMap<u64, Map<String, Value>>,
     joined: &[(Micros, u64, u64)],
 ) -> Map<String, Value> {
@@ -99,11 +99,11 @@ fn told(
 /// The parts of the person, of events that were taken together in random portions.
 fn parts(
     noise: &mut Noise,
-    events: &[Said],
+    events: &[PropertyEvent],
     bases: &BTreeMap<u64, Map<String, Value>>,
 ) -> BTreeMap<Uuid, ProfilePart> {
     let portions = 1 + noise.below(4);
-    let mut files: Vec<BTreeMap<u64, Changes>> = vec![BTreeMap::new(); portions as usize];
+    let mut files: Vec<BTreeMap<u64, ProfileChanges>> = vec![BTreeMap::new(); portions as usize];
     let mut events = events.to_vec();
     for last in (1..events.len()).rev() {
         events.swap(last, noise.below(last as u64 + 1) as usize);
@@ -112,11 +112,12 @@ fn parts(
         let file = &mut files[noise.below(portions) as usize];
         file.entry(event.id).or_default().take_event(&event.properties, event.at);
     }
-    let part = |base: &Map<String, Value>| ProfilePart { base: base.clone(), changes: Changes::default() };
+    let part =
+        |base: &Map<String, Value>| ProfilePart { base: base.clone(), changes: ProfileChanges::default() };
     let mut parts = bases.iter().map(|(id, base)| (person(*id), part(base))).collect::<BTreeMap<_, _>>();
     for file in files {
         for (id, changes) in file {
-            let stored = Changes::decode(&changes.encode()).unwrap();
+            let stored = ProfileChanges::decode(&changes.encode()).unwrap();
             assert_eq!(stored, changes);
             parts.get_mut(&person(id)).unwrap().changes.merge(stored);
         }
@@ -139,7 +140,7 @@ fn what_is_kept_gives_what_the_events_give_one_after_the_other() {
         let ids = 1 + noise.below(4);
         let count = noise.below(14);
         // One value for a key that is set once: where several are, see the next test.
-        let events = (0..count).map(|seq| said(&mut noise, ids, seq, 1)).collect::<Vec<_>>();
+        let events = (0..count).map(|seq| random_event(&mut noise, ids, seq, 1)).collect::<Vec<_>>();
         let bases = bases(&mut noise, ids);
         let joined = (1..ids).map(|id| (noise.below(12) as Micros, id, noise.below(id))).collect::<Vec<_>>();
         let want = told(&events, &bases, &joined);
@@ -160,7 +161,7 @@ fn it_does_not_matter_which_events_were_taken_together() {
     let mut noise = Noise(2);
     for _ in 0..3000 {
         let count = noise.below(14);
-        let events = (0..count).map(|seq| said(&mut noise, 2, seq, 5)).collect::<Vec<_>>();
+        let events = (0..count).map(|seq| random_event(&mut noise, 2, seq, 5)).collect::<Vec<_>>();
         let bases = bases(&mut noise, 2);
         let joined =
             [OrderedMerge { place: 0, time: noise.below(12) as Micros, from: person(1), to: person(0) }];
@@ -174,7 +175,7 @@ fn a_person_that_was_never_merged_is_its_base_and_its_changes() {
     let mut noise = Noise(3);
     for _ in 0..3000 {
         let count = noise.below(14);
-        let events = (0..count).map(|seq| said(&mut noise, 1, seq, 3)).collect::<Vec<_>>();
+        let events = (0..count).map(|seq| random_event(&mut noise, 1, seq, 3)).collect::<Vec<_>>();
         let bases = bases(&mut noise, 1);
         let parts = parts(&mut noise, &events, &bases);
         let part = &parts[&person(0)];
@@ -192,11 +193,11 @@ fn events_without_a_profile_and_other_forms_change_nothing() {
         json!({"$set": "a", "$set_once": ["a"], "$unset": {"a": 1}}),
         json!({"set": {"a": 1}}),
     ] {
-        let mut changes = Changes::default();
+        let mut changes = ProfileChanges::default();
         changes.take_event(&map(properties), at);
         assert!(changes.is_empty());
     }
-    let mut changes = Changes::default();
+    let mut changes = ProfileChanges::default();
     changes.take_event(&map(json!({"$set": {"a": null}, "$process_person_profile": true})), at);
     let mut properties = Map::new();
     changes.apply(&mut properties);
@@ -205,17 +206,17 @@ fn events_without_a_profile_and_other_forms_change_nothing() {
 
 #[test]
 fn no_bytes_make_the_reader_panic() {
-    let mut changes = Changes::default();
+    let mut changes = ProfileChanges::default();
     let properties = map(json!({"$set": {"a": [1, {"b": 50.0}]}, "$set_once": {"c": "x"}, "$unset": ["d"]}));
     changes.take_event(&properties, ChangeOrder { time: -5, seq: u128::MAX });
     let bytes = changes.encode();
-    assert_eq!(Changes::decode(&bytes).unwrap(), changes);
+    assert_eq!(ProfileChanges::decode(&bytes).unwrap(), changes);
     for length in 0..bytes.len() {
-        assert!(Changes::decode(&bytes[..length]).is_err());
+        assert!(ProfileChanges::decode(&bytes[..length]).is_err());
     }
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x55;
-        let _ = Changes::decode(&changed);
+        let _ = ProfileChanges::decode(&changed);
     }
 }

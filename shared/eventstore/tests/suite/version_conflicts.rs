@@ -1,5 +1,5 @@
-//! Writers beside others who are faster again and again: they go on, each event is counted once, and where time is up they
-//! say so and leave nothing behind.
+//! Writers that lose version conflicts repeatedly: they retry, each event is counted once, and at their time limit they
+//! return an error and store nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
-use pennon_core::store::{Attributes, Change, Key, Query, Store, StoreError};
+use pennon_core::store::{Attributes, ItemChange, Key, Query, Store, StoreError};
 use pennon_eventstore::{
     ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, MergeMode, PersonRecord,
-    Settings, derived,
+    Settings, derive_person_id,
 };
 use serde_json::{Map, json};
 
@@ -73,7 +73,7 @@ impl LocalBackend for Faster {
         Box::pin(async { None })
     }
 
-    fn transact(&self, _: &str, changes: Arc<Vec<Change>>) -> BackendFuture<'_, Result<i64, StoreError>> {
+    fn transact(&self, _: &str, changes: Arc<Vec<ItemChange>>) -> BackendFuture<'_, Result<i64, StoreError>> {
         Box::pin(async move {
             let is_manifest = changes.iter().any(|change| change.key.sk == "HEAD");
             let one_less = |left: u64| left.checked_sub(1);
@@ -113,7 +113,7 @@ async fn all(events: &EventStore) -> Vec<crate::support::PlainRow> {
 }
 
 fn want(sent: &[Event]) -> Vec<crate::support::PlainRow> {
-    expected(sent, &request(&[], &["n"]), |who| derived(PROJECT, who))
+    expected(sent, &request(&[], &["n"]), |who| derive_person_id(PROJECT, who))
 }
 
 /// Objects that no manifest names.

@@ -3,9 +3,9 @@
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-/// An answer, read whole.
+/// A response, read whole.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct TestResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -16,7 +16,7 @@ pub struct Answer {
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl TestResponse {
     /// The body as JSON; null when it is empty.
     pub fn json(&self) -> Value {
         if self.text.is_empty() {

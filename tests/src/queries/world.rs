@@ -6,7 +6,7 @@ use std::io::Write as _;
 use pennon::import::{ImportOptions, import_file};
 use serde_json::{Map, Value, json};
 
-use super::{Expect, Question, dates};
+use super::{Expect, QueryCase, dates};
 use crate::TestApp;
 
 /// Where cases without an instant of their own stand.
@@ -16,11 +16,11 @@ const FIRST: u64 = 1001;
 /// The organization of the standard workspace, which every project belongs to.
 const ORGANIZATION: &str = "01900000-0000-7000-8000-000000000001";
 
-/// Projects with their events, and the questions about them.
+/// Projects with their events, and the queries about them.
 #[derive(Debug, Default)]
 pub struct World {
-    /// All questions, in the order of the files.
-    pub questions: Vec<Question>,
+    /// All queries, in the order of the files.
+    pub queries: Vec<QueryCase>,
     projects: Vec<Value>,
     actions: Vec<Value>,
     cohorts: Vec<Value>,
@@ -81,7 +81,7 @@ impl World {
             .map(|index| group_types.get(&index).cloned().unwrap_or_else(|| format!("unused_{index}")))
             .collect();
         let mut project = json!({"id": id.to_string(), "organization": ORGANIZATION, "name": format!("Case {id}"),
-                                 "token": format!("phc_question_{id}"), "timezone": "UTC", "group_types": types});
+                                 "token": format!("phc_query_{id}"), "timezone": "UTC", "group_types": types});
         for (key, value) in settings.as_object().into_iter().flatten() {
             project[key] = value.clone();
         }
@@ -120,7 +120,7 @@ impl World {
                 .into_iter()
                 .find(|name| request["endpoint"] == *name)
                 .expect("a known endpoint");
-            self.questions.push(Question {
+            self.queries.push(QueryCase {
                 name: text(&case["name"]),
                 project,
                 now: case["now"].as_str().unwrap_or(INSTANT).to_owned(),
@@ -185,7 +185,7 @@ impl World {
             let filter = json!({"key": "value", "operator": case["operator"], "value": case["filter_value"], "type": "event"});
             let body = json!({"events": [{"id": name, "properties": [filter]}], "date_from": &now[..10], "date_to": &now[..10]});
             let count = u8::from(case["expect"] == true);
-            self.questions.push(Question {
+            self.queries.push(QueryCase {
                 name,
                 project,
                 now,
@@ -210,7 +210,7 @@ impl World {
             for (name, instant) in &probe.events {
                 self.event(project, name, name, instant, json!({}), &Value::Null);
             }
-            self.questions.push(Question {
+            self.queries.push(QueryCase {
                 name: text(&case["name"]),
                 project,
                 now: text(&case["now"]),

@@ -1,5 +1,5 @@
-//! The list of events gives each event once, the newest first, whatever was compacted, imported and merged between its
-//! pages, and reads little of large segments; the lists of names say what the events say.
+//! The list of events has each event once, the newest first, also when segments are compacted, imported and merged between
+//! its pages, and reads little of large segments; the lists of names match the events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -2,13 +2,13 @@
 
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::keys;
-use pennon_tests::{Answer, Keys, TestApp, noise};
+use pennon_tests::{Keys, TestApp, TestResponse, noise};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const COHORTS: &str = "/api/projects/1/cohorts/";
 const FEED: &str = "/api/projects/1/feature_flags/local_evaluation/";
-/// Three quarters of the 6,000,000 bytes that an answer may have behind a gateway: it travels as base64.
+/// Three quarters of the 6,000,000 bytes that a response may have behind a gateway: it travels as base64.
 const MOST: usize = 4_500_000;
 const DETAIL: &str = "With this change the definitions of this project's flags would be larger than a response can be: at \
                       most 4500000 bytes compressed and 64000000 as text, from records of 49152 KiB. Long lists of values \
@@ -18,13 +18,13 @@ fn flag(key: &str, seed: u64, bytes: usize) -> Value {
     json!({"key": key, "filters": {"groups": [{"properties": []}], "payloads": {"true": [noise(seed, bytes)]}}})
 }
 
-/// How many bytes a poll is answered with.
+/// How many bytes a response to a poll has.
 async fn feed(app: &TestApp) -> usize {
     let mut request = TestApp::request(Keys::OWNER, "GET", FEED, Value::Null);
     request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
-    let answer = app.send(request).await;
-    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.bytes));
-    answer.bytes.len()
+    let response = app.send(request).await;
+    assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&response.bytes));
+    response.bytes.len()
 }
 
 /// How many flags there are, and how many entries their log has.
@@ -37,12 +37,12 @@ async fn counts(app: &TestApp) -> (Value, Value) {
 /// Creates flags of 240,000 bytes until one is refused. How many there are.
 async fn fill(app: &TestApp) -> u64 {
     for number in 0_u64.. {
-        let answer = app.post(FLAGS, flag(&format!("large-{number}"), number, 240_000)).await;
-        if answer.status == 400 {
-            answer.expect_invalid("invalid_input", DETAIL, Some("filters"));
+        let response = app.post(FLAGS, flag(&format!("large-{number}"), number, 240_000)).await;
+        if response.status == 400 {
+            response.expect_invalid("invalid_input", DETAIL, Some("filters"));
             return number;
         }
-        answer.expect(201);
+        response.expect(201);
     }
     unreachable!("a feed has an end")
 }
@@ -54,8 +54,8 @@ fn rules(seed: u64, bytes: usize) -> Value {
     json!({"properties": {"type": "OR", "values": [{"type": "OR", "values": [leaf]}]}})
 }
 
-fn refused(answer: &Answer) {
-    answer.expect_invalid("invalid_input", DETAIL, Some("filters"));
+fn refused(response: &TestResponse) {
+    response.expect_invalid("invalid_input", DETAIL, Some("filters"));
 }
 
 #[tokio::test]
@@ -68,13 +68,13 @@ async fn a_feed_is_filled_to_its_last_bytes_and_not_beyond() {
     let mut seed = 1_000;
     while step > 100 {
         let before = counts(&app).await;
-        let answer = app.post(FLAGS, flag(&format!("small-{seed}"), seed, step)).await;
-        if answer.status == 400 {
-            refused(&answer);
+        let response = app.post(FLAGS, flag(&format!("small-{seed}"), seed, step)).await;
+        if response.status == 400 {
+            refused(&response);
             assert_eq!(counts(&app).await, before, "nothing changed");
             step /= 2;
         } else {
-            answer.expect(201);
+            response.expect(201);
             assert!(feed(&app).await <= MOST);
         }
         seed += 1;
@@ -139,10 +139,10 @@ async fn a_cohort_takes_no_more_than_there_is_either() {
     let before = feed(&app).await;
     // Thirty times 160,000 bytes of noise are above the limit where old clients have them spelled out in each flag.
     let cohort = format!("{COHORTS}{id}/");
-    let answer = app.patch(&cohort, json!({"filters": rules(9_000, 200_000)})).await;
+    let response = app.patch(&cohort, json!({"filters": rules(9_000, 200_000)})).await;
     let detail = "With these rules the definitions of this project's flags would be larger than a response can be: at \
                   most 4500000 bytes compressed. 30 flags name this cohort.";
-    answer.expect_invalid("invalid_input", detail, Some("filters"));
+    response.expect_invalid("invalid_input", detail, Some("filters"));
     assert_eq!(feed(&app).await, before);
     app.patch(&cohort, json!({"filters": rules(9_000, 60_000)})).await.expect(200);
     let after = feed(&app).await;

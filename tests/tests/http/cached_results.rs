@@ -5,7 +5,7 @@ use pennon::delete::DeleteRequest;
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::{Query as Rows, WriteCondition, keys};
 use pennon_eventstore::{ErasureTarget, Event};
-use pennon_tests::{Answer, Keys, NOW, TestApp};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -29,20 +29,20 @@ async fn bought(app: &TestApp, who: &str, when: &str) {
 }
 
 /// Sends a request at another instant.
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
     app.send(request).await
 }
 
-fn settled() -> Value {
+fn past_range() -> Value {
     json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02"})
 }
 
-/// `pennon query`, over what the API answers from.
-async fn command(app: &TestApp, question: &str, now: &str) -> Value {
+/// `pennon query`, on the data of the API.
+async fn command(app: &TestApp, query: &str, now: &str) -> Value {
     let options = Query {
-        question: question.to_owned(),
+        query: query.to_owned(),
         target: Target { data: Data { data: "unused".into() }, cloud: false },
         project: Some(1),
         json: true,
@@ -71,8 +71,8 @@ async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
     let calculated = app.get(&format!("{path}?refresh=blocking")).await.expect(200);
     assert_eq!(calculated["result"][0]["count"], 1.0);
     for now in ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"] {
-        let answer = command(&app, &made["id"].to_string(), now).await;
-        assert_eq!(answer["result"][0]["count"], 0.0, "as of then, nobody buys");
+        let response = command(&app, &made["id"].to_string(), now).await;
+        assert_eq!(response["result"][0]["count"], 0.0, "as of then, nobody buys");
         let shown = app.get(&path).await.expect(200);
         assert_eq!((&shown["result"], &shown["is_cached"]), (&calculated["result"], &json!(true)), "{now}");
     }
@@ -82,21 +82,21 @@ async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
 async fn a_result_never_takes_the_place_of_a_later_one() {
     let app = TestApp::new().await;
     bought(&app, "ann", "2026-01-01T10:00:00Z").await;
-    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, settled()).await.expect(200);
+    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, past_range()).await.expect(200);
     bought(&app, "bob", "2026-01-01T11:00:00Z").await;
     let forced = json!({"refresh": true});
     let forced =
-        settled().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
+        past_range().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
     let forced = Value::Object(forced.collect());
     let later = at(&app, "2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
     assert_eq!((&later["result"][0]["count"], &later["is_cached"]), (&json!(2.0), &json!(false)));
     // A calculation that began before the later one, and ends after it.
     let slow = at(&app, "2026-01-04T11:59:59Z", "POST", TREND, forced).await.expect(200);
     assert_eq!((&slow["last_refresh"], &slow["is_cached"]), (&json!("2026-01-04T11:59:59Z"), &json!(false)));
-    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, settled()).await.expect(200);
+    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
     // A request with an earlier clock does not get it.
-    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, settled()).await.expect(200);
+    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!(
         (&before["last_refresh"], &before["is_cached"]),
         (&json!("2026-01-04T11:00:00Z"), &json!(false))
@@ -109,9 +109,9 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
     for who in ["ann", "bob"] {
         bought(&app, who, "2026-01-01T10:00:00Z").await;
     }
-    let question = json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02",
+    let query = json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02",
         "breakdown": "plan", "breakdown_type": "event"});
-    let seen = app.post(TREND, question.clone()).await.expect(200);
+    let seen = app.post(TREND, query.clone()).await.expect(200);
     assert_eq!(seen["result"].as_array().unwrap().len(), 2);
     // The result that a running calculation stores after it has read the events.
     let store = &app.services.app.store;
@@ -123,10 +123,10 @@ async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
     for item in kept {
         store.records.put(item, WriteCondition::None).await.unwrap();
     }
-    let after = app.post(TREND, question.clone()).await.expect(200);
+    let after = app.post(TREND, query.clone()).await.expect(200);
     assert_eq!(after["is_cached"], false);
     let values: Vec<&Value> =
         after["result"].as_array().unwrap().iter().map(|series| &series["breakdown_value"]).collect();
     assert_eq!(values, [&json!("bob")]);
-    assert_eq!(app.post(TREND, question).await.expect(200)["is_cached"], true);
+    assert_eq!(app.post(TREND, query).await.expect(200)["is_cached"], true);
 }

@@ -1,4 +1,4 @@
-//! What a sharing link shows: nothing of users, visitors, keys and other tokens, in any form of answer.
+//! What a sharing link shows: nothing of users, visitors, keys and other tokens, in any form of response.
 
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const COHORTS: &str = "/api/projects/1/cohorts/";
 
-/// Visitors, whose ids no public answer may have.
+/// Visitors, whose ids no public response may have.
 const VISITORS: [&str; 3] = ["visitor-secret-a", "visitor-secret-b", "visitor-secret-c"];
 
 async fn capture(app: &TestApp) {
@@ -60,7 +60,7 @@ async fn token(app: &TestApp, id: u64) -> String {
     shown["access_token"].as_str().unwrap().to_owned()
 }
 
-/// What must be in no public answer.
+/// What must be in no public response.
 async fn secrets(app: &TestApp) -> Vec<String> {
     let mut secrets: Vec<String> = VISITORS.iter().map(|id| (*id).to_owned()).collect();
     for key in [Keys::OWNER, Keys::MEMBER] {
@@ -119,14 +119,14 @@ async fn a_link_shows_no_user_visitor_key_or_other_token() {
         ] {
             let join = if path.contains('?') { '&' } else { '?' };
             let linked = format!("{path}{join}sharing_access_token={}", tokens[at]);
-            let answer = app.call("", "GET", &linked, Value::Null).await;
-            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+            let response = app.call("", "GET", &linked, Value::Null).await;
+            assert_eq!(response.status, 200, "{path}: {}", response.text);
             let others = tokens.iter().enumerate().filter(|(of, _)| *of != at).map(|(_, token)| token);
             for secret in secrets.iter().chain(others) {
-                assert!(!answer.text.contains(secret.as_str()), "{path} has {secret}: {}", answer.text);
-                assert!(answer.headers.values().all(|it| !it.to_str().unwrap().contains(secret.as_str())));
+                assert!(!response.text.contains(secret.as_str()), "{path} has {secret}: {}", response.text);
+                assert!(response.headers.values().all(|it| !it.to_str().unwrap().contains(secret.as_str())));
             }
-            numbers += usize::from(answer.text.contains("signed up") || answer.text.contains("paid"));
+            numbers += usize::from(response.text.contains("signed up") || response.text.contains("paid"));
         }
         assert!(numbers >= 9, "insight {id} shows its numbers: {numbers}");
     }

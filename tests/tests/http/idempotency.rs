@@ -1,19 +1,19 @@
 //! Creates that are sent again with the same `Idempotency-Key`.
 
 use axum::http::StatusCode;
-use pennon_tests::{Answer, Fault, Faults, Keys, TestApp};
+use pennon_tests::{Fault, Faults, Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const PROJECT: &str = "/api/projects/1";
 
-async fn send(app: &TestApp, key: &str, path: &str, body: &Value, header: &str) -> Answer {
+async fn send(app: &TestApp, key: &str, path: &str, body: &Value, header: &str) -> TestResponse {
     let mut request = TestApp::request(key, "POST", path, body.clone());
     request.headers_mut().insert("idempotency-key", header.parse().unwrap());
     app.send(request).await
 }
 
-fn is_replayed(answer: &Answer) -> bool {
-    answer.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
+fn is_replayed(response: &TestResponse) -> bool {
+    response.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
 }
 
 /// Every path that creates, and something to create.
@@ -99,9 +99,9 @@ async fn of_many_at_once_one_creates() {
     for (number, (path, body)) in creates(&app).await.into_iter().enumerate() {
         let header = format!("create {number}");
         let all = (0..8).map(|_| send(&app, Keys::OWNER, &path, &body, &header));
-        let answers = futures::future::join_all(all).await;
+        let responses = futures::future::join_all(all).await;
         let ids: std::collections::BTreeSet<String> =
-            answers.iter().map(|answer| answer.expect(201)["id"].to_string()).collect();
+            responses.iter().map(|response| response.expect(201)["id"].to_string()).collect();
         assert_eq!(ids.len(), 1, "{path}: {ids:?}");
     }
 }
@@ -110,18 +110,18 @@ async fn of_many_at_once_one_creates() {
 async fn what_was_done_and_never_heard_of_is_answered_when_it_is_sent_again() {
     let faults = Faults::new(
         7,
-        &[(Fault::AnswerLost, 200), (Fault::FailedAfterwards, 200), (Fault::RequestLost, 100)],
+        &[(Fault::ResponseLost, 200), (Fault::FailedAfterwards, 200), (Fault::RequestLost, 100)],
     );
     let app = TestApp::failing(&faults).await;
     let path = format!("{PROJECT}/dashboards/");
     let mut made = Vec::new();
     for number in 0..20 {
         let body = json!({"name": format!("board {number}")});
-        let mut answer = send(&app, Keys::OWNER, &path, &body, &number.to_string()).await;
-        while answer.status.is_server_error() {
-            answer = send(&app, Keys::OWNER, &path, &body, &number.to_string()).await;
+        let mut response = send(&app, Keys::OWNER, &path, &body, &number.to_string()).await;
+        while response.status.is_server_error() {
+            response = send(&app, Keys::OWNER, &path, &body, &number.to_string()).await;
         }
-        made.push(answer.expect(201)["name"].clone());
+        made.push(response.expect(201)["name"].clone());
     }
     faults.stop();
     assert!(faults.counts().values().sum::<usize>() > 20, "{:?}", faults.counts());

@@ -21,7 +21,7 @@ GOALS = {
     "filtered sum": {("ClickHouse", ""): (15, 6), ("Polars", ""): (2, None)},
     "rolling 7-day uniques": {("ClickHouse", ""): (15, 6), ("Polars", ""): (2, None)},
 }
-QUESTIONS = list(GOALS)
+QUERIES = list(GOALS)
 
 
 def same(one, other, path=""):
@@ -41,10 +41,10 @@ def same(one, other, path=""):
     return [f"{path}: {one} and {other}"]
 
 
-def check(question, answers):
-    """Aborts the run if results differ. `answers` are [(contender, result)]."""
-    who, first = answers[0]
-    for other, answer in answers[1:]:
+def check(query_name, results):
+    """Aborts the run if results differ. `results` are [(contender, result)]."""
+    who, first = results[0]
+    for other, result in results[1:]:
         # Some contenders omit days without persons.
-        if wrong := same(first, answer):
-            raise SystemExit(f"{question}: {who} and {other} disagree: {'; '.join(wrong[:5])}")
+        if wrong := same(first, result):
+            raise SystemExit(f"{query_name}: {who} and {other} disagree: {'; '.join(wrong[:5])}")

@@ -1,13 +1,13 @@
 //! Every list, log, feed and table at its largest: what a gateway lets through is answered, all else refused by name.
 //!
-//! That each answer of each test goes through a gateway is checked where tests send their requests (`pennon_tests`). The
+//! That each response of each test goes through a gateway is checked where tests send their requests (`pennon_tests`). The
 //! lists of flags, of roles' access and the logs at their largest are in `large_records`, `role_access` and `activity`,
-//! dashboards in `dashboards`, definitions in `feed_room` and `definitions`.
+//! dashboards in `dashboards`, definitions in `feed_size` and `definitions`.
 
 use axum::http::header;
 use chrono::{DateTime, Utc};
 use pennon_eventstore::{Event, PersonRecord};
-use pennon_tests::{Answer, Keys, NOW, TestApp, noise};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse, noise};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -43,15 +43,15 @@ fn query() -> Value {
         "breakdownFilter": {"breakdown": "plan", "breakdown_type": "event", "breakdown_limit": 1000}})
 }
 
-async fn packed(app: &TestApp, method: &str, path: &str, body: Value) -> Answer {
+async fn packed(app: &TestApp, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(header::ACCEPT_ENCODING, "gzip".parse().unwrap());
     app.send(request).await
 }
 
 /// The largest limit that a refused page names.
-fn named_limit(answer: &Answer) -> usize {
-    let refusal = answer.expect(400);
+fn named_limit(response: &TestResponse) -> usize {
+    let refusal = response.expect(400);
     assert_eq!((&refusal["code"], &refusal["attr"]), (&json!("invalid_input"), &json!("limit")), "{refusal}");
     let detail = refusal["detail"].as_str().unwrap();
     let number =
@@ -65,8 +65,8 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
     let legacy = json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02",
         "breakdown": "plan", "breakdown_type": "event", "breakdown_limit": 1000});
     app.post(TREND, legacy.clone()).await.expect_invalid("invalid_input", TOO_LARGE, None);
-    let answer = packed(&app, "POST", TREND, legacy).await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
+    let response = packed(&app, "POST", TREND, legacy).await;
+    assert_eq!((response.status.as_u16(), response.header("content-encoding")), (200, "gzip"));
 
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
@@ -76,8 +76,8 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
     let one = format!("{INSIGHTS}{}/", ids[0]);
     let wait = format!("{one}?refresh=blocking");
     app.get(&wait).await.expect_invalid("invalid_input", TOO_LARGE, None);
-    let answer = packed(&app, "GET", &wait, Value::Null).await;
-    assert_eq!((answer.status.as_u16(), answer.header("content-encoding")), (200, "gzip"));
+    let response = packed(&app, "GET", &wait, Value::Null).await;
+    assert_eq!((response.status.as_u16(), response.header("content-encoding")), (200, "gzip"));
     // The write is done, whether its result can be shown or not.
     let changed = app.patch(&one, json!({"name": "changed"})).await.expect(200);
     assert_eq!((&changed["name"], &changed["result"]), (&json!("changed"), &Value::Null));

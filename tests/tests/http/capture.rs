@@ -6,19 +6,19 @@ use std::io::Write;
 use axum::body::Body;
 use axum::http::Request;
 use flate2::{Compression, write::GzEncoder};
-use pennon_tests::{Answer, NOW, TestApp, as_worker};
+use pennon_tests::{NOW, TestApp, TestResponse, as_worker};
 use serde_json::{Map, Value, json};
 
 fn now() -> i64 {
     NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
 }
 
-async fn post(app: &TestApp, path: &str, body: Vec<u8>) -> Answer {
+async fn post(app: &TestApp, path: &str, body: Vec<u8>) -> TestResponse {
     let request = Request::post(path).header("host", "api.test").header("content-type", "application/json");
     app.send(request.body(Body::from(body)).unwrap()).await
 }
 
-async fn send(app: &TestApp, events: Value) -> Answer {
+async fn send(app: &TestApp, events: Value) -> TestResponse {
     post(app, "/batch/", json!({"api_key": "phc_project_1", "batch": events}).to_string().into_bytes()).await
 }
 
@@ -26,8 +26,8 @@ async fn send(app: &TestApp, events: Value) -> Answer {
 async fn count(app: &TestApp, name: Value, properties: Value) -> f64 {
     let body = json!({"events": [{"id": name, "properties": properties}], "date_from": "0001-01-02", "date_to": "9999-12-30",
         "interval": "month", "display": "BoldNumber"});
-    let answer = app.post("/api/projects/1/insights/trend/?refresh=true", body).await.expect(200);
-    answer["result"][0]["aggregated_value"].as_f64().unwrap()
+    let response = app.post("/api/projects/1/insights/trend/?refresh=true", body).await.expect(200);
+    response["result"][0]["aggregated_value"].as_f64().unwrap()
 }
 
 async fn compact(app: &TestApp) {
@@ -78,8 +78,8 @@ async fn a_body_that_is_refused_leaves_nothing_of_it() {
         ),
     ] {
         for path in ["/batch/", "/capture/", "/e/", "/i/v0/e/"] {
-            let answer = post(&app, path, body.clone()).await;
-            let output_text = answer.expect(status);
+            let response = post(&app, path, body.clone()).await;
+            let output_text = response.expect(status);
             assert_eq!(output_text["code"], code, "{what} on {path}: {output_text}");
             assert!(output_text["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{output_text}");
         }
@@ -184,12 +184,12 @@ async fn null_characters_and_extreme_years_are_counted() {
         assert_eq!(count(&app, Value::Null, json!([])).await, 6.0, "each of them once");
         let person = app.get("/api/projects/1/persons/?distinct_id=nul%EF%BF%BD").await.expect(200);
         assert_eq!(person["count"], 1);
-        // A question about a week is not disturbed by years at the ends, nor by an unbounded beginning.
+        // A query about a week is not disturbed by years at the ends, nor by an unbounded beginning.
         for from in ["-7d", "all"] {
             let body = json!({"events": [{"id": "today"}], "date_from": from});
-            let answer = app.post("/api/projects/1/insights/trend/?refresh=true", body).await;
-            // By days from the year 1 on are more than are answered at once.
-            answer.expect(if from == "all" { 400 } else { 200 });
+            let response = app.post("/api/projects/1/insights/trend/?refresh=true", body).await;
+            // By days from the year 1 on are more than a request allows.
+            response.expect(if from == "all" { 400 } else { 200 });
         }
         compact(&app).await;
     }

@@ -1,4 +1,4 @@
-//! Compares an answer with what a case expects: by the keys expected, element by element, numbers within a tolerance.
+//! Compares a response with what a case expects: by the keys expected, element by element, numbers within a tolerance.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Merges that cannot be done: ranges of persons are made narrower, or other segments are merged; what is in the way is
-//! reported once and keeps nobody from their turn.
+//! Segments that cannot be merged: ranges of persons are made narrower, or other segments are merged; the obstacle is
+//! reported once and blocks no other merge.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, ro
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use pennon_core::store::{Item, Query, WriteCondition};
 use pennon_eventstore::{
-    CompactionReport, Event, EventStore, EventStoreError, MergeMode, PersonRecord, Settings, derived,
+    CompactionReport, Event, EventStore, EventStoreError, MergeMode, PersonRecord, Settings, derive_person_id,
 };
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ async fn all(events: &EventStore) -> Vec<PlainRow> {
 }
 
 fn want(sent: &[Event]) -> Vec<PlainRow> {
-    expected(sent, &request(&[], &["text"]), |who| derived(PROJECT, who))
+    expected(sent, &request(&[], &["text"]), |who| derive_person_id(PROJECT, who))
 }
 
 /// Imports `count` segments of fifty events of about 150 bytes each.
@@ -186,6 +186,6 @@ async fn while_it_cannot_be_told_who_is_who_no_segment_is_blamed_for_it() {
     // The same process, which has met the damage, merges all of them at once.
     let done = events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
     assert_eq!((done.merged_segments, done.failed_merges), (8, 0));
-    let in_the_end = |who: &str| derived(PROJECT, if who == "x" { "p1" } else { who });
+    let in_the_end = |who: &str| derive_person_id(PROJECT, if who == "x" { "p1" } else { who });
     assert_eq!(all(&place.again()).await, expected(&sent, &request(&[], &["text"]), in_the_end));
 }

@@ -1,11 +1,11 @@
-//! Who is who by imports lies in an object of its own, made by compaction: whoever remembers nothing has the same answers
-//! with it and without, however imports, captured merges, erasure and damage follow each other.
+//! The object with the merges of all imports, written by compaction: a process with cold caches has the same results with
+//! it and without it, in any order of imports, captured merges, erasure and damage.
 
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use pennon_core::store::{Query, WriteCondition};
-use pennon_eventstore::{ErasureTarget, Event, EventStore, GRACE_MICROS, PersonRecord, derived};
+use pennon_eventstore::{ErasureTarget, Event, EventStore, GRACE_MICROS, PersonRecord, derive_person_id};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ async fn scanned(events: &EventStore) -> Vec<PlainRow> {
 /// The rows of `sent` when these ids are the persons beside them, and all others themselves.
 fn want(sent: &[Event], of: &[(&str, &str)]) -> Vec<PlainRow> {
     let of: BTreeMap<&str, &str> = of.iter().copied().collect();
-    let who = |id: &str| derived(PROJECT, of.get(id).copied().unwrap_or(id));
+    let who = |id: &str| derive_person_id(PROJECT, of.get(id).copied().unwrap_or(id));
     expected(sent, &request(&[], &["k"]), who)
 }
 
@@ -117,7 +117,7 @@ async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_damaged_changes_no_answer_and_is_made_anew() {
+async fn an_object_that_is_damaged_changes_no_response_and_is_made_anew() {
     let place = Place::new().await;
     let sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b", "c"])], NOW).await.unwrap();
@@ -226,7 +226,7 @@ async fn after_an_erasure_nobody_is_linked_to_whom_was_erased() {
     assert_eq!(scanned(&place.again()).await, want(&sent, &[]));
     place.events.sweep(PROJECT, NOW + 3 + LATER).await.unwrap();
     assert_eq!(files(&place, "/links/"), Vec::<String>::new());
-    assert_eq!(place.again().person_of(PROJECT, "b").await.unwrap(), derived(PROJECT, "b"));
+    assert_eq!(place.again().person_of(PROJECT, "b").await.unwrap(), derive_person_id(PROJECT, "b"));
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn thousands_of_imported_persons_in_ranges_of_segments() {
     let records = ids.chunks(3).map(|ids| person(&[&ids[0], &ids[1]])).collect();
     place.events.add_persons(PROJECT, records, NOW).await.unwrap();
     let who: BTreeMap<&str, Uuid> = (0..ids.len())
-        .map(|n| (ids[n].as_str(), derived(PROJECT, &ids[if n % 3 == 1 { n - 1 } else { n }])))
+        .map(|n| (ids[n].as_str(), derive_person_id(PROJECT, &ids[if n % 3 == 1 { n - 1 } else { n }])))
         .collect();
     let want = expected(&sent, &request(&[], &["k"]), |id| who[id]);
     assert!(scanned(&place.again()).await == want);

@@ -1,4 +1,4 @@
-//! Questions that are asked while events come in and are compacted and swept.
+//! Queries while events are captured, compacted and swept.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -9,7 +9,7 @@ const BATCHES: u64 = 60;
 const EVENTS: u64 = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_has_what_was_acknowledged_and_nothing_twice() {
+async fn every_response_has_what_was_acknowledged_and_nothing_twice() {
     let place = Place::new().await;
     let (begun, acknowledged, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let write = async {

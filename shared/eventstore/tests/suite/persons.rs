@@ -1,11 +1,11 @@
-//! Persons and groups: the same whatever was compacted, imported or restarted meanwhile.
+//! Persons and groups are the same after compaction, imports and restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, simple};
 use pennon_eventstore::{
-    Event, EventStore, EventStoreError, Group, GroupRecord, GroupType, PersonRecord, derived,
+    Event, EventStore, EventStoreError, Group, GroupRecord, GroupType, PersonRecord, derive_person_id,
 };
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -96,14 +96,16 @@ async fn told(events: &EventStore) -> Told {
     assert_eq!(paged, people.iter().map(|(id, (_, properties))| (*id, properties)).collect::<Vec<_>>());
     assert!(events.next_person_page(&mut every).await.unwrap().is_empty());
     let mut whole = BTreeMap::new();
-    events.whole_people(PROJECT, &events.query_memory()).await.unwrap().each(|id, first, properties| {
-        whole.insert(id, (first.to_owned(), properties.clone()));
-        ControlFlow::Continue(())
-    });
+    events.load_people_with_all_properties(PROJECT, &events.query_memory()).await.unwrap().each(
+        |id, first, properties| {
+            whole.insert(id, (first.to_owned(), properties.clone()));
+            ControlFlow::Continue(())
+        },
+    );
     assert_eq!(whole, people, "persons with all properties, and with all that are named");
     let groups = events.groups_of(PROJECT, &company(), &keys()).await.unwrap();
-    assert_eq!(events.whole_groups_of(PROJECT, &company()).await.unwrap(), groups);
-    assert_eq!(events.every_group_of(PROJECT, &company()).await.unwrap(), groups);
+    assert_eq!(events.load_groups_with_all_properties(PROJECT, &company()).await.unwrap(), groups);
+    assert_eq!(events.load_groups_for_export(PROJECT, &company()).await.unwrap(), groups);
     let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
         let hot = events.waiting_blocks_if_few(PROJECT).await.unwrap();
@@ -111,7 +113,7 @@ async fn told(events: &EventStore) -> Told {
         let own = events.person_of(PROJECT, id).await.unwrap();
         let listed = people.get(&own).map(|(_, properties)| properties.clone()).unwrap_or_default();
         assert_eq!(subject.person.properties, listed, "{id}");
-        assert!(subject.person.ids.contains(&derived(PROJECT, id)));
+        assert!(subject.person.ids.contains(&derive_person_id(PROJECT, id)));
         let single = subject.groups.into_iter().collect::<Vec<_>>();
         assert_eq!(single, groups.iter().map(|group| group.properties.clone()).collect::<Vec<_>>());
     }
@@ -134,7 +136,7 @@ async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
         };
         place.events.add_groups(PROJECT, vec![group], NOW).await.unwrap();
         let told = told(&place.again()).await;
-        assert_eq!(told.people[&derived(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
+        assert_eq!(told.people[&derive_person_id(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
         assert_eq!(told.groups[0].properties["k0"], n);
     }
     // A clock that is behind makes nothing older.
@@ -143,7 +145,7 @@ async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
         .add_persons(PROJECT, vec![person(&["a"], json!({"k0": 12}))], NOW - 1_000_000)
         .await
         .unwrap();
-    assert_eq!(told(&place.events).await.people[&derived(PROJECT, "a")].1["k0"], 12);
+    assert_eq!(told(&place.events).await.people[&derive_person_id(PROJECT, "a")].1["k0"], 12);
 }
 
 #[tokio::test]
@@ -342,7 +344,7 @@ async fn an_id_without_events_is_listed_with_the_person_that_it_was_merged_into(
     // An imported one merges nobody.
     let imported = event(6, "$create_alias", "bob", 6, json!({"alias": "nobody"}));
     events.ingest(PROJECT, vec![(1, imported)], NOW).await.unwrap();
-    let ids = ["ada", "bob", "nobody"].map(|id| derived(PROJECT, id));
+    let ids = ["ada", "bob", "nobody"].map(|id| derive_person_id(PROJECT, id));
     for _ in 0..2 {
         let told = events.persons(PROJECT, &ids).await.unwrap();
         let listed = told.into_iter().map(|person| person.distinct_ids).collect::<Vec<_>>();

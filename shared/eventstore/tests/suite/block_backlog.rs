@@ -1,4 +1,4 @@
-//! Many blocks wait: compaction takes them in runs whose memory is bounded, and counts every event once.
+//! Many waiting blocks: compaction takes them in batches of bounded memory, and counts every event once.
 
 use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
 use pennon_eventstore::Settings;
@@ -20,7 +20,7 @@ fn place_of(n: u64) -> Key {
 }
 
 #[tokio::test]
-async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
+async fn more_blocks_than_a_query_reads_are_taken_a_thousand_at_a_time() {
     const BLOCKS: u64 = 23_000;
     let place = Place::new().await;
     // One block as it is stored; the others are it again, as if it had been sent so often.
@@ -47,7 +47,7 @@ async fn more_blocks_than_a_question_reads_are_taken_a_thousand_at_a_time() {
     let second = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
     assert!((900..=1000).contains(&second.blocks) && second.more, "{second:?}");
     assert_eq!((second.events, second.copies), (0, second.blocks as u64));
-    // Too many for a question; it says so and is asked again later.
+    // Too many for a query; it says so and is asked again later.
     let asked = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
     assert!(matches!(asked, Err(error) if error.to_string().contains("wait for compaction")));
 }

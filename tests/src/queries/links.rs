@@ -1,16 +1,16 @@
-//! The links in answers to the people behind their numbers.
+//! The links in responses to the people behind their numbers.
 
 use serde_json::Value;
 
-use super::{NOT_SUPPORTED, Question, at};
+use super::{NOT_SUPPORTED, QueryCase, at};
 use crate::TestApp;
 
 /// A link, and how many people it has to lead to; none where the number is not one of people.
 type Link = (String, Option<u64>);
 
-/// The links of an answer.
-fn links(question: &Question, result: &Value) -> Vec<Link> {
-    match question.endpoint {
+/// The links of a response.
+fn links(query: &QueryCase, result: &Value) -> Vec<Link> {
+    match query.endpoint {
         "funnel" => of_steps(result),
         "correlation" => of_factors(result),
         _ => of_series(result),
@@ -67,7 +67,7 @@ fn of_series(result: &Value) -> Vec<Link> {
     found
 }
 
-/// What became of the links of an answer.
+/// What became of the links of a response.
 #[derive(Debug, Default)]
 pub struct Followed {
     /// How many links led to the right number of persons.
@@ -78,8 +78,8 @@ pub struct Followed {
     pub wrong: Vec<String>,
 }
 
-impl Question {
-    /// Follows the links of the question's result.
+impl QueryCase {
+    /// Follows the links of the query's result.
     pub async fn follow(&self, app: &TestApp, result: &Value) -> Followed {
         let has = |text: &str| Value::Object(self.body.clone()).to_string().contains(text);
         // These numbers count people of other buckets or steps too.

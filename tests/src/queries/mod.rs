@@ -1,4 +1,4 @@
-//! The corpus of calculation cases over HTTP: events in, numbers out, in every form in which a question can be put.
+//! The corpus of calculation cases over HTTP: events in, numbers out, in every form in which a query can be put.
 //!
 //! All cases lie in one installation, each in a project of its own; those on operators share one. Must stay true: nothing
 //! here is shared with the product, neither the conversion of requests to query nodes nor the comparison.
@@ -16,15 +16,15 @@ pub use links::Followed;
 pub use node::{node, unboxed};
 pub use world::World;
 
-use crate::{Answer, Keys, TestApp};
+use crate::{Keys, TestApp, TestResponse};
 use pennon_core::clock::NOW_HEADER;
 
 /// The start of the error of unsupported queries.
 pub const NOT_SUPPORTED: &str = "Not supported yet";
 
-/// One question of a case, and what has to come back.
+/// One query of a case, and what has to come back.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct QueryCase {
     /// The case.
     pub name: String,
     /// The project that holds its events.
@@ -35,7 +35,7 @@ pub struct Question {
     pub endpoint: &'static str,
     /// The legacy request.
     pub body: Map<String, Value>,
-    /// What the answer has to be.
+    /// What the response has to be.
     pub expect: Expect,
 }
 
@@ -54,7 +54,7 @@ pub struct Expect {
     pub tolerance: f64,
 }
 
-/// How a question is put.
+/// How a query is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The legacy request in a body.
@@ -65,7 +65,7 @@ pub enum Form {
     Node,
 }
 
-/// What became of a question.
+/// What became of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// As expected.
@@ -76,8 +76,8 @@ pub enum Verdict {
     Failed(String),
 }
 
-impl Question {
-    /// Whether the question can be put in a form.
+impl QueryCase {
+    /// Whether the query can be put in a form.
     pub fn has(&self, form: Form) -> bool {
         match form {
             Form::Post => true,
@@ -86,8 +86,8 @@ impl Question {
         }
     }
 
-    /// Puts the question.
-    pub async fn send_request(&self, app: &TestApp, form: Form) -> Answer {
+    /// Puts the query.
+    pub async fn send_request(&self, app: &TestApp, form: Form) -> TestResponse {
         let project = self.project;
         let path = match self.endpoint {
             "correlation" => "insights/funnel/correlation",
@@ -107,18 +107,18 @@ impl Question {
     }
 
     /// Checks a response.
-    pub fn check(&self, form: Form, answer: &Answer) -> Verdict {
-        let output_text = answer.text.chars().take(400).collect::<String>();
-        if answer.status.as_u16() == 400 && answer.text.contains(NOT_SUPPORTED) {
+    pub fn check(&self, form: Form, response: &TestResponse) -> Verdict {
+        let output_text = response.text.chars().take(400).collect::<String>();
+        if response.status.as_u16() == 400 && response.text.contains(NOT_SUPPORTED) {
             return Verdict::NotCovered(output_text);
         }
-        if answer.status.as_u16() != self.expect.status {
-            return Verdict::Failed(format!("status {}: {output_text}", answer.status));
+        if response.status.as_u16() != self.expect.status {
+            return Verdict::Failed(format!("status {}: {output_text}", response.status));
         }
         if self.expect.status != 200 || self.expect.want.is_null() {
             return Verdict::Passed;
         }
-        let body = answer.json();
+        let body = response.json();
         let result = match form {
             Form::Node if self.endpoint == "funnel" => unboxed(&self.body, body["results"].clone()),
             Form::Node => body["results"].clone(),
@@ -136,7 +136,7 @@ impl Question {
 }
 
 /// Sends a request at an instant.
-pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> Answer {
+pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
     let mut request = TestApp::request(Keys::OWNER, method, path, body);
     request.headers_mut().insert(NOW_HEADER, now.parse().expect("an instant"));
     app.send(request).await

@@ -1,5 +1,5 @@
-//! Rows of several segments are put together once: the next question of the same process has what was made, until
-//! something comes that changes it.
+//! The cache of merged rows of several segments: the next query of the same process uses it until a write changes the
+//! rows.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::support::{
     NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple, without_arrivals,
 };
 use pennon_analytics::scan::ScanRequest;
-use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derived};
+use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derive_person_id};
 use serde_json::json;
 
 /// Events of three segments that lie in the same shares, many of them at the same times.
@@ -35,11 +35,11 @@ fn same(one: &Scan, other: &Scan) -> bool {
 }
 
 fn want(sent: &[Event], request: &ScanRequest) -> Vec<PlainRow> {
-    expected(sent, request, |who| derived(PROJECT, who))
+    expected(sent, request, |who| derive_person_id(PROJECT, who))
 }
 
 #[tokio::test]
-async fn what_was_put_together_serves_the_next_question_of_the_same_rows_only() {
+async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
     let place = Place::new().await;
     let sent = history(&place).await;
     for arrivals in [true, false] {
@@ -67,7 +67,7 @@ async fn what_was_put_together_serves_the_next_question_of_the_same_rows_only() 
 }
 
 #[tokio::test]
-async fn whatever_comes_after_is_in_the_next_answer() {
+async fn whatever_comes_after_is_in_the_next_response() {
     let place = Place::new().await;
     let mut sent = history(&place).await;
     let asked = without_arrivals(&[], &["k"]);
@@ -83,7 +83,8 @@ async fn whatever_comes_after_is_in_the_next_answer() {
     let merge = event(1001, "$merge_dangerously", "p1", 5, json!({"alias": "p2"}));
     place.again().append(PROJECT, std::slice::from_ref(&merge), NOW + 11).await.unwrap();
     sent.push(merge);
-    let merged = expected(&sent, &asked, |who| derived(PROJECT, if who == "p2" { "p1" } else { who }));
+    let merged =
+        expected(&sent, &asked, |who| derive_person_id(PROJECT, if who == "p2" { "p1" } else { who }));
     for _ in 0..2 {
         assert_eq!(rows(&scan(&place.events, &asked).await), merged);
     }
