@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::record::Insight;
 use FieldResponse::{Absent, Both, Full, Short};
-use FieldWrite::{Ignored, Parameter, Tiles, Stored};
+use FieldWrite::{Ignored, Parameter, Stored, Tiles};
 use LogRule::{LoggedAt, NotLogged};
 
 /// What a write does with a field of its body.
