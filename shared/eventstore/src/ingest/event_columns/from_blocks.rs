@@ -39,7 +39,7 @@ pub(crate) struct InflatedBlocks {
 
 /// Changes of persons and groups, which are not in the columns.
 #[derive(Default)]
-struct ProfileChanges {
+struct BlockProfileChanges {
     /// First arrival, by distinct id code.
     seen: Vec<Seq>,
     changes: HashMap<u32, ProfileChanges>,
@@ -88,7 +88,7 @@ impl InflatedBlocks {
         let blocks = self.blocks.iter().map(|(id, _)| id.to_string()).collect();
         new.replace(&ReplacedInputs { blocks, segments: Vec::new() })?;
         let mut columns = EventColumns::new(now);
-        let mut profile_changes = ProfileChanges::default();
+        let mut profile_changes = BlockProfileChanges::default();
         let profile_keys = self.blocks.iter().map(|(_, block)| profile_keys(block)).collect::<Vec<_>>();
         for place in self.first.iter().filter(|place| !held.contains(&self.uuid(**place))) {
             let (id, block) = &self.blocks[place.0 as usize];
@@ -128,7 +128,7 @@ fn profile_keys(block: &Block) -> Option<Vec<bool>> {
 /// Adds one event.
 fn take(
     columns: &mut EventColumns,
-    profile_changes: &mut ProfileChanges,
+    profile_changes: &mut BlockProfileChanges,
     (id, block): (&BlockId, &Block),
     index: usize,
     profile_keys: Option<&[bool]>,
@@ -154,7 +154,7 @@ fn take(
     Ok(())
 }
 
-impl ProfileChanges {
+impl BlockProfileChanges {
     /// Builds the profile. `own` is the derived person id of each distinct id.
     fn profile(mut self, project: ProjectId, columns: &EventColumns, own: &[Uuid]) -> Profile {
         let ids = (0..).zip(own).zip(self.seen).map(|((who, id), first)| {
