@@ -10,7 +10,7 @@ use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 use crate::persons::lookup::GroupType;
 use crate::property_value::{Properties, PropertyValue};
-use crate::segments::property_columns::ColumnKind;
+use crate::segments::property_columns::PropertyColumnKind;
 
 /// The type of the values of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,14 @@ fn type_of(cell: &PropertyValue<'_>) -> Option<ValueType> {
 }
 
 /// The type of most values of a column; a few others may not fit it.
-fn type_of_column(kind: ColumnKind) -> ValueType {
+fn type_of_column(kind: PropertyColumnKind) -> ValueType {
     match kind {
-        ColumnKind::Text => ValueType::Text,
-        ColumnKind::Integer | ColumnKind::Float | ColumnKind::Number => ValueType::Number,
-        ColumnKind::Boolean => ValueType::Boolean,
-        ColumnKind::Json => ValueType::Mixed,
+        PropertyColumnKind::Text => ValueType::Text,
+        PropertyColumnKind::Integer | PropertyColumnKind::Float | PropertyColumnKind::Number => {
+            ValueType::Number
+        }
+        PropertyColumnKind::Boolean => ValueType::Boolean,
+        PropertyColumnKind::Json => ValueType::Mixed,
     }
 }
 

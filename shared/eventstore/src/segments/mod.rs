@@ -18,7 +18,7 @@
 //! | `uuid` | 16 bytes, or null | the uuid, unless it is derived from the line |
 //! | `uuid_source` | 10 bytes, or null | prefix of a uuid derived from the line; the line, `seq_low`, is the rest |
 //! | `properties` | string, or null | JSON object with the properties that have no column, or whose value does not fit its column |
-//! | `p.{key}` | see [`property_columns::ColumnKind`] | one property; null where the event has no such property, or has it in `properties` |
+//! | `p.{key}` | see [`property_columns::PropertyColumnKind`] | one property; null where the event has no such property, or has it in `properties` |
 //!
 //! The footer entry `pennon` is a JSON object with the format number, the kinds of the property columns, the
 //! keys found in `properties`, the runs, and what the segment replaces. Must stay true: values are preserved

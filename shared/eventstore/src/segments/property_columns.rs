@@ -16,7 +16,7 @@ pub(crate) const EXACT_INTEGER_MAX: u64 = 1 << 53;
 /// The type of a property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ColumnKind {
+pub(crate) enum PropertyColumnKind {
     /// Strings.
     Text,
     /// Signed 64-bit integers.
@@ -32,16 +32,16 @@ pub(crate) enum ColumnKind {
     Json,
 }
 
-impl ColumnKind {
+impl PropertyColumnKind {
     /// Whether a column of this kind can hold `value`.
     pub(crate) fn fits(self, value: &Value) -> bool {
         match (self, value) {
-            (ColumnKind::Json, _)
-            | (ColumnKind::Text, Value::String(_))
-            | (ColumnKind::Boolean, Value::Bool(_)) => true,
-            (ColumnKind::Integer, Value::Number(number)) => number.is_i64(),
-            (ColumnKind::Float, Value::Number(number)) => number.is_f64(),
-            (ColumnKind::Number, Value::Number(number)) => match number.as_i64() {
+            (PropertyColumnKind::Json, _)
+            | (PropertyColumnKind::Text, Value::String(_))
+            | (PropertyColumnKind::Boolean, Value::Bool(_)) => true,
+            (PropertyColumnKind::Integer, Value::Number(number)) => number.is_i64(),
+            (PropertyColumnKind::Float, Value::Number(number)) => number.is_f64(),
+            (PropertyColumnKind::Number, Value::Number(number)) => match number.as_i64() {
                 Some(n) => n.unsigned_abs() <= EXACT_INTEGER_MAX,
                 None => number.is_f64() && number.as_f64().is_some_and(|float| float.fract() != 0.0),
             },
@@ -49,7 +49,7 @@ impl ColumnKind {
         }
     }
 
-    /// The value of a float in a [`ColumnKind::Number`] column.
+    /// The value of a float in a [`PropertyColumnKind::Number`] column.
     pub(crate) fn number(stored: f64) -> Value {
         if stored.fract() == 0.0 { Value::from(stored as i64) } else { Value::from(stored) }
     }
@@ -59,13 +59,18 @@ impl ColumnKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PropertyColumn {
     pub key: String,
-    pub kind: ColumnKind,
+    pub kind: PropertyColumnKind,
     /// Whether any value of the key does not fit and is in `properties`.
     pub exceptions: bool,
 }
 
-const KINDS: [ColumnKind; 5] =
-    [ColumnKind::Text, ColumnKind::Integer, ColumnKind::Float, ColumnKind::Number, ColumnKind::Boolean];
+const KINDS: [PropertyColumnKind; 5] = [
+    PropertyColumnKind::Text,
+    PropertyColumnKind::Integer,
+    PropertyColumnKind::Float,
+    PropertyColumnKind::Number,
+    PropertyColumnKind::Boolean,
+];
 
 /// Statistics of a key: number of values, and how many fit each kind.
 #[derive(Debug, Default)]
@@ -84,36 +89,38 @@ impl TypeCounts {
     }
 
     /// Adds a value that fits the kinds for which `fits` returns true.
-    pub(crate) fn add_fitting(&mut self, fits: impl Fn(ColumnKind) -> bool) {
+    pub(crate) fn add_fitting(&mut self, fits: impl Fn(PropertyColumnKind) -> bool) {
         self.values += 1;
         self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting += usize::from(fits(kind)));
     }
 
     /// Removes such a value.
-    pub(crate) fn remove_fitting(&mut self, fits: impl Fn(ColumnKind) -> bool) {
+    pub(crate) fn remove_fitting(&mut self, fits: impl Fn(PropertyColumnKind) -> bool) {
         self.values -= 1;
         self.fitting.iter_mut().zip(KINDS).for_each(|(fitting, kind)| *fitting -= usize::from(fits(kind)));
     }
 
     /// The first kind that fits the most values, if at most an eighth does not fit; otherwise JSON.
-    pub(crate) fn kind(&self) -> ColumnKind {
+    pub(crate) fn kind(&self) -> PropertyColumnKind {
         let most = self.fitting.iter().copied().max().unwrap_or(0);
         let kind = KINDS.into_iter().zip(self.fitting).find(|(_, fitting)| *fitting == most);
         match kind {
             Some((kind, _)) if (self.values - most) * 8 <= self.values => kind,
-            _ => ColumnKind::Json,
+            _ => PropertyColumnKind::Json,
         }
     }
 
     /// Whether a column of this kind holds all values.
-    pub(crate) fn all_fit(&self, kind: ColumnKind) -> bool {
+    pub(crate) fn all_fit(&self, kind: PropertyColumnKind) -> bool {
         let known = KINDS.into_iter().zip(self.fitting).find(|(known, _)| *known == kind);
         known.is_none_or(|(_, fitting)| fitting == self.values)
     }
 }
 
 /// Chooses the columns for keys with these statistics, sorted by key.
-pub(crate) fn chosen<'a>(keys: impl Iterator<Item = (&'a str, &'a TypeCounts)>) -> Vec<(String, ColumnKind)> {
+pub(crate) fn chosen<'a>(
+    keys: impl Iterator<Item = (&'a str, &'a TypeCounts)>,
+) -> Vec<(String, PropertyColumnKind)> {
     let mut columns = keys
         .filter(|(key, count_types)| key.len() <= KEY_BYTES_MAX && count_types.values > 0)
         .collect::<Vec<_>>();
@@ -139,11 +146,11 @@ mod tests {
         tallies
     }
 
-    fn plan(events: &[Value]) -> Vec<(String, ColumnKind)> {
+    fn plan(events: &[Value]) -> Vec<(String, PropertyColumnKind)> {
         chosen(tallies(events).iter().map(|(key, count_types)| (key.as_str(), count_types)))
     }
 
-    fn kind_of(values: &[Value]) -> (ColumnKind, bool) {
+    fn kind_of(values: &[Value]) -> (PropertyColumnKind, bool) {
         let events = values.iter().map(|value| json!({ "k": value })).collect::<Vec<_>>();
         let kind = plan(&events)[0].1;
         (kind, !tallies(&events)["k"].all_fit(kind))
@@ -151,24 +158,24 @@ mod tests {
 
     #[test]
     fn a_column_takes_the_type_of_its_values() {
-        assert_eq!(kind_of(&[json!("a"), json!("")]), (ColumnKind::Text, false));
-        assert_eq!(kind_of(&[json!(1), json!(-2)]), (ColumnKind::Integer, false));
-        assert_eq!(kind_of(&[json!(1.0), json!(2.5)]), (ColumnKind::Float, false));
-        assert_eq!(kind_of(&[json!(1), json!(2.5)]), (ColumnKind::Number, false));
-        assert_eq!(kind_of(&[json!(true)]), (ColumnKind::Boolean, false));
-        assert_eq!(kind_of(&[json!([1])]), (ColumnKind::Json, false));
-        assert_eq!(kind_of(&[json!(null)]), (ColumnKind::Json, false));
-        assert_eq!(kind_of(&[json!("a"), json!(1)]), (ColumnKind::Json, false));
-        assert_eq!(kind_of(&[json!(u64::MAX)]), (ColumnKind::Json, false));
+        assert_eq!(kind_of(&[json!("a"), json!("")]), (PropertyColumnKind::Text, false));
+        assert_eq!(kind_of(&[json!(1), json!(-2)]), (PropertyColumnKind::Integer, false));
+        assert_eq!(kind_of(&[json!(1.0), json!(2.5)]), (PropertyColumnKind::Float, false));
+        assert_eq!(kind_of(&[json!(1), json!(2.5)]), (PropertyColumnKind::Number, false));
+        assert_eq!(kind_of(&[json!(true)]), (PropertyColumnKind::Boolean, false));
+        assert_eq!(kind_of(&[json!([1])]), (PropertyColumnKind::Json, false));
+        assert_eq!(kind_of(&[json!(null)]), (PropertyColumnKind::Json, false));
+        assert_eq!(kind_of(&[json!("a"), json!(1)]), (PropertyColumnKind::Json, false));
+        assert_eq!(kind_of(&[json!(u64::MAX)]), (PropertyColumnKind::Json, false));
     }
 
     #[test]
     fn a_few_other_values_do_not_change_the_type() {
         let mut values = vec![json!("a"); 7];
         values.push(json!(null));
-        assert_eq!(kind_of(&values), (ColumnKind::Text, true));
+        assert_eq!(kind_of(&values), (PropertyColumnKind::Text, true));
         values.push(json!(null));
-        assert_eq!(kind_of(&values), (ColumnKind::Json, false));
+        assert_eq!(kind_of(&values), (PropertyColumnKind::Json, false));
     }
 
     #[test]
@@ -176,11 +183,11 @@ mod tests {
         for value in
             [json!(50), json!(-1), json!(0), json!(9_007_199_254_740_992_i64), json!(2.5), json!(1e-300)]
         {
-            assert!(ColumnKind::Number.fits(&value), "{value}");
-            assert_eq!(ColumnKind::number(value.as_f64().unwrap()), value);
+            assert!(PropertyColumnKind::Number.fits(&value), "{value}");
+            assert_eq!(PropertyColumnKind::number(value.as_f64().unwrap()), value);
         }
         for value in [json!(50.0), json!(-0.0), json!(1e300), json!(9_007_199_254_740_993_i64), json!("1")] {
-            assert!(!ColumnKind::Number.fits(&value), "{value}");
+            assert!(!PropertyColumnKind::Number.fits(&value), "{value}");
         }
     }
 

@@ -11,7 +11,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use pennon_analytics::scan::MISSING;
 use serde_json::{Map, Value};
 
-use super::property_columns::ColumnKind;
+use super::property_columns::PropertyColumnKind;
 use super::reader::{ids, seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
@@ -19,7 +19,7 @@ use crate::event::{Event, PersonEvent};
 
 /// A dictionary column under construction.
 #[derive(Debug, Default)]
-pub(crate) struct DictionaryColumn {
+pub(crate) struct DecodedTextColumn {
     /// One code per row, or [`MISSING`].
     pub codes: Vec<u32>,
     pub values: Vec<Value>,
@@ -66,11 +66,11 @@ pub(crate) fn property(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     key: &str,
-) -> Result<DictionaryColumn, EventStoreError> {
+) -> Result<DecodedTextColumn, EventStoreError> {
     let own = footer.columns.iter().find(|column| column.key == key);
     let mut column = match own {
         Some(own) => typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-        None => DictionaryColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+        None => DecodedTextColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
     };
     if in_overflow(footer, key) {
         for (code, map) in column.codes.iter_mut().zip(overflow) {
@@ -108,24 +108,25 @@ pub(crate) fn objects(
 pub(crate) fn typed(
     batch: &RecordBatch,
     name: &str,
-    kind: ColumnKind,
-) -> Result<DictionaryColumn, EventStoreError> {
+    kind: PropertyColumnKind,
+) -> Result<DecodedTextColumn, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));
     Ok(match kind {
-        ColumnKind::Text => dictionary(batch, name, |text| Ok(Value::from(text)))?,
-        ColumnKind::Json => dictionary(batch, name, |text| Ok(serde_json::from_str(text)?))?,
-        ColumnKind::Integer => {
+        PropertyColumnKind::Text => dictionary(batch, name, |text| Ok(Value::from(text)))?,
+        PropertyColumnKind::Json => dictionary(batch, name, |text| Ok(serde_json::from_str(text)?))?,
+        PropertyColumnKind::Integer => {
             coded(array.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?.iter(), Value::from)
         }
-        ColumnKind::Boolean => coded(array.as_boolean_opt().ok_or_else(wrong)?.iter(), Value::from),
-        ColumnKind::Float => {
+        PropertyColumnKind::Boolean => coded(array.as_boolean_opt().ok_or_else(wrong)?.iter(), Value::from),
+        PropertyColumnKind::Float => {
             floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), Value::from)
         }
-        ColumnKind::Number => {
-            floats(array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(), ColumnKind::number)
-        }
+        PropertyColumnKind::Number => floats(
+            array.as_primitive_opt::<Float64Type>().ok_or_else(wrong)?.iter(),
+            PropertyColumnKind::number,
+        ),
     })
 }
 
@@ -133,7 +134,7 @@ fn dictionary(
     batch: &RecordBatch,
     name: &str,
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
-) -> Result<DictionaryColumn, EventStoreError> {
+) -> Result<DecodedTextColumn, EventStoreError> {
     let texts = texts(batch, name)?;
     // If no row of a row group has a value, the decoder returns a dictionary with an empty text that was never
     // stored.
@@ -141,13 +142,13 @@ fn dictionary(
     texts.codes.iter().flatten().for_each(|code| used[*code as usize] = true);
     let values = texts.values.iter().zip(used);
     let values = values.map(|(text, used)| if used { value(text) } else { Ok(Value::Null) });
-    Ok(DictionaryColumn {
+    Ok(DecodedTextColumn {
         values: values.collect::<Result<_, _>>()?,
         codes: texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect(),
     })
 }
 
-fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> DictionaryColumn {
+fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> DecodedTextColumn {
     coded(items.map(|item| item.map(f64::to_bits)), |bits| value(f64::from_bits(bits)))
 }
 
@@ -155,8 +156,8 @@ fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value
 fn coded<T: Copy + Eq + Hash>(
     items: impl Iterator<Item = Option<T>>,
     value: impl Fn(T) -> Value,
-) -> DictionaryColumn {
-    let mut column = DictionaryColumn::default();
+) -> DecodedTextColumn {
+    let mut column = DecodedTextColumn::default();
     let mut known = HashMap::new();
     for item in items {
         let code = item.map_or(MISSING, |item| {
@@ -177,7 +178,7 @@ pub(crate) fn rows(batch: &RecordBatch, footer: &Footer) -> Result<Vec<PersonEve
     let (persons, uuids) = (ids(batch, "person")?, ids(batch, "uuid")?);
     let (times, seqs) = (times(batch)?, seqs(batch)?);
     let overflow = overflow(batch)?;
-    let text = |texts: &super::reader::DictionaryColumn<'_>, row: usize| {
+    let text = |texts: &super::reader::DecodedTextColumn<'_>, row: usize| {
         let code = texts.codes[row]
             .ok_or_else(|| EventStoreError::corrupt("an event without a name or distinct id"))?;
         Ok::<_, EventStoreError>(texts.values[code as usize].to_owned())

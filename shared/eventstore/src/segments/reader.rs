@@ -223,7 +223,7 @@ fn footer(metadata: &ParquetMetaData) -> Result<Footer, EventStoreError> {
 }
 
 /// A dictionary column: values, and a code per row (none for null).
-pub(crate) struct DictionaryColumn<'a> {
+pub(crate) struct DecodedTextColumn<'a> {
     pub values: Vec<&'a str>,
     pub codes: Vec<Option<u32>>,
 }
@@ -237,7 +237,10 @@ fn wrong(name: &str) -> EventStoreError {
 }
 
 /// The dictionary column `name`.
-pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<DictionaryColumn<'a>, EventStoreError> {
+pub(crate) fn texts<'a>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Result<DecodedTextColumn<'a>, EventStoreError> {
     let array = column(batch, name)?.as_dictionary_opt::<Int32Type>().ok_or_else(|| wrong(name))?;
     let values = array.values().as_string_opt::<i32>().ok_or_else(|| wrong(name))?;
     let values = (0..values.len()).map(|index| values.value(index)).collect::<Vec<_>>();
@@ -246,7 +249,7 @@ pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Result<Dictionary
     if codes.iter().flatten().any(|code| *code as usize >= values.len()) {
         return Err(EventStoreError::Corrupt(format!("column {name} names a value that is not there")));
     }
-    Ok(DictionaryColumn { values, codes })
+    Ok(DecodedTextColumn { values, codes })
 }
 
 /// The column `name` of 16-byte ids.

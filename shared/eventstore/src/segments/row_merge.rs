@@ -22,7 +22,7 @@ use arrow_select::interleave::interleave;
 use pennon_analytics::scan::{MISSING, Micros, Seq};
 use serde_json::{Map, Value};
 
-use super::property_columns::{COLUMNS_MAX, ColumnKind, TypeCounts};
+use super::property_columns::{COLUMNS_MAX, PropertyColumnKind, TypeCounts};
 use super::property_values::{self, DictionaryColumn};
 use super::reader::{seqs, texts, times};
 use super::{Footer, PROPERTY};
@@ -58,11 +58,11 @@ pub(crate) fn rows_for(codes: &[u32], targets: &[u32], requested: u32) -> Vec<Ra
 }
 
 /// Number of values of each property column of a source.
-pub(crate) type ValueCounts = HashMap<String, u64>;
+pub(crate) type PropertyValueCounts = HashMap<String, u64>;
 
 /// The keys with columns of different kinds in the sources, if they may get a column.
 pub(crate) fn conflicting_keys<'a>(footers: impl Iterator<Item = &'a Footer>) -> BTreeSet<String> {
-    let mut kinds: HashMap<&str, ColumnKind> = HashMap::new();
+    let mut kinds: HashMap<&str, PropertyColumnKind> = HashMap::new();
     let mut conflicting_keys = BTreeSet::new();
     for column in footers.flat_map(|footer| &footer.columns) {
         if *kinds.entry(&column.key).or_insert(column.kind) != column.kind {
@@ -93,10 +93,10 @@ pub(crate) fn count_types(
 
 /// Chooses the property columns of the new segment, sorted by key.
 pub(crate) fn plan(
-    sources: &[(Arc<Footer>, ValueCounts)],
+    sources: &[(Arc<Footer>, PropertyValueCounts)],
     tallies: &BTreeMap<String, TypeCounts>,
-) -> Vec<(String, ColumnKind)> {
-    let mut found: HashMap<&str, (ColumnKind, u64)> = HashMap::new();
+) -> Vec<(String, PropertyColumnKind)> {
+    let mut found: HashMap<&str, (PropertyColumnKind, u64)> = HashMap::new();
     for (footer, counts) in sources {
         for column in &footer.columns {
             let of_key = found.entry(&column.key).or_insert((column.kind, 0));
@@ -108,14 +108,14 @@ pub(crate) fn plan(
     columns.sort_by(|(a, left), (b, right)| right.1.cmp(&left.1).then(a.cmp(b)));
     columns.truncate(COLUMNS_MAX);
     columns.sort_by_key(|(key, _)| *key);
-    let kind = |key: &str, own: ColumnKind| tallies.get(key).map_or(own, TypeCounts::kind);
+    let kind = |key: &str, own: PropertyColumnKind| tallies.get(key).map_or(own, TypeCounts::kind);
     columns.into_iter().map(|(key, (own, _))| (key.to_owned(), kind(key, own))).collect()
 }
 
 /// Merges all parts into one batch of the new segment, without rows before their `from`.
 pub(crate) fn merge_sources(
     parts: &[SourceRows],
-    columns: &[(String, ColumnKind)],
+    columns: &[(String, PropertyColumnKind)],
     schema: &SchemaRef,
 ) -> Result<RecordBatch, EventStoreError> {
     let mut names: BTreeMap<&str, i32> = BTreeMap::new();
@@ -253,11 +253,11 @@ struct NormalizedProperties {
 impl NormalizedProperties {
     fn of(
         part: &SourceRows,
-        columns: &[(String, ColumnKind)],
+        columns: &[(String, PropertyColumnKind)],
     ) -> Result<NormalizedProperties, EventStoreError> {
         let (batch, footer) = (&part.batch, &*part.footer);
         let own = |key: &str| footer.columns.iter().find(|column| column.key == key);
-        let stays = |key: &str, kind: ColumnKind| own(key).is_some_and(|own| own.kind == kind);
+        let stays = |key: &str, kind: PropertyColumnKind| own(key).is_some_and(|own| own.kind == kind);
         let nothing = |key: &str| own(key).is_none() && !property_values::in_overflow(footer, key);
         let is_kept = |key: &str| columns.binary_search_by(|(kept, _)| kept.as_str().cmp(key)).is_ok();
         let dropped = footer.columns.iter().filter(|column| !is_kept(&column.key)).collect::<Vec<_>>();
@@ -311,7 +311,7 @@ fn move_unfitting(
     column: &mut DictionaryColumn,
     overflow: &mut [Option<Map<String, Value>>],
     key: &str,
-    kind: ColumnKind,
+    kind: PropertyColumnKind,
 ) {
     let fits = column.values.iter().map(|value| kind.fits(value)).collect::<Vec<_>>();
     for (code, map) in column.codes.iter_mut().zip(overflow) {
@@ -329,33 +329,33 @@ fn move_unfitting(
     }
 }
 
-fn data_type(kind: ColumnKind) -> DataType {
+fn data_type(kind: PropertyColumnKind) -> DataType {
     match kind {
-        ColumnKind::Text | ColumnKind::Json => {
+        PropertyColumnKind::Text | PropertyColumnKind::Json => {
             DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
         }
-        ColumnKind::Integer => DataType::Int64,
-        ColumnKind::Float | ColumnKind::Number => DataType::Float64,
-        ColumnKind::Boolean => DataType::Boolean,
+        PropertyColumnKind::Integer => DataType::Int64,
+        PropertyColumnKind::Float | PropertyColumnKind::Number => DataType::Float64,
+        PropertyColumnKind::Boolean => DataType::Boolean,
     }
 }
 
 /// Builds a property column; all its values fit `kind`.
-fn array(kind: ColumnKind, column: &DictionaryColumn) -> Result<ArrayRef, EventStoreError> {
+fn array(kind: PropertyColumnKind, column: &DictionaryColumn) -> Result<ArrayRef, EventStoreError> {
     let rows = || column.codes.iter().map(|code| column.values.get(*code as usize));
     Ok(match kind {
-        ColumnKind::Integer => {
+        PropertyColumnKind::Integer => {
             Arc::new(Int64Array::from_iter(rows().map(|value| value.and_then(Value::as_i64))))
         }
-        ColumnKind::Float | ColumnKind::Number => {
+        PropertyColumnKind::Float | PropertyColumnKind::Number => {
             Arc::new(Float64Array::from_iter(rows().map(|value| value.and_then(Value::as_f64))))
         }
-        ColumnKind::Boolean => {
+        PropertyColumnKind::Boolean => {
             Arc::new(rows().map(|value| value.and_then(Value::as_bool)).collect::<BooleanArray>())
         }
-        ColumnKind::Text | ColumnKind::Json => {
+        PropertyColumnKind::Text | PropertyColumnKind::Json => {
             let text = |value: &Value| match (kind, value) {
-                (ColumnKind::Text, Value::String(text)) => Ok(text.clone()),
+                (PropertyColumnKind::Text, Value::String(text)) => Ok(text.clone()),
                 _ => serde_json::to_string(value),
             };
             let values = column.values.iter().map(text).collect::<Result<Vec<_>, _>>()?;

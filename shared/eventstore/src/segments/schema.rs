@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use super::property_columns::ColumnKind;
+use super::property_columns::PropertyColumnKind;
 use super::{PAGE_ROWS, PROPERTY, VALUE_PAGE_ROWS};
 use crate::error::EventStoreError;
 use crate::segments::uuids::uuid_columns::{SOURCE_BYTES, UUID, UUID_SOURCE};
@@ -22,7 +22,9 @@ pub(super) fn dictionary() -> DataType {
 }
 
 /// The input columns of the writer, property columns last.
-pub(super) fn input_schema<'a>(columns: impl IntoIterator<Item = (&'a str, ColumnKind)>) -> SchemaRef {
+pub(super) fn input_schema<'a>(
+    columns: impl IntoIterator<Item = (&'a str, PropertyColumnKind)>,
+) -> SchemaRef {
     let mut fields = vec![
         Field::new("event", dictionary(), false),
         Field::new("person", DataType::FixedSizeBinary(16), false),
@@ -56,12 +58,12 @@ pub(super) fn written(input_schema: &Schema) -> SchemaRef {
 }
 
 /// The Arrow type of a property column.
-fn data_type(kind: ColumnKind) -> DataType {
+fn data_type(kind: PropertyColumnKind) -> DataType {
     match kind {
-        ColumnKind::Text | ColumnKind::Json => dictionary(),
-        ColumnKind::Integer => DataType::Int64,
-        ColumnKind::Float | ColumnKind::Number => DataType::Float64,
-        ColumnKind::Boolean => DataType::Boolean,
+        PropertyColumnKind::Text | PropertyColumnKind::Json => dictionary(),
+        PropertyColumnKind::Integer => DataType::Int64,
+        PropertyColumnKind::Float | PropertyColumnKind::Number => DataType::Float64,
+        PropertyColumnKind::Boolean => DataType::Boolean,
     }
 }
 

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::event_runs::{Run, RunLayout, SortColumns};
 use super::overflow_keys::OverflowKeys;
-use super::property_columns::{ColumnKind, PropertyColumn};
+use super::property_columns::{PropertyColumn, PropertyColumnKind};
 use super::reader::ids;
 use super::{FOOTER, Footer, Range, RunEntry, schema};
 use crate::error::EventStoreError;
@@ -74,7 +74,7 @@ pub(crate) struct WrittenSegment {
 
 /// A segment under construction.
 pub(crate) struct SegmentWriter {
-    columns: Vec<(String, ColumnKind)>,
+    columns: Vec<(String, PropertyColumnKind)>,
     bits: u32,
     input_schema: SchemaRef,
     written: SchemaRef,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for SegmentWriter {
 impl SegmentWriter {
     /// Starts a segment with these property columns, sorted by key.
     pub(crate) fn new(
-        columns: Vec<(String, ColumnKind)>,
+        columns: Vec<(String, PropertyColumnKind)>,
         bits: u32,
     ) -> Result<SegmentWriter, EventStoreError> {
         let input_schema = schema::input_schema(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
@@ -171,7 +171,7 @@ impl SegmentWriter {
             run.name = numbers[run.name as usize];
         }
         let (overflow_keys, exceptions) = self.overflow.finish();
-        let column = |((key, kind), exceptions): ((String, ColumnKind), bool)| PropertyColumn {
+        let column = |((key, kind), exceptions): ((String, PropertyColumnKind), bool)| PropertyColumn {
             key,
             kind,
             exceptions,

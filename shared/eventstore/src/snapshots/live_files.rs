@@ -15,7 +15,7 @@ use crate::error::EventStoreError;
 use crate::manifest::SegmentEntry;
 use crate::persons::PersonMerges;
 use crate::segments::Footer;
-use crate::segments::property_columns::ColumnKind;
+use crate::segments::property_columns::PropertyColumnKind;
 
 /// The live files of a project, and what they lack.
 #[derive(Debug, Clone, Default)]
@@ -63,11 +63,11 @@ fn collect_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BT
 fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
     let column = |kind, exceptions| {
         let kind = match kind {
-            ColumnKind::Text => Value::Text,
-            ColumnKind::Integer => Value::Integer,
-            ColumnKind::Float | ColumnKind::Number => Value::Float,
-            ColumnKind::Boolean => Value::Boolean,
-            ColumnKind::Json => Value::Json,
+            PropertyColumnKind::Text => Value::Text,
+            PropertyColumnKind::Integer => Value::Integer,
+            PropertyColumnKind::Float | PropertyColumnKind::Number => Value::Float,
+            PropertyColumnKind::Boolean => Value::Boolean,
+            PropertyColumnKind::Json => Value::Json,
         };
         Column { kind, exceptions }
     };

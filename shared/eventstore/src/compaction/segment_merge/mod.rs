@@ -23,10 +23,10 @@ use crate::persons::profiles::file::encode_groups;
 use crate::persons::profiles::merge::merged_ids;
 use crate::persons::profiles::{Profile, ProfileReader};
 use crate::persons::{ErasureFilter, PersonMerges};
-use crate::segments::property_columns::{ColumnKind, TypeCounts};
+use crate::segments::property_columns::{PropertyColumnKind, TypeCounts};
 use crate::segments::reader::SegmentFile;
 use crate::segments::row_merge::{
-    DROPPED_PERSON, RECOMPUTED_COLUMNS, SourceRows, ValueCounts, conflicting_keys, count_types,
+    DROPPED_PERSON, PropertyValueCounts, RECOMPUTED_COLUMNS, SourceRows, conflicting_keys, count_types,
     merge_sources, plan, rows_for,
 };
 use crate::segments::writer::{ReplacedInputs, SegmentWriter, WrittenSegment, range_bits, range_of};
@@ -163,7 +163,7 @@ impl SegmentMerger {
         let bits = self.bits_that_fit(&mut sources, bits).await?;
         let columns = self.columns_of(&sources).await?;
         let mut writer = SegmentWriter::new(columns.clone(), bits)?;
-        let columns: Arc<[(String, ColumnKind)]> = columns.into();
+        let columns: Arc<[(String, PropertyColumnKind)]> = columns.into();
         let mut taken = 0;
         for range in 0..1_u32 << bits {
             let parts = self.parts(&sources, range, erase.before).await?;
@@ -242,7 +242,7 @@ impl SegmentMerger {
     async fn columns_of(
         &self,
         sources: &[MergeSource],
-    ) -> Result<Vec<(String, ColumnKind)>, EventStoreError> {
+    ) -> Result<Vec<(String, PropertyColumnKind)>, EventStoreError> {
         let mut tallies: BTreeMap<String, TypeCounts> = BTreeMap::new();
         for key in conflicting_keys(sources.iter().map(|source| &*source.footer)) {
             let mut of_key = TypeCounts::default();
@@ -343,7 +343,7 @@ fn ranges(
 }
 
 /// Number of values in each property column.
-fn counts(file: &SegmentFile) -> ValueCounts {
+fn counts(file: &SegmentFile) -> PropertyValueCounts {
     let mut counts: HashMap<String, u64> = HashMap::new();
     for group in file.metadata().row_groups() {
         let rows = u64::try_from(group.num_rows()).unwrap_or(0);

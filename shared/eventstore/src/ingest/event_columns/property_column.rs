@@ -6,7 +6,7 @@
 use super::chunked_vec::ChunkedVec;
 use super::interner::Interner;
 use crate::property_value::PropertyValue;
-use crate::segments::property_columns::{ColumnKind, EXACT_INTEGER_MAX, TypeCounts};
+use crate::segments::property_columns::{EXACT_INTEGER_MAX, PropertyColumnKind, TypeCounts};
 
 /// Type of a stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -43,16 +43,18 @@ impl StoredValue {
         StoredValue { tag, bits }
     }
 
-    /// Whether a column of this kind can hold it. The rule is that of [`ColumnKind::fits`].
-    pub(super) fn fits(self, kind: ColumnKind) -> bool {
+    /// Whether a column of this kind can hold it. The rule is that of [`PropertyColumnKind::fits`].
+    pub(super) fn fits(self, kind: PropertyColumnKind) -> bool {
         match (kind, self.tag) {
-            (ColumnKind::Json, _)
-            | (ColumnKind::Text, Tag::Text)
-            | (ColumnKind::Integer, Tag::Integer)
-            | (ColumnKind::Float, Tag::Float)
-            | (ColumnKind::Boolean, Tag::Boolean) => true,
-            (ColumnKind::Number, Tag::Integer) => (self.bits as i64).unsigned_abs() <= EXACT_INTEGER_MAX,
-            (ColumnKind::Number, Tag::Float) => f64::from_bits(self.bits).fract() != 0.0,
+            (PropertyColumnKind::Json, _)
+            | (PropertyColumnKind::Text, Tag::Text)
+            | (PropertyColumnKind::Integer, Tag::Integer)
+            | (PropertyColumnKind::Float, Tag::Float)
+            | (PropertyColumnKind::Boolean, Tag::Boolean) => true,
+            (PropertyColumnKind::Number, Tag::Integer) => {
+                (self.bits as i64).unsigned_abs() <= EXACT_INTEGER_MAX
+            }
+            (PropertyColumnKind::Number, Tag::Float) => f64::from_bits(self.bits).fract() != 0.0,
             _ => false,
         }
     }

@@ -20,7 +20,7 @@ use super::interner::Interner;
 use super::property_column::{PropertyValues, StoredValue, ValueRows};
 use crate::error::EventStoreError;
 use crate::segments::RANGE_BYTES;
-use crate::segments::property_columns::{ColumnKind, chosen};
+use crate::segments::property_columns::{PropertyColumnKind, chosen};
 use crate::segments::writer::{ReplacedInputs, SegmentWriter, WrittenSegment, range_bits, range_of};
 
 /// Most bytes of a text array.
@@ -68,7 +68,7 @@ pub(super) fn encode(
 struct OwnColumn<'a> {
     key: String,
     number: u32,
-    kind: ColumnKind,
+    kind: PropertyColumnKind,
     column: &'a PropertyValues,
     places: ValueRows,
 }
@@ -149,23 +149,25 @@ fn ids(ids: impl ExactSizeIterator<Item = Uuid>) -> Result<ArrayRef, EventStoreE
 fn property(own: &OwnColumn<'_>, rows: &[u32], texts: &Interner, dictionary: &mut Dictionary) -> ArrayRef {
     let values = rows.iter().map(|row| own.value(*row));
     match own.kind {
-        ColumnKind::Text => dictionary.array(values.map(|value| value.map(|value| value.bits as u32)), texts),
-        ColumnKind::Integer => {
+        PropertyColumnKind::Text => {
+            dictionary.array(values.map(|value| value.map(|value| value.bits as u32)), texts)
+        }
+        PropertyColumnKind::Integer => {
             let mut builder = Int64Builder::with_capacity(rows.len());
             values.for_each(|value| builder.append_option(value.map(|value| value.bits as i64)));
             Arc::new(builder.finish())
         }
-        ColumnKind::Float | ColumnKind::Number => {
+        PropertyColumnKind::Float | PropertyColumnKind::Number => {
             let mut builder = Float64Builder::with_capacity(rows.len());
             values.for_each(|value| builder.append_option(value.map(StoredValue::as_float)));
             Arc::new(builder.finish())
         }
-        ColumnKind::Boolean => {
+        PropertyColumnKind::Boolean => {
             let mut builder = BooleanBuilder::with_capacity(rows.len());
             values.for_each(|value| builder.append_option(value.map(|value| value.bits != 0)));
             Arc::new(builder.finish())
         }
-        ColumnKind::Json => jsons(values, texts),
+        PropertyColumnKind::Json => jsons(values, texts),
     }
 }
 

@@ -14,7 +14,7 @@ use super::*;
 use crate::event::PersonEvent;
 use crate::ingest::limits::EVENTS_PER_SEGMENT_MAX;
 use crate::property_value::read_properties;
-use crate::segments::property_columns::{COLUMNS_MAX, ColumnKind};
+use crate::segments::property_columns::{COLUMNS_MAX, PropertyColumnKind};
 use crate::segments::writer::ReplacedInputs;
 use crate::segments::{FOOTER, Footer};
 
@@ -25,17 +25,19 @@ fn text(array: &ArrayRef, row: usize) -> Option<String> {
 }
 
 /// A value of a property column, by what the format says of its kind.
-fn value(array: &ArrayRef, kind: ColumnKind, row: usize) -> Option<Value> {
+fn value(array: &ArrayRef, kind: PropertyColumnKind, row: usize) -> Option<Value> {
     if array.is_null(row) {
         return None;
     }
     Some(match kind {
-        ColumnKind::Text => Value::from(text(array, row)?),
-        ColumnKind::Json => serde_json::from_str(&text(array, row)?).unwrap(),
-        ColumnKind::Integer => Value::from(array.as_primitive::<Int64Type>().value(row)),
-        ColumnKind::Float => Value::from(array.as_primitive::<Float64Type>().value(row)),
-        ColumnKind::Number => ColumnKind::number(array.as_primitive::<Float64Type>().value(row)),
-        ColumnKind::Boolean => Value::from(array.as_boolean().value(row)),
+        PropertyColumnKind::Text => Value::from(text(array, row)?),
+        PropertyColumnKind::Json => serde_json::from_str(&text(array, row)?).unwrap(),
+        PropertyColumnKind::Integer => Value::from(array.as_primitive::<Int64Type>().value(row)),
+        PropertyColumnKind::Float => Value::from(array.as_primitive::<Float64Type>().value(row)),
+        PropertyColumnKind::Number => {
+            PropertyColumnKind::number(array.as_primitive::<Float64Type>().value(row))
+        }
+        PropertyColumnKind::Boolean => Value::from(array.as_boolean().value(row)),
     })
 }
 
@@ -175,7 +177,7 @@ proptest! {
     fn what_fits_a_column_is_one_rule(value in values()) {
         let mut texts = Interner::default();
         let stored = StoredValue::of(&PropertyValue::of(&value), &mut texts);
-        for kind in [ColumnKind::Text, ColumnKind::Integer, ColumnKind::Float, ColumnKind::Number, ColumnKind::Boolean, ColumnKind::Json] {
+        for kind in [PropertyColumnKind::Text, PropertyColumnKind::Integer, PropertyColumnKind::Float, PropertyColumnKind::Number, PropertyColumnKind::Boolean, PropertyColumnKind::Json] {
             prop_assert_eq!(stored.fits(kind), kind.fits(&value), "{:?} {}", kind, value);
         }
         let mut json = String::new();
@@ -201,7 +203,7 @@ fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
     let column = &columns.columns[columns.keys.known("k").unwrap() as usize];
     assert_eq!(column.len(), 1);
     assert_eq!(column.at(0), StoredValue::of(&PropertyValue::Float(2.5), &mut Interner::default()));
-    assert!(column.tally.all_fit(ColumnKind::Float));
+    assert!(column.tally.all_fit(PropertyColumnKind::Float));
 }
 
 #[test]

@@ -23,8 +23,8 @@ use crate::persons::profiles::file;
 pub struct PersonColumns {
     project: ProjectId,
     ids: FixedSizeBinaryBuilder,
-    distinct_ids: TextColumn,
-    properties: TextColumn,
+    distinct_ids: TextColumnBuilder,
+    properties: TextColumnBuilder,
     created_at: TimestampMicrosecondBuilder,
     all_ids: RecordIds,
 }
@@ -32,21 +32,21 @@ pub struct PersonColumns {
 /// Groups of a project.
 #[derive(Default)]
 pub struct GroupColumns {
-    types: TextColumn,
+    types: TextColumnBuilder,
     indices: UInt32Builder,
-    keys: TextColumn,
-    properties: TextColumn,
+    keys: TextColumnBuilder,
+    properties: TextColumnBuilder,
 }
 
 /// A growing column of texts.
 #[derive(Default)]
-struct TextColumn {
+struct TextColumnBuilder {
     builder: StringBuilder,
     /// A value as JSON.
     json: Vec<u8>,
 }
 
-impl TextColumn {
+impl TextColumnBuilder {
     fn push(&mut self, text: &str) {
         self.builder.append_value(text);
     }
@@ -75,8 +75,8 @@ impl PersonColumns {
         PersonColumns {
             project,
             ids: FixedSizeBinaryBuilder::new(16),
-            distinct_ids: TextColumn::default(),
-            properties: TextColumn::default(),
+            distinct_ids: TextColumnBuilder::default(),
+            properties: TextColumnBuilder::default(),
             created_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             all_ids: RecordIds::default(),
         }

@@ -42,7 +42,7 @@ fn batch(rows: &[Key], properties: &[Option<&str>]) -> RecordBatch {
 }
 
 fn writer(bits: u32) -> SegmentWriter {
-    SegmentWriter::new(vec![("n".to_owned(), ColumnKind::Integer)], bits).unwrap()
+    SegmentWriter::new(vec![("n".to_owned(), PropertyColumnKind::Integer)], bits).unwrap()
 }
 
 fn read(written: &WrittenSegment) -> (Footer, Vec<RecordBatch>) {
