@@ -131,12 +131,12 @@ impl TestApp {
 
     /// Exactly this workspace.
     pub async fn of(workspace: &Value) -> TestApp {
-        TestApp::build(workspace, TestApp::frozen(), None).await
+        TestApp::in_memory(workspace, TestApp::frozen(), None).await
     }
 
     /// Exactly this workspace, with a clock that runs.
     pub async fn running(workspace: &Value) -> TestApp {
-        TestApp::build(workspace, Clock::Running, None).await
+        TestApp::in_memory(workspace, Clock::Running, None).await
     }
 
     /// The standard workspace, over a store that fails according to `faults`.
@@ -146,7 +146,7 @@ impl TestApp {
 
     /// The standard workspace and `more`, over a store that fails according to `faults`.
     pub async fn failing_with(faults: &Faults, more: Value) -> TestApp {
-        TestApp::build(&standard_and(more), TestApp::frozen(), Some(faults)).await
+        TestApp::in_memory(&standard_and(more), TestApp::frozen(), Some(faults)).await
     }
 
     /// Has nothing counted of what flags take of the definitions feed's room, so that more can be written than it has.
@@ -174,7 +174,7 @@ impl TestApp {
         Clock::Frozen(NOW.parse().expect("an instant"))
     }
 
-    async fn build(workspace: &Value, clock: Clock, faults: Option<&Faults>) -> TestApp {
+    async fn in_memory(workspace: &Value, clock: Clock, faults: Option<&Faults>) -> TestApp {
         let embedded = Embedded::in_memory().await.expect("an embedded database");
         let events = tempfile::tempdir().expect("a directory");
         TestApp::filled(embedded, workspace, clock, faults, events).await
