@@ -19,7 +19,7 @@ use crate::event::{Event, PersonEvent};
 
 /// A dictionary column under construction.
 #[derive(Debug, Default)]
-pub(crate) struct DecodedTextColumn {
+pub(crate) struct DictionaryColumn {
     /// One code per row, or [`MISSING`].
     pub codes: Vec<u32>,
     pub values: Vec<Value>,
@@ -66,11 +66,11 @@ pub(crate) fn property(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     key: &str,
-) -> Result<DecodedTextColumn, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     let own = footer.columns.iter().find(|column| column.key == key);
     let mut column = match own {
         Some(own) => typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-        None => DecodedTextColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+        None => DictionaryColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
     };
     if in_overflow(footer, key) {
         for (code, map) in column.codes.iter_mut().zip(overflow) {
@@ -109,7 +109,7 @@ pub(crate) fn typed(
     batch: &RecordBatch,
     name: &str,
     kind: PropertyColumnKind,
-) -> Result<DecodedTextColumn, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     let array =
         batch.column_by_name(name).ok_or_else(|| EventStoreError::Corrupt(format!("no column {name}")))?;
     let wrong = || EventStoreError::Corrupt(format!("column {name} has an unexpected type"));
@@ -134,7 +134,7 @@ fn dictionary(
     batch: &RecordBatch,
     name: &str,
     value: impl Fn(&str) -> Result<Value, EventStoreError>,
-) -> Result<DecodedTextColumn, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     let texts = texts(batch, name)?;
     // If no row of a row group has a value, the decoder returns a dictionary with an empty text that was never
     // stored.
@@ -142,13 +142,13 @@ fn dictionary(
     texts.codes.iter().flatten().for_each(|code| used[*code as usize] = true);
     let values = texts.values.iter().zip(used);
     let values = values.map(|(text, used)| if used { value(text) } else { Ok(Value::Null) });
-    Ok(DecodedTextColumn {
+    Ok(DictionaryColumn {
         values: values.collect::<Result<_, _>>()?,
         codes: texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect(),
     })
 }
 
-fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> DecodedTextColumn {
+fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value) -> DictionaryColumn {
     coded(items.map(|item| item.map(f64::to_bits)), |bits| value(f64::from_bits(bits)))
 }
 
@@ -156,8 +156,8 @@ fn floats(items: impl Iterator<Item = Option<f64>>, value: impl Fn(f64) -> Value
 fn coded<T: Copy + Eq + Hash>(
     items: impl Iterator<Item = Option<T>>,
     value: impl Fn(T) -> Value,
-) -> DecodedTextColumn {
-    let mut column = DecodedTextColumn::default();
+) -> DictionaryColumn {
+    let mut column = DictionaryColumn::default();
     let mut known = HashMap::new();
     for item in items {
         let code = item.map_or(MISSING, |item| {
