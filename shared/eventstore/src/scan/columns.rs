@@ -13,7 +13,7 @@ use super::compiled_request::{ColumnSource, GROUPS, group_key};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, value_bytes};
 use crate::segments::Footer;
-use crate::segments::property_values::{self, DecodedTextColumn};
+use crate::segments::property_values::{self, DictionaryColumn};
 use crate::segments::reader::texts;
 
 /// The columns of a segment that hold these values.
@@ -94,7 +94,7 @@ pub(crate) struct CodeMap {
 }
 
 impl CodeMap {
-    fn of(coded: &DecodedTextColumn) -> CodeMap {
+    fn of(coded: &DictionaryColumn) -> CodeMap {
         CodeMap { new: vec![MISSING; coded.values.len()], given: Vec::new() }
     }
 }
@@ -107,7 +107,7 @@ impl GatheredColumn {
     /// Returns the bytes of new values.
     fn add(
         &mut self,
-        from: &DecodedTextColumn,
+        from: &DictionaryColumn,
         rows: std::ops::Range<usize>,
         translation: &mut CodeMap,
     ) -> u64 {
@@ -141,13 +141,13 @@ fn of_origin(
     footer: &Footer,
     overflow: &[Option<Map<String, Value>>],
     origin: &ColumnSource,
-) -> Result<DecodedTextColumn, EventStoreError> {
+) -> Result<DictionaryColumn, EventStoreError> {
     match origin {
         ColumnSource::AllProperties => Err(EventStoreError::corrupt("all properties are no column")),
         ColumnSource::DistinctId => {
             let texts = texts(batch, "distinct_id")?;
             let codes = texts.codes.into_iter().map(|code| code.unwrap_or(MISSING)).collect();
-            Ok(DecodedTextColumn { codes, values: texts.values.into_iter().map(Value::from).collect() })
+            Ok(DictionaryColumn { codes, values: texts.values.into_iter().map(Value::from).collect() })
         }
         ColumnSource::Property(key) => property_values::property(batch, footer, overflow, key),
         ColumnSource::Group { type_name, own } => {

@@ -23,7 +23,7 @@ use pennon_analytics::scan::{MISSING, Micros, Seq};
 use serde_json::{Map, Value};
 
 use super::property_columns::{COLUMNS_MAX, PropertyColumnKind, TypeCounts};
-use super::property_values::{self, DecodedTextColumn};
+use super::property_values::{self, DictionaryColumn};
 use super::reader::{seqs, texts, times};
 use super::{Footer, PROPERTY};
 use crate::error::EventStoreError;
@@ -274,7 +274,7 @@ impl NormalizedProperties {
             } else {
                 let mut values = match own(key) {
                     Some(own) => property_values::typed(batch, &format!("{PROPERTY}{key}"), own.kind)?,
-                    None => DecodedTextColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
+                    None => DictionaryColumn { codes: vec![MISSING; batch.num_rows()], values: Vec::new() },
                 };
                 move_unfitting(&mut values, &mut overflow, key, *kind);
                 array(*kind, &values)?
@@ -308,7 +308,7 @@ fn packed(overflow: &[Option<Map<String, Value>>]) -> Result<ArrayRef, EventStor
 /// Moves values that do not fit a column of `kind` to `properties`, and those that fit from there into the
 /// column.
 fn move_unfitting(
-    column: &mut DecodedTextColumn,
+    column: &mut DictionaryColumn,
     overflow: &mut [Option<Map<String, Value>>],
     key: &str,
     kind: PropertyColumnKind,
@@ -341,7 +341,7 @@ fn data_type(kind: PropertyColumnKind) -> DataType {
 }
 
 /// Builds a property column; all its values fit `kind`.
-fn array(kind: PropertyColumnKind, column: &DecodedTextColumn) -> Result<ArrayRef, EventStoreError> {
+fn array(kind: PropertyColumnKind, column: &DictionaryColumn) -> Result<ArrayRef, EventStoreError> {
     let rows = || column.codes.iter().map(|code| column.values.get(*code as usize));
     Ok(match kind {
         PropertyColumnKind::Integer => {
