@@ -27,7 +27,7 @@ pub async fn create(State(state): State<Flags>, call: Call) -> ApiResult<Respons
     create_idempotently(&state.app, call, |call| create_flag(state.clone(), call), retrieve_again).await
 }
 
-/// On a version conflict: re-read, re-validate and retry, at most [`WRITE_ATTEMPTS_MAX`] times, with exponential backoff and
+/// If a concurrent write was committed first: re-read, re-validate and retry, at most [`WRITE_ATTEMPTS_MAX`] times, with exponential backoff and
 /// jitter.
 async fn create_flag(state: Flags, call: Call) -> ApiResult<Response> {
     let body = parse_authenticated(&call);

@@ -44,7 +44,9 @@ pub async fn dashboard(State(app): State<App>, call: Call) -> ApiResult<Response
         };
         match outcome.await {
             Ok(FlagWriteOutcome::Written) => return Ok(json(object!({"success": true}))),
-            Ok(FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict) => retries.back_off().await?,
+            Ok(FlagWriteOutcome::Conflict | FlagWriteOutcome::ProjectVersionConflict) => {
+                retries.back_off().await?
+            }
             Err(StoreError::TooLarge) => return Ok(failure_response("Unable to generate usage dashboard")),
             Err(error) => return Err(error.into()),
         }
@@ -71,7 +73,9 @@ pub async fn enrich_usage_dashboard(State(app): State<App>, call: Call) -> ApiRe
         writes.push(Write::Check(key, WriteCondition::Version(before.version)));
         match transact(records, writes).await? {
             FlagWriteOutcome::Written => return Ok(json(object!({"success": true}))),
-            FlagWriteOutcome::Conflict | FlagWriteOutcome::VersionConflict => retries.back_off().await?,
+            FlagWriteOutcome::Conflict | FlagWriteOutcome::ProjectVersionConflict => {
+                retries.back_off().await?
+            }
         }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> FlagWriter<'a> {
         FlagPermissions::load(&self.state.app, self.access, std::iter::once(ownership)).await
     }
 
-    /// Commits a change, with encrypted payloads. Returns false on a version conflict.
+    /// Commits a change, with encrypted payloads. Returns false if a concurrent write was committed first.
     pub async fn commit(&mut self, change: FlagChange<'_>) -> ApiResult<bool> {
         let FlagChange { before, after, mut preconditions, extra_writes } = change;
         let (app, project) = (&self.state.app, self.project);

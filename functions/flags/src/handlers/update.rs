@@ -35,7 +35,7 @@ pub async fn replace(State(state): State<Flags>, call: Call) -> ApiResult<Respon
     update_flag(&state, &call, WriteKind::Replace).await
 }
 
-/// On a version conflict: re-read, re-validate and retry, at most [`WRITE_ATTEMPTS_MAX`] times, with exponential backoff and
+/// If a concurrent write was committed first: re-read, re-validate and retry, at most [`WRITE_ATTEMPTS_MAX`] times, with exponential backoff and
 /// jitter.
 async fn update_flag(state: &Flags, call: &Call, kind: WriteKind) -> ApiResult<Response> {
     let body = parse_authenticated(call);
@@ -121,7 +121,7 @@ struct WrittenFlag {
     cohort_names: BTreeMap<i64, String>,
 }
 
-/// Writes an update of `before`, the flag as stored and in clear. `None` on a version conflict.
+/// Writes an update of `before`, the flag as stored and in clear. `None` if a concurrent write was committed first.
 async fn commit(
     writer: &mut FlagWriter<'_>,
     (before, clear): (&StoredFlag, &Flag),

@@ -43,7 +43,7 @@ impl FeedSizeCheck {
 
     /// Notes the outcome of an attempt.
     pub fn note_outcome(&mut self, outcome: &FlagWriteOutcome) {
-        self.must_measure = *outcome == FlagWriteOutcome::VersionConflict;
+        self.must_measure = *outcome == FlagWriteOutcome::ProjectVersionConflict;
     }
 }
 

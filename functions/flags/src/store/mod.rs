@@ -73,7 +73,7 @@ pub enum FlagWriteOutcome {
     Conflict,
     /// The condition on the project's version failed: a concurrent write, or the recorded feed size is too large for
     /// the flag. Retry with a measured feed size.
-    VersionConflict,
+    ProjectVersionConflict,
 }
 
 /// The conditions on other records that the validation of a write depends on.
@@ -115,7 +115,7 @@ pub async fn write(
     writes.extend(activity_writes(project, before, after, user, after.updated_at)?);
     writes.extend(extra_writes);
     match records.transact(writes).await {
-        Err(StoreError::Condition { index: 1 }) => Ok(FlagWriteOutcome::VersionConflict),
+        Err(StoreError::Condition { index: 1 }) => Ok(FlagWriteOutcome::ProjectVersionConflict),
         other => write_outcome(other),
     }
 }

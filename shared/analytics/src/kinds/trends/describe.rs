@@ -82,6 +82,6 @@ fn sql_function(statistic: Statistic) -> String {
         Statistic::Avg => "avg".to_owned(),
         Statistic::Min => "min".to_owned(),
         Statistic::Max => "max".to_owned(),
-        Statistic::Percentile(percent) => format!("quantile(0.{percent})"),
+        Statistic::Percentile(percent) => format!("quantile(0.{percent:02})"),
     }
 }

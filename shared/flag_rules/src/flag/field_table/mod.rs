@@ -187,7 +187,7 @@ pub enum WorkspaceRule {
     No,
     /// At this position of an export.
     At(u8),
-    /// At this position of an export, if it was ever set.
+    /// At this position of an export, unless it has its default.
     IfSetAt(u8),
 }
 

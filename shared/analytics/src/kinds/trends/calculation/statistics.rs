@@ -63,14 +63,18 @@ impl StatisticState {
 
     /// The value of the statistic; 0 without numbers.
     pub(super) fn finish(self, statistic: Statistic) -> f64 {
-        match (self, statistic) {
-            (Self::Sum(sum, _), Statistic::Sum) => sum.value(),
+        match (statistic, self) {
+            (Statistic::Sum, Self::Sum(sum, _)) => sum.value(),
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-            (Self::Sum(sum, count), _) if count > 0 => sum.value() / count as f64,
-            (Self::Bounds(Some((min, _))), Statistic::Min) => min,
-            (Self::Bounds(Some((_, max))), _) => max,
-            (Self::All(all), Statistic::Percentile(percent)) => percentile(all, percent),
-            _ => 0.0,
+            (Statistic::Avg, Self::Sum(sum, count)) if count > 0 => sum.value() / count as f64,
+            (Statistic::Min, Self::Bounds(Some((min, _)))) => min,
+            (Statistic::Max, Self::Bounds(Some((_, max)))) => max,
+            (Statistic::Percentile(percent), Self::All(all)) => percentile(all, percent),
+            // Each statistic is listed, so that a new one does not compile without its value.
+            (
+                Statistic::Sum | Statistic::Avg | Statistic::Min | Statistic::Max | Statistic::Percentile(_),
+                _,
+            ) => 0.0,
         }
     }
 
