@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::buckets::Buckets;
-use super::grammar::DateText;
+use super::grammar::{DateText, Relative};
 use super::instants::{filter_second, property_second};
 use super::range::{DateRange, DateSpec, Rounding};
 use super::zone::utc_text;
@@ -58,6 +58,26 @@ fn texts_mean_what_the_grammar_says() {
             DateText::parse(text).unwrap().instant(at("2024-03-31T10:20:30Z", Tz::UTC)).is_none(),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn across_a_clock_change_only_durations_from_an_instant_are_absolute_time() {
+    // Clocks went forward on 10 March 2024.
+    let zone = chrono_tz::America::New_York;
+    let now = at("2024-03-10T16:00:00Z", zone);
+    for (text, wall_clock, absolute) in [
+        ("-24h", "2024-03-09T17:00:00Z", "2024-03-09T16:00:00Z"),
+        ("-1d", "2024-03-09T17:00:00Z", "2024-03-09T16:00:00Z"),
+        ("-1w", "2024-03-03T17:00:00Z", "2024-03-03T16:00:00Z"),
+        ("-1m", "2024-02-10T17:00:00Z", "2024-02-10T17:00:00Z"),
+        ("-1y", "2023-03-10T17:00:00Z", "2023-03-10T17:00:00Z"),
+    ] {
+        let instant = DateText::parse(text).unwrap().instant(now).unwrap();
+        assert_eq!(utc_text(&instant), wall_clock, "{text}");
+        let relative = Relative::parse_exact(text).unwrap();
+        let instant = relative.before_instant(now.with_timezone(&Utc), zone).unwrap();
+        assert_eq!(utc_text(&instant), absolute, "{text}");
     }
 }
 
