@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use pennon::embedded::Embedded;
-use pennon::import::{ImportError, ImportOptions, LINE_BYTES_MAX, Phase, Summary, import_file};
+use pennon::import::{ImportError, ImportOptions, ImportPhase, LINE_BYTES_MAX, Summary, import_file};
 
 const NOW: i64 = 1_700_000_000_000_000;
 
@@ -87,9 +87,9 @@ async fn the_demo_is_whole_and_stays_so_through_compaction_and_a_second_import()
         import_file(&place.events, &demo(), options, NOW, &mut |progress| seen.push(progress)).await.unwrap();
     assert_eq!((summary.lines, summary.events, summary.copies), (31_106, 31_106, 0));
     assert_eq!(summary.projects, BTreeSet::from([1]));
-    assert!(seen.iter().any(|progress| progress.phase == Phase::Checking));
+    assert!(seen.iter().any(|progress| progress.phase == ImportPhase::Checking));
     let last = seen.last().unwrap();
-    assert_eq!((last.phase, last.lines, last.done), (Phase::Storing, 31_106, last.total));
+    assert_eq!((last.phase, last.lines, last.done), (ImportPhase::Storing, 31_106, last.total));
 
     // Counted from the lines themselves.
     let mut text = String::new();
