@@ -111,7 +111,7 @@ async fn a_query_past_its_deadline_leaves_its_core_to_others() {
         let response = router.oneshot(request(TREND, trend(query))).await.unwrap();
         assert_eq!(response.status(), 503, "{name}");
         // The permit is held until the last thread has stopped.
-        let permit = tokio::time::timeout(PATIENCE, calculator.turn()).await;
+        let permit = tokio::time::timeout(PATIENCE, calculator.acquire_shared_permit()).await;
         assert!(permit.is_ok_and(|permit| permit.is_ok()), "{name} goes on");
     }
 }
@@ -226,7 +226,8 @@ async fn assert_leaves_threads_to_others(app: &TestApp, path: &str) {
     assert_eq!(quick.unwrap().unwrap().status(), 200);
     assert!(futures::poll!(slow.as_mut()).is_pending(), "the quick one had to wait for a slow one");
     clients.iter().for_each(tokio::task::AbortHandle::abort);
-    let permits = async { tokio::try_join!(calculator.turn(), calculator.turn()) };
+    let permits =
+        async { tokio::try_join!(calculator.acquire_shared_permit(), calculator.acquire_shared_permit()) };
     let permits = tokio::time::timeout(PATIENCE, permits).await;
     assert!(permits.is_ok_and(|permits| permits.is_ok()), "they go on");
 }

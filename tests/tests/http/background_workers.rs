@@ -53,7 +53,7 @@ async fn under_way(
     limits: JobLimits,
 ) -> (JobKey, impl Sized, JoinHandle<JobOutcome>) {
     let (job, worker) = (app.jobs().await[0], narrow(app));
-    let turn = worker.turn().await.unwrap();
+    let permit = worker.acquire_shared_permit().await.unwrap();
     let running = tokio::spawn(async move { as_worker(worker.run_job(job, limits)).await });
     until(app, id, |reported| reported["pickup_time"] != Value::Null).await;
     (job, turn, running)
@@ -64,7 +64,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     let app = viewed().await;
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
     let (job, worker) = (app.jobs().await[0], narrow(&app));
-    let turn = worker.turn().await.unwrap();
+    let permit = worker.acquire_shared_permit().await.unwrap();
     let running = tokio::spawn({
         let worker = worker.clone();
         async move { as_worker(worker.run_job(job, HASTY)).await }
@@ -76,7 +76,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
     assert_eq!(keys, ["bytes_read", "rows_read", "estimated_rows_total", "time_elapsed", "active_cpu_time"]);
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
-    drop(turn);
+    drop(permit);
     assert_eq!((status(&app, &id).await.0, app.jobs().await.len()), (404, 0));
     assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["result"], Value::Null);
 }
@@ -103,7 +103,7 @@ async fn a_job_that_kills_its_workers_is_given_up() {
     let at_once = JobLimits { lease: Duration::ZERO, ..HASTY };
     for attempt in 1..=3 {
         let worker = narrow(&app);
-        let _turn = worker.turn().await.unwrap();
+        let _permit = worker.acquire_shared_permit().await.unwrap();
         let before = app.services.app.store.records.get(&state_of(&id)).await.unwrap().unwrap().version;
         let dying = tokio::spawn(async move { as_worker(worker.run_job(job, at_once)).await });
         loop {
@@ -167,7 +167,7 @@ async fn forcing_a_running_calculation_lets_it_end_and_queues_one_more() {
         let (code, reported) = status(&app, waiting).await;
         assert_eq!((code, &reported["pickup_time"], &reported["id"]), (202, &Value::Null, &json!(waiting)));
     }
-    drop(turn);
+    drop(permit);
     assert_eq!(running.await.unwrap(), JobOutcome::Done);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
@@ -192,7 +192,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
-    drop(turn);
+    drop(permit);
     let left = app.jobs().await;
     assert!(left.len() == 1 && left[0] != job, "{left:?}");
     assert_eq!(app.work().await, [JobOutcome::Done]);
@@ -203,7 +203,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let (_, turn, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
-    drop(turn);
+    drop(permit);
     assert_eq!((running.await.unwrap(), app.jobs().await), (JobOutcome::Done, vec![]));
     assert_eq!((status(&app, &id).await.0, status(&app, &next).await.0), (200, 404));
 }
@@ -330,7 +330,7 @@ async fn a_repeated_request_gets_the_reason_of_a_failure() {
 async fn equal_queries_at_once_are_calculated_once() {
     let app = viewed().await;
     let (calculator, measured) = narrow(&app).measured();
-    let turn = calculator.turn().await.unwrap();
+    let permit = calculator.acquire_shared_permit().await.unwrap();
     let router = api(&Services { calculator, ..app.services.clone() });
     let path = saved(&app, views("-7d")).await;
     app.round_trips.reset();
@@ -347,7 +347,7 @@ async fn equal_queries_at_once_are_calculated_once() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    drop(turn);
+    drop(permit);
     for request in requests {
         let response = request.await.unwrap();
         assert_eq!(response["result"][0]["count"], 2.0);
