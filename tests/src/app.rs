@@ -191,10 +191,10 @@ impl TestApp {
         apply(&embedded.store(None).records, &file, ApplyOptions::default(), clock.now(None))
             .await
             .expect("an applied workspace");
-        TestApp::build(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
+        TestApp::with_parts(embedded, clock, faults.cloned(), Arc::new(events), Meter::default())
     }
 
-    fn build(
+    fn with_parts(
         embedded: Embedded,
         clock: Clock,
         faults: Option<Faults>,
@@ -232,13 +232,13 @@ impl TestApp {
     pub fn another_process(&self) -> TestApp {
         let clock = self.services.app.clock;
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::build(embedded, clock, self.faults.clone(), events, self.meter.clone())
+        TestApp::with_parts(embedded, clock, self.faults.clone(), events, self.meter.clone())
     }
 
     /// Another process on the same data, whose calls are metered.
     pub fn metered(&self) -> TestApp {
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
-        TestApp::build(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
+        TestApp::with_parts(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
     /// Where the events lie.
