@@ -46,7 +46,7 @@ async fn started(app: &TestApp, path: &str, refresh: &str) -> String {
     requested["query_status"]["id"].as_str().unwrap().to_owned()
 }
 
-/// The job that waits, called `id`, begun by a worker that cannot go on before its turn is given back.
+/// The job that waits, called `id`, begun by a worker that cannot go on before its permit is released.
 async fn under_way(
     app: &TestApp,
     id: &str,
@@ -56,7 +56,7 @@ async fn under_way(
     let permit = worker.acquire_shared_permit().await.unwrap();
     let running = tokio::spawn(async move { as_worker(worker.run_job(job, limits)).await });
     until(app, id, |reported| reported["pickup_time"] != Value::Null).await;
-    (job, turn, running)
+    (job, permit, running)
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_worker_that_dies_is_taken_over() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, _turn, dying) = under_way(&app, &id, HASTY).await;
+    let (job, _permit, dying) = under_way(&app, &id, HASTY).await;
     dying.abort();
     assert!(dying.await.is_err());
     assert_eq!(app.jobs().await, [job], "it is left over");
@@ -153,7 +153,7 @@ async fn forcing_a_running_calculation_lets_it_end_and_queues_one_more() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, turn, running) = under_way(&app, &id, CALM).await;
+    let (job, permit, running) = under_way(&app, &id, CALM).await;
     view(&app, "cid").await;
     let next = started(&app, &path, "force_async").await;
     assert_ne!(next, id, "each is told of its own");
@@ -188,7 +188,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
-    let (job, turn, running) = under_way(&app, &id, CALM).await;
+    let (job, permit, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{id}/"), Value::Null).await;
     assert_eq!(running.await.unwrap(), JobOutcome::Dropped);
@@ -200,7 +200,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
     // Who cancels what waits ends nothing else.
     let id = started(&app, &path, "force_async").await;
-    let (_, turn, running) = under_way(&app, &id, CALM).await;
+    let (_, permit, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}{next}/"), Value::Null).await;
     drop(permit);
