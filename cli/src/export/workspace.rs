@@ -197,8 +197,9 @@ impl ProjectReader<'_> {
     /// All members of a static cohort.
     async fn list_members(&self, record: &CohortRecord) -> Result<Vec<Uuid>, String> {
         let records = &self.context.services.app.store.records;
-        let roster = record.roster(self.project);
-        let members = roster.members(records, self.project, record.id).await.map_err(|e| e.to_string())?;
+        let cohort_list = record.cohort_list(self.project);
+        let members =
+            cohort_list.members(records, self.project, record.id).await.map_err(|e| e.to_string())?;
         let mut members: Vec<Uuid> = members.into_iter().collect();
         members.sort_unstable();
         Ok(members)

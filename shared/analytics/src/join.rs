@@ -40,7 +40,7 @@ pub struct DataRequirements {
     /// Distinct ids to resolve to persons.
     pub distinct_ids: BTreeSet<String>,
     /// Static cohorts whose member lists are needed.
-    pub rosters: BTreeSet<u64>,
+    pub cohort_lists: BTreeSet<u64>,
     /// The scan from which sessions are built; none if no session field is read.
     pub sessions: Option<ScanRequest>,
     /// The session fields that are read.
@@ -66,7 +66,7 @@ pub struct JoinData {
     /// Canonical person id of each distinct id.
     pub named: HashMap<String, Uuid>,
     /// Canonical person ids of the members of each static cohort.
-    pub rosters: BTreeMap<u64, HashSet<Uuid>>,
+    pub cohort_lists: BTreeMap<u64, HashSet<Uuid>>,
     /// The partitions of each of [`DataRequirements::further_scans`].
     pub further: Vec<Vec<Partition>>,
     /// Session fields, by session id.

@@ -77,7 +77,7 @@ pub use persons::{
     People, PeoplePage, Person, PersonColumns, PersonDetails, PersonRecord, PersonScan, VALUES_BYTES_MAX,
     WaitingBlocks,
 };
-pub use persons::{cohort_lists as members, continuity};
+pub use persons::{cohort_lists, continuity};
 pub use property_value::{Properties, PropertyValue, read_properties};
 pub use scan::{Scan, ScanStats};
 pub use settings::Settings;

@@ -29,7 +29,7 @@ impl Calculator {
             let membership = membership.map_err(engine_error)?;
             let permit = self.acquire_shared_permit().await?;
             let memory = self.events.query_memory();
-            let facts = self.facts(project, membership.needs(), &definitions.rosters, &memory).await?;
+            let facts = self.facts(project, membership.needs(), &definitions.cohort_lists, &memory).await?;
             let people = self.events.load_people(project.id, &BTreeSet::new(), &memory).await;
             let people = people.map_err(event_store_error)?;
             let is_cancelled = cancellation.cancellation_check();

@@ -10,7 +10,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Table};
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use serde_json::Value;
 
 use super::cache::digest;
@@ -72,7 +72,7 @@ pub struct TransitiveDefinitions {
     /// Those that exist; deleted ones are left out.
     pub definitions: Definitions,
     /// The member lists of the static cohorts among them.
-    pub rosters: BTreeMap<u64, CohortList>,
+    pub cohort_lists: BTreeMap<u64, CohortList>,
     /// The key of each record, and the version that was read.
     pub versions: Vec<(Key, u64)>,
 }
@@ -90,7 +90,7 @@ impl TransitiveDefinitions {
         let used = known.of(project, &roots)?;
         let existing = known.records.iter().filter_map(|(id, record)| Some((id, record.as_ref()?)));
         let versions = existing.map(|(id, record)| (id.key(project), record.version)).collect();
-        Ok(TransitiveDefinitions { definitions: used.definitions, rosters: used.rosters, versions })
+        Ok(TransitiveDefinitions { definitions: used.definitions, cohort_lists: used.cohort_lists, versions })
     }
 }
 
@@ -108,7 +108,7 @@ pub struct DefinitionLookup {
 pub(crate) struct QueryDefinitions {
     pub definitions: Definitions,
     /// The member lists of the static cohorts among them.
-    pub rosters: BTreeMap<u64, CohortList>,
+    pub cohort_lists: BTreeMap<u64, CohortList>,
     /// Digest over all of them.
     pub digest: String,
 }
@@ -199,10 +199,10 @@ impl DefinitionLookup {
                 (Definition::Action(action), DefinitionId::Action(id)) => {
                     used.definitions.actions.insert(id, action.clone());
                 }
-                (Definition::Cohort(cohort, roster), DefinitionId::Cohort(id)) => {
+                (Definition::Cohort(cohort, cohort_list), DefinitionId::Cohort(id)) => {
                     used.definitions.cohorts.insert(id, cohort.clone());
                     if cohort.is_static {
-                        used.rosters.insert(id, roster.clone());
+                        used.cohort_lists.insert(id, cohort_list.clone());
                     }
                 }
                 _ => {}

@@ -12,7 +12,7 @@ use pennon_analytics::{DataRequirements, JoinData, Plan, Properties};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derive_person_id};
 use pennon_filters::CancellationToken;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ impl Calculator {
     ) -> ApiResult<PlanInputs> {
         let memory = self.events.query_memory();
         let scan = Box::pin(self.scan(project, plan.scan(), &memory));
-        let facts = Box::pin(self.facts(project, plan.needs(), &used.rosters, &memory));
+        let facts = Box::pin(self.facts(project, plan.needs(), &used.cohort_lists, &memory));
         let (partitions, facts) = futures::try_join!(scan, facts)?;
         Ok(PlanInputs { partitions, facts, memory })
     }
@@ -46,7 +46,7 @@ impl Calculator {
         &self,
         project: &Project,
         needs: &DataRequirements,
-        rosters: &BTreeMap<u64, CohortList>,
+        cohort_lists: &BTreeMap<u64, CohortList>,
         memory: &QueryMemory,
     ) -> ApiResult<JoinData> {
         let further = Box::pin(self.further_scans(project, needs, memory));
@@ -57,12 +57,12 @@ impl Calculator {
             self.groups(project, index, keys, needs.whole_groups.contains(&index), memory)
         });
         let groups = futures::future::try_join_all(groups);
-        let rosters = self.cohort_members(project, &needs.rosters, rosters, memory);
+        let cohort_lists = self.cohort_members(project, &needs.cohort_lists, cohort_lists, memory);
         let named = self.persons_of_distinct_ids(project, &needs.distinct_ids);
-        let (further, persons, groups, rosters, named) =
-            futures::try_join!(further, persons, groups, rosters, named)?;
+        let (further, persons, groups, cohort_lists, named) =
+            futures::try_join!(further, persons, groups, cohort_lists, named)?;
         let groups = groups.into_iter().collect();
-        Ok(JoinData { persons, groups, rosters, named, further, ..JoinData::default() })
+        Ok(JoinData { persons, groups, cohort_lists, named, further, ..JoinData::default() })
     }
 
     async fn scan(
@@ -196,8 +196,8 @@ impl Calculator {
         memory: &QueryMemory,
     ) -> ApiResult<BTreeMap<u64, HashSet<Uuid>>> {
         let lists = cohorts.iter().filter_map(|id| Some((*id, known.get(id)?)));
-        let lists = lists.map(|(id, roster)| async move {
-            let listed = roster.members_within(&self.records, project.id, id, memory).await;
+        let lists = lists.map(|(id, cohort_list)| async move {
+            let listed = cohort_list.members_within(&self.records, project.id, id, memory).await;
             Ok::<_, ApiError>((id, listed.map_err(event_store_error)?))
         });
         let lists = futures::future::try_join_all(lists).await?;

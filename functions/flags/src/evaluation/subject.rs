@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use pennon_eventstore::cohort_lists::cohorts_with;
 use pennon_eventstore::continuity::Overrides;
-use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derive_person_id};
 use pennon_filters::body::json::Object;
 use pennon_flag_rules::evaluate::{
@@ -204,14 +204,15 @@ impl PersonRecords {
 impl PersonReader<'_> {
     async fn read(&self, ids: &BTreeSet<Uuid>) -> PersonRecords {
         let (records, id) = (&self.flags.app.store.records, self.project.settings.id);
-        let rosters = self.project.cohorts.rosters_for(&self.lookups.static_cohorts);
+        let cohort_lists = self.project.cohorts.cohort_lists_for(&self.lookups.static_cohorts);
         let overrides = async {
             match self.wants_overrides {
                 true => Ok(Overrides::read(records, id, ids).await?),
                 false => Ok(Overrides::default()),
             }
         };
-        let (static_cohorts, overrides) = tokio::join!(cohorts_with(records, id, &rosters, ids), overrides);
+        let (static_cohorts, overrides) =
+            tokio::join!(cohorts_with(records, id, &cohort_lists, ids), overrides);
         PersonRecords { static_cohorts, overrides }
     }
 }

@@ -42,10 +42,10 @@ pub async fn user_blast_radius(State(flags): State<Flags>, call: Call) -> ApiRes
         }
         Actors::Persons => {
             let filters = conditions.properties().chain(cohort_criteria(cohorts.by_id.values()));
-            let rosters = cohorts.rosters_for(blast_radius.static_cohorts());
+            let cohort_lists = cohorts.cohort_lists_for(blast_radius.static_cohorts());
             let mut keys = property_keys(filters);
             keys.extend(conditions.enrollment_property().map(str::to_owned));
-            let request = PersonScanRequest { project, keys, rosters };
+            let request = PersonScanRequest { project, keys, cohort_lists };
             let cancellation = blast_radius.cancellation();
             scan_persons_with_cohorts(&flags, request, cancellation, move |scan| {
                 let (mut affected, total) = (0, scan.count());

@@ -16,7 +16,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
 use pennon_core::store::keys::{self, Counter, Kind};
 use pennon_core::store::{Item, VersionBump, Write, WriteCondition};
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use pennon_filters::CancellationToken;
 use pennon_filters::body::timestamp;
 use pennon_flag_rules::Flag;
@@ -81,14 +81,14 @@ async fn matching_distinct_ids(
         timezone,
     );
     let Some(plan) = evaluator.plan(stored.flag.id) else { return Ok(Vec::new()) };
-    let rosters = cohorts.rosters_for(&plan.static_cohorts());
+    let cohort_lists = cohorts.cohort_lists_for(&plan.static_cohorts());
     let keys = plan.person_properties();
     let reads_distinct_id = keys.contains(DISTINCT_ID);
     let id = stored.flag.id;
     let cancellation = CancellationToken::default();
     scan_persons_with_cohorts(
         flags,
-        PersonScanRequest { project, keys, rosters },
+        PersonScanRequest { project, keys, cohort_lists },
         cancellation.clone(),
         move |scan| {
             let plan = evaluator.plan(id)?;

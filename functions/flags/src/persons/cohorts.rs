@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pennon_core::store::keys::{self, Kind, ProjectId};
 use pennon_core::store::{Item, Query, StoreError};
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use pennon_flag_rules::relations::cohort::Cohort;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub struct LoadedCohorts {
     /// The existing cohorts by id, deleted ones included.
     pub by_id: BTreeMap<i64, Cohort>,
     /// Member lists of the static ones.
-    pub rosters: BTreeMap<i64, CohortList>,
+    pub cohort_lists: BTreeMap<i64, CohortList>,
     requested: BTreeSet<i64>,
     bytes: usize,
 }
@@ -34,7 +34,7 @@ impl LoadedCohorts {
         let record: Value = item.body()?;
         let Some(cohort) = Cohort::read(&record) else { return Ok(()) };
         if cohort.is_static && !cohort.deleted {
-            self.rosters.insert(cohort.id, CohortList::of_record(project, &record));
+            self.cohort_lists.insert(cohort.id, CohortList::of_record(project, &record));
         }
         self.bytes += item.text.len() * 4 + 500;
         self.by_id.insert(cohort.id, cohort);
@@ -42,9 +42,9 @@ impl LoadedCohorts {
     }
 
     /// Member lists of these cohorts.
-    pub fn rosters_for(&self, ids: &BTreeSet<i64>) -> BTreeMap<i64, CohortList> {
-        let rosters = ids.iter().filter_map(|id| Some((*id, self.rosters.get(id)?.clone())));
-        rosters.collect()
+    pub fn cohort_lists_for(&self, ids: &BTreeSet<i64>) -> BTreeMap<i64, CohortList> {
+        let cohort_lists = ids.iter().filter_map(|id| Some((*id, self.cohort_lists.get(id)?.clone())));
+        cohort_lists.collect()
     }
 }
 

@@ -7,8 +7,8 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::store::keys;
+use pennon_eventstore::cohort_lists::cohorts_with;
 use pennon_eventstore::continuity::Overrides;
-use pennon_eventstore::members::cohorts_with;
 use pennon_eventstore::{GroupType, WaitingBlocks};
 use pennon_filters::CancellationToken;
 use pennon_flag_rules::Flag;
@@ -100,7 +100,7 @@ pub async fn evaluate_flags(
         (evaluator, stored, cohorts)
     });
     let (evaluator, stored, cohorts) = compiled.await.map_err(|e| ApiError::internal(&e))?;
-    let rosters = cohorts.rosters_for(&evaluator.static_cohorts());
+    let cohort_lists = cohorts.cohort_lists_for(&evaluator.static_cohorts());
     let records = &flags.app.store.records;
     let ids = &subject.person.ids;
     let overrides = async {
@@ -110,7 +110,7 @@ pub async fn evaluate_flags(
         }
     };
     let static_cohorts =
-        async { cohorts_with(records, project, &rosters, ids).await.map_err(event_store_error) };
+        async { cohorts_with(records, project, &cohort_lists, ids).await.map_err(event_store_error) };
     let (static_cohorts, overrides) = tokio::try_join!(static_cohorts, overrides)?;
     let distinct_id = distinct_id.to_owned();
     let cancellation = CancellationToken::default();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::People;
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use pennon_filters::CancellationToken;
 use pennon_filters::body::json::Object;
 use pennon_flag_rules::relations::cohort::Cohort;
@@ -43,7 +43,7 @@ pub struct PersonScanRequest {
     /// Names of the properties to load.
     pub keys: BTreeSet<String>,
     /// Member lists of the static cohorts to check.
-    pub rosters: BTreeMap<i64, CohortList>,
+    pub cohort_lists: BTreeMap<i64, CohortList>,
 }
 
 /// A person in a scan.
@@ -106,9 +106,9 @@ pub async fn scan_persons_with_cohorts<T: Send + 'static>(
             flags.scan_permits.0.clone().acquire_owned().await.map_err(|e| ApiError::internal(&e))?;
         let people = flags.events.people(request.project, &request.keys).await.map_err(event_store_error)?;
         let records = &flags.app.store.records;
-        let mut members = Vec::with_capacity(request.rosters.len());
-        for (cohort, roster) in &request.rosters {
-            let member_ids = roster
+        let mut members = Vec::with_capacity(request.cohort_lists.len());
+        for (cohort, cohort_list) in &request.cohort_lists {
+            let member_ids = cohort_list
                 .members(records, request.project, record_id(*cohort))
                 .await
                 .map_err(event_store_error)?;

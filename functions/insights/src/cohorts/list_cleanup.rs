@@ -8,7 +8,7 @@ use chrono::{DateTime, Duration, Utc};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError, Table, Write, WriteCondition};
-use pennon_eventstore::members::PartitionedList;
+use pennon_eventstore::cohort_lists::PartitionedList;
 use serde::{Deserialize, Serialize};
 
 use super::record::CohortRecord;

@@ -12,7 +12,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::ids;
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Write, WriteCondition};
-use pennon_eventstore::members::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
+use pennon_eventstore::cohort_lists::{CohortList, INLINE_IDS_MAX, MEMBERS_MAX, PartitionedList};
 use pennon_eventstore::{CanonicalPersons, derive_person_id};
 use pennon_filters::CancellationToken;
 use uuid::Uuid;
@@ -154,9 +154,9 @@ async fn rewrite_list(
     now: DateTime<Utc>,
 ) -> ApiResult<Vec<Write>> {
     let records = &state.app.store.records;
-    let roster: CohortList = cohort.roster(project);
+    let cohort_list: CohortList = cohort.cohort_list(project);
     let mut members: BTreeSet<Uuid> =
-        roster.members(records, project, cohort.id).await?.into_iter().collect();
+        cohort_list.members(records, project, cohort.id).await?.into_iter().collect();
     match change.removed_person {
         Some(person) => {
             let length = members.len();

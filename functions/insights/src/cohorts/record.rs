@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use pennon_analytics::Cohort as Definition;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::User;
-use pennon_eventstore::members::{CohortList, PartitionedList};
+use pennon_eventstore::cohort_lists::{CohortList, PartitionedList};
 use pennon_flag_rules::CohortReference;
 use pennon_flag_rules::relations::cohort::Cohort as Criteria;
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ impl CohortRecord {
     }
 
     /// Its member list.
-    pub fn roster(&self, project: u64) -> CohortList {
+    pub fn cohort_list(&self, project: u64) -> CohortList {
         match self.members {
             Some(packed) => CohortList::Partitioned(packed),
             None => CohortList::of_record(

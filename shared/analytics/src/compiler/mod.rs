@@ -56,7 +56,7 @@ impl<'a> Compiler<'a> {
             whole_persons: false,
             whole_groups: BTreeSet::new(),
             distinct_ids: BTreeSet::new(),
-            rosters: BTreeSet::new(),
+            cohort_lists: BTreeSet::new(),
             sessions: None,
             session_fields: BTreeSet::new(),
             behaviours: Vec::new(),

@@ -124,7 +124,7 @@ pub fn world(values: usize, spread: Spread) -> World {
             .entry(id)
             .or_insert_with(|| json!({"mail": format!("p{person}@example.com"), "n": person}));
         world.named.insert(format!("d{person}"), id);
-        world.rosters.entry(3).or_default().insert(id);
+        world.cohort_lists.entry(3).or_default().insert(id);
         world.groups.insert((0, format!("g{index}")), json!({"name": format!("group {index}")}));
         for (offset, name) in ["a", "b", third].into_iter().enumerate() {
             let properties = json!({

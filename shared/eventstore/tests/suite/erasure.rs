@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use pennon_core::store::keys::{self, Kind};
 use pennon_core::store::{Item, Query, WriteCondition};
-use pennon_eventstore::members::{self, CohortList};
+use pennon_eventstore::cohort_lists::{self, CohortList};
 use pennon_eventstore::{
     ErasureReport, ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode, PersonRecord,
     derive_person_id,
@@ -233,12 +233,13 @@ async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
     for id in [1, 2] {
         let item = place.store.records.get(&keys::record(PROJECT, Kind::Cohort, id)).await.unwrap().unwrap();
         let record: Value = item.body().unwrap();
-        let roster = CohortList::of_record(PROJECT, &record);
-        let members = roster.members(&place.store.records, PROJECT, id).await.unwrap();
+        let cohort_list = CohortList::of_record(PROJECT, &record);
+        let members = cohort_list.members(&place.store.records, PROJECT, id).await.unwrap();
         assert_eq!(record["count"], members.len(), "{id}");
         let ids = who.iter().map(|who| derive_person_id(PROJECT, who)).collect();
-        let rosters = [(id as i64, roster)].into();
-        let with = members::cohorts_with(&place.store.records, PROJECT, &rosters, &ids).await.unwrap();
+        let cohort_lists = [(id as i64, cohort_list)].into();
+        let with =
+            cohort_lists::cohorts_with(&place.store.records, PROJECT, &cohort_lists, &ids).await.unwrap();
         assert_eq!(with.is_empty(), members.is_disjoint(&ids.into_iter().collect()));
         found.push((members.len(), !with.is_empty()));
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::members::CohortList;
+use pennon_eventstore::cohort_lists::CohortList;
 use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derive_person_id};
 use serde_json::json;
 

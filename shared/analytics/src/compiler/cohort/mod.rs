@@ -68,7 +68,7 @@ pub(crate) fn compile(id: u64, compiler: &mut Compiler<'_>, attr: &str) -> CalcR
         return Err(limits::too_many(attr, "cohorts inside each other", limits::COHORT_DEPTH));
     }
     let rule = if cohort.is_static {
-        compiler.needs.rosters.insert(id);
+        compiler.needs.cohort_lists.insert(id);
         Rule::StaticList(id)
     } else {
         compiler.cohorts.compiling.push(id);
@@ -184,7 +184,7 @@ impl Rule {
                 let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
                 column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
             }
-            Self::StaticList(id) => in_list(facts.rosters.get(id)),
+            Self::StaticList(id) => in_list(facts.cohort_lists.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
             Self::Behaviour(index) => in_list(facts.behaviours.get(*index)),
         })

@@ -52,7 +52,7 @@ pub struct World {
     /// By index of the type and key.
     pub groups: BTreeMap<(u8, String), Value>,
     /// Members of static cohorts.
-    pub rosters: BTreeMap<u64, HashSet<Uuid>>,
+    pub cohort_lists: BTreeMap<u64, HashSet<Uuid>>,
 }
 
 impl World {
@@ -82,12 +82,12 @@ impl World {
                 properties: with_groups(event, &group_types),
             });
         }
-        let rosters = rosters_of(&case["cohorts"], &persons);
+        let cohort_lists = rosters_of(&case["cohorts"], &persons);
         let project = &case["project"];
         let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
         let mut project = project_of(project, &events);
         project.definitions = definitions_of(case);
-        Self { project, now: instant(now), events, persons: known, named: persons, groups, rosters }
+        Self { project, now: instant(now), events, persons: known, named: persons, groups, cohort_lists }
     }
 
     /// What a plan has to know.
@@ -115,8 +115,8 @@ impl World {
         }
         let named = self.named.iter().filter(|(id, _)| needs.distinct_ids.contains(*id));
         facts.named = named.map(|(id, person)| (id.clone(), *person)).collect();
-        let rosters = self.rosters.iter().filter(|(id, _)| needs.rosters.contains(id));
-        facts.rosters = rosters.map(|(id, members)| (*id, members.clone())).collect();
+        let cohort_lists = self.cohort_lists.iter().filter(|(id, _)| needs.cohort_lists.contains(id));
+        facts.cohort_lists = cohort_lists.map(|(id, members)| (*id, members.clone())).collect();
         facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
         facts
     }
@@ -194,14 +194,14 @@ fn with_groups(event: &Value, types: &BTreeMap<String, u8>) -> Value {
 }
 
 fn rosters_of(cohorts: &Value, persons: &BTreeMap<String, Uuid>) -> BTreeMap<u64, HashSet<Uuid>> {
-    let mut rosters = BTreeMap::new();
+    let mut cohort_lists = BTreeMap::new();
     for cohort in cohorts.as_array().into_iter().flatten() {
         if let Some(ids) = cohort["static_distinct_ids"].as_array() {
             let ids = ids.iter().filter_map(|id| persons.get(id.as_str().unwrap()));
-            rosters.insert(cohort["id"].as_u64().unwrap(), ids.copied().collect());
+            cohort_lists.insert(cohort["id"].as_u64().unwrap(), ids.copied().collect());
         }
     }
-    rosters
+    cohort_lists
 }
 
 fn definitions_of(case: &Value) -> Definitions {

@@ -211,13 +211,13 @@ fn too_many(members: usize) -> EventStoreError {
 pub async fn cohorts_with(
     records: &Table,
     project: ProjectId,
-    rosters: &BTreeMap<i64, CohortList>,
+    cohort_lists: &BTreeMap<i64, CohortList>,
     ids: &BTreeSet<Uuid>,
 ) -> Result<BTreeSet<i64>, EventStoreError> {
     let mut found = BTreeSet::new();
     let mut requested = BTreeMap::new();
-    for (cohort, roster) in rosters {
-        match roster {
+    for (cohort, cohort_list) in cohort_lists {
+        match cohort_list {
             CohortList::Inline(listed) if !listed.is_disjoint(ids) => drop(found.insert(*cohort)),
             CohortList::Inline(_) => {}
             CohortList::Partitioned(packed) => {
