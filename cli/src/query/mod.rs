@@ -132,7 +132,7 @@ fn format_stats(measured: &CalculationMetrics, started_at: Instant) -> String {
         scans.len(),
         sum(|it| it.segments),
         sum(|it| it.rows),
-        sum(|it| it.hot_rows),
+        sum(|it| it.waiting_rows),
         sum(|it| it.rows_decoded),
         sum(|it| it.bytes_read),
     )

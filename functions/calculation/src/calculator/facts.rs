@@ -86,7 +86,7 @@ impl Calculator {
             cache_hits = stats.cache_hits,
             cache_misses = stats.cache_misses,
             segments = stats.segments,
-            hot_rows = stats.hot_rows,
+            waiting_rows = stats.waiting_rows,
             "events scanned"
         );
         request_metrics::record(|metrics| metrics.add_bytes_read(stats.bytes_read));

@@ -148,7 +148,7 @@ pub async fn evaluate_selected<T: Send + 'static>(
     options: SelectionOptions,
     write: impl FnOnce(&CompiledProject, &Evaluations<'_>) -> T + Send + 'static,
 ) -> ApiResult<T> {
-    let AuthenticatedProject { project, hot } = authenticated;
+    let AuthenticatedProject { project, waiting_blocks } = authenticated;
     let caller = CallerContext::of(call, &request);
     let plan = project.evaluator.select(&caller.selection(&request, options));
     let facts = SubjectFacts::of(&project, &request);
@@ -156,7 +156,7 @@ pub async fn evaluate_selected<T: Send + 'static>(
     let facts = if lookups.is_empty() && !stores_override(&project, &request) {
         facts
     } else {
-        load_stored_facts(flags, &project, &request, &lookups, facts, hot, call.now).await
+        load_stored_facts(flags, &project, &request, &lookups, facts, waiting_blocks, call.now).await
     };
     if plan.len() <= INLINE_FLAGS_MAX && call.bytes().len() <= INLINE_BODY_BYTES_MAX {
         let is_slow = Cell::new(false);

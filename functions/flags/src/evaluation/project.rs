@@ -124,7 +124,7 @@ pub struct AuthenticatedProject {
     /// The project.
     pub project: Arc<CompiledProject>,
     /// Events that are not compacted yet, if they were read in parallel.
-    pub hot: Option<WaitingBlocks>,
+    pub waiting_blocks: Option<WaitingBlocks>,
 }
 
 /// The project of `token`; 401 when there is none. `needs_events` decides whether a request needs the events that are
@@ -138,7 +138,7 @@ pub async fn open_project(
     let cached = tokens.cached_project(token, TOKEN_CACHE_TTL).and_then(|id| flags.compiled.get_recent(id));
     if let Some(project) = cached {
         request_metrics::record(|metrics| metrics.set_project(project.settings.id));
-        return Ok(AuthenticatedProject { project, hot: None });
+        return Ok(AuthenticatedProject { project, waiting_blocks: None });
     }
     // The project that the token had last time; the token's item confirms it.
     let guess = tokens.predict_project(token);
@@ -153,18 +153,18 @@ pub async fn open_project(
         }
     };
     let version = |id| vec![keys::project_version(id)];
-    let (found, hot) =
+    let (found, waiting_blocks) =
         tokio::join!(tokens.fetch_project_with(&flags.app.store, token, version), prefetch_events);
     let (id, items) = found.map_err(store_unavailable)?.ok_or_else(ApiError::bad_token)?;
     request_metrics::record(|metrics| metrics.set_project(id));
-    let hot = hot.filter(|_| guess == Some(id));
+    let waiting_blocks = waiting_blocks.filter(|_| guess == Some(id));
     let version = items.first().map(|item| ProjectVersion::from_item(item.as_ref()));
     let cached = version.and_then(|version| flags.compiled.get_at_version(id, version.number));
     let project = match cached {
         Some(project) => project,
         None => compile(flags, id).await?,
     };
-    Ok(AuthenticatedProject { project, hot })
+    Ok(AuthenticatedProject { project, waiting_blocks })
 }
 
 /// Compiles the flags of a project, unless another request just did.

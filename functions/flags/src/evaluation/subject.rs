@@ -105,7 +105,7 @@ pub async fn load_stored_facts(
     request: &EvaluationRequest,
     lookups: &DataLookups,
     mut facts: SubjectFacts,
-    hot: Option<WaitingBlocks>,
+    waiting_blocks: Option<WaitingBlocks>,
     now: DateTime<Utc>,
 ) -> SubjectFacts {
     let wants_overrides = lookups.overrides || stores_override(project, request);
@@ -119,7 +119,7 @@ pub async fn load_stored_facts(
         let cached_person_ids = flags.events.cached_person_ids(id, distinct_id).await?;
         Ok::<_, EventStoreError>((reader.read(&cached_person_ids).await, cached_person_ids))
     };
-    let subject = flags.events.subject_parts(id, distinct_id, lookups.person, &groups, hot);
+    let subject = flags.events.subject_parts(id, distinct_id, lookups.person, &groups, waiting_blocks);
     let (subject, prefetched) = tokio::join!(subject, prefetched);
     let (subject, prefetched) = match (subject, prefetched) {
         (Ok(subject), Ok(prefetched)) => (subject, prefetched),

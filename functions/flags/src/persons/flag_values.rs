@@ -28,7 +28,7 @@ pub struct AuthorizedProject {
     pub access: Access,
     version: ProjectVersion,
     prefetched: Option<PrefetchedRows>,
-    hot: Option<WaitingBlocks>,
+    waiting_blocks: Option<WaitingBlocks>,
 }
 
 /// Authorizes a request that evaluates flags for one person.
@@ -43,23 +43,23 @@ pub async fn authorize(flags: &Flags, call: &Call) -> ApiResult<AuthorizedProjec
             None => Ok(None),
         }
     };
-    let hot = async {
+    let waiting_blocks = async {
         match path_project {
             Some(project) => flags.events.waiting_blocks_if_few(project).await,
             None => Ok(None),
         }
     };
     let version = |project| [keys::project_version(project)];
-    let (access, prefetched, hot) =
-        tokio::join!(flags.app.project(call, crate::READ_SCOPE, version), prefetched, hot);
+    let (access, prefetched, waiting_blocks) =
+        tokio::join!(flags.app.project(call, crate::READ_SCOPE, version), prefetched, waiting_blocks);
     let (access, [version]) = access?;
     let is_path_project = path_project == Some(access.project.id);
-    let hot = hot.map_err(event_store_error)?.filter(|_| is_path_project);
+    let waiting_blocks = waiting_blocks.map_err(event_store_error)?.filter(|_| is_path_project);
     Ok(AuthorizedProject {
         access,
         version: ProjectVersion::from_item(version.as_ref()),
         prefetched: prefetched?,
-        hot,
+        waiting_blocks,
     })
 }
 
@@ -75,11 +75,12 @@ pub async fn evaluate_flags(
     distinct_id: &str,
     groups: &BTreeMap<String, String>,
 ) -> ApiResult<FlagValues> {
-    let AuthorizedProject { access, version, prefetched, hot } = authorized;
+    let AuthorizedProject { access, version, prefetched, waiting_blocks } = authorized;
     let project = access.project.id;
     let groups = project_groups(&access, groups);
-    let subject =
-        async { flags.events.subject(project, distinct_id, &groups, hot).await.map_err(event_store_error) };
+    let subject = async {
+        flags.events.subject(project, distinct_id, &groups, waiting_blocks).await.map_err(event_store_error)
+    };
     let definitions = async {
         let rows = load_rows(flags, project, version, prefetched).await?;
         check_records_size(rows.all())?;

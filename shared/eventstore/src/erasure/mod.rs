@@ -184,10 +184,11 @@ impl Eraser {
         }
         let snapshot = self.snapshots.snapshot(project).await?;
         let (manifest, person_merges) = (&snapshot.manifest, &snapshot.person_merges);
-        let erase = self.erasure_filter(project, manifest, person_merges, &snapshot.hot, target).await?;
+        let erase =
+            self.erasure_filter(project, manifest, person_merges, &snapshot.waiting_events, target).await?;
         let known = self.is_known_person(project, manifest, &erase).await?;
-        let hot = self.duplicates.not_in_segments(manifest, snapshot.hot).await?;
-        let waiting = hot.iter().filter(|row| erase.names(row, person_merges)).count();
+        let waiting_events = self.duplicates.not_in_segments(manifest, snapshot.waiting_events).await?;
+        let waiting = waiting_events.iter().filter(|row| erase.names(row, person_merges)).count();
         let mut erased = ErasureReport { events: waiting as u64, ..ErasureReport::default() };
         for entry in &manifest.segments {
             let events = self.count_in(entry, &erase).await?;
@@ -208,7 +209,7 @@ impl Eraser {
         project: ProjectId,
         manifest: &Manifest,
         person_merges: &PersonMerges,
-        hot: &[PersonEvent],
+        waiting_events: &[PersonEvent],
         target: &ErasureTarget,
     ) -> Result<ErasureFilter, EventStoreError> {
         let name = match target {
@@ -229,7 +230,7 @@ impl Eraser {
         let by_distinct_id = all_ids_of(derive_person_id(project, name));
         let Ok(id) = Uuid::parse_str(name) else { return Ok(by_distinct_id) };
         // Person ids and many distinct ids look alike; a match as distinct id takes precedence.
-        let waits = hot.iter().any(|row| by_distinct_id.names(row, person_merges));
+        let waits = waiting_events.iter().any(|row| by_distinct_id.names(row, person_merges));
         let known = waits || self.is_known_person(project, manifest, &by_distinct_id).await?;
         Ok(if known { by_distinct_id } else { all_ids_of(id) })
     }

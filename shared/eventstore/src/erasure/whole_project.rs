@@ -109,7 +109,8 @@ impl Eraser {
     /// Counts the waiting events, without duplicates.
     async fn count_waiting(&self, project: ProjectId) -> Result<u64, EventStoreError> {
         let outline = self.snapshots.outline(project).await?;
-        let waiting = self.duplicates.headers_not_in_segments(&outline.manifest, outline.hot).await?;
+        let waiting =
+            self.duplicates.headers_not_in_segments(&outline.manifest, outline.waiting_events).await?;
         Ok(waiting.len() as u64)
     }
 

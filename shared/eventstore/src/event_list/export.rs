@@ -62,9 +62,10 @@ impl EventList {
         mut to: T,
     ) -> Result<T, EventStoreError> {
         let snapshot = self.snapshots.snapshot(project).await?;
-        let hot = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
+        let waiting_events =
+            self.duplicates.not_in_segments(&snapshot.manifest, snapshot.waiting_events).await?;
         let segments = snapshot.manifest.segments.iter().filter(|entry| entry.rows > 0);
-        to.expect(segments.clone().map(|entry| entry.rows).sum::<u64>() + hot.len() as u64);
+        to.expect(segments.clone().map(|entry| entry.rows).sum::<u64>() + waiting_events.len() as u64);
         for entry in segments {
             to = self.each_event_of(entry, to).await?;
             if to.is_done() {
@@ -72,7 +73,7 @@ impl EventList {
             }
         }
         let taken = tokio::task::spawn_blocking(move || {
-            hot.into_iter().for_each(|row| to.take(StoredEvent::of(row)));
+            waiting_events.into_iter().for_each(|row| to.take(StoredEvent::of(row)));
             to
         });
         Ok(taken.await?)

@@ -89,16 +89,16 @@ impl EventStore {
         self.components.lookup.cached_person_ids(project, distinct_id).await
     }
 
-    /// The person of `distinct_id` and the groups with these keys. `hot` is the result of
+    /// The person of `distinct_id` and the groups with these keys. `waiting_blocks` is the result of
     /// [`EventStore::waiting_blocks_if_few`].
     pub async fn subject(
         &self,
         project: ProjectId,
         distinct_id: &str,
         groups: &[(GroupType, String)],
-        hot: Option<WaitingBlocks>,
+        waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<EvaluationSubject, EventStoreError> {
-        self.components.lookup.subject(project, distinct_id, groups, hot).await
+        self.components.lookup.subject(project, distinct_id, groups, waiting_blocks).await
     }
 
     /// As [`EventStore::subject`]; without `with_properties` only the ids of the person are read.
@@ -108,9 +108,12 @@ impl EventStore {
         distinct_id: &str,
         with_properties: bool,
         groups: &[(GroupType, String)],
-        hot: Option<WaitingBlocks>,
+        waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<EvaluationSubject, EventStoreError> {
-        self.components.lookup.subject_parts(project, distinct_id, with_properties, groups, hot).await
+        self.components
+            .lookup
+            .subject_parts(project, distinct_id, with_properties, groups, waiting_blocks)
+            .await
     }
 
     /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.

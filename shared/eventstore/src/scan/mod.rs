@@ -76,7 +76,7 @@ pub struct ScanStats {
     /// Segments that were opened.
     pub segments: u64,
     /// Events in blocks that wait for compaction.
-    pub hot_rows: u64,
+    pub waiting_rows: u64,
 }
 
 /// Scans events for queries. Cheap to clone.
@@ -113,24 +113,26 @@ impl Scanner {
         let requested = Arc::new(CompiledRequest::new(request, group_types));
         let snapshot =
             self.snapshots.snapshot_of(project, compiled_request::block_filter(&requested, memory)).await?;
-        let mut stats = ScanStats { hot_rows: snapshot.hot_events, ..ScanStats::default() };
-        let hot = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.hot).await?;
+        let mut stats = ScanStats { waiting_rows: snapshot.waiting_event_count, ..ScanStats::default() };
+        let waiting_events =
+            self.duplicates.not_in_segments(&snapshot.manifest, snapshot.waiting_events).await?;
 
         let budget = ScanBudget::new(memory.clone(), &requested);
         let files = self.requested_segments(&snapshot.manifest, &requested).await?;
         stats.segments = files.len() as u64;
-        let scan_plan = plan::of(&files, &hot, &requested);
+        let scan_plan = plan::of(&files, &waiting_events, &requested);
         stats.rows_touched = scan_plan.rows();
-        budget.expect(scan_plan.rows() + hot.len() as u64)?;
+        budget.expect(scan_plan.rows() + waiting_events.len() as u64)?;
 
-        let hot = DeltaRows::of_rows(&hot, &scan_plan.names, &requested, &snapshot.person_merges);
+        let waiting_events =
+            DeltaRows::of_rows(&waiting_events, &scan_plan.names, &requested, &snapshot.person_merges);
         // The rows were turned into these columns, so their reservation ends.
-        drop(snapshot.hot_taken);
-        stats.bytes_held += budget.take_rows(hot.events.len(), &hot.columns)?;
+        drop(snapshot.waiting_memory);
+        stats.bytes_held += budget.take_rows(waiting_events.events.len(), &waiting_events.columns)?;
         let merge_state = &snapshot.merge_state;
         let mut loaded = self.load_all(&scan_plan, &requested, merge_state, memory, &mut stats).await?;
-        if !hot.events.is_empty() {
-            loaded.delta.push(hot);
+        if !waiting_events.events.is_empty() {
+            loaded.delta.push(waiting_events);
         }
         let partitions =
             self.build_partitions(scan_plan, loaded, &requested, merge_state, memory, &mut stats).await?;

@@ -54,8 +54,12 @@ impl Scanner {
 }
 
 /// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
-pub(crate) fn of(files: &[Arc<SegmentFile>], hot: &[PersonEvent], requested: &CompiledRequest) -> ScanPlan {
-    let mut names: BTreeSet<&str> = hot.iter().map(|row| row.event.event.as_str()).collect();
+pub(crate) fn of(
+    files: &[Arc<SegmentFile>],
+    waiting_events: &[PersonEvent],
+    requested: &CompiledRequest,
+) -> ScanPlan {
+    let mut names: BTreeSet<&str> = waiting_events.iter().map(|row| row.event.event.as_str()).collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| requested.is_named(name)).map(String::as_str));
     }

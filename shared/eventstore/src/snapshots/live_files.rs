@@ -31,8 +31,8 @@ pub struct LiveFiles {
 impl SnapshotReader {
     /// Lists the live files of a project.
     pub(crate) async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
-        let SnapshotOutline { manifest, merge_state, hot } = self.outline(project).await?;
-        let waiting = self.duplicates.headers_not_in_segments(&manifest, hot).await?.len() as u64;
+        let SnapshotOutline { manifest, merge_state, waiting_events } = self.outline(project).await?;
+        let waiting = self.duplicates.headers_not_in_segments(&manifest, waiting_events).await?.len() as u64;
         let mut files = LiveFiles { waiting, ..LiveFiles::default() };
         let mut merged = BTreeMap::new();
         for entry in manifest.segments.iter().filter(|entry| entry.rows > 0) {

@@ -23,11 +23,11 @@ use crate::persons::{PersonMergeState, PersonMerges};
 pub(crate) struct Snapshot {
     pub manifest: Manifest,
     /// Events of blocks, deduplicated among themselves; some may duplicate events in segments.
-    pub hot: Vec<PersonEvent>,
+    pub waiting_events: Vec<PersonEvent>,
     /// Number of events in blocks, including those that the filter dropped.
-    pub hot_events: u64,
+    pub waiting_event_count: u64,
     /// Memory that these rows reserve of the query.
-    pub hot_taken: Option<[MemoryLease; 2]>,
+    pub waiting_memory: Option<[MemoryLease; 2]>,
     pub person_merges: Arc<PersonMerges>,
     pub merge_state: Arc<PersonMergeState>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct SnapshotOutline {
     pub merge_state: Arc<PersonMergeState>,
     /// Uuid and time of the events of blocks, deduplicated among themselves; some may duplicate events in
     /// segments.
-    pub hot: Vec<(Uuid, Micros)>,
+    pub waiting_events: Vec<(Uuid, Micros)>,
 }
 
 /// The canonical person of every person id at one moment.
@@ -67,12 +67,12 @@ impl SnapshotReader {
         let blocks = self.blocks.raw_blocks(project).await?;
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
-        let hot = self.blocks.mark_damage(filter_rows(project, blocks, requested).await).await?;
+        let waiting_events = self.blocks.mark_damage(filter_rows(project, blocks, requested).await).await?;
         Ok(Snapshot {
             manifest,
-            hot: hot.rows,
-            hot_events: hot.events,
-            hot_taken: hot.taken,
+            waiting_events: waiting_events.rows,
+            waiting_event_count: waiting_events.events,
+            waiting_memory: waiting_events.taken,
             person_merges: Arc::new(merge_state.person_merges.clone()),
             merge_state,
         })
@@ -83,19 +83,19 @@ impl SnapshotReader {
         let blocks = self.blocks.raw_blocks(project).await?;
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
-        let hot = self.blocks.mark_damage(event_headers(blocks).await).await?;
-        Ok(SnapshotOutline { manifest, merge_state, hot })
+        let waiting_events = self.blocks.mark_damage(event_headers(blocks).await).await?;
+        Ok(SnapshotOutline { manifest, merge_state, waiting_events })
     }
 
     /// The time of the earliest event, if there is one.
     pub(crate) async fn earliest(&self, project: ProjectId) -> Result<Option<Micros>, EventStoreError> {
-        let SnapshotOutline { manifest, mut hot, .. } = self.outline(project).await?;
+        let SnapshotOutline { manifest, mut waiting_events, .. } = self.outline(project).await?;
         let segments = manifest.segments.iter().filter(|entry| entry.rows > 0);
         let of_segments = segments.map(|entry| entry.min_time).min();
         // A duplicate of an event in a segment does not count, whatever its time. Only events before the first
         // segment matter.
-        hot.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
-        let waiting = self.duplicates.headers_not_in_segments(&manifest, hot).await?;
+        waiting_events.retain(|(_, time)| of_segments.is_none_or(|first| *time < first));
+        let waiting = self.duplicates.headers_not_in_segments(&manifest, waiting_events).await?;
         Ok(of_segments.into_iter().chain(waiting.into_iter().map(|(_, time)| time)).min())
     }
 

@@ -41,9 +41,9 @@ impl SnapshotReader {
         let blocks = Arc::new(self.blocks.not_replaced(manifest, blocks).await?);
         let read = blocks.clone();
         let read = tokio::task::spawn_blocking(move || decode_rows(project, &read, &requested)).await?;
-        let hot = self.blocks.mark_damage(read).await?;
-        let rows = self.duplicates.not_in_segments(manifest, hot.rows).await?;
-        Ok(BlockEvents { blocks, rows, _taken: hot.taken })
+        let waiting_events = self.blocks.mark_damage(read).await?;
+        let rows = self.duplicates.not_in_segments(manifest, waiting_events.rows).await?;
+        Ok(BlockEvents { blocks, rows, _taken: waiting_events.taken })
     }
 }
 

@@ -108,8 +108,8 @@ async fn told(events: &EventStore) -> Told {
     assert_eq!(events.load_groups_for_export(PROJECT, &company()).await.unwrap(), groups);
     let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
-        let hot = events.waiting_blocks_if_few(PROJECT).await.unwrap();
-        let subject = events.subject(PROJECT, id, &asked, hot).await.unwrap();
+        let waiting_events = events.waiting_blocks_if_few(PROJECT).await.unwrap();
+        let subject = events.subject(PROJECT, id, &asked, waiting_events).await.unwrap();
         let own = events.person_of(PROJECT, id).await.unwrap();
         let listed = people.get(&own).map(|(_, properties)| properties.clone()).unwrap_or_default();
         assert_eq!(subject.person.properties, listed, "{id}");

@@ -341,7 +341,7 @@ async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
     for n in 0..4 {
         assert!(shard(n).await.unwrap().is_empty(), "blocks that a segment holds are gone");
     }
-    assert_eq!(place.events.scan(PROJECT, &[], &asked).await.unwrap().stats.hot_rows, 0);
+    assert_eq!(place.events.scan(PROJECT, &[], &asked).await.unwrap().stats.waiting_rows, 0);
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ impl EventImporter {
         let mut duplicates = before.cloned().unwrap_or_else(|| DuplicateCheck::new(&there.manifest));
         let held = before.map(|before| before.held.len());
         // A stored event wins over a new one.
-        duplicates.take_waiting(there.hot.iter().map(|(uuid, _)| *uuid), requested);
+        duplicates.take_waiting(there.waiting_events.iter().map(|(uuid, _)| *uuid), requested);
         self.duplicates.check_duplicates(&mut duplicates, &there.manifest, requested).await?;
         let is_same = held == Some(duplicates.held.len());
         Ok((there, duplicates, is_same))

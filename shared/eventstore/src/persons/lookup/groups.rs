@@ -238,11 +238,12 @@ impl PersonLookup {
                 tokio::task::spawn_blocking(move || requested.take_changes(&mut known, part).map(|()| known));
             known = taken.await??;
         }
-        let hot = now.hot.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
-        let hot = self.duplicates.not_in_segments(&now.manifest, hot).await?;
+        let waiting_events =
+            now.waiting_events.iter().filter(|row| row.event.event == "$groupidentify").cloned().collect();
+        let waiting_events = self.duplicates.not_in_segments(&now.manifest, waiting_events).await?;
         let taken = tokio::task::spawn_blocking(move || {
-            let hot = Profile::of_rows(project, &hot).groups;
-            requested.take_changes(&mut known, hot).map(|()| known)
+            let waiting_events = Profile::of_rows(project, &waiting_events).groups;
+            requested.take_changes(&mut known, waiting_events).map(|()| known)
         });
         taken.await?
     }

@@ -40,7 +40,7 @@ use crate::persons::{ImportedRecords, MergeLog, PersonIndex};
 use crate::segments::{DuplicateFinder, SegmentStore};
 
 /// Most waiting events while persons are queried.
-const HOT_ROWS_MAX: usize = 500_000;
+const WAITING_EVENTS_MAX: usize = 500_000;
 /// Files that are read concurrently.
 const FILES_AT_ONCE: usize = 16;
 
@@ -72,7 +72,7 @@ pub(crate) struct PersonsSnapshot {
     merge_state: Arc<PersonMergeState>,
     /// Waiting events, with the properties of [`is_profile_property`] only. Some may duplicate events in
     /// segments.
-    hot: Vec<PersonEvent>,
+    waiting_events: Vec<PersonEvent>,
 }
 
 /// All ids of the person that the id `own` belongs to.
@@ -135,16 +135,16 @@ impl PersonLookup {
         }
     }
 
-    /// The person of `distinct_id` and the groups with these keys. `hot` is the result of
+    /// The person of `distinct_id` and the groups with these keys. `waiting_blocks` is the result of
     /// [`PersonLookup::waiting_blocks_if_few`].
     pub(crate) async fn subject(
         &self,
         project: ProjectId,
         distinct_id: &str,
         groups: &[(GroupType, String)],
-        hot: Option<WaitingBlocks>,
+        waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<EvaluationSubject, EventStoreError> {
-        self.subject_parts(project, distinct_id, true, groups, hot).await
+        self.subject_parts(project, distinct_id, true, groups, waiting_blocks).await
     }
 
     /// As [`PersonLookup::subject`]; without `with_properties` only the ids of the person are read.
@@ -154,7 +154,7 @@ impl PersonLookup {
         distinct_id: &str,
         with_properties: bool,
         groups: &[(GroupType, String)],
-        hot: Option<WaitingBlocks>,
+        waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<EvaluationSubject, EventStoreError> {
         let own = derive_person_id(project, distinct_id);
         if !with_properties && groups.is_empty() {
@@ -163,7 +163,7 @@ impl PersonLookup {
             let ids = ids_of(merge_state, own).await?;
             return Ok(EvaluationSubject { person: Person { ids, ..Person::default() }, groups: Vec::new() });
         }
-        let now = self.now(project, hot).await?;
+        let now = self.now(project, waiting_blocks).await?;
         let ids = ids_of(now.merge_state.clone(), own).await?;
         if !with_properties {
             let groups = self.groups_with_keys(project, &now, groups).await?;
@@ -183,21 +183,21 @@ impl PersonLookup {
     async fn now(
         &self,
         project: ProjectId,
-        hot: Option<WaitingBlocks>,
+        waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<PersonsSnapshot, EventStoreError> {
-        let blocks = match hot {
-            Some(hot) => hot.0,
+        let blocks = match waiting_blocks {
+            Some(waiting_blocks) => waiting_blocks.0,
             None => self.blocks.raw_blocks(project).await?,
         };
         let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
-        let hot =
+        let waiting_events =
             self.blocks.mark_damage(rows_with_properties(project, blocks, is_profile_property).await).await?;
-        if hot.len() > HOT_ROWS_MAX {
-            let waiting = format!("{} events of project {project} wait for compaction", hot.len());
+        if waiting_events.len() > WAITING_EVENTS_MAX {
+            let waiting = format!("{} events of project {project} wait for compaction", waiting_events.len());
             return Err(StoreError::Busy(waiting).into());
         }
-        Ok(PersonsSnapshot { manifest, merge_state, hot })
+        Ok(PersonsSnapshot { manifest, merge_state, waiting_events })
     }
 
     /// Reads the changes that events made to the persons `ids`.
@@ -211,7 +211,7 @@ impl PersonLookup {
         let names_person = |row: &&PersonEvent| {
             ids.contains(&row.person) || other(row).is_some_and(|other| ids.contains(&other))
         };
-        let own = now.hot.iter().filter(names_person).cloned().collect();
+        let own = now.waiting_events.iter().filter(names_person).cloned().collect();
         let own = self.duplicates.not_in_segments(&now.manifest, own).await?;
         let mut profile = Profile::of_rows(project, &own);
         profile.ids.retain(|id, _| ids.contains(id));

@@ -104,10 +104,11 @@ impl PersonLookup {
                 }
             }
         }
-        let hot = self.duplicates.not_in_segments(&now.manifest, now.hot.clone()).await?;
+        let waiting_events =
+            self.duplicates.not_in_segments(&now.manifest, now.waiting_events.clone()).await?;
         // As in segments, an id that an event names besides its own counts too.
-        let hot = Profile::of_rows(project, &hot);
-        found.extend(hot.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
+        let waiting_events = Profile::of_rows(project, &waiting_events);
+        found.extend(waiting_events.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
     }
 }

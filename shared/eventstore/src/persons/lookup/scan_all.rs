@@ -125,9 +125,9 @@ impl PersonLookup {
         for entry in now.manifest.segments.iter().filter(|entry| entry.has_profiles()) {
             people = self.add_segment_to(people, entry).await?;
         }
-        let hot = self.duplicates.not_in_segments(&now.manifest, now.hot).await?;
+        let waiting_events = self.duplicates.not_in_segments(&now.manifest, now.waiting_events).await?;
         let added = tokio::task::spawn_blocking(move || {
-            let profile = Profile::of_rows(project, &hot);
+            let profile = Profile::of_rows(project, &waiting_events);
             people.add_profile(profile).map(|()| people)
         });
         added.await?
