@@ -50,7 +50,7 @@ pub(crate) struct BatchBuilder<'a> {
     format: CaptureFormat,
     metadata: &'a RequestMetadata,
     new_uuid: &'a mut dyn FnMut() -> Uuid,
-    pub packed: PropertyEncoder,
+    pub property_encoder: PropertyEncoder,
     /// The fields of the object around the events.
     pub envelope: Option<RawFields>,
     events: Vec<CapturedEvent>,
@@ -74,7 +74,7 @@ impl<'a> BatchBuilder<'a> {
             format,
             metadata,
             new_uuid,
-            packed: PropertyEncoder::default(),
+            property_encoder: PropertyEncoder::default(),
             envelope: None,
             events: Vec::new(),
             event_times: Vec::new(),
@@ -104,7 +104,7 @@ impl<'a> BatchBuilder<'a> {
             }
         };
         let known_properties = properties.clone().flatten().unwrap_or_default();
-        let is_exact = self.packed.noted(&known_properties, 2) == Some(Value::Bool(true))
+        let is_exact = self.property_encoder.kept_value(&known_properties, 2) == Some(Value::Bool(true))
             || option(&fields, "disable_skew_correction") == Some(&Value::Bool(true));
         let time = parse_event_time(fields.timestamp.as_ref(), fields.offset.as_ref(), is_exact, path)?;
         fields.properties = properties;
@@ -113,14 +113,14 @@ impl<'a> BatchBuilder<'a> {
             return Ok(());
         }
         let mut properties = match fields.properties.take() {
-            None => self.packed.map(&Map::new()),
+            None => self.property_encoder.map(&Map::new()),
             Some(Some(properties)) => properties,
             Some(None) => {
                 return Err(path.invalid_field("not_a_dict", "Properties must be an object.", "properties"));
             }
         };
         let event = path.validate_name(fields.event.as_ref())?;
-        let id_in_properties = self.packed.noted(&properties, 0);
+        let id_in_properties = self.property_encoder.kept_value(&properties, 0);
         let top_level_id = fields.distinct_id.take().map(|id| match (id, self.format) {
             (Value::String(id), CaptureFormat::Analytics) => Value::from(id.trim()),
             (id, _) => id,
@@ -132,7 +132,7 @@ impl<'a> BatchBuilder<'a> {
         }
         for (name, own) in PERSON_CHANGES.into_iter().zip(fields.person_changes.iter_mut()) {
             if let Some(own) = own.take().filter(|value| !value.is_null()) {
-                merge_person_change(&mut self.packed, &mut properties, name, own);
+                merge_person_change(&mut self.property_encoder, &mut properties, name, own);
             }
         }
         if self.format == CaptureFormat::Analytics {
@@ -152,13 +152,14 @@ impl<'a> BatchBuilder<'a> {
             }
             CaptureFormat::Batch => None,
         };
-        option.cloned().or_else(|| self.packed.noted(properties, 10)) == Some(Value::Bool(false))
+        option.cloned().or_else(|| self.property_encoder.kept_value(properties, 10))
+            == Some(Value::Bool(false))
     }
 
     fn collect_token(&mut self, fields: &RawFields, path: EventPath) {
         let token_in_properties = || {
             let properties = fields.properties.as_ref()?.as_ref()?;
-            non_empty_text(self.packed.noted(properties, 1).as_ref())
+            non_empty_text(self.property_encoder.kept_value(properties, 1).as_ref())
         };
         if let Some(token) = fields.top_level_token().or_else(token_in_properties) {
             if self.first_token.as_ref().is_some_and(|first| *first != token) {
@@ -179,16 +180,16 @@ impl<'a> BatchBuilder<'a> {
         ];
         for (known_index, value) in defaults {
             if let Some(value) = value.filter(|value| !value.is_null())
-                && self.packed.noted(properties, known_index).is_none()
+                && self.property_encoder.kept_value(properties, known_index).is_none()
             {
-                self.packed.add(properties, KNOWN_PROPERTIES[known_index], &value);
+                self.property_encoder.add(properties, KNOWN_PROPERTIES[known_index], &value);
             }
         }
         for (name, key) in
             [("process_person_profile", "$process_person_profile"), ("cookieless_mode", "$cookieless_mode")]
         {
             if let Some(value) = option(fields, name).filter(|value| value.is_boolean()) {
-                self.packed.add(properties, key, value);
+                self.property_encoder.add(properties, key, value);
             }
         }
     }
@@ -215,7 +216,7 @@ impl<'a> BatchBuilder<'a> {
                 None => self.first_token,
             },
         };
-        let captured = CapturedBatch { events: self.events, packed: self.packed };
+        let captured = CapturedBatch { events: self.events, property_encoder: self.property_encoder };
         Ok(Batch { token, captured, outcomes: self.outcomes })
     }
 }

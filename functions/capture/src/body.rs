@@ -1,6 +1,6 @@
 //! Streaming deserialization of a request's JSON: a batch, a list of events, or one event.
 //!
-//! Only the small fields of one event at a time become `serde_json` values; properties are packed while they are parsed.
+//! Only the small fields of one event at a time become `serde_json` values; properties are encoded while they are parsed.
 //! Must stay true: a request takes at most a few times the length of its text in memory; unknown fields are skipped,
 //! at any depth.
 
@@ -217,7 +217,7 @@ fn parse_fields<'de, A: MapAccess<'de>>(
             }
             Ok(())
         } else {
-            parse_field(&mut builder.packed, &mut map, field, &mut meter, depth, &mut fields)
+            parse_field(&mut builder.property_encoder, &mut map, field, &mut meter, depth, &mut fields)
         };
         if let Err(error) = parsed {
             return Err(match meter.excess.and_then(|excess| path.limit_exceeded(excess)) {
@@ -231,7 +231,7 @@ fn parse_fields<'de, A: MapAccess<'de>>(
 
 /// Parses the value of one field.
 fn parse_field<'de, A: MapAccess<'de>>(
-    packed: &mut PropertyEncoder,
+    property_encoder: &mut PropertyEncoder,
     map: &mut A,
     field: FieldName,
     meter: &mut JsonSizeBudget,
@@ -241,7 +241,7 @@ fn parse_field<'de, A: MapAccess<'de>>(
     let slot: &mut Option<Value> = match field {
         FieldName::Properties => {
             let properties: Option<EncodedProperties> =
-                map.next_value_seed(packed.properties(meter, depth, KNOWN_PROPERTIES))?;
+                map.next_value_seed(property_encoder.properties(meter, depth, KNOWN_PROPERTIES))?;
             fields.properties = Some(properties);
             return Ok(());
         }
@@ -264,7 +264,7 @@ fn parse_field<'de, A: MapAccess<'de>>(
         FieldName::Unset => &mut fields.person_changes[2],
     };
     meter.count(10)?;
-    *slot = Some(map.next_value_seed(packed.value(meter, depth))?);
+    *slot = Some(map.next_value_seed(property_encoder.value(meter, depth))?);
     Ok(())
 }
 

@@ -160,19 +160,19 @@ fn truncate(text: &str, chars_max: usize) -> String {
 /// Merges a person change of the event itself (`$set`, `$set_once`, `$unset`) into its properties. If both have the same
 /// key, the event's own value wins.
 pub(crate) fn merge_person_change(
-    packed: &mut PropertyEncoder,
+    property_encoder: &mut PropertyEncoder,
     properties: &mut EncodedProperties,
     (key, known_index): (&str, usize),
     own: Value,
 ) {
-    let value = match (packed.noted(properties, known_index), own) {
+    let value = match (property_encoder.kept_value(properties, known_index), own) {
         (Some(Value::Object(mut in_properties)), Value::Object(own)) => {
             in_properties.extend(own);
             Value::Object(in_properties)
         }
         (_, own) => own,
     };
-    packed.add(properties, key, &value);
+    property_encoder.add(properties, key, &value);
 }
 
 /// Why PostHog's `/i/v1/analytics/events` drops this event and keeps the rest of the batch; `None` if it stores the event.

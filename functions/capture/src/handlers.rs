@@ -151,7 +151,7 @@ fn decode_request(call: &Call, format: CaptureFormat) -> Result<DecodedRequest, 
         normalize(&payload.json, format, &metadata, &mut new_uuid).map_err(CaptureError::into_response)?;
     let batch = match captured.events.is_empty() {
         true => None,
-        false => Some(captured.sealed().map_err(error_response)?),
+        false => Some(captured.encode().map_err(error_response)?),
     };
     Ok(DecodedRequest { token: token.or(payload.form_token), batch, outcomes })
 }

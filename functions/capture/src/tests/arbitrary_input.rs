@@ -53,7 +53,7 @@ proptest! {
             let normalized =
                 normalize(body.to_string().as_bytes(), format, &metadata(), &mut || Uuid::from_u128(9));
             match normalized {
-                Ok(batch) => prop_assert!(batch.captured.sealed().is_ok()),
+                Ok(batch) => prop_assert!(batch.captured.encode().is_ok()),
                 Err(error) => prop_assert!(error.status.is_client_error()),
             }
         }

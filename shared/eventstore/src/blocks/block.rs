@@ -54,19 +54,19 @@ pub(crate) fn encode(batch: &CapturedBatch) -> Result<Vec<u8>, EventStoreError> 
     if plain.len() > INFLATED_BYTES_MAX {
         return Err(too_large());
     }
-    let packed = zstd::bulk::compress(&plain, LEVEL).map_err(EventStoreError::corrupt)?;
-    let mut block = Vec::with_capacity(HEADER_BYTES + packed.len());
+    let compressed = zstd::bulk::compress(&plain, LEVEL).map_err(EventStoreError::corrupt)?;
+    let mut block = Vec::with_capacity(HEADER_BYTES + compressed.len());
     block.extend_from_slice(MAGIC);
     block.push(FORMAT);
     block.extend_from_slice(&[0; CHECKSUM.end - CHECKSUM.start]);
     block.extend_from_slice(&(plain.len() as u32).to_le_bytes());
-    block.extend_from_slice(&packed);
+    block.extend_from_slice(&compressed);
     if block.len() > PART_BYTES_MAX * PARTS_MAX { Err(too_large()) } else { Ok(block) }
 }
 
 fn plain(batch: &CapturedBatch) -> Vec<u8> {
     let events = &batch.events;
-    let mut out = Vec::with_capacity(batch.packed.bytes.len() + events.len() * 64 + 1024);
+    let mut out = Vec::with_capacity(batch.property_encoder.bytes.len() + events.len() * 64 + 1024);
     write_unsigned(&mut out, events.len() as u64);
     let mut names: Vec<&str> = Vec::new();
     let mut numbers = std::collections::HashMap::new();
@@ -78,7 +78,7 @@ fn plain(batch: &CapturedBatch) -> Vec<u8> {
     });
     let codes = codes.collect::<Vec<_>>();
     write_texts(&mut out, names.into_iter());
-    write_texts(&mut out, batch.packed.keys.names().iter().map(|name| &**name));
+    write_texts(&mut out, batch.property_encoder.keys.names().iter().map(|name| &**name));
     events.iter().for_each(|event| out.extend_from_slice(event.uuid.as_bytes()));
     let mut before: Micros = 0;
     for event in events {
@@ -89,7 +89,7 @@ fn plain(batch: &CapturedBatch) -> Vec<u8> {
     events.iter().for_each(|event| write_text(&mut out, &event.distinct_id));
     events.iter().for_each(|event| write_unsigned(&mut out, event.properties.range.len() as u64));
     for event in events {
-        out.extend_from_slice(&batch.packed.bytes[event.properties.range.clone()]);
+        out.extend_from_slice(&batch.property_encoder.bytes[event.properties.range.clone()]);
     }
     out
 }

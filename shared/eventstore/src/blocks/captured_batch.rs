@@ -33,7 +33,7 @@ pub struct PropertyEncoder {
 pub struct EncodedProperties {
     pub(crate) range: Range<usize>,
     /// Positions of the looked-up fields.
-    pub(crate) noted: [Option<usize>; KEPT_PROPERTIES_MAX],
+    pub(crate) kept_offsets: [Option<usize>; KEPT_PROPERTIES_MAX],
 }
 
 /// Interned property names of a batch, in order of appearance.
@@ -63,24 +63,24 @@ impl PropertyNameTable {
 
 impl PropertyEncoder {
     /// Parses a JSON object as the properties of an event. `depth` is the nesting that is left, the object
-    /// included. Remembers the positions of the fields in `noted` (at most twelve).
+    /// included. Remembers the positions of the fields in `kept_names` (at most twelve).
     pub fn properties<'a>(
         &'a mut self,
         meter: &'a mut JsonSizeBudget,
         depth: usize,
-        noted: &'static [&'static str],
+        kept_names: &'static [&'static str],
     ) -> PropertiesSeed<'a> {
-        PropertiesSeed { packed: self, meter, depth, noted }
+        PropertiesSeed { property_encoder: self, meter, depth, kept_names }
     }
 
     /// Parses one JSON value, counted by the `meter` of the event.
     pub fn value<'a>(&'a mut self, meter: &'a mut JsonSizeBudget, depth: usize) -> ValueSeed<'a> {
-        ValueSeed { packed: self, meter, depth }
+        ValueSeed { property_encoder: self, meter, depth }
     }
 
-    /// The value of field number `index` of `noted`.
-    pub fn noted(&self, properties: &EncodedProperties, index: usize) -> Option<Value> {
-        let start = properties.noted.get(index).copied().flatten()?;
+    /// The value of field number `index` of `kept_names`.
+    pub fn kept_value(&self, properties: &EncodedProperties, index: usize) -> Option<Value> {
+        let start = properties.kept_offsets.get(index).copied().flatten()?;
         let mut reader = BinaryReader::new(self.bytes.get(start..)?);
         let tag = reader.tag().ok()?;
         reader.unsigned().ok()?;
@@ -93,7 +93,7 @@ impl PropertyEncoder {
             let start = self.bytes.len();
             let moved = start as isize - properties.range.start as isize;
             self.bytes.extend_from_within(properties.range.clone());
-            for place in properties.noted.iter_mut().flatten() {
+            for place in properties.kept_offsets.iter_mut().flatten() {
                 *place = place.saturating_add_signed(moved);
             }
             properties.range.start = start;
@@ -162,27 +162,27 @@ pub struct CapturedBatch {
     /// Its events, in order.
     pub events: Vec<CapturedEvent>,
     /// Their properties.
-    pub packed: PropertyEncoder,
+    pub property_encoder: PropertyEncoder,
 }
 
 impl CapturedBatch {
     /// The batch of `events`.
     pub fn of(events: &[Event]) -> CapturedBatch {
-        let mut packed = PropertyEncoder::default();
+        let mut property_encoder = PropertyEncoder::default();
         let event = |event: &Event| CapturedEvent {
             uuid: event.uuid,
             event: event.event.clone(),
             distinct_id: event.distinct_id.clone(),
             timestamp: event.timestamp,
-            properties: packed.map(&event.properties),
+            properties: property_encoder.map(&event.properties),
         };
-        CapturedBatch { events: events.iter().map(event).collect(), packed }
+        CapturedBatch { events: events.iter().map(event).collect(), property_encoder }
     }
 
     /// Encodes the batch. CPU-bound: call it on a blocking thread.
     ///
     /// [`EventStoreError::TooLarge`] when it does not fit into one transaction.
-    pub fn sealed(self) -> Result<EncodedBatch, EventStoreError> {
+    pub fn encode(self) -> Result<EncodedBatch, EventStoreError> {
         Ok(EncodedBatch { merging: self.merging()?, block: block::encode(&self)? })
     }
 
@@ -208,7 +208,7 @@ impl CapturedBatch {
                 event: event.event.clone(),
                 distinct_id: event.distinct_id.clone(),
                 timestamp: event.timestamp,
-                properties: self.packed.unpacked(&event.properties, property)?,
+                properties: self.property_encoder.unpacked(&event.properties, property)?,
             })
         };
         events.map(unpacked).collect()

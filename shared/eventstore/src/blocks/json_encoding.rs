@@ -62,10 +62,10 @@ impl JsonSizeBudget {
 
 /// Parses the properties of an event.
 pub struct PropertiesSeed<'a> {
-    pub(crate) packed: &'a mut PropertyEncoder,
+    pub(crate) property_encoder: &'a mut PropertyEncoder,
     pub(crate) meter: &'a mut JsonSizeBudget,
     pub(crate) depth: usize,
-    pub(crate) noted: &'static [&'static str],
+    pub(crate) kept_names: &'static [&'static str],
 }
 
 impl<'de> DeserializeSeed<'de> for PropertiesSeed<'_> {
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        let end = self.packed.bytes.len();
+        let end = self.property_encoder.bytes.len();
         Ok(Some(EncodedProperties { range: end..end, ..EncodedProperties::default() }))
     }
 
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let PropertyEncoder { bytes, keys } = self.packed;
+        let PropertyEncoder { bytes, keys } = self.property_encoder;
         let depth = self.meter.deeper(self.depth)?;
         self.meter.count(2)?;
         let mut properties =
@@ -123,8 +123,8 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
         while let Some(name) = map.next_key_seed(Name)? {
             self.meter.count(name.len() + 4)?;
             let place = bytes.len();
-            if let Some(index) = self.noted.iter().position(|noted| *noted == name) {
-                properties.noted[index] = Some(place);
+            if let Some(index) = self.kept_names.iter().position(|kept| *kept == name) {
+                properties.kept_offsets[index] = Some(place);
             }
             let key = Key::Number(keys.code(&name));
             map.next_value_seed(Packing { out: bytes, meter: self.meter, depth, key })?;
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for PropertiesSeed<'_> {
 
 /// Parses a value of an event outside its properties.
 pub struct ValueSeed<'a> {
-    pub(crate) packed: &'a mut PropertyEncoder,
+    pub(crate) property_encoder: &'a mut PropertyEncoder,
     pub(crate) meter: &'a mut JsonSizeBudget,
     pub(crate) depth: usize,
 }
@@ -145,14 +145,15 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let ValueSeed { packed, meter, depth } = self;
+        let ValueSeed { property_encoder, meter, depth } = self;
         // Appended as scratch space, and truncated again.
-        let start = packed.bytes.len();
-        let packing = Packing { out: &mut packed.bytes, meter, depth, key: Key::None };
+        let start = property_encoder.bytes.len();
+        let packing = Packing { out: &mut property_encoder.bytes, meter, depth, key: Key::None };
         let read = packing.deserialize(deserializer);
-        let value = read
-            .and_then(|()| BinaryReader::new(&packed.bytes[start..]).whole_value().map_err(D::Error::custom));
-        packed.bytes.truncate(start);
+        let value = read.and_then(|()| {
+            BinaryReader::new(&property_encoder.bytes[start..]).whole_value().map_err(D::Error::custom)
+        });
+        property_encoder.bytes.truncate(start);
         value
     }
 }

@@ -30,7 +30,7 @@ impl EventStore {
         if events.is_empty() {
             return Ok(());
         }
-        self.append_encoded(project, CapturedBatch::of(events).sealed()?, now).await
+        self.append_encoded(project, CapturedBatch::of(events).encode()?, now).await
     }
 
     /// As [`EventStore::append`], for a batch that was encoded before.

@@ -134,7 +134,7 @@ impl IntegrityChecker {
         progress: &mut (dyn FnMut(CheckProgress) + Send),
     ) -> Result<CheckReport, EventStoreError> {
         let manifest = self.manifests.load(project).await?;
-        let noted = self.quarantine.damage(project).await?;
+        let damage_markers = self.quarantine.damage(project).await?;
         let segments = manifest.segments.iter().map(CheckedEntry::of_segment);
         let persons = manifest.persons.iter().map(|entry| CheckedEntry::of_records("persons", entry));
         let groups = manifest.groups.iter().map(|entry| CheckedEntry::of_records("groups", entry));
@@ -166,15 +166,15 @@ impl IntegrityChecker {
             if !findings.is_empty() {
                 let (id, kind, events) = (entry.id, entry.kind, entry.rows);
                 checked.damaged.push(DamagedSegment { id, kind, events, from, to, findings });
-            } else if noted.contains_key(&entry.id) && lift {
+            } else if damage_markers.contains_key(&entry.id) && lift {
                 self.quarantine.lift(project, &entry.id).await?;
                 checked.lifted.push(entry.id);
-            } else if noted.contains_key(&entry.id) {
+            } else if damage_markers.contains_key(&entry.id) {
                 checked.restored.push(entry.id);
             }
         }
         checked.damaged.extend(self.check_merge_rows(project).await?);
-        self.check_blocks(project, &noted, lift, &mut checked).await?;
+        self.check_blocks(project, &damage_markers, lift, &mut checked).await?;
         Ok(checked)
     }
 

@@ -16,16 +16,17 @@ use crate::keys::BlockId;
 use crate::objects::Damage;
 
 impl IntegrityChecker {
-    /// Verifies all waiting blocks. With `lift`, removes the markers of intact or deleted blocks. `noted` are
+    /// Verifies all waiting blocks. With `lift`, removes the markers of intact or deleted blocks. `damage_markers` are
     /// the known markers of the project.
     pub(crate) async fn check_blocks(
         &self,
         project: ProjectId,
-        noted: &BTreeMap<String, Damage>,
+        damage_markers: &BTreeMap<String, Damage>,
         lift: bool,
         checked: &mut CheckReport,
     ) -> Result<(), EventStoreError> {
-        let mut left = noted.keys().filter(|id| id.parse::<BlockId>().is_ok()).cloned().collect::<Vec<_>>();
+        let mut left =
+            damage_markers.keys().filter(|id| id.parse::<BlockId>().is_ok()).cloned().collect::<Vec<_>>();
         let mut from = None;
         loop {
             let (blocks, next) = self.blocks.oldest_blocks(project, from).await?;
@@ -36,7 +37,7 @@ impl IntegrityChecker {
             checked.bytes += compared.intact.iter().map(|block| block.stored_len() as u64).sum::<u64>();
             for (block, error) in compared.damaged {
                 let id = block.id.to_string();
-                left.retain(|noted| *noted != id);
+                left.retain(|known| *known != id);
                 self.quarantine.note_damaged_block(&error).await;
                 checked.damaged.push(damaged_segment(block.id, &error));
             }
