@@ -35,6 +35,8 @@ class Database:
         self.connection.request("POST", "/", json.dumps(arguments), headers)
         answer = self.connection.getresponse()
         body = answer.read()
+        # The server closes idle connections, and minutes may pass until the next call, which opens another one.
+        self.connection.close()
         if answer.status != 200:
             raise RuntimeError(f"{operation}: {answer.status} {body[:500]!r}")
         return json.loads(body) if body else {}

@@ -1,6 +1,7 @@
 """The emulator and its events: small functions in Python, correct and faulty ones."""
 
 import base64
+import gzip
 import json
 import os
 import stat
@@ -8,9 +9,11 @@ import sys
 import tempfile
 import time
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 import events
+import gateways
 from runtime import Function, FunctionFailed
 
 BOOTSTRAP = """
@@ -161,9 +164,35 @@ class Events(unittest.TestCase):
             event = events.http_api(events.Request("POST", "/", [], headers, b"a=1"))
             self.assertEqual(event["isBase64Encoded"], not text, headers)
         packed = events.Request("POST", "/", [], [("content-type", "application/json"), ("content-encoding", "gzip")], b"\x1f\x8b")
-        for form in (events.http_api, events.function_url, events.rest_api):
-            event = form(packed)
+        binary = events.Reading.BINARY
+        for event in (events.http_api(packed, reading=binary), events.function_url(packed, binary), events.rest_api(packed)):
             self.assertEqual((base64.b64decode(event["body"]), event["isBase64Encoded"]), (b"\x1f\x8b", True))
+
+    def test_gzip_that_is_taken_for_text_is_destroyed(self):
+        plain = events.Request("POST", "/e/", [], [("Content-Type", "text/plain")], b"\x1f\x8b\x08\x00\xff")
+        packed = replace(plain, headers=[("Content-Type", "application/json; charset=utf-8"), ("Content-Encoding", "gzip")])
+        destroyed = b"\x1f\xef\xbf\xbd\x08\x00\xef\xbf\xbd"
+        for form in (events.http_api, events.function_url):
+            self.assertEqual([events.received(form(it)) for it in (plain, packed)], [destroyed] * 2)
+            self.assertEqual([events.received(form(it, reading=events.Reading.BINARY)) for it in (plain, packed)], [destroyed, packed.body])
+        for make in (events.rest_api, gateways.deployed):
+            self.assertEqual([events.received(make(it)) for it in (plain, packed)], [plain.body] * 2)
+
+    def test_a_rest_api_may_decompress_what_says_that_it_is_compressed(self):
+        packed = events.Request("POST", "/e/", [], [("Content-Encoding", "gzip")], gzip.compress(b"{}"))
+        self.assertEqual(events.received(events.rest_api(packed, inflates=True)), b"{}")
+        self.assertEqual(events.received(events.rest_api(replace(packed, headers=[]), inflates=True)), packed.body)
+
+    def test_the_distribution_chooses_the_gateway(self):
+        def deployed(path):
+            event = gateways.deployed(events.Request("GET", path), "d1.example")
+            host = event["headers"].get("x-forwarded-host")
+            return event.get("version", "1.0"), event.get("rawPath", event.get("path")), event["requestContext"]["stage"], host
+
+        self.assertEqual(deployed("/flags/"), ("1.0", "/flags", "live", None))
+        self.assertEqual(deployed("/i/v0/e/"), ("1.0", "/i/v0/e", "live", None))
+        self.assertEqual(deployed("/flags/definitions/"), ("2.0", "/flags/definitions", "$default", None))
+        self.assertEqual(deployed("/api/projects/"), ("2.0", "/api/projects/", "$default", "d1.example"))
 
     def test_an_answer_is_read_in_both_forms(self):
         one = {"statusCode": 200, "headers": {}, "multiValueHeaders": {"Vary": ["a", "b"]}, "body": "aGk=", "isBase64Encoded": True}
