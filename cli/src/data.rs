@@ -151,8 +151,8 @@ impl DataDirectory {
     /// The directory's own payload key, which a server creates when it starts.
     pub fn own_payload_key(&self) -> Result<String, String> {
         let path = self.path.join(PAYLOAD_KEY);
-        let key = std::fs::read_to_string(&path)
-            .map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        let key =
+            std::fs::read_to_string(&path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
         Ok(key.trim().to_owned())
     }
 
