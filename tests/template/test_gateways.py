@@ -94,6 +94,7 @@ class Apis(unittest.TestCase):
         for kind in ("DEFAULT_4XX", "DEFAULT_5XX", "THROTTLED"):
             self.assertEqual(answers[kind]["responseParameters"]["gatewayresponse.header.Access-Control-Allow-Origin"], "'*'", kind)
         self.assertEqual(answers["THROTTLED"]["responseParameters"]["gatewayresponse.header.Retry-After"], "'1'")
+        self.assertEqual(int(answers["THROTTLED"]["statusCode"]), 503, "posthog-js drops the events of a 429")
 
     def test_a_warning_at_the_import_fails_no_stack(self):
         for kind in ("AWS::ApiGatewayV2::Api", "AWS::ApiGateway::RestApi"):
