@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/smoke.sh against `pennon serve`, and against the functions behind the template's gateways.
+"""scripts/smoke.sh against `pennon serve`, and against the functions behind the template's gateways. Then a flood of events there.
 
     check_smoke.py PENNON DIRECTORY      the command line, and the folder of the functions' binaries
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import events
+import flood
 import gateways
 from check_loop import API_FUNCTIONS, Server, panics, start_functions
 from check_routes import READINGS, Route, choose
@@ -46,8 +47,10 @@ class Deployment:
         worker = Function(Path(binaries) / "worker", "worker", self.environment, 1769, 600, log=Path(directory) / "worker.log", directory=directory)
         self.functions["worker"] = worker.start()
         self.locks = {name: threading.Lock() for name in names}
-        found = transform_template.routes(transform_template.load(ROOT / "template.yaml"))
+        self.template = transform_template.load(ROOT / "template.yaml")
+        found = transform_template.routes(self.template)
         self.routes = [Route(it["method"], it["path"], it["group"], it["gateway"]) for it in found]
+        self.limits = None
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.host = f"127.0.0.1:{self.http.server_port}"
         self.url = f"http://{self.host}"
@@ -78,6 +81,8 @@ class Deployment:
             # As HTTP APIs and REST APIs do.
             status, message = (404, b'{"message":"Not Found"}') if gateway == "http" else (403, b'{"message":"Missing Authentication Token"}')
             return status, {"content-type": "application/json"}, message
+        if self.limits and not self.limits.admits(gateway, route.path):
+            return 429 if gateway == "http" else 503, {"retry-after": "1"}, b'{"message":"Too Many Requests"}'
         return events.answer_of(self.invoke(route.group, event))
 
     def _wake_the_worker(self):
@@ -138,6 +143,7 @@ def main():
                 failed = smoke("pennon serve", server.http, key, token, [pennon, "delete", "--data", str(server.data)])
                 account = {**deployment.environment, "AWS_SECRET_ACCESS_KEY": "local", "AWS_REGION": "us-east-1"}
                 failed += smoke("functions behind the template's gateways", deployment.url, key, token, [pennon, "delete", "--cloud"], account)
+                failed += flood.check(deployment, deployment.template, key, token)
             finally:
                 deployment.stop()
         finally:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import events
+import flood
 import gateways
 from runtime import Function, FunctionFailed
 
@@ -133,6 +134,25 @@ class Emulated(unittest.TestCase):
         for argument, why in (("broken", "exit status 3"), ("unready", "no table")):
             with self.assertRaisesRegex(FunctionFailed, why):
                 self.function(argument).start()
+
+
+class LimitsOfGateways(unittest.TestCase):
+    def test_a_bucket_has_its_burst_and_is_refilled(self):
+        now = [0.0]
+        bucket = flood.Bucket(10, 5, lambda: now[0])
+        self.assertEqual([bucket.take() for _ in range(6)], [True] * 5 + [False])
+        now[0] = 0.25
+        self.assertEqual([bucket.take() for _ in range(3)], [True, True, False])
+        now[0] = 60.0
+        self.assertEqual(sum(bucket.take() for _ in range(9)), 5)
+
+    def test_a_route_with_a_limit_leaves_the_account_to_others(self):
+        limits = flood.Limits({"rest": (2_500, 1_250), "http": (1_000, 500)}, lambda: 0.0)
+        self.assertEqual(sum(limits.admits("rest", "/e") for _ in range(1_000)), 6)
+        self.assertTrue(limits.admits("rest", "/flags") and limits.admits("http", "/api/projects"))
+        shared = flood.Limits(None, lambda: 0.0)
+        self.assertEqual(sum(shared.admits("rest", "/e") for _ in range(1_000)), 25)
+        self.assertFalse(shared.admits("rest", "/flags"))
 
 
 class Events(unittest.TestCase):

@@ -18,6 +18,7 @@ use crate::compaction::merge_policy::{self, MergeMode};
 use crate::compaction::segment_merge::SegmentMerger;
 use crate::compaction::stale_persons::StalePersonChecks;
 use crate::error::EventStoreError;
+use crate::event::micros_u64;
 use crate::ingest::InflatedBlocks;
 use crate::keys::BlockId;
 use crate::manifest::{GRACE_MICROS, Manifest, ManifestStore, ReplacedBlocks, SegmentEntry};
@@ -160,8 +161,7 @@ impl Compactor {
                 let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
                 let copies = batch.sent - events;
                 let oldest = batch.ids.iter().map(|id| id.micros).min();
-                let waited_micros =
-                    oldest.map_or(0, |oldest| u64::try_from(now).unwrap_or_default().saturating_sub(oldest));
+                let waited_micros = oldest.map_or(0, |oldest| micros_u64(now).saturating_sub(oldest));
                 let done = CompactionReport {
                     blocks,
                     events,
