@@ -3,8 +3,9 @@
 #
 # Starts `pennon serve` on free ports over an empty directory (it loads the demo, on the day on which its events keep their
 # published dates; then it starts again with the machine's clock), then `cargo lambda watch` against its
-# embedded DynamoDB and event directory. Lists flags and runs a funnel through the emulated gateway and through
-# `cargo lambda invoke`, sends a batch, and compares the responses with the local server's.
+# embedded DynamoDB and event directory, with the environment that `pennon env` prints. Lists flags and runs a funnel through the
+# emulated gateway and through `cargo lambda invoke`, sends a batch, shares an insight, and compares the responses with the
+# local server's.
 # Functions are built with the features of the whole workspace, as the tests are, so that no dependency is recompiled.
 # Every process is terminated by its own id. The directory with the logs is kept on failure.
 set -euo pipefail
@@ -90,14 +91,14 @@ pids+=($!)
 wait_for $! 120 curl -sf "http://127.0.0.1:$http_port/_health"
 server=$(field "$work/data/server.json" 'd["http"]')
 key=$("$pennon" keys create --data "$work/data" --label packaging-check \
-    --scope feature_flag:read --scope insight:read --scope project:read 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
+    --scope feature_flag:read --scope insight:write --scope project:read --scope sharing_configuration:write 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
 [[ -n $key ]] || fail "pennon keys create printed no key"
 bearer="Authorization: Bearer $key"
 ask projects "$server/api/projects/" -H "$bearer"
 project=$(field "$work/projects.json" 'd["results"][0]["id"]')
 token=$(field "$work/projects.json" 'd["results"][0]["api_token"]')
 
-# The endpoint of the embedded DynamoDB, its credentials, the tables and the events.
+# The endpoint of the embedded DynamoDB, its credentials, the tables, the events and the payload key.
 environment=$("$pennon" env --data "$work/data")
 (
     eval "$environment"
@@ -132,4 +133,12 @@ invoke capture_invoked capture capture.json
 trend='{"events": [{"id": "packaging checked", "math": "total"}], "date_from": "2024-02-01", "date_to": "2024-02-05"}'
 ask trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"
 [[ $(field "$work/trend.json" 'd["result"][0]["data"]') == '[0, 0, 1, 0, 0]' ]] || fail "trend: $(head -c 600 "$work/trend.json")"
-echo "cargo lambda watch and invoke: flags, funnel and capture return what the local server does"
+# Links are made and read with the server's payload key: the server reads a link that a function made.
+insights="/api/projects/$project/insights"
+ask insight "$server$insights/" -H "$bearer"
+insight=$(field "$work/insight.json" 'd["results"][0]["id"]')
+ask sharing "$gateway$insights/$insight/sharing/" -X PATCH -H "$bearer" -H 'Content-Type: application/json' -d '{"enabled": true}'
+link="?sharing_access_token=$(field "$work/sharing.json" 'd["access_token"]')"
+ask shared_watch "$gateway$insights/$insight/$link"
+ask shared_local "$server$insights/$insight/$link"
+echo "cargo lambda watch and invoke: flags, funnel, capture and sharing return what the local server does"

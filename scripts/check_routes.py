@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Verifies that the gateway routes every request of the product to a function that handles it.
+"""Verifies that the distribution and the gateways route every request of the product to a function that handles it.
 
     check_routes.py TEMPLATE_ROUTES.json PRODUCT_ROUTES.json
 
 The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path"}],
 without trailing slash, one entry per function (group) that mounts the route. Rules:
- 1. no template path ends in a slash, none is declared twice, no product path ends in a slash;
+ 1. no template path ends in a slash, no gateway declares one twice, no product path ends in a slash;
  2. each product route, under /api/projects and /api/environments, without and with a trailing slash, reaches a function
-    that mounts it, for every way API Gateway may read the slash (see READINGS);
+    that mounts it, for every way API Gateway may read the slash (see READINGS), through the distribution;
  3. each template route is selected for at least one product route;
- 4. the routes of `cargo lambda watch` in the root Cargo.toml route both spellings to a function that mounts them.
+ 4. the routes of `cargo lambda watch` in the root Cargo.toml route both spellings to a function that mounts them;
+ 5. the routes of SDKs (see `is_of_sdks`) reach the REST API, all others the HTTP API;
+ 6. the distribution sends exactly the paths of the REST API's routes there, and makes exceptions only within them.
 Standard library only. Exit status 1 and one line for each finding.
 """
 
@@ -38,6 +40,7 @@ class Route:
     method: str
     path: str
     group: str
+    gateway: str = "http"
 
     def kinds(self):
         """0 for a literal segment, 1 for `{name}`, 2 for `{name+}`: smaller is more specific."""
@@ -60,6 +63,10 @@ class Reading:
 # Reports differ on the first two. The third is the worst case: {proxy+} must not be empty, so the next wider route matches.
 READINGS = [Reading("trimmed", True, True), Reading("kept", False, True), Reading("kept, next wider net", False, False)]
 
+
+# Where SDKs send bodies, with a project token: below these paths, except what is polled with a personal API key.
+SDK_PATHS = ("/flags", "/decide", "/array", "/ofrep", "/batch", "/capture", "/e", "/i", "/api/surveys", "/api/early_access_features")
+POLLED = ("/flags/definitions",)
 
 # cargo-lambda's router: a slash is an ordinary character, `{*rest}` must not be empty.
 WATCH = Reading("cargo lambda watch", False, False)
@@ -92,6 +99,22 @@ def choose(routes, method, path, reading=READINGS[1]):
     return min(fitting, key=Route.rank, default=None)
 
 
+def is_below(path, roots):
+    return any(path == root or path.startswith(root + "/") for root in roots)
+
+
+def is_of_sdks(path):
+    return is_below(path, SDK_PATHS) and not is_below(path, POLLED)
+
+
+def gateway_of(behaviours, path):
+    """The gateway to which the distribution sends a path: the first pattern that matches, `*` matches slashes too."""
+    for pattern, gateway in behaviours:
+        if re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), path):
+            return gateway
+    return None
+
+
 def concrete(path):
     """A request path that a product route's template covers. `{*rest}` becomes two segments."""
     return re.sub(r"\{[^}]*\}", "7", re.sub(r"\{\*[^}]*\}", "7/7", path))
@@ -117,7 +140,7 @@ def check_shapes(routes, product):
     for route in routes:
         if route.path.endswith("/"):
             findings.append(f"template path ends in a slash, API Gateway would drop it: {route.path}")
-        key = (route.method, re.sub(r"\{[^}+]*", "{", route.path))
+        key = (route.gateway, route.method, re.sub(r"\{[^}+]*", "{", route.path))
         if key in seen:
             findings.append(f"template route declared twice: {route.method} {route.path}")
         seen.add(key)
@@ -125,12 +148,17 @@ def check_shapes(routes, product):
     return findings
 
 
-def check_arrivals(routes, wanted):
-    """Findings of rule 2, and the template routes that were selected."""
+def check_arrivals(routes, wanted, behaviours):
+    """Findings of rules 2 and 5, and the template routes that were selected."""
     findings, chosen = [], set()
     for (method, path), groups in sorted(wanted.items()):
         for asked, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:
-            route = choose(routes, method, asked, reading)
+            gateway = gateway_of(behaviours, asked)
+            if gateway != ("rest" if is_of_sdks(path) else "http"):
+                findings.append(f"{method} {asked}: the distribution sends it to the wrong gateway, {gateway}")
+                continue
+            # What the distribution sends to the REST API arrives without a slash; this also covers requests to the API itself.
+            route = choose([it for it in routes if it.gateway == gateway], method, asked, reading)
             if route is None:
                 if reading.empty_rest:
                     findings.append(f"{method} {asked} ({reading.name}): no route, wanted {names(groups)}")
@@ -140,6 +168,18 @@ def check_arrivals(routes, wanted):
             if route.group not in groups and not in_net:
                 findings.append(f"{method} {asked} ({reading.name}): {route.path} leads to {route.group}, wanted {names(groups)}")
     return findings, chosen
+
+
+def check_behaviours(routes, behaviours):
+    """Findings of rule 6."""
+    patterns = {re.sub(r"\{\w+\+\}", "*", route.path) for route in routes if route.gateway == "rest"}
+    to_rest = {path for path, gateway in behaviours if gateway == "rest"}
+    findings = [f"the distribution lacks a path of the REST API: {path}" for path in sorted(patterns - to_rest)]
+    findings += [f"the distribution sends a path to the REST API that has no such route: {path}" for path in sorted(to_rest - patterns)]
+    for index, (path, gateway) in enumerate(behaviours):
+        if gateway == "http" and path != "*" and gateway_of(behaviours[index + 1 :], path.replace("*", "7")) != "rest":
+            findings.append(f"the distribution has a path of its own for what the default does: {path}")
+    return findings
 
 
 def watch_routes(manifest):
@@ -163,11 +203,11 @@ def names(groups):
     return " or ".join(sorted(groups))
 
 
-def check(routes, product):
+def check(routes, product, behaviours=(("*", "http"),)):
     """All findings, as lines of text."""
     wanted = requests(product)
-    findings = check_shapes(routes, product)
-    arrivals, chosen = check_arrivals(routes, wanted)
+    findings = check_shapes(routes, product) + check_behaviours(routes, behaviours)
+    arrivals, chosen = check_arrivals(routes, wanted, behaviours)
     findings += arrivals
     for route in routes:
         if route not in chosen:
@@ -181,10 +221,12 @@ def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as file:
-        routes = [Route(r["method"], r["path"], r["group"]) for r in json.load(file)["routes"]]
+        template = json.load(file)
+    routes = [Route(it["method"], it["path"], it["group"], it["gateway"]) for it in template["routes"]]
+    behaviours = [(it["path"], it["gateway"]) for it in template["behaviours"]]
     with open(sys.argv[2], encoding="utf-8") as file:
         product = json.load(file)
-    findings = check(routes, product)
+    findings = check(routes, product, behaviours)
     findings += check_watch(watch_routes(MANIFEST.read_text(encoding="utf-8")), requests(product))
     print("\n".join(findings) if findings else f"{len(requests(product))} product routes, {len(routes)} template routes: all arrive")
     raise SystemExit(1 if findings else 0)

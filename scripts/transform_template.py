@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Expands template.yaml locally as the SAM transform does, and prints its HTTP routes.
+"""Expands template.yaml locally as the SAM transform does, and prints the routes of both APIs and the paths of the distribution.
 
-Output: {"routes": [{"method", "path", "function", "group"}]}, sorted by path. `method` is ANY for a route of every method,
-`function` the logical id in the template, `group` the folder below functions/ that it is built from.
-The routes are read from the OpenAPI body of the expanded API, the document that API Gateway imports, not from the events
+Output: {"routes": [{"gateway", "method", "path", "function", "group"}], "behaviours": [{"path", "gateway"}]}. `gateway` is http
+or rest, `method` ANY for a route of every method, `function` the logical id in the template, `group` the folder below
+functions/ that it is built from. Behaviours are in the order in which CloudFront compares them, the default last, as `*`.
+The routes are read from the OpenAPI body of the expanded APIs, the document that API Gateway imports, not from the events
 of the template, so that routes lost by the transform are detected. Needs aws-sam-translator (.ci/requirements.txt).
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ANY = "x-amazon-apigateway-any-method"
 METHODS = {ANY, "get", "put", "post", "delete", "options", "head", "patch", "trace"}
+GATEWAYS = {"AWS::ApiGatewayV2::Api": "http", "AWS::ApiGateway::RestApi": "rest"}
 
 
 def load(path):
@@ -50,12 +52,13 @@ def groups(template):
     }
 
 
-def routes(template):
-    """Routes of every HTTP API in the template."""
+def routes(template, resources=None):
+    """Routes of the HTTP API and of the REST API."""
     group_of = groups(template)
     found = []
-    for name, resource in transform(template)["Resources"].items():
-        if resource["Type"] != "AWS::ApiGatewayV2::Api":
+    for name, resource in (resources or transform(template)["Resources"]).items():
+        gateway = GATEWAYS.get(resource["Type"])
+        if gateway is None:
             continue
         for path, item in resource["Properties"]["Body"]["paths"].items():
             for method, operation in item.items():
@@ -64,13 +67,26 @@ def routes(template):
                 function = integrated_function(operation, f"{name} {method} {path}")
                 found.append(
                     {
+                        "gateway": gateway,
                         "method": "ANY" if method == ANY else method.upper(),
                         "path": path,
                         "function": function,
                         "group": group_of[function],
                     }
                 )
-    return sorted(found, key=lambda route: (route["path"], route["method"]))
+    return sorted(found, key=lambda route: (route["gateway"], route["path"], route["method"]))
+
+
+def behaviours(resources):
+    """Path patterns of the distribution and the gateway of each, in order; `*` is the default."""
+    (distribution,) = (it for it in resources.values() if it["Type"] == "AWS::CloudFront::Distribution")
+    config = distribution["Properties"]["DistributionConfig"]
+    gateway_of = {}
+    for origin in config["Origins"]:
+        (name,) = re.findall(r"^\$\{(\w+)\}\.execute-api\.", origin["DomainName"]["Fn::Sub"])
+        gateway_of[origin["Id"]] = GATEWAYS[resources[name]["Type"]]
+    found = [{"path": it["PathPattern"], "gateway": gateway_of[it["TargetOriginId"]]} for it in config["CacheBehaviors"]]
+    return [*found, {"path": "*", "gateway": gateway_of[config["DefaultCacheBehavior"]["TargetOriginId"]]}]
 
 
 def integrated_function(operation, where):
@@ -85,7 +101,9 @@ def integrated_function(operation, where):
 
 def main():
     path = sys.argv[1] if len(sys.argv) > 1 else ROOT / "template.yaml"
-    json.dump({"routes": routes(load(path))}, sys.stdout, indent=1)
+    template = load(path)
+    resources = transform(template)["Resources"]
+    json.dump({"routes": routes(template, resources), "behaviours": behaviours(resources)}, sys.stdout, indent=1)
     print()
 
 

@@ -148,6 +148,14 @@ impl DataDirectory {
         payload_keys(&own).map_err(|e| format!("{e}; the directory's own key is in {}", path.display()))
     }
 
+    /// The directory's own payload key, which a server creates when it starts.
+    pub fn own_payload_key(&self) -> Result<String, String> {
+        let path = self.path.join(PAYLOAD_KEY);
+        let key =
+            std::fs::read_to_string(&path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        Ok(key.trim().to_owned())
+    }
+
     /// Acquires the lock; `None` if another process has it.
     pub fn lock(&self) -> Result<Option<Lock>, String> {
         let path = self.path.join(LOCK);

@@ -7,7 +7,8 @@ use pennon_core::config::StoreConfig;
 use crate::data::DataDirectory;
 use crate::embedded::{REGION, SECRET_ACCESS_KEY};
 
-/// The environment variables for the tables and events of the server on `data`, with its credentials.
+/// The environment variables for the tables and events of the server on `data`, with its credentials and its payload key,
+/// without which functions cannot read the server's encrypted payloads and sharing tokens.
 pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let no_server = || format!("no server runs on {}; start `pennon serve --data {0}` first", data.display());
     let directory = DataDirectory::for_reading(data).map_err(|_| no_server())?;
@@ -25,6 +26,7 @@ pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("PENNON_RECORDS_TABLE", tables.records_table),
         ("PENNON_BLOCKS_TABLE", tables.blocks_table),
         ("PENNON_EVENTS_URL", directory.events_url()),
+        ("PENNON_PAYLOAD_KEY", directory.own_payload_key()?),
     ])
 }
 

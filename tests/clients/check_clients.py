@@ -5,9 +5,10 @@
     check_clients.py PENNON --all            older versions too
     check_clients.py PENNON --only NAME,...  some of them
     check_clients.py PENNON --usage          only the check that calls of an SDK count as usage of a flag
+    check_clients.py PENNON --gateway http   through an HTTP API alone: clients that compress lose events, as a control
 
 Each client is a program with a time limit. It evaluates all flags of expected.py for each person there, most send 20
-events, and every request passes a recording proxy. One line per client; exit status 1 if one fails. README.md has the rules.
+events, and every request passes a recording proxy, which hands bodies on as the deployment's gateways do. One line per client; exit status 1 if one fails. README.md has the rules.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import pages
 import routes
 import usage
 from product import TOKEN, Product, wait_for
-from recorder import Recorder
+from recorder import GATEWAYS, Recorder
 
 HERE = Path(__file__).resolve().parent
 EVENTS = 20
@@ -124,6 +125,8 @@ def check_requests(client, exchanges):
     for exchange in exchanges:
         if exchange.path.startswith("/static/"):
             continue  # scripts that the product does not have; the configuration disables their features
+        if exchange.is_altered:
+            yield f"the gateway altered the body: {exchange}"
         if exchange.status is None or not 200 <= exchange.status < 400:
             yield f"refused or without a response: {exchange}"
         if exchange.milliseconds > CALL_SECONDS * 1000:
@@ -158,9 +161,9 @@ def check_events(client, task, product, recorder):
         yield f"{counted} events counted, {client.events} expected"
 
 
-def check_client(client, product):
+def check_client(client, product, gateway):
     """(findings, summary) of one client."""
-    recorder = Recorder(product.url)
+    recorder = Recorder(product.url, GATEWAYS[gateway])
     task = {
         "host": recorder.url, "token": TOKEN, "module": client.module, "persons": expected.PERSONS, "events": client.events,
         "event": f"sent by {client.name}", "flags": [flag["key"] for flag in expected.FLAGS],
@@ -223,7 +226,7 @@ def run_checks(options, product):
         passed += report("plain requests", findings, routes.SUMMARY, time.monotonic() - began)
     for client in clients:
         began = time.monotonic()
-        passed += report(client.name, *check_client(client, product), time.monotonic() - began)
+        passed += report(client.name, *check_client(client, product, options.gateway), time.monotonic() - began)
     count = len(clients) + (not options.only)
     print(f"{passed} passed, {count - passed} failed")
     return passed == count
@@ -235,6 +238,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="older versions too")
     parser.add_argument("--only", type=lambda text: text.split(","), help="clients by their names, separated by commas")
     parser.add_argument("--usage", action="store_true", help="only whether calls of an SDK count as usage")
+    parser.add_argument("--gateway", choices=GATEWAYS, default="deployed", help="what hands bodies on")
     options = parser.parse_args()
     unknown = set(options.only or []) - {client.name for client in CLIENTS}
     if unknown:

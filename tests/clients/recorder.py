@@ -1,17 +1,25 @@
-"""A forwarding server between a client and the product. It changes nothing and records every request: status, time,
-origin page, whether it has cookies, and the events in its body."""
+"""A forwarding server between a client and the product. It records every request: status, time, origin page, whether it has
+cookies, and the events in its body. It changes a body only as the gateway does that a deployment has for its path."""
 
 import base64
 import gzip
 import http.client
 import json
+import sys
 import threading
 import time
 import urllib.parse
 from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lambda"))
+import events  # noqa: E402
+import gateways  # noqa: E402
+
+# The gateways of template.yaml, and an HTTP API alone, under the worse reading of what AWS documents.
+GATEWAYS = {"deployed": gateways.deployed, "http": events.http_api}
 # Hop-by-hop headers, which a proxy must not forward.
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 
@@ -25,6 +33,7 @@ class Exchange:
     response_headers: dict = field(default_factory=dict)
     milliseconds: float = 0
     events: list = field(default_factory=list)  # (name, uuid or the event as a string)
+    is_altered: bool = False  # whether the product got another body than the client sent
     began: float = field(default_factory=time.monotonic)
 
     def __str__(self):
@@ -43,8 +52,8 @@ def decode_events(path, headers, body):
         return []
     if isinstance(found, dict):
         found = found.get("batch", [found])
-    events = [event for event in found if isinstance(event, dict) and "event" in event]
-    return [(event["event"], identify_event(event)) for event in events]
+    named = [event for event in found if isinstance(event, dict) and "event" in event]
+    return [(event["event"], identify_event(event)) for event in named]
 
 
 def identify_event(event):
@@ -52,11 +61,18 @@ def identify_event(event):
     return event.get("uuid") or properties.get("$insert_id") or json.dumps(event, sort_keys=True)
 
 
-class Recorder:
-    """Forwards from a free port of 127.0.0.1 to `target`."""
+def through(make, method, path, headers, body):
+    """The body that a function gets of a request, where a gateway makes events with `make`."""
+    if not body:
+        return body
+    return events.received(make(events.Request(method, urllib.parse.urlsplit(path).path, [], list(headers.items()), body)))
 
-    def __init__(self, target):
-        self.target = urllib.parse.urlsplit(target)
+
+class Recorder:
+    """Forwards from a free port of 127.0.0.1 to `target`; `make` is the gateway between, from tests/lambda."""
+
+    def __init__(self, target, make):
+        self.target, self.make = urllib.parse.urlsplit(target), make
         self.exchanges = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -90,6 +106,8 @@ class Recorder:
                 exchange = Exchange(self.command, self.path, dict(self.headers.items()))
                 exchange.events = decode_events(self.path, self.headers, body) if self.command == "POST" else []
                 recorder.exchanges.append(exchange)
+                sent, body = body, through(recorder.make, self.command, self.path, self.headers, body)
+                exchange.is_altered = sent != body
                 connection = http.client.HTTPConnection(recorder.target.hostname, recorder.target.port, timeout=60)
                 connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():

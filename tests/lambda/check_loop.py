@@ -4,7 +4,9 @@
     check_loop.py PENNON DIRECTORY      the command line, and the folder of the functions' binaries
 
 Starts `pennon serve` on an empty directory (it loads the demo) and gives the functions a copy of its tables and event files.
-Sends both the same requests, as an HTTP API, a REST API and a function URL, and compares the responses. Then runs the worker.
+Sends both the same requests, as the deployment's gateways and as each kind of gateway alone, and compares the responses. Then runs
+the worker. Through the deployment's gateways no body may be altered. Where another gateway alters one, the local server is
+sent the altered body too, and both have to refuse it.
 """
 
 import http.client
@@ -16,26 +18,49 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import events
+import gateways
 import largest
 import quiet
 import worker
 from compare import Ids, differences
 from runtime import Function
-from scenario import steps
+from scenario import sdk_steps, steps
 from store import Database, prepare
 
 ORGANIZATION = "01900000-0000-7000-8000-0000000d3e0a"  # the demo's
 ROLE = "01900000-0000-7000-8000-00000000001a"
+ALTERED_GZIP = b"\x1f\xef\xbf\xbd"  # gzip whose second byte was replaced, because something read it as UTF-8
 API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
-# Name, constructor of events, host of links, prefix that a stage adds to paths of links.
-FORMS = (("http", events.http_api, events.HTTP_HOST, ""), ("rest", events.rest_api, events.HTTP_HOST, "/prod"),
-         ("url", events.function_url, events.URL_HOST, ""), ("stage", lambda it: events.http_api(it, "prod"), events.HTTP_HOST, "/prod"))
+VIEWER_HOST = "d111111abcdef8.cloudfront.net"
+BINARY = events.Reading.BINARY
+
+
+@dataclass(frozen=True)
+class Form:
+    name: str
+    make: callable  # an event of a request
+    host: str = events.HTTP_HOST  # of links
+    stage: str = ""  # prefix that a stage adds to paths of links
+    steps: callable = steps
+    may_alter: bool = True
+
+
+FORMS = (
+    Form("aws", lambda it: gateways.deployed(it, VIEWER_HOST), VIEWER_HOST, may_alter=False),
+    Form("inflated", lambda it: gateways.deployed(it, VIEWER_HOST, inflates=True), VIEWER_HOST, steps=sdk_steps, may_alter=False),
+    Form("http", events.http_api),
+    Form("mild", lambda it: events.http_api(it, reading=BINARY), steps=sdk_steps),
+    Form("rest", events.rest_api, stage="/prod", may_alter=False),
+    Form("url", events.function_url, events.URL_HOST),
+    Form("stage", lambda it: events.http_api(it, "prod"), stage="/prod"),
+)
 
 
 class Server:
@@ -138,23 +163,30 @@ class Loop:
     """Both sides, and the saved values of each."""
 
     def __init__(self, server, functions, known):
-        self.server, self.functions, self.ids, self.failures, self.asked = server, functions, Ids(), [], 0
+        self.server, self.functions, self.ids, self.failures, self.asked, self.altered = server, functions, Ids(), [], 0, 0
         self.known = known
 
-    def compare(self, form, make, host, stage, asked=None):
+    def compare(self, form, asked=None):
         local, function = dict(self.known), dict(self.known)
-        for step in asked or steps(form):
-            wanted = self.server.ask(step.request(local, events.Request), host)
-            event = make(step.request(function, events.Request))
+        for step in asked or form.steps(form.name):
+            request, event = step.request(local, events.Request), form.make(step.request(function, events.Request))
+            found, status, arrived = [], step.status, events.received(event)
+            if arrived is not None and arrived.startswith(ALTERED_GZIP):
+                found += [] if form.may_alter else ["a body was altered"]
+                request, status = replace(request, body=arrived), 400
+                self.altered += 1
+            wanted = self.server.ask(request, form.host)
             given = events.response_of(self.functions[step.function].invoke(event).value())
             self.asked += 1
             if wanted[0] < 300 and given[0] == wanted[0]:
                 saved(step, wanted[2], local)
                 saved(step, given[2], function)
-            found = differences(plain(wanted, local, ""), plain(given, function, stage), self.ids, today())
-            if wanted[0] != step.status:
-                found.append(f"status {wanted[0]} of the local server, expected {step.status}: {wanted[2][:300]!r}")
-            self.failures += [f"{form} {step.function} {step.method} {step.path} {dict(step.query)}: {line}" for line in found]
+            found += differences(plain(wanted, local, ""), plain(given, function, form.stage), self.ids, today())
+            if wanted[0] != status:
+                found.append(f"status {wanted[0]} of the local server, expected {status}: {wanted[2][:300]!r}")
+            if status != step.status and b"disable_compression" not in wanted[2]:
+                found.append(f"an altered body is refused without saying what to set: {wanted[2][:300]!r}")
+            self.failures += [f"{form.name} {step.function} {step.method} {step.path} {dict(step.query)}: {line}" for line in found]
 
 
 def start_functions(binaries, environment, directory, names):
@@ -195,11 +227,13 @@ def check(pennon, binaries, directory):
         try:
             loop = Loop(server, functions, known)
             for form in FORMS:
-                loop.compare(*form)
-            loop.compare(*FORMS[0], largest.steps())
+                loop.compare(form)
+            loop.compare(FORMS[0], largest.steps())
             foreign_event(functions["projects"])
             loop.failures += without_its_table(binaries, environment, directory)
-            print(f"{loop.asked} requests in {len(FORMS)} forms", flush=True)
+            if not loop.altered:
+                loop.failures.append("no gateway altered a body")
+            print(f"{loop.asked} requests in {len(FORMS)} forms, {loop.altered} bodies altered by gateways that are not deployed", flush=True)
             loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
             print("the worker has worked", flush=True)
             loop.failures += quiet.check(binaries, environment, directory, known, keys)

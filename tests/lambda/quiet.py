@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import events
+import gateways
 from runtime import Function, worked
 from scenario import steps
 from store import RECORDS, Database, Proxy
@@ -61,7 +62,7 @@ def check(binaries, environment, directory, known, keys):
         for step in all_steps:
             values["key"] = keys[f"quiet_{step.function}"]
             function = functions[step.function]
-            outcome = function.invoke(events.http_api(step.request(values, events.Request)))
+            outcome = function.invoke(gateways.deployed(step.request(values, events.Request)))
             work = settle(function.process)
             where = f"quiet {step.function} {step.method} {step.path}"
             failures += [f"{where}: {call} runs on behind the response" for call in proxies[step.function].since(outcome.at)]

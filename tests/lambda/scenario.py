@@ -1,6 +1,7 @@
 """The requests to the functions: every group of routes, creates, changes and deletes, invalid input, unauthorized callers, binary bodies.
 
-`steps(tag)` can be repeated with another tag on the same installation: every unique name contains the tag.
+`steps(tag)` can be repeated with another tag on the same installation: every unique name contains the tag. `sdk_steps(tag)` are
+those that SDKs send, with bodies that a gateway may alter.
 `{name}` in a path, a parameter or a body is a value that an earlier step saved, or one of the installation's.
 """
 
@@ -51,7 +52,11 @@ class Step:
 
 
 def steps(tag):
-    return [*projects(), *flags(tag), *role_access(tag), *capture(tag), *insights(tag), *others(tag), *calculation(), *people(), *reference()]
+    return [*projects(), *flags(tag), *role_access(tag), *sdk_steps(tag), *insights(tag), *others(tag), *calculation(), *people(), *reference()]
+
+
+def sdk_steps(tag):
+    return [*capture(tag), *evaluation()]
 
 
 def projects():
@@ -149,12 +154,33 @@ def capture(tag):
         step("/batch/", 200, batch), step("/batch", 200, batch),
         step("/batch/", 200, packed, [JSON, ("Content-Encoding", "gzip")], query=token),
         step("/e/", 200, packed, [("Content-Type", "application/octet-stream")], query=token),
+        # posthog-js, until its configuration is loaded.
+        step("/e/", 200, packed, [("Content-Type", "text/plain")], query=[*token, ("compression", "gzip-js")]),
+        step("/i/v0/e/", 200, packed, [("Content-Type", "text/plain"), ("Content-Encoding", "gzip")], query=token),
         step("/e/", 200, form, [("Content-Type", "application/x-www-form-urlencoded")], query=token),
         step("/capture/", 200, {"api_key": "{token}", **event("single")}), step("/i/v0/e/", 200, {"api_key": "{token}", **event("single")}),
         step("/i/v1/analytics/events", 200, v1, [("Authorization", "Bearer {token}")]),
         step("/batch/", 401, {"api_key": "phc_of_nobody", "batch": [event("lost")]}), step("/batch/", 400, b"{", [JSON], query=token),
         step("/batch/", 400, b"\x1f\x8b\x00broken", [JSON, ("Content-Encoding", "gzip")], query=token),
         step("/e/", 204, None, [("Origin", "https://shop.example"), ("Access-Control-Request-Method", "POST")], "OPTIONS"),
+    ]
+
+
+def evaluation():
+    body = json.dumps({"token": "phc_of_no_project", "distinct_id": "ada"}).encode()
+    packed = gzip.compress(body, mtime=0)
+
+    def step(path, body, headers, query=(("v", "2"),)):
+        return Step("flags", "POST", path, 401, body, list(query), headers, None)
+
+    return [
+        step("/flags/", body, [JSON]), step("/flags/", packed, [JSON, ("Content-Encoding", "gzip")]),
+        step("/flags/", packed, [("Content-Type", "text/plain")], [("v", "2"), ("compression", "gzip-js")]),
+        step("/decide/", packed, [("Content-Type", "text/plain")], [("v", "3"), ("compression", "gzip-js")]),
+        step("/decide/", b"data=" + base64.b64encode(body).replace(b"=", b"%3D"), [("Content-Type", "application/x-www-form-urlencoded")]),
+        step("/ofrep/v1/evaluate/flags", b'{"context": {"targetingKey": "ada"}}', [JSON, ("Authorization", "Bearer phc_of_no_project")], []),
+        Step("flags", "GET", "/api/surveys/", 200, query=[("token", "{token}")], key=None),
+        Step("flags", "GET", "/api/early_access_features/", 200, query=[("token", "{token}")], key=None),
     ]
 
 

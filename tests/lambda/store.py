@@ -35,6 +35,8 @@ class Database:
         self.connection.request("POST", "/", json.dumps(arguments), headers)
         response = self.connection.getresponse()
         body = response.read()
+        # The server closes idle connections, and minutes may pass until the next call, which opens another one.
+        self.connection.close()
         if response.status != 200:
             raise RuntimeError(f"{operation}: {response.status} {body[:500]!r}")
         return json.loads(body) if body else {}

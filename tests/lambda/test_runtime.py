@@ -1,6 +1,7 @@
 """The emulator and its events: small functions in Python, correct and faulty ones."""
 
 import base64
+import gzip
 import json
 import os
 import stat
@@ -8,9 +9,12 @@ import sys
 import tempfile
 import time
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 import events
+import flood
+import gateways
 from runtime import Function, FunctionFailed
 
 BOOTSTRAP = """
@@ -132,6 +136,25 @@ class Emulated(unittest.TestCase):
                 self.function(argument).start()
 
 
+class LimitsOfGateways(unittest.TestCase):
+    def test_a_bucket_has_its_burst_and_is_refilled(self):
+        now = [0.0]
+        bucket = flood.Bucket(10, 5, lambda: now[0])
+        self.assertEqual([bucket.take() for _ in range(6)], [True] * 5 + [False])
+        now[0] = 0.25
+        self.assertEqual([bucket.take() for _ in range(3)], [True, True, False])
+        now[0] = 60.0
+        self.assertEqual(sum(bucket.take() for _ in range(9)), 5)
+
+    def test_a_route_with_a_limit_leaves_the_account_to_others(self):
+        limits = flood.Limits({"rest": (2_500, 1_250), "http": (1_000, 500)}, lambda: 0.0)
+        self.assertEqual(sum(limits.admits("rest", "/e") for _ in range(1_000)), 6)
+        self.assertTrue(limits.admits("rest", "/flags") and limits.admits("http", "/api/projects"))
+        shared = flood.Limits(None, lambda: 0.0)
+        self.assertEqual(sum(shared.admits("rest", "/e") for _ in range(1_000)), 25)
+        self.assertFalse(shared.admits("rest", "/flags"))
+
+
 class Events(unittest.TestCase):
     request = events.Request("POST", "/a/b c/", [("x", "1"), ("x", "2 & ä"), ("y", "")],
                              [("Content-Type", "application/json"), ("Cookie", "a=1; b=2"), ("X-Two", "1"), ("X-Two", "2")],
@@ -161,9 +184,35 @@ class Events(unittest.TestCase):
             event = events.http_api(events.Request("POST", "/", [], headers, b"a=1"))
             self.assertEqual(event["isBase64Encoded"], not text, headers)
         packed = events.Request("POST", "/", [], [("content-type", "application/json"), ("content-encoding", "gzip")], b"\x1f\x8b")
-        for form in (events.http_api, events.function_url, events.rest_api):
-            event = form(packed)
+        binary = events.Reading.BINARY
+        for event in (events.http_api(packed, reading=binary), events.function_url(packed, binary), events.rest_api(packed)):
             self.assertEqual((base64.b64decode(event["body"]), event["isBase64Encoded"]), (b"\x1f\x8b", True))
+
+    def test_gzip_that_is_taken_for_text_is_destroyed(self):
+        plain = events.Request("POST", "/e/", [], [("Content-Type", "text/plain")], b"\x1f\x8b\x08\x00\xff")
+        packed = replace(plain, headers=[("Content-Type", "application/json; charset=utf-8"), ("Content-Encoding", "gzip")])
+        destroyed = b"\x1f\xef\xbf\xbd\x08\x00\xef\xbf\xbd"
+        for form in (events.http_api, events.function_url):
+            self.assertEqual([events.received(form(it)) for it in (plain, packed)], [destroyed] * 2)
+            self.assertEqual([events.received(form(it, reading=events.Reading.BINARY)) for it in (plain, packed)], [destroyed, packed.body])
+        for make in (events.rest_api, gateways.deployed):
+            self.assertEqual([events.received(make(it)) for it in (plain, packed)], [plain.body] * 2)
+
+    def test_a_rest_api_may_decompress_what_says_that_it_is_compressed(self):
+        packed = events.Request("POST", "/e/", [], [("Content-Encoding", "gzip")], gzip.compress(b"{}"))
+        self.assertEqual(events.received(events.rest_api(packed, inflates=True)), b"{}")
+        self.assertEqual(events.received(events.rest_api(replace(packed, headers=[]), inflates=True)), packed.body)
+
+    def test_the_distribution_chooses_the_gateway(self):
+        def deployed(path):
+            event = gateways.deployed(events.Request("GET", path), "d1.example")
+            host = event["headers"].get("x-forwarded-host")
+            return event.get("version", "1.0"), event.get("rawPath", event.get("path")), event["requestContext"]["stage"], host
+
+        self.assertEqual(deployed("/flags/"), ("1.0", "/flags", "live", None))
+        self.assertEqual(deployed("/i/v0/e/"), ("1.0", "/i/v0/e", "live", None))
+        self.assertEqual(deployed("/flags/definitions/"), ("2.0", "/flags/definitions", "$default", None))
+        self.assertEqual(deployed("/api/projects/"), ("2.0", "/api/projects/", "$default", "d1.example"))
 
     def test_a_response_is_read_in_both_forms(self):
         one = {"statusCode": 200, "headers": {}, "multiValueHeaders": {"Vary": ["a", "b"]}, "body": "aGk=", "isBase64Encoded": True}

@@ -21,6 +21,9 @@ class Deployment(unittest.TestCase):
     def test_everything_that_the_template_names_is_there(self):
         self.assertEqual(self.deployed.stack["StackStatus"], "CREATE_COMPLETE")
         for name, it in self.deployed.resources.items():
+            if not self.deployed.is_made(it):
+                self.assertIsNone(self.ids.get(name), name)
+                continue
             # CloudFormation has no id of a permission; the policy of its function contains it.
             if it["Type"] in UNKNOWN_KINDS:
                 self.assertIsNone(self.ids.get(name), f"{name}: moto knows it by now")
@@ -78,7 +81,7 @@ class Deployment(unittest.TestCase):
             "PENNON_RECORDS_TABLE": self.ids["RecordsTable"],
             "PENNON_BLOCKS_TABLE": self.ids["BlocksTable"],
             "PENNON_EVENTS_URL": f"s3://{self.ids['Bucket']}/events",
-            "PENNON_LOG": "info",
+            "PENNON_LOG": "pennon::request=info,info",
             "PENNON_METRICS": "off",
             "PENNON_RATE_LIMITS": "off",
         }
@@ -117,6 +120,8 @@ class Deployment(unittest.TestCase):
                 # The transform writes a policy of one statement without a list.
                 statements = [it["Statement"] for it in documents]
                 statements = [it for found in statements for it in (found if isinstance(found, list) else [found])]
+                on_tables = [it for it in statements if str(it["Resource"]) in tables]
+                self.assertTrue(all("dynamodb:LeadingKeys" in json.dumps(it.get("Condition")) for it in on_tables), "strict by default")
                 resources = {it["Resource"] for it in statements if "dynamodb:GetItem" in it["Action"]}
                 self.assertLessEqual(resources, tables)
                 if self.groups[name] == "reference":
@@ -157,7 +162,9 @@ class Deployment(unittest.TestCase):
 
     def test_alarms(self):
         alarms = {it["AlarmName"]: it for it in self.client("cloudwatch").describe_alarms()["MetricAlarms"]}
-        self.assertEqual(set(alarms), {f"{STACK}-{it}Alarm" for it in ("Errors", "Throttles", "IteratorAge", "FailureQueue")})
+        names = ("Errors", "Throttles", "IteratorAge", "FailureQueue", "Faults", "Latency", "PublicLatency", "TableThrottles", "WaitingBlocks",
+                 "FailedCalculations")
+        self.assertEqual(set(alarms), {f"{STACK}-{it}Alarm" for it in names})
         for name, metric in (("Errors", "Errors"), ("Throttles", "Throttles")):
             metrics = [it["MetricStat"]["Metric"] for it in alarms[f"{STACK}-{name}Alarm"]["Metrics"] if "MetricStat" in it]
             self.assertEqual({it["MetricName"] for it in metrics}, {metric})
@@ -167,6 +174,22 @@ class Deployment(unittest.TestCase):
         self.assertEqual((waits["Threshold"], waits["Dimensions"][0]["Value"]), (300_000, self.ids["WorkerFunction"]))
         queue = alarms[f"{STACK}-FailureQueueAlarm"]["Dimensions"][0]["Value"]
         self.assertEqual(queue, self.ids["FailureQueue"].rsplit("/", 1)[-1])
+        faults = [it["MetricStat"]["Metric"] for it in alarms[f"{STACK}-FaultsAlarm"]["Metrics"] if "MetricStat" in it]
+        rest_name = self.client("apigateway").get_rest_apis()["items"][0]["name"]
+        self.assertEqual({(it["MetricName"], it["Dimensions"][0]["Value"]) for it in faults}, {("5xx", self.ids["Api"]), ("5XXError", rest_name)})
+        for name, value, most in (("Latency", self.ids["Api"], 29_000), ("PublicLatency", rest_name, 5_000)):
+            alarm = alarms[f"{STACK}-{name}Alarm"]
+            self.assertEqual((alarm["ExtendedStatistic"], alarm["Dimensions"][0]["Value"]), ("p99", value))
+            self.assertLess(alarm["Threshold"], most)
+        throttled = [it["MetricStat"]["Metric"] for it in alarms[f"{STACK}-TableThrottlesAlarm"]["Metrics"] if "MetricStat" in it]
+        wanted = {(kind, self.ids[table]) for kind in ("ReadThrottleEvents", "WriteThrottleEvents") for table in ("RecordsTable", "BlocksTable")}
+        self.assertEqual({(it["MetricName"], it["Dimensions"][0]["Value"]) for it in throttled}, wanted)
+        filters = {it["metricTransformations"][0]["metricName"]: it for it in self.client("logs").describe_metric_filters()["metricFilters"]}
+        for name in ("WaitingBlocks", "FailedCalculations"):
+            alarm = alarms[f"{STACK}-{name}Alarm"]
+            found = filters[alarm["MetricName"]]
+            self.assertEqual(found["metricTransformations"][0]["metricNamespace"], alarm["Namespace"])
+            self.assertEqual(found["logGroupName"], self.ids["WorkerLogs"])
         self.assertEqual({it["TreatMissingData"] for it in alarms.values()}, {"notBreaching"})
         # No topic was configured.
         self.assertEqual([it["AlarmActions"] for it in alarms.values() if it.get("AlarmActions")], [])
@@ -176,7 +199,7 @@ class Deployment(unittest.TestCase):
         (api,) = gateway.get_apis()["Items"]
         routes = {it["RouteKey"]: it["Target"] for it in gateway.get_routes(ApiId=api["ApiId"])["Items"]}
         targets = {"integrations/" + it["IntegrationId"]: it for it in gateway.get_integrations(ApiId=api["ApiId"])["Items"]}
-        expected = transform_template.routes(transform_template.load(ROOT / "template.yaml"))
+        expected = [it for it in transform_template.routes(transform_template.load(ROOT / "template.yaml")) if it["gateway"] == "http"]
         self.assertEqual(set(routes), {f"{it['method']} {it['path']}" for it in expected})
         for it in expected:
             integration = targets[routes[f"{it['method']} {it['path']}"]]
@@ -184,6 +207,26 @@ class Deployment(unittest.TestCase):
             self.assertEqual(integration["PayloadFormatVersion"], "2.0")
         (stage,) = gateway.get_stages(ApiId=api["ApiId"])["Items"]
         self.assertEqual((stage["StageName"], stage["AutoDeploy"]), ("$default", True))
+        self.assertEqual(stage["DefaultRouteSettings"], {"ThrottlingRateLimit": 1000, "ThrottlingBurstLimit": 500})
+        self.assertFalse(stage.get("AccessLogSettings"))
+
+    def test_routes_of_sdks_are_on_the_rest_api(self):
+        gateway = self.client("apigateway")
+        (api,) = gateway.get_rest_apis()["items"]
+        found = {}
+        for resource in gateway.get_resources(restApiId=api["id"], limit=500)["items"]:
+            for method in resource.get("resourceMethods", {}):
+                said = gateway.get_integration(restApiId=api["id"], resourceId=resource["id"], httpMethod=method)
+                self.assertEqual(said["type"].upper(), "AWS_PROXY")
+                found[resource["path"]] = said["uri"]
+        expected = [it for it in transform_template.routes(transform_template.load(ROOT / "template.yaml")) if it["gateway"] == "rest"]
+        self.assertEqual(set(found), {it["path"] for it in expected})
+        for it in expected:
+            self.assertIn(f"/{self.deployed.arn(it['function'])}/invocations", found[it["path"]])
+        (stage,) = gateway.get_stages(restApiId=api["id"])["item"]
+        self.assertEqual(stage["stageName"], "live")
+        (settings,) = stage["methodSettings"].values()
+        self.assertEqual((settings["throttlingRateLimit"], settings["throttlingBurstLimit"]), (2500, 1250))
 
     def test_the_gateway_and_the_clock_may_call_their_functions(self):
         expected = {name: set() for name in self.groups}
@@ -203,8 +246,14 @@ class Deployment(unittest.TestCase):
         self.assertEqual(outputs["EventsUrl"], f"s3://{self.ids['Bucket']}/events")
         self.assertEqual(outputs["FailureQueueUrl"], self.ids["FailureQueue"])
         # The API was created separately afterwards, so CloudFormation's value lacks the beginning of its URL.
-        self.assertEqual(outputs["ApiUrl"], "https://${Api}.execute-api.us-east-1.amazonaws.com")
+        self.assertEqual(outputs["HttpApiUrl"], "https://${Api}.execute-api.us-east-1.amazonaws.com")
         self.assertEqual(len(outputs), 6)
+        # What moto's CloudFormation could not have made.
+        others = {name: it["Value"] for name, it in self.deployed.template["Outputs"].items() if name not in outputs}
+        self.assertEqual(set(others), {"ApiUrl", "DistributionDomainName", "PublicApiUrl"})
+        public = self.deployed.resolved(others["PublicApiUrl"])
+        self.assertEqual(public, f"https://{self.ids['PublicApi']}.execute-api.us-east-1.amazonaws.com/live")
+        self.assertEqual(others["ApiUrl"]["Fn::If"][0], "WithDomain")
 
     def test_what_moto_does_not_know_is_still_unknown(self):
         """Otherwise it must be asserted above."""
@@ -212,6 +261,8 @@ class Deployment(unittest.TestCase):
         shown = {("AWS::Lambda::Function", name) for name in ("LoggingConfig",) if name in function}
         # The template's default is arm64.
         shown |= {("AWS::Lambda::Function", "Architectures")} if function["Architectures"] == ["arm64"] else set()
+        (api,) = self.client("apigateway").get_rest_apis()["items"]
+        shown |= {("AWS::ApiGateway::RestApi", "BinaryMediaTypes")} if api.get("binaryMediaTypes") else set()
         self.assertEqual(shown & set(UNKNOWN), set())
 
 

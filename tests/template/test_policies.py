@@ -27,10 +27,12 @@ ODD = {"PROJECT#*#ACTIONNAME#*": "PROJECT#7#ACTIONNAME#7#FLAG", "TOKEN#*": "TOKE
 
 
 def statements(group):
-    """The Allow statements of a function's role."""
+    """The Allow statements of a function's role, with StrictPolicies on."""
     function = next(name for name, it in GROUPS.items() if it == group)
     for policy in TEMPLATE["Resources"][function]["Properties"].get("Policies", []):
-        yield from policy["Statement"]
+        for statement in policy["Statement"]:
+            condition = statement.get("Condition")
+            yield {**statement, "Condition": condition["Fn::If"][1]} if condition else statement
 
 
 def resource(statement):
@@ -143,6 +145,16 @@ class Policies(unittest.TestCase):
                     self.assertTrue(patterns(statement, "StringLike"))
                     self.assertNotIn("*", patterns(statement, "StringLike"))
                     self.assertFalse([it for it in statement["Action"] if "*" in it or it in ("dynamodb:Scan", "dynamodb:PartiQLSelect")])
+
+    def test_without_strict_policies_tables_and_actions_remain(self):
+        for group, function in ((group, name) for name, group in GROUPS.items()):
+            for policy in TEMPLATE["Resources"][function]["Properties"].get("Policies", []):
+                for statement in policy["Statement"]:
+                    if "Condition" in statement:
+                        strict, _, otherwise = statement["Condition"]["Fn::If"]
+                        self.assertEqual((strict, otherwise), ("Strict", {"Ref": "AWS::NoValue"}), f"{group} {statement['Sid']}")
+        self.assertEqual(TEMPLATE["Conditions"]["Strict"], {"Fn::Equals": [{"Ref": "StrictPolicies"}, "on"]})
+        self.assertEqual(TEMPLATE["Parameters"]["StrictPolicies"]["Default"], "on")
 
     def test_an_action_on_a_table_is_in_one_statement(self):
         """All keys of a call are compared with one statement, so keys of two statements would be denied together."""

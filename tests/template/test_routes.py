@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-from check_routes import READINGS, Route, check, check_watch, choose, requests, watch_routes  # noqa: E402
+from check_routes import READINGS, Route, check, check_watch, choose, gateway_of, is_of_sdks, requests, watch_routes  # noqa: E402
 
 TRIMMED, KEPT, WIDER = READINGS
 
@@ -131,6 +131,45 @@ class Checks(unittest.TestCase):
     def test_one_path_under_two_names(self):
         findings = check(self.template() + [route(self.P + "/flags/{other}/roles", "roles")], self.product())
         self.assertTrue(any("declared twice" in f for f in findings), findings)
+
+
+class TwoGateways(unittest.TestCase):
+    BEHAVIOURS = [("/flags/definitions", "http"), ("/flags/definitions/*", "http"), ("/flags", "rest"), ("/flags/*", "rest"), ("*", "http")]
+    ROUTES = [Route("ANY", path, "flags", gateway) for path, gateway in (
+        ("/flags", "rest"), ("/flags/{proxy+}", "rest"), ("/flags/definitions", "http"), ("/flags/definitions/{proxy+}", "http"))]
+    PRODUCT = [{"group": "flags", "method": method, "path": path} for method, path in (("POST", "/flags"), ("GET", "/flags/definitions"))]
+
+    def findings(self, routes=None, behaviours=None):
+        return check(routes or self.ROUTES, self.PRODUCT, behaviours or self.BEHAVIOURS)
+
+    def test_the_first_pattern_that_matches_decides(self):
+        for path, gateway in (("/flags", "rest"), ("/flags/", "rest"), ("/flags/definitions/", "http"), ("/flagship", "http"), ("/api/projects/1", "http")):
+            self.assertEqual(gateway_of(self.BEHAVIOURS, path), gateway, path)
+
+    def test_what_sdks_post_to(self):
+        for path, of_sdks in (("/e", True), ("/i/v0/e", True), ("/events", False), ("/flags", True), ("/flags/definitions", False),
+                              ("/api/feature_flag/local_evaluation", False), ("/api/surveys", True)):
+            self.assertEqual(is_of_sdks(path), of_sdks, path)
+
+    def test_a_sound_template_has_no_findings(self):
+        self.assertEqual(self.findings(), [])
+
+    def test_a_route_of_sdks_on_the_http_api(self):
+        routes = [Route(it.method, it.path, it.group, "http") for it in self.ROUTES]
+        findings = self.findings(routes, [("*", "http")])
+        self.assertTrue(any("POST /flags: the distribution sends it to the wrong gateway, http" in it for it in findings), findings)
+
+    def test_a_polled_route_on_the_rest_api(self):
+        findings = self.findings(behaviours=self.BEHAVIOURS[2:])
+        self.assertTrue(any("GET /flags/definitions: the distribution sends it to the wrong gateway, rest" in it for it in findings), findings)
+
+    def test_behaviours_are_the_routes_of_the_rest_api(self):
+        findings = self.findings(behaviours=[*self.BEHAVIOURS[:4], ("/decide", "rest"), self.BEHAVIOURS[4]])
+        self.assertEqual(findings, ["the distribution sends a path to the REST API that has no such route: /decide"])
+        findings = self.findings([*self.ROUTES, Route("ANY", "/decide", "flags", "rest")])
+        self.assertIn("the distribution lacks a path of the REST API: /decide", findings)
+        findings = self.findings(behaviours=[("/docs", "http"), *self.BEHAVIOURS])
+        self.assertEqual(findings, ["the distribution has a path of its own for what the default does: /docs"])
 
 
 class Watch(unittest.TestCase):

@@ -44,18 +44,21 @@ class Data(unittest.TestCase):
         for name, table in tables.items():
             with self.subTest(name):
                 properties = table["Properties"]
-                self.assertEqual((table["DeletionPolicy"], table["UpdateReplacePolicy"]), ("Retain", "Retain"))
+                self.assertEqual((table["DeletionPolicy"], table["UpdateReplacePolicy"]), ("RetainExceptOnCreate", "Retain"))
                 self.assertEqual(properties["BillingMode"], "PAY_PER_REQUEST")
                 self.assertEqual([k["AttributeName"] for k in properties["KeySchema"]], ["pk", "sk"])
                 self.assertEqual(properties["TimeToLiveSpecification"], {"AttributeName": "expires_at", "Enabled": True})
                 self.assertTrue(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"])
-                self.assertTrue(properties["SSESpecification"]["SSEEnabled"])
+                # Encrypted with DynamoDB's own key. `SSEEnabled: true` would choose a KMS key whose use is charged.
+                self.assertNotIn("SSESpecification", properties)
         self.assertEqual(tables["RecordsTable"]["Properties"]["StreamSpecification"], {"StreamViewType": "KEYS_ONLY"})
         self.assertNotIn("StreamSpecification", tables["BlocksTable"]["Properties"])
 
     def test_bucket(self):
         bucket = RESOURCES["Bucket"]
-        self.assertEqual((bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]), ("Retain", "Retain"))
+        self.assertEqual((bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]), ("RetainExceptOnCreate", "Retain"))
+        (encryption,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        self.assertEqual(encryption, {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}, "a KMS key would be charged")
         self.assertTrue(all(bucket["Properties"]["PublicAccessBlockConfiguration"].values()))
         self.assertEqual(len(bucket["Properties"]["PublicAccessBlockConfiguration"]), 4)
         self.assertEqual(bucket["Properties"]["VersioningConfiguration"], {"Status": "Enabled"})
@@ -102,9 +105,17 @@ class Functions(unittest.TestCase):
             self.assertEqual(properties["Runtime"], "provided.al2023", name)
             self.assertEqual(TEMPLATE["Globals"]["Function"]["Architectures"], [{"Ref": "Architecture"}])
             groups.add(properties["LoggingConfig"]["LogGroup"]["Ref"])
-        self.assertEqual(groups, set(of_type("AWS::Logs::LogGroup")))
+        self.assertEqual(groups | {"AccessLogGroup"}, set(of_type("AWS::Logs::LogGroup")))
         for name, group in of_type("AWS::Logs::LogGroup").items():
             self.assertIn("RetentionInDays", group["Properties"], name)
+
+    def test_no_line_of_a_request_is_filtered(self):
+        """Lambda drops lines below its own level, INFO by default; PENNON_LOG decides here, and always includes requests."""
+        for name, function in of_type("AWS::Lambda::Function").items():
+            logging = function["Properties"]["LoggingConfig"]
+            self.assertEqual((logging["LogFormat"], logging["ApplicationLogLevel"], logging["SystemLogLevel"]), ("JSON", "TRACE", "INFO"), name)
+            log = function["Properties"]["Environment"]["Variables"]["PENNON_LOG"]
+            self.assertEqual(log, {"Fn::Sub": "pennon::request=info,${LogLevel}"}, name)
 
     def test_saved_queries_are_those_of_the_documentation(self):
         described = " ".join((ROOT / "docs/operations.md").read_text().split())
@@ -170,6 +181,8 @@ class Functions(unittest.TestCase):
             variables = function["Properties"]["Environment"]["Variables"]
             self.assertIn("PENNON_RECORDS_TABLE", variables, name)
             if "PENNON_PAYLOAD_KEY" in variables:
+                by_reference = {"Fn::Sub": "{{resolve:${PayloadKeyFrom}}}"}
+                self.assertEqual(variables["PENNON_PAYLOAD_KEY"], {"Fn::If": ["WithPayloadKeyFrom", by_reference, {"Ref": "PayloadKey"}]})
                 holders.add(transform_template.groups(TEMPLATE)[name])
         self.assertEqual(holders, {"flags", "role_access", "insights"})
 

@@ -33,8 +33,10 @@ pub struct MonthlyUsage {
 /// The billed quantities, in the units of the price list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quantities {
-    /// Requests to the gateway.
-    pub gateway: f64,
+    /// Requests to the HTTP API.
+    pub http_api: f64,
+    /// Requests to the REST API.
+    pub rest_api: f64,
     /// Invocations of functions.
     pub invocations: f64,
     /// Memory times duration of functions.
@@ -70,6 +72,17 @@ pub struct BillLine {
     pub dollars: f64,
 }
 
+/// What invokes a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    /// The HTTP API, which has the documented routes.
+    HttpApi,
+    /// The REST API, which has the routes to which SDKs send bodies.
+    RestApi,
+    /// The schedule.
+    Schedule,
+}
+
 const MILLION: f64 = 1e6;
 const GB: f64 = 1e9;
 
@@ -80,14 +93,15 @@ impl Quantities {
         let assumed = &units.assumed;
         let batches = usage.events / f64::from(usage.batch);
         let batch = units.batch(usage.batch);
-        all.add(batches, batch, f64::from(usage.batch) * assumed.event_cpu_ms, assumed, true);
-        all.add(usage.polls, &units.poll, 0.0, assumed, true);
-        all.add(usage.evaluations, &units.evaluation, 0.0, assumed, true);
+        all.add(batches, batch, f64::from(usage.batch) * assumed.event_cpu_ms, assumed, Caller::RestApi);
+        all.add(usage.polls, &units.poll, 0.0, assumed, Caller::HttpApi);
+        all.add(usage.evaluations, &units.evaluation, 0.0, assumed, Caller::RestApi);
         let read = usage.events.min(usage.query_events);
-        all.add(usage.queries, &units.query, read * assumed.query_event_cpu_ms, assumed, true);
-        all.add(usage.views, &units.view, 0.0, assumed, true);
-        all.add(usage.changes, &units.change, 0.0, assumed, true);
-        all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, false);
+        let query_ms = read * assumed.query_event_cpu_ms;
+        all.add(usage.queries, &units.query, query_ms, assumed, Caller::HttpApi);
+        all.add(usage.views, &units.view, 0.0, assumed, Caller::HttpApi);
+        all.add(usage.changes, &units.change, 0.0, assumed, Caller::HttpApi);
+        all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, Caller::Schedule);
         // The units are for a hundred batches, without the scheduled invocation that finds them.
         let operation = units.compaction(usage.batch);
         let cpu_ms = 100.0 * f64::from(usage.batch) * assumed.compacted_event_cpu_ms;
@@ -127,10 +141,14 @@ impl Quantities {
         operation: &Operation,
         more_cpu_ms: f64,
         assumed: &CostAssumptions,
-        is_request: bool,
+        caller: Caller,
     ) {
         self.add_scaled(times, &Quantities::of_operation(operation, more_cpu_ms, assumed));
-        self.gateway += if is_request { times } else { 0.0 };
+        match caller {
+            Caller::HttpApi => self.http_api += times,
+            Caller::RestApi => self.rest_api += times,
+            Caller::Schedule => {}
+        }
         self.invocations += times;
         self.log_gb += times * assumed.log_bytes / GB;
     }
@@ -138,8 +156,12 @@ impl Quantities {
     /// The bill, without lines of quantity 0.
     pub fn bill(&self, prices: &Prices) -> Vec<BillLine> {
         let line = |what, quantity: f64, unit, dollars: f64| BillLine { what, quantity, unit, dollars };
+        let requests = self.http_api + self.rest_api;
+        let cloudfront_million = prices.cloudfront_request_million + prices.cloudfront_function_million;
         let lines = [
-            line("API Gateway", self.gateway, "requests", self.gateway / MILLION * prices.gateway_million),
+            line("CloudFront, requests", requests, "requests", requests / MILLION * cloudfront_million),
+            line("HTTP API", self.http_api, "requests", self.http_api / MILLION * prices.http_api_million),
+            line("REST API", self.rest_api, "requests", self.rest_api / MILLION * prices.rest_api_million),
             line(
                 "Lambda, calls",
                 self.invocations,

@@ -28,7 +28,13 @@ pub struct Prices {
     /// A GB of a table with point-in-time recovery.
     pub dynamodb_recovery_gb_month: f64,
     /// A million requests to an HTTP API.
-    pub gateway_million: f64,
+    pub http_api_million: f64,
+    /// A million requests to a REST API.
+    pub rest_api_million: f64,
+    /// A million requests to CloudFront over HTTPS, from Europe or North America.
+    pub cloudfront_request_million: f64,
+    /// A million calls of a function of CloudFront; every request is one.
+    pub cloudfront_function_million: f64,
     /// A million calls of a function.
     pub lambda_request_million: f64,
     /// A GB of a function's memory for a second, on arm64.

@@ -69,11 +69,15 @@ fn a_million_events_as_counted_by_hand() {
     let quantities = Quantities::estimate(&usage, &units());
     // 10,000 batches. Each: 1 ms and 100 times 0.02 ms of a processor, of which 512 MB are a quarter, and 5 ms of waiting:
     // 17 ms of half a GB.
-    close(quantities.gateway, 10_000.0);
+    close(quantities.rest_api, 10_000.0);
+    close(quantities.http_api, 0.0);
     close(quantities.gb_seconds, 10_000.0 * 0.017 * 0.5);
     close(quantities.writes, 80_000.0);
     let bill = quantities.bill(&prices);
-    close(dollars(&bill, "API Gateway"), 0.01);
+    // 1.10 a million at CloudFront, 3.50 at the REST API.
+    close(dollars(&bill, "CloudFront, requests"), 0.011);
+    close(dollars(&bill, "HTTP API"), 0.0);
+    close(dollars(&bill, "REST API"), 0.035);
     close(dollars(&bill, "Lambda, calls"), 0.002);
     close(dollars(&bill, "Lambda, time"), 85.0 * 0.000_013_333_4);
     close(dollars(&bill, "DynamoDB, writes"), 0.05);
@@ -81,8 +85,8 @@ fn a_million_events_as_counted_by_hand() {
     // 60 MB and 40 MB of old versions, and 10 MB of log lines.
     close(dollars(&bill, "S3, storage"), 0.0023);
     close(dollars(&bill, "CloudWatch, logs"), 0.005);
-    close(dollars(&bill, "CloudWatch, alarms"), 1.8);
-    close(total(&bill), 0.01 + 0.002 + 0.001_133_339 + 0.05 + 0.225 + 0.002_3 + 0.005 + 1.8);
+    close(dollars(&bill, "CloudWatch, alarms"), 2.8);
+    close(total(&bill), 0.011 + 0.035 + 0.002 + 0.001_133_339 + 0.05 + 0.225 + 0.002_3 + 0.005 + 2.8);
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_price_file_replaces_the_published_prices() {
     let text = include_str!("prices.json").replace("\"alarm_metric\": 0.10", "\"alarm_metric\": 100");
     std::fs::write(&file, &text).unwrap();
     let text_output = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap();
-    assert!(text_output.contains("1800.00"), "{text_output}");
+    assert!(text_output.contains("2800.00"), "{text_output}");
     std::fs::write(&file, text.replace("alarm_metric", "alarm")).unwrap();
     let error = cost(&parsed(&format!("pennon cost --prices {}", file.display()))).unwrap_err();
     assert!(error.contains("alarm"), "{error}");

@@ -47,6 +47,8 @@ fn commands_on_an_installation_print_one_document() {
 
     let variables = document(&["env"], &data);
     assert!(variables["AWS_ENDPOINT_URL_DYNAMODB"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let payload_key = std::fs::read_to_string(data.join("payload.key")).unwrap();
+    assert_eq!(variables["PENNON_PAYLOAD_KEY"], payload_key.trim());
     let compacted = document(&["compact"], &data);
     assert_eq!(
         (&compacted["projects"][0]["project"], &compacted["projects"][0]["events"]),

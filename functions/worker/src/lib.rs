@@ -39,6 +39,8 @@ pub struct CompactionTotals {
     pub blocks: usize,
     /// Events in these blocks, without duplicates.
     pub events: u64,
+    /// How long the oldest of these blocks had waited. An alarm of the template watches it.
+    pub oldest_block_seconds: u64,
     /// Segments that were merged into larger ones.
     pub merged_segments: usize,
     /// Blocks and segments that were removed.
@@ -75,7 +77,7 @@ pub async fn compact_all(
             tracing::error!(project, %error, "the events of a project could not be compacted");
         }
     }
-    tracing::info!(run = ?totals, "compacted");
+    tracing::info!(run = ?totals, oldest_block_seconds = totals.oldest_block_seconds, "compacted");
     Ok(totals)
 }
 
@@ -132,6 +134,7 @@ async fn compact_project(
         damaged_blocks += done.damaged_blocks;
         totals.blocks += done.blocks;
         totals.events += done.events;
+        totals.oldest_block_seconds = totals.oldest_block_seconds.max(done.waited_micros / 1_000_000);
         totals.merged_segments += done.merged_segments;
         totals.unfinished |= !is_complete;
     }

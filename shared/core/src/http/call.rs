@@ -233,12 +233,20 @@ fn client_url(parts: &Parts) -> ClientUrl {
     let first = |list: &str| list.split(',').next().unwrap_or("").trim().to_owned();
     let scheme =
         text("x-forwarded-proto").map(first).filter(|scheme| scheme == "https").unwrap_or("http".to_owned());
-    let host = text("host").or(parts.uri.host()).unwrap_or("localhost");
+    // A distribution in front of a gateway passes on the host that its client asked.
+    let forwarded = text("x-forwarded-host").map(first).filter(|host| is_host(host));
+    let host =
+        forwarded.as_deref().or_else(|| text("host")).or_else(|| parts.uri.host()).unwrap_or("localhost");
     let path = parts
         .extensions
         .get::<ClientPath>()
         .map_or_else(|| parts.uri.path().to_owned(), |path| path.0.clone());
     ClientUrl { origin: format!("{scheme}://{host}"), path }
+}
+
+/// Whether the text is a host with an optional port, so that it does not change the path of a link.
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
 }
 
 fn decode(text: &str) -> String {
@@ -272,6 +280,24 @@ mod tests {
         assert_eq!(header("Bearer  \t phx_a "), Some("phx_a".to_owned()));
         for other in ["bearer phx_a", "Basic phx_a", "Bearer ", "Bearerphx_a"] {
             assert_eq!(header(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn links_name_the_host_that_the_client_asked() {
+        let origin = |headers: &[(&'static str, &str)]| {
+            let mut request = Request::get("/api/things").body(()).unwrap();
+            for (name, value) in headers {
+                request.headers_mut().insert(*name, value.parse().unwrap());
+            }
+            client_url(&request.into_parts().0).origin
+        };
+        let (host, https) = (("host", "a.example:8080"), ("x-forwarded-proto", "https"));
+        assert_eq!(origin(&[]), "http://localhost");
+        assert_eq!(origin(&[host]), "http://a.example:8080");
+        assert_eq!(origin(&[host, https, ("x-forwarded-host", "b.example, c")]), "https://b.example");
+        for invalid in ["", "b.example/path", "b example"] {
+            assert_eq!(origin(&[host, ("x-forwarded-host", invalid)]), "http://a.example:8080");
         }
     }
 

@@ -82,8 +82,10 @@ impl BodyRules {
         check_compression(compression, "gzip-js or base64")?;
         if request.body.starts_with(ALTERED_GZIP) {
             return Err(unreadable(
-                "The body is gzip that was altered on its way, because something read it as a text. Switch \
-                 compression off (`disable_compression: true` in posthog-js), or send the JSON as base64.",
+                "The body is gzip that was altered on its way, because a gateway read it as text. Send to the address \
+                 of the deployment (the output ApiUrl), whose gateway alters nothing. Or switch compression off \
+                 (`disable_compression: true` in posthog-js, `disableCompression: true` in posthog-node), or send \
+                 the JSON as base64.",
             ));
         }
         let plain = self.decompress(request.body)?;

@@ -18,6 +18,7 @@ use crate::compaction::merge_policy::{self, MergeMode};
 use crate::compaction::segment_merge::SegmentMerger;
 use crate::compaction::stale_persons::StalePersonChecks;
 use crate::error::EventStoreError;
+use crate::event::micros_u64;
 use crate::ingest::InflatedBlocks;
 use crate::keys::BlockId;
 use crate::manifest::{GRACE_MICROS, Manifest, ManifestStore, ReplacedBlocks, SegmentEntry};
@@ -41,6 +42,8 @@ pub struct CompactionReport {
     pub events: u64,
     /// Duplicate events in these blocks.
     pub copies: u64,
+    /// How long the oldest of these blocks had waited.
+    pub waited_micros: u64,
     /// Decompressed bytes of the blocks of one run, at most: what the run held in memory, besides columns of
     /// the same events.
     pub inflated: u64,
@@ -69,6 +72,7 @@ impl CompactionReport {
         self.events += other.events;
         self.copies += other.copies;
         self.inflated = self.inflated.max(other.inflated);
+        self.waited_micros = self.waited_micros.max(other.waited_micros);
         self.merged_segments += other.merged_segments;
         self.merged_rows += other.merged_rows;
         self.failed_merges += other.failed_merges;
@@ -156,10 +160,13 @@ impl Compactor {
                 self.manifests.rewrite_segment(project, 0, &entry).await?;
                 let (blocks, events, inflated) = (batch.ids.len(), entry.rows, batch.inflated);
                 let copies = batch.sent - events;
+                let oldest = batch.ids.iter().map(|id| id.micros).min();
+                let waited_micros = oldest.map_or(0, |oldest| micros_u64(now).saturating_sub(oldest));
                 let done = CompactionReport {
                     blocks,
                     events,
                     copies,
+                    waited_micros,
                     inflated,
                     damaged_blocks,
                     more,

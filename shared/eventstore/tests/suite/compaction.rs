@@ -360,6 +360,17 @@ async fn a_segment_that_is_written_anew_for_its_persons_may_stop_anywhere() {
 }
 
 #[tokio::test]
+async fn a_run_reports_how_long_its_oldest_block_waited() {
+    let place = Place::new().await;
+    for (uuid, arrived) in [(1, NOW + 30), (2, NOW + 10), (3, NOW + 20)] {
+        place.events.append(PROJECT, &[simple(uuid, "a", "ada", 1)], arrived).await.unwrap();
+    }
+    let done = place.events.compact_blocks(PROJECT, NOW + 100).await.unwrap();
+    assert_eq!((done.blocks, done.waited_micros), (3, 90));
+    assert_eq!(place.events.compact_blocks(PROJECT, NOW + 200).await.unwrap().waited_micros, 0);
+}
+
+#[tokio::test]
 async fn a_run_takes_thousands_of_blocks_and_the_manifest_stays_small() {
     let place = Place::new().await;
     for n in 0..1500_u64 {
