@@ -91,6 +91,22 @@ fn a_declared_length_above_the_limit_is_refused_before_the_body_is_sent() {
 }
 
 #[test]
+fn an_address_has_at_most_65534_bytes() {
+    let (_directory, server) = served(&[]);
+    for (bytes, status) in [(65_534, "200"), (65_535, "414")] {
+        let mut path = "/api/projects/1/feature_flags/?unknown=".to_owned();
+        path.push_str(&"a".repeat(bytes - path.len()));
+        let mut stream = connect(&server.address);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let response = rest(&mut stream);
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes}: {response}");
+    }
+}
+
+#[test]
 fn the_413_arrives_at_a_client_that_sends_all_of_its_body_first() {
     let (_directory, server) = served(&[]);
     for _ in 0..5 {

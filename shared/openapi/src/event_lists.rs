@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::limits::{GROUP_TYPE_MAX, calculation, group_digits};
 use crate::operation::{Operation, Security};
 use crate::schema::{
-    any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, list_max, non_empty_text_max,
-    nullable, object, object_with_optional, page, schema_ref, text, text_max, uuid,
+    any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, integer_in_or_blank, list_max,
+    non_empty_text_max, nullable, object, object_with_optional, page, schema_ref, text, text_max, uuid,
 };
 
 const TAG: &str = "Events";
@@ -172,8 +172,8 @@ fn events() -> Operation {
         .query_param("before", text(), "Events earlier than this ISO 8601 instant.")
         .query_param(
             "limit",
-            integer_in(1, calculation::EVENTS as i64),
-            format!("Page size. Default: {}.", calculation::EVENTS_DEFAULT),
+            integer_in_or_blank(1, calculation::EVENTS as i64),
+            format!("Page size. Default, also if blank: {}.", calculation::EVENTS_DEFAULT),
         )
         .query_param("cursor", text(), "Start of the page, as in `next`.")
         .response(200, "A page.", schema_ref("EventsPage"))
@@ -204,8 +204,8 @@ fn event_values() -> Operation {
         .query_param("is_column", flag_text(), "With the key `event`, the names of events are listed.")
         .query_param(
             "limit",
-            integer_in(1, calculation::VALUES as i64),
-            format!("Maximum number of values. Default: {}.", calculation::VALUES_DEFAULT),
+            integer_in_or_blank(1, calculation::VALUES as i64),
+            format!("Maximum number of values. Default, also if blank: {}.", calculation::VALUES_DEFAULT),
         )
         .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PropertyValue")))
         .error(400, REFUSED)
@@ -233,8 +233,8 @@ fn person_values() -> Operation {
         )
         .query_param(
             "limit",
-            integer_in(1, calculation::VALUES as i64),
-            format!("Maximum number of values. Default: {}.", calculation::VALUES_DEFAULT),
+            integer_in_or_blank(1, calculation::VALUES as i64),
+            format!("Maximum number of values. Default, also if blank: {}.", calculation::VALUES_DEFAULT),
         )
         .response(200, "The values.", list_max(calculation::VALUES, schema_ref("PersonPropertyValue")))
         .error(400, REFUSED)
@@ -314,8 +314,8 @@ fn property_definitions() -> Operation {
         )
         .query_param(
             "group_type_index",
-            integer_in(0, GROUP_TYPE_MAX),
-            "The index of the group type, only for `type=group`.",
+            integer_in_or_blank(0, GROUP_TYPE_MAX),
+            "The index of the group type: required for `type=group`, invalid for others. Blank means absent.",
         )
         .query_param(
             "search",

@@ -88,7 +88,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// An operation with the common errors: 401, 403, 429, 503 and, for paths with parameters, 404.
+    /// An operation with the common errors: 401, 403, 414, 429, 503 and, for paths with parameters, 404.
     pub fn new(
         id: &'static str,
         method: &'static str,
@@ -119,7 +119,8 @@ impl Operation {
         };
         let operation = operation
             .retryable_error(429, "The key exceeds its rate limit (only if limits are configured).")
-            .retryable_error(503, "The store or the calculation is busy, or stored data is damaged.");
+            .retryable_error(503, "The store or the calculation is busy, or stored data is damaged.")
+            .empty_response(414, "The address is longer than 65,534 bytes.");
         if path.contains('{') { operation.error(404, "There is no such record.") } else { operation }
     }
 

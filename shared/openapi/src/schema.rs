@@ -47,6 +47,11 @@ pub fn integer_in(least: i64, most: i64) -> Value {
     json!({"type": "integer", "minimum": least, "maximum": most})
 }
 
+/// As [`integer_in`], or blank, for query parameters that are then treated as absent.
+pub fn integer_in_or_blank(least: i64, most: i64) -> Value {
+    any_of([integer_in(least, most), constant(json!(""))])
+}
+
 /// A numeric record id.
 pub fn id() -> Value {
     json!({"type": "integer", "minimum": 0})
