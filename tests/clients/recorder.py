@@ -101,7 +101,7 @@ class Recorder:
             def log_message(self, *_):
                 pass
 
-            def forward(self):
+            def forward_request(self):
                 body = self.read_body()
                 exchange = Exchange(self.command, self.path, dict(self.headers.items()))
                 exchange.events = decode_events(self.path, self.headers, body) if self.command == "POST" else []
@@ -121,7 +121,7 @@ class Recorder:
                 connection.close()
                 exchange.milliseconds = (time.monotonic() - exchange.began) * 1000
                 exchange.response_headers = dict(response.getheaders())
-                self.forward(response, content)
+                self.return_response(response, content)
                 exchange.status = response.status
 
             def read_body(self):
@@ -134,7 +134,7 @@ class Recorder:
                 self.rfile.readline()
                 return body
 
-            def forward(self, response, content):
+            def return_response(self, response, content):
                 self.send_response_only(response.status, response.reason)
                 for name, value in response.getheaders():
                     if name.lower() not in HOP_BY_HOP | {"content-length"}:
@@ -145,6 +145,6 @@ class Recorder:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_HEAD = do_POST = do_OPTIONS = do_PUT = do_PATCH = do_DELETE = forward
+            do_GET = do_HEAD = do_POST = do_OPTIONS = do_PUT = do_PATCH = do_DELETE = forward_request
 
         return Handler
