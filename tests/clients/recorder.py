@@ -94,7 +94,7 @@ class Recorder:
         is_recent = bool(exchanges) and time.monotonic() - exchanges[-1].began < seconds
         return not is_recent and all(exchange.status is not None for exchange in exchanges)
 
-    def _handler(recorder):  # noqa: N805: `self` is the handler's
+    def _handler(recorder):  # noqa: N805 `self` is the handler's
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 

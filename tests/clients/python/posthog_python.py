@@ -17,7 +17,7 @@ def options(person):
     return {"groups": person["groups"], "person_properties": person["properties"]}
 
 
-def evaluate_all(client):
+def evaluate_with_one_request(client):
     """All flags of a person with one request, which version 7 added."""
     results = []
     for person in task["persons"]:
@@ -35,7 +35,7 @@ def main():
         lambda key, person: client.get_feature_flag_payload(key, person["distinct_id"], **options(person)),
     ))
     if hasattr(client, "evaluate_flags"):
-        rounds.append(evaluate_all(client))
+        rounds.append(evaluate_with_one_request(client))
     for number in range(task["events"]):
         capture(client, number)
     measure(client.shutdown)
