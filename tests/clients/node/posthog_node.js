@@ -2,7 +2,7 @@
 const { evaluateAll, errors, load, measure, parsePayload, run, task } = require("./program.js");
 
 // All flags of a person with one request, which version 5 added.
-async function evaluateAll(client) {
+async function evaluateWithOneRequest(client) {
   const results = [];
   for (const person of task.persons) {
     const options = { groups: person.groups, personProperties: person.properties };
@@ -22,7 +22,7 @@ run(async () => {
     (key, id, options) => client.getFeatureFlag(key, id, options),
     (key, id, options) => client.getFeatureFlagPayload(key, id, undefined, options),
   ));
-  if (client.evaluateFlags) rounds.push(await evaluateAll(client));
+  if (client.evaluateFlags) rounds.push(await evaluateWithOneRequest(client));
   for (let number = 0; number < task.events; number++) {
     client.capture({ distinctId: "node", event: task.event, properties: { number } });
   }
