@@ -78,7 +78,7 @@ class Distribution(unittest.TestCase):
     def test_the_emulator_sends_the_same_paths_to_the_same_gateway(self):
         text = EMULATOR.read_text(encoding="utf-8")
         listed = re.search(r"^BEHAVIOURS = (\(.*?^\))", text, re.MULTILINE | re.DOTALL)
-        emulated = [tuple(it) for it in eval(listed[1], {})]  # noqa: S307: a literal of this repository
+        emulated = [tuple(it) for it in eval(listed[1], {})]  # noqa: S307 a literal of this repository
         self.assertEqual(emulated, [(it["path"], it["gateway"]) for it in transform_template.behaviours(RESOURCES)])
 
 
