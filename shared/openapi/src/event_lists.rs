@@ -6,13 +6,15 @@ use crate::limits::{GROUP_TYPE_MAX, calculation, group_digits};
 use crate::operation::{Operation, Security};
 use crate::schema::{
     any, any_object, any_of, boolean, constant, enum_of, instant, integer_in, integer_in_or_blank, list_max,
-    non_empty_text_max, nullable, object, object_with_optional, page, schema_ref, text, text_max, uuid,
+    nullable, object, object_with_optional, page, schema_ref, text, text_max, uuid,
 };
 
 const TAG: &str = "Events";
 const QUERY: Security = Security::Scope("query:read");
 const EVENT_DEFINITIONS: Security = Security::Scope("event_definition:read");
 const PROPERTY_DEFINITIONS: Security = Security::Scope("property_definition:read");
+/// At least one character that is no white space of Unicode: a blank value counts as missing.
+const NOT_BLANK: &str = r"[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]";
 /// Description of the 400 response of a list.
 const REFUSED: &str = "A parameter is invalid (named by `attr`), or there is too much data to search.";
 
@@ -138,7 +140,9 @@ fn with_required_query_param(
     name: &'static str,
     description: &'static str,
 ) -> Operation {
-    let mut operation = operation.query_param(name, non_empty_text_max(calculation::TEXT_CHARS), description);
+    let mut schema = text_max(calculation::TEXT_CHARS);
+    schema["pattern"] = json!(NOT_BLANK);
+    let mut operation = operation.query_param(name, schema, description);
     for parameter in operation.parameters.iter_mut().filter(|parameter| parameter.name == name) {
         parameter.required = true;
     }
