@@ -44,7 +44,7 @@ impl InsightQuery for RetentionQuery {
 
     /// The event or action that starts, then the one that returns.
     fn series(&self) -> &[Series] {
-        &self.entities
+        self.entities.as_slice()
     }
 
     fn rounding(&self) -> Rounding {
@@ -57,7 +57,7 @@ impl InsightQuery for RetentionQuery {
     }
 
     fn mentions(&self) -> DefinitionIds {
-        self.common.mentions(&self.entities)
+        self.common.mentions(self.entities.as_slice())
     }
 
     fn canonical_node(&self) -> Value {

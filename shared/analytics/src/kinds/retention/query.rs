@@ -23,7 +23,7 @@ use crate::query::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetentionQuery {
     /// The event or action that starts, and the one that returns.
-    pub entities: [Series; 2],
+    pub entities: Box<[Series; 2]>,
     /// Filters, date range, breakdown; the interval is the period.
     pub common: CommonFields,
     /// Number of columns without custom brackets, and of periods in a range without a start.
@@ -88,8 +88,10 @@ pub fn parse(raw: &RawRetention<'_>) -> CalcResult<ParsedQuery> {
     if let Some(breakdown) = &mut common.breakdown {
         restrict_breakdown(breakdown, raw.common.breakdown.kind.attr)?;
     }
+    let target = parse_entity(&raw.target, &mut parser)?;
+    let returning = parse_entity(&raw.returning, &mut parser)?;
     let query = RetentionQuery {
-        entities: [parse_entity(&raw.target, &mut parser)?, parse_entity(&raw.returning, &mut parser)?],
+        entities: Box::new([target, returning]),
         common,
         total_intervals: parse_total_intervals(&raw.total_intervals, raw.default_intervals)?,
         brackets: parse_brackets(&raw.brackets)?,

@@ -27,7 +27,6 @@ impl ValueKey {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the shift leaves 32 bits")]
     fn value(self) -> u32 {
         (self.0 >> 32) as u32
     }
