@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::{
-    trend, with_fields_without_series, with_query_fields, with_request_options,
-};
+use crate::calculation_input::{trend, with_fields_without_series, with_query_fields, with_request_options};
 use crate::funnel_input::{correlation, funnel};
 use crate::operation::{Operation, Security};
 use crate::query_nodes;

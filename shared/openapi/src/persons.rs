@@ -22,7 +22,10 @@ const REFUSED: &str = "The query or the selection of the number is invalid (name
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [persons(), funnel_people_operations(), trend_people_operations(), retention_people_operations()].into_iter().flatten().collect()
+    [persons(), funnel_people_operations(), trend_people_operations(), retention_people_operations()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The schemas.

@@ -87,7 +87,10 @@ fn node() -> Value {
             ("targetEntity", schema_ref("RetentionEntity")),
             ("returningEntity", schema_ref("RetentionEntity")),
             ("period", nullable(any_case(&PERIODS, ""))),
-            ("totalIntervals", with_description(whole(TOTAL, patterns::COLUMNS), "Number of columns. Default: 8.")),
+            (
+                "totalIntervals",
+                with_description(whole(TOTAL, patterns::COLUMNS), "Number of columns. Default: 8."),
+            ),
             ("retentionType", choice(names(&RetentionType::NAMES), TYPES)),
             ("minimumOccurrences", with_description(whole(ANY, ANY_TEXT), MINIMUM)),
             ("cumulative", with_description(switch(), CUMULATIVE)),

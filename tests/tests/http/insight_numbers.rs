@@ -140,7 +140,8 @@ async fn a_result_ages_by_the_interval_of_its_query() {
 #[tokio::test]
 async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     let app = with_views().await;
-    let web = json!({"kind": "DataTableNode", "source": {"kind": "WebStatsTableQuery", "breakdownBy": "Page"}});
+    let web =
+        json!({"kind": "DataTableNode", "source": {"kind": "WebStatsTableQuery", "breakdownBy": "Page"}});
     // There is no second series.
     let formula = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
                          "trendsFilter": {"formula": "A + B"}});

@@ -149,12 +149,20 @@ fn trends_are_as_counted_by_hand() {
 #[test]
 fn retention_is_as_counted_by_hand() {
     let mut tally = Tally::default();
+    let (mut scenes, mut returning) = (0, 0);
     for seed in seeds() {
         let (history, question) = retention_question::scene(&mut Dice::new(seed));
+        let (starts, returns) = retention_answer::starts_and_returns(&question, &history);
+        tally.note(if starts { "with starts" } else { "without starts" });
+        (scenes, returning) = (scenes + 1, returning + usize::from(returns));
         let judge = |history: &History| retention_answer::judge(&question, history);
         settle(&mut tally, seed, history, &question.body(), &judge);
     }
     show("retention", &tally);
+    assert!(
+        scenes < 100 || returning * 4 > scenes,
+        "somebody returns in only {returning} of {scenes} scenes"
+    );
 }
 
 #[test]

@@ -140,3 +140,10 @@ fn judge_people(
     }
     Ok(())
 }
+
+/// Whether somebody starts, and whether somebody returns.
+pub fn starts_and_returns(question: &Question, history: &History) -> (bool, bool) {
+    let Some(rows) = question.rows(history) else { return (false, false) };
+    let counted = Count { question, history, rows }.all();
+    (!counted.is_empty(), counted.iter().any(|(_, row)| row.columns.len() > 1))
+}
