@@ -75,10 +75,11 @@ fn offsets(from: DateTime<Tz>, to: DateTime<Tz>) -> Vec<(Micros, Micros)> {
     let offset =
         |second: i64| i64::from(zone::from_micros(second * SECOND, zone).offset().fix().local_minus_utc());
     let (mut at, end) = (from.timestamp(), to.timestamp());
-    let mut offsets = vec![(Micros::MIN, offset(at) * SECOND)];
+    let mut before = offset(at);
+    let mut offsets = vec![(Micros::MIN, before * SECOND)];
     while at < end {
         let next = (at + Duration::days(1).num_seconds()).min(end);
-        let (before, after) = (offset(at), offset(next));
+        let after = offset(next);
         if before != after {
             // The first second with the new offset, by bisection.
             let (mut old, mut new) = (at, next);
@@ -92,7 +93,7 @@ fn offsets(from: DateTime<Tz>, to: DateTime<Tz>) -> Vec<(Micros, Micros)> {
             }
             offsets.push((new * SECOND, after * SECOND));
         }
-        at = next;
+        (at, before) = (next, after);
     }
     offsets
 }
