@@ -14,6 +14,7 @@ JSON = ("Content-Type", "application/json")
 DATES = {"date_from": "2024-01-01", "date_to": "2024-06-30"}
 FUNNEL = {"events": [{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1}, {"id": "purchase", "order": 2}], **DATES}
 TREND = {"events": [{"id": "purchase", "math": "total"}], "interval": "month", **DATES}
+RETENTION = {"target_entity": {"id": "product_view"}, "returning_entity": {"id": "purchase"}, "period": "Month", **DATES}
 SERIES = [{"kind": "EventsNode", "event": "purchase", "name": "purchase"}]
 NODE = {"kind": "TrendsQuery", "series": SERIES, "interval": "month", "dateRange": DATES}
 EVERYONE = {"groups": [{"properties": [], "rollout_percentage": 100}]}
@@ -245,6 +246,7 @@ def calculation():
         step("GET", "/insights/funnel/", 200, query=[("events", compact), *DATES.items()]),
         step("POST", "/insights/trend.csv", 200, TREND), step("POST", "/insights/funnel/correlation/", 200, FUNNEL),
         step("POST", "/insights/trend/", 400, {"events": [{"id": "x"}], "interval": "century"}), step("POST", "/insights/funnel/", 400, b"[1", headers=[JSON]),
+        step("POST", "/insights/retention/", 200, RETENTION), step("POST", "/insights/retention", 400, {"period": "Century"}),
         step("POST", "/insights/trend/", 401, TREND, key=None),
         Step("calculation", "POST", "/api/projects/77/insights/trend/", 404, TREND),
         step("POST", "/query/", 200, {"query": NODE}), step("POST", "/query/", 400, {"query": {"kind": "HogQLQuery", "query": "select 1"}}),
@@ -260,4 +262,5 @@ def people():
         step("GET", "/persons/", 200, query=[("limit", "2")], save={"person": "results.0.id"}), step("GET", "/persons/{person}/", 200),
         step("GET", "/persons/00000000-0000-0000-0000-000000000000/", 404), step("POST", "/persons/funnel/", 200, {**FUNNEL, "funnel_step": 3, "limit": 3}),
         step("POST", "/persons/trends/", 200, {**TREND, "date_from": "2024-03-01", "date_to": "2024-03-31", "limit": 2}), step("GET", "/persons/", 401, key=None),
+        step("POST", "/persons/retention/", 200, {**RETENTION, "selected_interval": 2}, query=[("limit", "2")]),
     ]

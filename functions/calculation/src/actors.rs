@@ -4,14 +4,15 @@
 //! the number counts.
 
 use axum::response::Response;
+use pennon_analytics::kinds::PeoplePage;
 use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, link, sized};
 use pennon_filters::CalcError;
-use serde_json::json as object;
+use serde_json::{Value, json as object};
 
 use crate::Calculation;
-use crate::calculator::{QueryOrigin, QueryRequest};
+use crate::calculator::{ActorJson, ListedActor, QueryOrigin, QueryRequest};
 use crate::errors::engine_error;
 use crate::handlers::keyed_query;
 use crate::persons::READ_PERSONS;
@@ -19,7 +20,7 @@ use crate::request;
 
 /// `GET` and `POST P/persons/<path of the kind>/`
 pub async fn list(state: Calculation, call: Call, kind: InsightKind) -> ApiResult<Response> {
-    let request = request::parse(&call, kind);
+    let request = request::parse_people(&call, kind);
     let query = request.as_ref().ok().and_then(keyed_query);
     let (access, items) = state
         .app
@@ -57,16 +58,35 @@ pub async fn list(state: Calculation, call: Call, kind: InsightKind) -> ApiResul
         )
     };
     let after = offset.saturating_add(limit);
-    let page = object!({
-        "results": [{"people": actors.actors, "count": actors.actors.len()}],
-        "next": (after < actors.total).then(|| at(after)),
-        "previous": (offset > 0).then(|| at(offset.saturating_sub(limit))),
-        "initial": at(0),
-        "total_count": actors.total,
-        // Every actor that counts is listed.
-        "missing_persons": 0,
-        "last_refresh": pennon_core::clock::timestamp(call.now),
-        "is_cached": false,
-    });
+    let page = match kind.description().endpoint.people_page {
+        PeoplePage::People => {
+            let people: Vec<ActorJson> = actors.actors.into_iter().map(|listed| listed.actor).collect();
+            object!({
+                "results": [{"people": people, "count": people.len()}],
+                "next": (after < actors.total).then(|| at(after)),
+                "previous": (offset > 0).then(|| at(offset.saturating_sub(limit))),
+                "initial": at(0),
+                "total_count": actors.total,
+                // Every actor that counts is listed.
+                "missing_persons": 0,
+                "last_refresh": pennon_core::clock::timestamp(call.now),
+                "is_cached": false,
+            })
+        }
+        PeoplePage::Appearances => object!({
+            "result": actors.actors.into_iter().map(with_appearances).collect::<Vec<_>>(),
+            "next": (after < actors.total).then(|| at(after)),
+            "previous": (offset > 0).then(|| at(offset.saturating_sub(limit))),
+            "total_count": actors.total,
+            "missing_persons": 0,
+        }),
+    };
     sized(&call.headers, &page)
+}
+
+/// An actor with the columns in which it counts, as 0 and 1.
+fn with_appearances(listed: ListedActor) -> Value {
+    let appearances: Vec<u8> = listed.appearances.into_iter().map(u8::from).collect();
+    let count = appearances.iter().filter(|appears| **appears == 1).count();
+    object!({"person": listed.actor, "appearance_count": count, "appearances": appearances})
 }

@@ -8,6 +8,7 @@ use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields};
 use pennon_core::store::keys::QUERY_NAME_BYTES_MAX;
+use pennon_filters::CalcResult;
 use serde_json::Value;
 
 use crate::errors::engine_error;
@@ -51,6 +52,19 @@ const NON_QUERY_PARAMETERS: [&str; 10] = [
 
 /// Parses a request to the endpoint of a kind of insight.
 pub fn parse(call: &Call, kind: InsightKind) -> ApiResult<Request> {
+    parse_with(call, kind, InsightKind::parse_request)
+}
+
+/// Parses a request for the actors behind a number of a kind of insight.
+pub fn parse_people(call: &Call, kind: InsightKind) -> ApiResult<Request> {
+    parse_with(call, kind, InsightKind::parse_people_request)
+}
+
+fn parse_with(
+    call: &Call,
+    kind: InsightKind,
+    parse_query: fn(InsightKind, &Fields) -> CalcResult<ParsedQuery>,
+) -> ApiResult<Request> {
     let body = if call.method == Method::POST { call.json_fields()? } else { Fields::new() };
     let query_id = query_id(call, Some(&body))?;
     let refresh = RefreshParam::parse(call.query_value("refresh"), body.get("refresh"));
@@ -61,8 +75,8 @@ pub fn parse(call: &Call, kind: InsightKind) -> ApiResult<Request> {
             (Some(other), _) => Some(other.to_string()),
         };
     let merged = merge(call.query(), body);
+    let parsed = parse_query(kind, &merged).map_err(engine_error)?;
     let source = QuerySource::Request(kind, merged.clone());
-    let parsed = source.parse().map_err(engine_error)?;
     Ok(Request { parsed, refresh, merged, source, query_id, invalidation_key })
 }
 

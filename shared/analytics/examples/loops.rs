@@ -198,7 +198,21 @@ fn questions() -> Vec<(&'static str, Value)> {
     let by = |key: &str, limit: u32| json!({"breakdownFilter": {"breakdown": key, "breakdown_type": "event", "breakdown_limit": limit}});
     let filtered = json!({"kind": "EventsNode", "event": "added_to_cart", "math": "sum", "math_property": "amount",
         "properties": [{"key": "amount", "value": 50, "operator": "gt", "type": "event"}]});
+    let retention = |filter: Value, more: Value| {
+        let entity = json!({"id": "$pageview"});
+        let mut query = json!({"kind": "RetentionQuery", "dateRange": month,
+            "retentionFilter": {"totalIntervals": 11, "targetEntity": entity, "returningEntity": entity}});
+        query["retentionFilter"].as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+        query.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        query
+    };
+    let returning = json!({"returningEntity": {"id": "viewed"}});
     vec![
+        ("retention", retention(json!({}), json!({}))),
+        ("retention of two events", retention(returning, json!({}))),
+        ("retention first time", retention(json!({"retentionType": "retention_first_time"}), json!({}))),
+        ("retention in windows", retention(json!({"timeWindowMode": "24_hour_windows"}), json!({}))),
+        ("retention by browser", retention(json!({}), by("$browser", 25))),
         ("funnel", funnel(json!({}))),
         ("funnel by browser", funnel(by("$browser", 10))),
         ("funnel strict", funnel(json!({"funnelsFilter": {"funnelOrderType": "strict"}}))),

@@ -19,6 +19,7 @@ mod join_derived;
 pub mod kinds;
 pub mod limits;
 mod mask;
+mod numbers;
 pub mod people;
 mod project;
 pub mod query;

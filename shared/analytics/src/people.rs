@@ -2,6 +2,7 @@
 //!
 //! Must stay true: a data point lists exactly the actors that its number counts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -18,6 +19,20 @@ pub struct MatchedActor {
     pub key: Option<String>,
     /// Times of the events that count, ascending.
     pub times: Vec<Micros>,
+    /// For kinds with pages of appearances: by column of the result, whether the actor counts in it.
+    pub appearances: Vec<bool>,
+}
+
+impl MatchedActor {
+    /// Number of columns in which the actor counts.
+    pub fn appearance_count(&self) -> usize {
+        self.appearances.iter().filter(|appears| **appears).count()
+    }
+
+    /// Sort key of pages: most appearances first, then by id.
+    pub fn page_order(&self) -> (Reverse<usize>, Uuid) {
+        (Reverse(self.appearance_count()), self.actor)
+    }
 }
 
 /// Merges the actors of several partitions. An actor of several partitions is listed once, with all its times. Ordered by

@@ -1,12 +1,13 @@
-//! Calculations: query nodes, background calculations, and ad-hoc funnels, trends and correlations.
+//! Calculations: query nodes, background calculations, and ad-hoc funnels, trends, correlations and retention.
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::{trend, with_query_fields, with_request_options};
+use crate::calculation_input::{trend, with_fields_without_series, with_query_fields, with_request_options};
 use crate::funnel_input::{correlation, funnel};
 use crate::operation::{Operation, Security};
 use crate::query_nodes;
 use crate::result_schemas::query_status;
+use crate::retention_input;
 use crate::schema::{any_of, boolean, constant, instant, list_max, nullable, object, schema_ref, text};
 
 const TAG: &str = "Calculation";
@@ -19,7 +20,7 @@ const REFUSED: &str = "The query is invalid; `attr` names the field, if one is t
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [queries(), funnels(), correlations(), trends()].into_iter().flatten().collect()
+    [queries(), funnels(), correlations(), trends(), retention()].into_iter().flatten().collect()
 }
 
 /// The schemas of responses.
@@ -60,7 +61,7 @@ fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
     let query = Operation::new("query", "POST", ALL, TAG, "Calculate a query", QUERY).with_description(
-        "Calculates a trend, a funnel or a correlation unless a fresh result is cached. A calculation that \
+        "Calculates a trend, a funnel or retention unless a fresh result is cached. A calculation that \
          takes too long continues in the background, with its state in `query_status`. The result is \
          shared with insights of the same query.",
     );
@@ -187,5 +188,29 @@ fn trends() -> Vec<Operation> {
     vec![
         with_result_response(exported(with_query_fields(get, trend())), None, schema()),
         with_result_response(exported(post), Some("TrendRequest"), schema()),
+    ]
+}
+
+fn retention() -> Vec<Operation> {
+    const PATH: &str = "/api/projects/{project_id}/insights/retention/";
+    let schema = || {
+        object([
+            ("result", schema_ref("RetentionResult")),
+            ("timezone", text()),
+            ("last_refresh", instant()),
+            ("is_cached", boolean()),
+        ])
+    };
+    let get = Operation::new("getRetention", "GET", PATH, TAG, "Calculate retention", READ).with_description(
+        "How many actors start in each period, and how many of them return in the periods after it.",
+    );
+    let post = Operation::new("calculateRetention", "POST", PATH, TAG, "Calculate retention", READ)
+        .with_description(
+            "Fields are accepted in the query string too; the body takes precedence, except for `properties`. \
+             In a body lists and objects may be JSON texts.",
+        );
+    vec![
+        with_result_response(with_fields_without_series(get, retention_input::retention()), None, schema()),
+        with_result_response(post, Some("RetentionRequest"), schema()).body_optional(),
     ]
 }

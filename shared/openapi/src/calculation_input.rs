@@ -178,14 +178,20 @@ pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field
     lists.into_iter().flatten().collect()
 }
 
-/// A body of these fields, with at most `series` series, and at least one if `requires_series`.
-pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
+/// A body of these fields, of a query without series.
+pub(crate) fn body_without_series(fields: Vec<Field>) -> Value {
     let mut body = input(&[], []);
     let properties: Map<String, Value> = fields
         .into_iter()
         .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
         .collect();
     body["properties"] = properties.into();
+    body
+}
+
+/// A body of these fields, with at most `series` series, and at least one if `requires_series`.
+pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
+    let mut body = body_without_series(fields);
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
         let entry =
@@ -205,10 +211,16 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
     body
 }
 
-/// Adds the fields as query parameters.
-pub(crate) fn with_query_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
+/// Adds the series and the fields as query parameters.
+pub(crate) fn with_query_fields(operation: Operation, fields: Vec<Field>) -> Operation {
     let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
-    for field in [series("events"), series("actions")].into_iter().chain(fields) {
+    let series = vec![series("events"), series("actions")];
+    with_fields_without_series(operation, concat_fields([series, fields]))
+}
+
+/// Adds the fields of a query without series as query parameters.
+pub(crate) fn with_fields_without_series(mut operation: Operation, fields: Vec<Field>) -> Operation {
+    for field in fields {
         operation.parameters.push(Parameter {
             place: "query",
             name: field.name,

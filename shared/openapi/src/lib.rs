@@ -37,6 +37,7 @@ mod query_nodes;
 mod record_operations;
 mod reference;
 mod result_schemas;
+mod retention_input;
 mod role_access;
 pub mod schema;
 mod workspace_schemas;
@@ -80,6 +81,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         conditions::components(),
         calculation_input::components(),
         funnel_input::components(),
+        retention_input::components(),
         query_nodes::components(),
         result_schemas::components(),
         calculation::components(),

@@ -12,6 +12,7 @@ pub(crate) use pennon_analytics::SESSION_DURATION;
 pub(crate) use pennon_analytics::kinds::funnels::limits::{
     BREAKDOWN_KEYS, EXCLUSIONS, STEPS, WINDOW_SECONDS,
 };
+pub(crate) use pennon_analytics::kinds::retention::limits::{BRACKETS, COLUMNS};
 pub(crate) use pennon_analytics::kinds::trends::limits::SERIES;
 pub(crate) use pennon_analytics::limits::{
     ACTION_STEPS, BREAKDOWN_BINS, BREAKDOWN_COHORTS, BREAKDOWN_LIMIT, BREAKDOWNS, GROUP_TYPES,
@@ -110,6 +111,8 @@ pub(crate) mod patterns {
     pub(crate) const SMOOTHING: &str = "0*([1-9][0-9]{0,3}|1[01][0-9]{3}|12000)";
     /// The number of breakdown values.
     pub(crate) const BREAKDOWN_LIMIT: &str = "0*(1000|[0-9]{1,3})";
+    /// The number of columns of a retention result.
+    pub(crate) const COLUMNS: &str = "0*(100|[0-9]{1,2})";
     /// The index of a group type.
     pub(crate) const GROUP_TYPE: &str = "0*[0-4]";
 }
@@ -130,6 +133,7 @@ mod tests {
             (patterns::TO_STEP, 1, steps - 1),
             (patterns::SMOOTHING, 1, BUCKETS as i64),
             (patterns::BREAKDOWN_LIMIT, 0, BREAKDOWN_LIMIT as i64),
+            (patterns::COLUMNS, 0, COLUMNS as i64),
             (patterns::GROUP_TYPE, 0, GROUP_TYPE_MAX),
         ];
         for (pattern, least, most) in ranges {

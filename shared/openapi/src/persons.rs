@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::calculation::set_response_description;
-use crate::calculation_input::{concat_fields, trend, trend_point, with_query_fields};
+use crate::calculation_input::{
+    concat_fields, trend, trend_point, with_fields_without_series, with_query_fields,
+};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
 use crate::limits::{GROUP_TYPE_MAX, calculation};
 use crate::operation::{Operation, Security};
+use crate::retention_input::{retention, retention_point};
 use crate::schema::{
     any_object, any_of, boolean, constant, extend_object, instant, integer_in, list, list_max, nullable,
     object, page, schema_ref, text, text_max, uuid,
@@ -19,7 +22,10 @@ const REFUSED: &str = "The query or the selection of the number is invalid (name
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [persons(), funnel_people_operations(), trend_people_operations()].into_iter().flatten().collect()
+    [persons(), funnel_people_operations(), trend_people_operations(), retention_people_operations()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The schemas.
@@ -30,6 +36,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("PersonActor", extend_object(person(), [times()])),
         ("GroupActor", extend_object(group(), [times()])),
         ("PeoplePage", people_page()),
+        ("AppearancesPage", appearances_page()),
     ]
 }
 
@@ -74,6 +81,24 @@ fn people_page() -> Value {
         ("missing_persons", constant(json!(0))),
         ("last_refresh", instant()),
         ("is_cached", constant(json!(false))),
+    ])
+}
+
+/// A page of the people of a row of a retention result, with the columns in which each of them counts.
+fn appearances_page() -> Value {
+    let link = || json!({"type": "string", "format": "uri"});
+    let count = || json!({"type": "integer", "minimum": 0});
+    let row = object([
+        ("person", any_of([schema_ref("PersonActor"), schema_ref("GroupActor")])),
+        ("appearance_count", count()),
+        ("appearances", list(integer_in(0, 1))),
+    ]);
+    object([
+        ("result", list(row)),
+        ("next", nullable(link())),
+        ("previous", nullable(link())),
+        ("total_count", count()),
+        ("missing_persons", constant(json!(0))),
     ])
 }
 
@@ -130,12 +155,16 @@ fn persons() -> Vec<Operation> {
 
 /// The responses of a path below `persons`.
 fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
+    with_page_response(operation, body, "PeoplePage")
+}
+
+fn with_page_response(operation: Operation, body: Option<&str>, page: &str) -> Operation {
     let operation = operation.paginated();
     let operation = match body {
         Some(name) => operation.json_body(schema_ref(name)),
         None => operation.error(400, REFUSED),
     };
-    let mut operation = operation.response(200, "A page.", schema_ref("PeoplePage"));
+    let mut operation = operation.response(200, "A page.", schema_ref(page));
     set_response_description(&mut operation, 400, REFUSED);
     operation
 }
@@ -194,5 +223,20 @@ fn trend_people_operations() -> Vec<Operation> {
     vec![
         with_people_response(with_query_fields(get, concat_fields([trend(), trend_point()])), None),
         with_people_response(post, Some("TrendPeopleRequest")),
+    ]
+}
+
+fn retention_people_operations() -> Vec<Operation> {
+    const PATH: &str = "/api/projects/{project_id}/persons/retention/";
+    const SUMMARY: &str = "List the persons of a row of retention";
+    const TEXT: &str = "`selected_interval` is the row. The query is a node in `query`, or in the fields of a legacy request. \
+        Persons with most appearances come first. The scope `insight:read` is accepted too.";
+    let get = Operation::new("getRetentionPeople", "GET", PATH, TAG, SUMMARY, READ).with_description(TEXT);
+    let post = Operation::new("listRetentionPeople", "POST", PATH, TAG, SUMMARY, READ).with_description(TEXT);
+    let fields = concat_fields([retention(), retention_point()]);
+    const PAGE: &str = "AppearancesPage";
+    vec![
+        with_page_response(with_fields_without_series(get, fields), None, PAGE),
+        with_page_response(post, Some("RetentionPeopleRequest"), PAGE).body_optional(),
     ]
 }

@@ -62,6 +62,7 @@ fn node() -> Value {
         schema_ref("FunnelsQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
+        schema_ref("RetentionQuery"),
         wrapper,
     ])
 }
@@ -71,13 +72,17 @@ fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
-/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
-fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
-    let dates = open_object([
+/// A range of dates.
+pub(crate) fn date_range() -> Value {
+    nullable(open_object([
         ("date_from", optional_text()),
         ("date_to", optional_text()),
         ("explicitDate", switch()),
-    ]);
+    ]))
+}
+
+/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
+fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
     let mut list = list_max(series, schema_ref("SeriesNode"));
     list["minItems"] = json!(series.min(1));
     let mut node = input(
@@ -87,7 +92,7 @@ fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) ->
             ("series", list),
             ("properties", schema_ref("EventConditions")),
             ("filterTestAccounts", switch()),
-            ("dateRange", nullable(dates)),
+            ("dateRange", date_range()),
             ("interval", nullable(any_case(&intervals(), ""))),
             ("breakdownFilter", schema_ref("BreakdownFilter")),
         ],
@@ -274,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_kind_that_has_nodes_has_their_schema() {
-        let (components, node) = (components(), node());
+        let (components, node) = (crate::components(), node());
         for kind in InsightKind::nodes().map(|node| node.kind) {
             assert!(components.iter().any(|(name, _)| *name == kind), "{kind} has no schema");
             let is_listed = node["anyOf"].as_array().is_some_and(|nodes| nodes.contains(&schema_ref(kind)));

@@ -17,6 +17,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("InsightResult", insight_result()),
         ("TrendResult", trend_result()),
         ("FunnelResult", funnel_result()),
+        ("RetentionResult", list(retention_row())),
         ("TrendSeries", trend_series()),
         ("TrendTotal", trend_total()),
         ("TrendFilter", trend_filter()),
@@ -41,7 +42,7 @@ fn link() -> Value {
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of([schema_ref("TrendResult"), schema_ref("FunnelResult")])
+    any_of([schema_ref("TrendResult"), schema_ref("FunnelResult"), schema_ref("RetentionResult")])
 }
 
 fn trend_result() -> Value {
@@ -262,6 +263,19 @@ fn funnel_periods() -> Value {
 fn time_to_convert() -> Value {
     let bin = json!({"type": "array", "items": integer(), "minItems": 2, "maxItems": 2});
     object([("bins", list(bin)), ("average_conversion_time", nullable(number()))])
+}
+
+/// A row of a retention result: the actors that started in a period, and in how many of the following periods they returned.
+fn retention_row() -> Value {
+    let cell =
+        object_with_optional([("count", count()), ("label", text())], [("aggregation_value", number())]);
+    object([
+        ("label", text()),
+        ("date", instant()),
+        ("breakdown_value", nullable(text())),
+        ("values", list(cell)),
+        ("people_url", link()),
+    ])
 }
 
 /// A correlation result. `skewed`: there are too few successes or failures for a meaningful result.

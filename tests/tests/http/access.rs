@@ -105,6 +105,7 @@ async fn persons_open_to_who_may_read_persons_or_insights() {
         ("POST", "/api/projects/1/persons/funnel/".to_owned(), json!({})),
         ("GET", "/api/projects/1/persons/funnel/correlation/".to_owned(), Value::Null),
         ("POST", "/api/projects/1/persons/trends/".to_owned(), json!({"events": [{"id": "seen"}]})),
+        ("POST", "/api/projects/1/persons/retention/".to_owned(), json!({"target_entity": {"id": "seen"}})),
     ];
     for (method, path, body) in reads {
         let owned = app.call(Keys::OWNER, method, &path, body.clone()).await;

@@ -140,12 +140,12 @@ async fn a_result_ages_by_the_interval_of_its_query() {
 #[tokio::test]
 async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     let app = with_views().await;
-    let retention =
-        json!({"kind": "InsightVizNode", "source": {"kind": "RetentionQuery", "retentionFilter": {}}});
+    let web =
+        json!({"kind": "DataTableNode", "source": {"kind": "WebStatsTableQuery", "breakdownBy": "Page"}});
     // There is no second series.
     let formula = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
                          "trendsFilter": {"formula": "A + B"}});
-    let other = made(&app, json!({"query": retention})).await["id"].clone();
+    let other = made(&app, json!({"query": web})).await["id"].clone();
     let refused = made(&app, json!({"query": formula})).await["id"].clone();
     let fine = made(&app, json!({"query": views()})).await["id"].clone();
     for id in [&other, &refused] {
@@ -154,13 +154,13 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     }
     let got = app.get(&format!("{}?refresh=blocking&client_query_id=mine", one(&other))).await.expect(200);
     let status = &got["query_status"];
-    assert_eq!((&got["query"], &got["result"]), (&retention, &Value::Null));
+    assert_eq!((&got["query"], &got["result"]), (&web, &Value::Null));
     assert_eq!(
         (&status["complete"], &status["error"], &status["id"]),
         (&json!(true), &json!(true), &json!("mine"))
     );
     assert_eq!((&status["team_id"], &status["insight_id"]), (&json!(1), &other));
-    assert!(status["error_message"].as_str().unwrap().contains("RetentionQuery"));
+    assert!(status["error_message"].as_str().unwrap().contains("WebStatsTableQuery"));
     let response = app.get(&format!("{}?refresh=blocking", one(&refused))).await.expect(400);
     assert_eq!(response["attr"], "trendsFilter__formula");
     // In a list the others are not kept from their numbers.

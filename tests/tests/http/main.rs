@@ -72,6 +72,7 @@ mod policies;
 mod public_responses;
 mod request_log;
 mod response_sizes;
+mod retention;
 mod role_access;
 mod schema;
 mod tables;

@@ -43,6 +43,10 @@ async fn insights(app: &TestApp) -> Vec<u64> {
         of("FunnelsQuery", json!({})),
         of("FunnelsQuery", json!({"breakdownFilter": {"breakdown": "plan", "breakdown_type": "event"}})),
         of("FunnelsQuery", json!({"funnelsFilter": {"funnelVizType": "trends"}})),
+        of(
+            "RetentionQuery",
+            json!({"retentionFilter": {"targetEntity": {"id": "signed up"}, "returningEntity": {"id": "paid"}}}),
+        ),
         json!({"name": "legacy", "filters": legacy}),
     ];
     let mut ids = Vec::new();
@@ -81,6 +85,7 @@ async fn secrets(app: &TestApp) -> Vec<String> {
         "/persons/",
         "persons/trends",
         "persons/funnel",
+        "persons/retention",
     ];
     secrets.extend(words.map(str::to_owned));
     assert!(secrets.iter().all(|secret| secret.len() >= 3), "{secrets:?}");

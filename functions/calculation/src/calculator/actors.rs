@@ -24,13 +24,22 @@ pub struct ActorsPage {
     /// The number of actors on all pages.
     pub total: usize,
     /// The actors of this page.
-    pub actors: Vec<ActorJson>,
+    pub actors: Vec<ListedActor>,
+}
+
+/// An actor of a page.
+#[derive(Debug)]
+pub struct ListedActor {
+    /// The actor as a JSON object.
+    pub actor: ActorJson,
+    /// By column of the result, whether the actor counts in it; for pages of appearances.
+    pub appearances: Vec<bool>,
 }
 
 /// An actor as a JSON object of a response.
 pub type ActorJson = Value;
 
-/// The first actors by id, and the number of all.
+/// The first actors in the order of pages, and the number of all.
 #[derive(Debug, Default)]
 struct FirstActors {
     total: usize,
@@ -43,7 +52,7 @@ impl FirstActors {
         self.total += matches.len();
         self.actors.extend(matches);
         if let Some(limit) = limit {
-            self.actors.sort_by_key(|one| one.actor);
+            self.actors.sort_by_key(MatchedActor::page_order);
             self.actors.truncate(limit);
         }
         self
@@ -51,7 +60,8 @@ impl FirstActors {
 
     /// Merges the matches of the same actor.
     fn deduplicated(self) -> FirstActors {
-        let actors = union(self.actors);
+        let mut actors = union(self.actors);
+        actors.sort_by_key(MatchedActor::page_order);
         FirstActors { total: actors.len(), actors }
     }
 }
@@ -112,7 +122,9 @@ impl Calculator {
         }
         let total = first.total;
         let page: Vec<MatchedActor> = first.actors.into_iter().skip(offset).take(limit).collect();
-        let actors = self.actors_json(project, kind, page).await?;
+        let appearances: Vec<Vec<bool>> = page.iter().map(|one| one.appearances.clone()).collect();
+        let actors = self.actors_json(project, kind, page).await?.into_iter().zip(appearances);
+        let actors = actors.map(|(actor, appearances)| ListedActor { actor, appearances }).collect();
         Ok(ActorsPage { total, actors })
     }
 
@@ -208,7 +220,12 @@ mod tests {
 
     fn matches(ids: &[u128]) -> Vec<MatchedActor> {
         ids.iter()
-            .map(|id| MatchedActor { actor: Uuid::from_u128(*id), key: None, times: Vec::new() })
+            .map(|id| MatchedActor {
+                actor: Uuid::from_u128(*id),
+                key: None,
+                times: Vec::new(),
+                appearances: Vec::new(),
+            })
             .collect()
     }
 

@@ -37,7 +37,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-pub use actors::{ActorJson, ActorsPage};
+pub use actors::{ActorJson, ActorsPage, ListedActor};
 pub(crate) use cache::settings_digest;
 pub use cache::{CacheScope, CachedResult, cache_key};
 pub(crate) use definitions::direct_references;

@@ -4,6 +4,8 @@
 
 use std::fmt::Debug;
 
+use chrono::DateTime;
+use chrono_tz::Tz;
 use pennon_filters::CalcResult;
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::{DateRange, Rounding};
@@ -32,6 +34,11 @@ pub trait InsightQuery: Debug {
 
     /// How the date range is rounded.
     fn rounding(&self) -> Rounding;
+
+    /// Resolves the date range at `now`.
+    fn resolve_range(&self, project: &ProjectContext, now: DateTime<Tz>) -> CalcResult<DateRange> {
+        self.common().dates.resolve(self.rounding(), now, project.earliest_event)
+    }
 
     /// The interval that decides how long a result stays fresh.
     fn refresh_interval(&self) -> Interval {
@@ -166,4 +173,15 @@ pub struct Endpoint {
     pub is_paged: bool,
     /// The rows of a CSV export, with a file name; `None` exports the leaves of the response.
     pub csv_rows: Option<CsvRows>,
+    /// The form of a page of actors.
+    pub people_page: PeoplePage,
+}
+
+/// The form of a page of the actors behind a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeoplePage {
+    /// `{"results": [{"people": [actor, ...], "count"}], ...}`
+    People,
+    /// `{"result": [{"person": actor, "appearance_count", "appearances"}, ...], ...}`
+    Appearances,
 }

@@ -12,6 +12,7 @@ mod parse;
 mod plan;
 #[macro_use]
 mod registration;
+pub mod retention;
 mod saved_query;
 mod table;
 pub mod trends;
@@ -19,7 +20,7 @@ pub mod trends;
 use serde_json::Value;
 
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
-pub use insight::{Endpoint, KindDescription, NodeDescription};
+pub use insight::{Endpoint, KindDescription, NodeDescription, PeoplePage};
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{
@@ -35,6 +36,8 @@ register_kinds! {
     Funnels(funnels::FunnelsQuery),
     /// Which events and properties correlate with converting in a funnel.
     Correlation(correlation::CorrelationQuery),
+    /// How many actors return in the periods after they started.
+    Retention(retention::RetentionQuery),
 }
 
 /// The `insight` of insight filters that name none.

@@ -2,13 +2,15 @@
 //!
 //! Must stay true: a kind that is not registered is reported by its name, never as an error.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 
-use super::{DEFAULT_INSIGHT_NAME, InsightKind, Query, TableRows};
+use super::{DEFAULT_INSIGHT_NAME, InsightKind, NodeDescription, Query, TableRows};
 use crate::clickhouse::{SegmentFiles, StatementWriter};
 use crate::definitions::DefinitionIds;
 use crate::project::ProjectContext;
@@ -30,12 +32,8 @@ pub enum ParsedQuery {
 /// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes. The names do
 /// not follow from anything registered, and lists of insights filter by them. A row has no effect once its kind is registered;
 /// a test requires that it is removed then.
-const STORED_ONLY: [(&str, &str); 4] = [
-    ("RETENTION", "RetentionQuery"),
-    ("PATHS", "PathsQuery"),
-    ("STICKINESS", "StickinessQuery"),
-    ("LIFECYCLE", "LifecycleQuery"),
-];
+const STORED_ONLY: [(&str, &str); 3] =
+    [("PATHS", "PathsQuery"), ("STICKINESS", "StickinessQuery"), ("LIFECYCLE", "LifecycleQuery")];
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;
@@ -54,6 +52,52 @@ impl InsightKind {
     pub fn parse_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
         (self.description().parse_filters)(request)
     }
+
+    /// Parses a request for the actors behind a number. Its query is the node in `query`, which may be JSON text, else the
+    /// fields of a request to the kind's endpoint.
+    pub fn parse_people_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
+        let is_sent =
+            |node: &&Value| !node.is_null() && node.as_str().is_none_or(|text| !text.trim().is_empty());
+        let (Some(own), Some(node)) = (&self.description().node, request.get("query").filter(is_sent)) else {
+            return self.parse_request(request);
+        };
+        let node =
+            match node {
+                Value::String(text) => Cow::Owned(serde_json::from_str(text).map_err(|_| {
+                    CalcError::invalid("query", "The query is a text that is not valid JSON.")
+                })?),
+                other => Cow::Borrowed(other),
+            };
+        match unwrap_node(&node)? {
+            InnermostNode::Calculated(description, fields) if description.kind == own.kind => {
+                (own.parse)(fields)
+            }
+            _ => Err(CalcError::invalid("query", format!("The query must be a {}.", own.kind))),
+        }
+    }
+}
+
+/// The node inside of all wrapper nodes.
+enum InnermostNode<'a> {
+    /// One of a registered kind.
+    Calculated(&'static NodeDescription, &'a Map<String, Value>),
+    /// One of another kind.
+    OtherKind(String),
+}
+
+fn unwrap_node(node: &Value) -> CalcResult<InnermostNode<'_>> {
+    let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
+    for _ in 0..MAX_WRAPPERS {
+        let name = get_kind(object)?;
+        if let Some(description) = InsightKind::find_node(name) {
+            return Ok(InnermostNode::Calculated(description, object));
+        }
+        match object.get("source") {
+            Some(Value::Object(source)) if WRAPPERS.contains(&name) => object = source,
+            _ => return Ok(InnermostNode::OtherKind(name.to_owned())),
+        }
+    }
+    Err(CalcError::parse("The query is wrapped too many times."))
 }
 
 impl Query {
@@ -69,18 +113,10 @@ impl Query {
 
     /// Parses a query node, bare or inside wrapper nodes.
     pub fn from_query_node(node: &Value) -> CalcResult<ParsedQuery> {
-        let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
-        for _ in 0..MAX_WRAPPERS {
-            let name = get_kind(object)?;
-            if let Some(node) = InsightKind::find_node(name) {
-                return (node.parse)(object);
-            }
-            match object.get("source") {
-                Some(Value::Object(source)) if WRAPPERS.contains(&name) => object = source,
-                _ => return Ok(ParsedQuery::OtherKind(name.to_owned())),
-            }
+        match unwrap_node(node)? {
+            InnermostNode::Calculated(description, fields) => (description.parse)(fields),
+            InnermostNode::OtherKind(name) => Ok(ParsedQuery::OtherKind(name)),
         }
-        Err(CalcError::parse("The query is wrapped too many times."))
     }
 
     /// Filters, date range, interval and breakdown.
@@ -100,8 +136,7 @@ impl Query {
 
     /// Resolves the date range of the query at `now`. Errors name the date field that cannot be parsed.
     pub fn range(&self, project: &ProjectContext, now: DateTime<Utc>) -> CalcResult<DateRange> {
-        let rounding = self.as_insight().rounding();
-        self.common().dates.resolve(rounding, now.with_timezone(&project.timezone), project.earliest_event)
+        self.as_insight().resolve_range(project, now.with_timezone(&project.timezone))
     }
 
     /// The ids of the actions and cohorts that the query references directly. These may reference further ones.

@@ -68,6 +68,15 @@ impl<'a> Field<'a> {
         self.value.as_deref().map_or(Ok(false), |value| parse_boolean(value, self.attr))
     }
 
+    /// The value as the index of a group type.
+    pub fn group_type_index(&self) -> CalcResult<Option<u8>> {
+        let Some(index) = self.integer()? else { return Ok(None) };
+        match u8::try_from(index) {
+            Ok(index) if u64::from(index) < limits::GROUP_TYPES => Ok(Some(index)),
+            _ => Err(limits::invalid_group_type(self.attr, &index.into())),
+        }
+    }
+
     /// The value as an integer, which may be a string; a blank one is absent.
     pub fn integer(&self) -> CalcResult<Option<i64>> {
         let invalid = || CalcError::invalid(self.attr, "A valid integer is required.");

@@ -51,6 +51,11 @@ const WORDS: &[&str] = &[
     "group",
     "cohort",
     "second",
+    "Week",
+    "retention_first_time",
+    "retention_first_ever_occurrence",
+    "24_hour_windows",
+    "sum",
     "",
 ];
 
@@ -105,6 +110,26 @@ const FIELDS: &[&str] = &[
     "trendsFilter",
     "funnelsFilter",
     "event",
+    "retentionFilter",
+    "targetEntity",
+    "returningEntity",
+    "period",
+    "totalIntervals",
+    "retentionType",
+    "minimumOccurrences",
+    "cumulative",
+    "retentionCustomBrackets",
+    "timeWindowMode",
+    "aggregationType",
+    "aggregationProperty",
+    "target_entity",
+    "returning_entity",
+    "total_intervals",
+    "retention_type",
+    "time_window_mode",
+    "selected_interval",
+    "return_interval",
+    "breakdown_value",
 ];
 
 fn values() -> impl Strategy<Value = Value> {
@@ -179,13 +204,16 @@ proptest! {
         ask(&world, InsightKind::Trends.parse_request(&request));
         ask(&world, InsightKind::Funnels.parse_request(&request));
         ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
+        ask(&world, InsightKind::Retention.parse_request(&request));
+        ask_people(&world, InsightKind::Retention.parse_people_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
-    fn every_node_has_an_answer(fields in requests(), funnel in any::<bool>(), any in values()) {
+    fn every_node_has_an_answer(fields in requests(), kind in 0..3_usize, any in values()) {
         let world = world();
-        let mut node = json!({"kind": if funnel { "FunnelsQuery" } else { "TrendsQuery" }, "series": [{"event": "a"}]});
+        let kind = ["FunnelsQuery", "TrendsQuery", "RetentionQuery"][kind];
+        let mut node = json!({"kind": kind, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
         let _ = decode_and_validate_query(&node);
         ask(&world, Query::from_query_node(&node));

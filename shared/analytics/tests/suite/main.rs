@@ -15,6 +15,8 @@ mod funnel_people;
 mod funnel_questions;
 mod independent;
 mod questions;
+mod retention_cases;
+mod retention_rules;
 mod sessions;
 mod support;
 mod trend_ranges;

@@ -62,7 +62,7 @@ fn no_series_is_told_apart_and_so_are_other_kinds() {
     assert_eq!(trend(&json!({"events": [], "actions": "[{\"id\": null}]"})).unwrap(), ParsedQuery::Empty);
     assert_eq!(funnel(&json!({"events": ["dropped"]})).unwrap(), ParsedQuery::Empty);
     let kind = |node: Value| Query::from_query_node(&node).unwrap();
-    assert_eq!(kind(json!({"kind": "RetentionQuery"})), ParsedQuery::OtherKind("RetentionQuery".into()));
+    assert_eq!(kind(json!({"kind": "WebStatsQuery"})), ParsedQuery::OtherKind("WebStatsQuery".into()));
     let wrapped = json!({"kind": "DataTableNode", "source": {"kind": "HogQLQuery", "query": "select 1"}});
     assert_eq!(kind(wrapped), ParsedQuery::OtherKind("HogQLQuery".into()));
     let filters = json!({"insight": "PATHS", "events": [{"id": "a"}]});

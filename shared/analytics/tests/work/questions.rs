@@ -32,6 +32,8 @@ impl Question {
             InsightKind::Trends.parse_request(object)
         } else if name.starts_with("funnel") {
             InsightKind::Funnels.parse_request(object)
+        } else if name.starts_with("retention") {
+            InsightKind::Retention.parse_request(object)
         } else {
             InsightKind::Correlation.parse_request(object)
         };
@@ -160,6 +162,7 @@ pub fn all() -> Vec<Question> {
     questions.extend(filters());
     questions.extend(funnels());
     questions.extend(correlations());
+    questions.extend(retention());
     questions
 }
 
@@ -367,5 +370,40 @@ fn correlations() -> Vec<Question> {
         {"id": "$autocapture", "type": "events", "properties": properties}});
     let names = json!({"funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["$autocapture"]});
     list.push(Question::new("correlation, people", &with(&base, &names), Some(&link)));
+    list
+}
+
+/// Retention of each type, by every value that it can be split by.
+fn retention() -> Vec<Question> {
+    let base = json!({"insight": "RETENTION", "date_from": "2024-01-15", "date_to": "2024-03-01", "total_intervals": 30,
+        "target_entity": {"id": "a"}, "returning_entity": {"id": "b"}});
+    let mut list = vec![Question::new("retention", &base, None)];
+    let everything = json!({"target_entity": {"id": null}, "returning_entity": {"id": null}});
+    for (name, more) in [
+        ("of every event", everything),
+        ("for the first time", json!({"retention_type": "retention_first_time"})),
+        ("for the first time ever", json!({"retention_type": "retention_first_ever_occurrence"})),
+        ("in windows", json!({"time_window_mode": "24_hour_windows"})),
+        ("by hours", json!({"period": "Hour", "minimum_occurrences": 2, "cumulative": true})),
+        ("by groups", json!({"aggregation_group_type_index": 0, "aggregation_group_types_from_zero": true})),
+        ("with sums", json!({"aggregation_type": "sum", "aggregation_property": "n"})),
+    ] {
+        list.push(Question::new(&format!("retention {name}"), &with(&base, &more), None));
+    }
+    for (name, breakdown) in breakdowns() {
+        if ["session", "several"].contains(&name) {
+            continue;
+        }
+        for kind in ["retention_recurring", "retention_first_time"] {
+            let more = json!({"retention_type": kind, "period": "Week", "breakdown_limit": 1000});
+            let request = with(&with(&base, &breakdown), &more);
+            list.push(Question::new(&format!("retention of {kind} by {name}"), &request, None));
+        }
+        let windows =
+            with(&with(&base, &breakdown), &json!({"time_window_mode": "24_hour_windows", "period": "Week"}));
+        list.push(Question::new(&format!("retention in windows by {name}"), &windows, None));
+    }
+    let link = json!({"selected_interval": 20});
+    list.push(Question::new("retention, people", &base, Some(&link)));
     list
 }

@@ -14,7 +14,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, PeoplePage, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -86,6 +86,7 @@ impl RegisteredKind for CorrelationQuery {
             has_timezone: false,
             is_paged: false,
             csv_rows: None,
+            people_page: PeoplePage::People,
         },
         parse_filters: query::parse,
     };

@@ -10,16 +10,14 @@ use super::{Attribution, Exclusion, FirstTime, FunnelsQuery, INSIGHT_NAME, query
 use crate::filter::{filter_json, list_json};
 use crate::kinds::ParsedQuery;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
-use crate::query::insight_filters::parse::{common_fields as common_filters, get_list, raw_series};
+use crate::query::insight_filters::parse::{
+    common_fields as common_filters, get_list, group_type_field, raw_series,
+};
 use crate::query::insight_filters::serialize;
 use crate::query::node::{common_fields as common_node_fields, get_object, series_from_object};
 use crate::query::{Field, canonical};
 
 type Object = Map<String, Value>;
-
-/// Link parameter: `aggregation_group_type_index` 0 means the group type with index 0, as in query nodes. Without it, 0
-/// means persons.
-const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
 
 /// The rules for nodes that insights store.
 pub(super) const SAVED_NODE: SavedNodeRules =
@@ -97,11 +95,6 @@ pub(super) fn parse_funnel_filters(request: &Object) -> CalcResult<Option<Funnel
 }
 
 fn raw_filters(request: &Object) -> CalcResult<RawFunnels<'_>> {
-    let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
-    // In insight filters 0 means persons and only 1 and above mean groups. Links in our results for query nodes set
-    // GROUPS_FROM_ZERO to mean group type 0.
-    let from_zero = Field::of(request, GROUPS_FROM_ZERO, GROUPS_FROM_ZERO).boolean()?;
-    let counts_persons = group.integer()?.is_none_or(|index| index == 0) && !from_zero;
     let unit = Field::of(request, "funnel_window_interval_unit", "funnel_window_interval_unit");
     Ok(RawFunnels {
         common: common_filters(request)?,
@@ -124,7 +117,7 @@ fn raw_filters(request: &Object) -> CalcResult<RawFunnels<'_>> {
         default_limit: 10,
         bin_count: Field::of(request, "bin_count", "bin_count"),
         aggregate_by_hogql: Field::of(request, "funnel_aggregate_by_hogql", "funnel_aggregate_by_hogql"),
-        group_type: if counts_persons { Field { value: None, ..group } } else { group },
+        group_type: group_type_field(request)?,
     })
 }
 
@@ -220,11 +213,9 @@ pub(super) fn to_insight_filters(query: &FunnelsQuery) -> Object {
     put("funnel_from_step", json!(query.from_step));
     put("funnel_to_step", json!(query.to_step));
     put("bin_count", json!(query.bin_count));
-    put("aggregation_group_type_index", json!(query.group_type_index));
-    if query.group_type_index == Some(0) {
-        put(GROUPS_FROM_ZERO, json!(true));
-    }
+    serialize::put_group_type(&mut filters, query.group_type_index);
     if query.common.breakdown.is_some() {
+        let mut put = |key: &str, value: Value| serialize::put(&mut filters, key, value);
         put("breakdown_attribution_type", json!(query.attribution.name()));
         put("breakdown_attribution_value", json!(query.attribution.step()));
     }

@@ -92,7 +92,7 @@ pub fn parse_funnel(raw: &RawFunnels<'_>) -> CalcResult<Option<FunnelsQuery>> {
         return Err(limits::too_many_steps());
     }
     let order = parse_choice(&raw.order_type, &StepOrder::NAMES)?.unwrap_or_default();
-    let group_type_index = group_type_index(&raw.group_type)?;
+    let group_type_index = raw.group_type.group_type_index()?;
     reject_other_actors(&raw.aggregate_by_hogql)?;
     if raw.compare.boolean()? {
         return Err(CalcError::unsupported(raw.compare.attr, "a funnel beside that of an earlier period"));
@@ -159,14 +159,6 @@ fn parse_choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<O
             let detail = format!("\"{text}\" is not a valid choice. It must be one of {}.", names.join(", "));
             Err(CalcError::invalid(field.attr, detail))
         }
-    }
-}
-
-fn group_type_index(field: &Field<'_>) -> CalcResult<Option<u8>> {
-    let Some(index) = field.integer()? else { return Ok(None) };
-    match u8::try_from(index) {
-        Ok(index) if u64::from(index) < limits::GROUP_TYPES => Ok(Some(index)),
-        _ => Err(limits::invalid_group_type(field.attr, &index.into())),
     }
 }
 

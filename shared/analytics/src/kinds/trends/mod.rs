@@ -20,7 +20,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -102,6 +102,7 @@ impl RegisteredKind for TrendsQuery {
             has_timezone: true,
             is_paged: true,
             csv_rows: Some(table::csv_rows),
+            people_page: PeoplePage::People,
         },
         parse_filters: dialects::parse_filters,
     };

@@ -12,6 +12,19 @@ use super::super::field::{Field, RawBreakdown, RawCommon, RawSeries, parse_integ
 
 type Object = Map<String, Value>;
 
+/// Parameter of links: `aggregation_group_type_index` 0 means the group type with index 0, as in query nodes. Without it, 0
+/// means persons.
+pub const GROUPS_FROM_ZERO: &str = "aggregation_group_types_from_zero";
+
+/// The field with the group type that is counted, without a value for persons. 0 means persons and only 1 and above mean
+/// groups, except in links of results for query nodes, which set [`GROUPS_FROM_ZERO`] to mean group type 0.
+pub fn group_type_field(request: &Object) -> CalcResult<Field<'_>> {
+    let group = Field::of(request, "aggregation_group_type_index", "aggregation_group_type_index");
+    let from_zero = Field::of(request, GROUPS_FROM_ZERO, GROUPS_FROM_ZERO).boolean()?;
+    let counts_persons = group.integer()?.is_none_or(|index| index == 0) && !from_zero;
+    Ok(if counts_persons { Field { value: None, ..group } } else { group })
+}
+
 /// The fields that all kinds with series share.
 pub fn common_fields(request: &Object) -> CalcResult<RawCommon<'_>> {
     let mut series = get_list(request, "actions")?

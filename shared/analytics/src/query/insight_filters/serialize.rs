@@ -5,6 +5,7 @@ use pennon_filters::dates::zone::utc_text;
 use serde_json::{Map, Value, json};
 
 use super::super::{Breakdown, CommonFields, Series};
+use super::parse::GROUPS_FROM_ZERO;
 use crate::filter::{filter_json, list_json};
 
 /// Adds a field; nulls are left out.
@@ -43,6 +44,14 @@ pub fn common_filters(
         put(&mut filters, &key, value);
     }
     filters
+}
+
+/// Adds the group type that is counted; nothing for persons.
+pub fn put_group_type(filters: &mut Map<String, Value>, index: Option<u8>) {
+    put(filters, "aggregation_group_type_index", json!(index));
+    if index == Some(0) {
+        put(filters, GROUPS_FROM_ZERO, json!(true));
+    }
 }
 
 /// Serializes one series.

@@ -1,4 +1,4 @@
-//! Funnels and trends counted a second time, by definition and by brute force, over many small random histories; and
+//! Funnels, trends and retention counted a second time, by definition and by brute force, over many small random histories; and
 //! what must not change an answer.
 //!
 //! `PENNON_CHECK_HISTORIES` sets how many histories, `PENNON_CHECK_SEED` the first of their seeds: a failure names the
@@ -14,6 +14,9 @@ mod funnel_question;
 mod funnel_scan;
 mod funnel_trends;
 mod history;
+mod retention_answer;
+mod retention_count;
+mod retention_question;
 mod trend_answer;
 mod trend_count;
 mod trend_dates;
@@ -141,6 +144,25 @@ fn trends_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &|history| judge_trend(history, &question));
     }
     show("trends", &tally);
+}
+
+#[test]
+fn retention_is_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    let (mut scenes, mut returning) = (0, 0);
+    for seed in seeds() {
+        let (history, question) = retention_question::scene(&mut Dice::new(seed));
+        let (starts, returns) = retention_answer::starts_and_returns(&question, &history);
+        tally.note(if starts { "with starts" } else { "without starts" });
+        (scenes, returning) = (scenes + 1, returning + usize::from(returns));
+        let judge = |history: &History| retention_answer::judge(&question, history);
+        settle(&mut tally, seed, history, &question.body(), &judge);
+    }
+    show("retention", &tally);
+    assert!(
+        scenes < 100 || returning * 4 > scenes,
+        "somebody returns in only {returning} of {scenes} scenes"
+    );
 }
 
 #[test]

@@ -121,7 +121,12 @@ impl CompiledCorrelation {
         let matched = actors.filter_map(|(_, actor)| {
             let actor = actor as usize;
             let key = partition.keys.get(actor).cloned();
-            Some(MatchedActor { actor: *partition.actors.get(actor)?, key, times: Vec::new() })
+            Some(MatchedActor {
+                actor: *partition.actors.get(actor)?,
+                key,
+                times: Vec::new(),
+                appearances: Vec::new(),
+            })
         });
         Ok(matched.collect())
     }

@@ -164,7 +164,7 @@ impl CompiledFunnel {
         let matched = selected.into_iter().filter_map(|(actor, _, times)| {
             let actor = actor as usize;
             let key = partition.keys.get(actor).cloned();
-            Some(MatchedActor { actor: *partition.actors.get(actor)?, key, times })
+            Some(MatchedActor { actor: *partition.actors.get(actor)?, key, times, appearances: Vec::new() })
         });
         Ok(matched.collect())
     }

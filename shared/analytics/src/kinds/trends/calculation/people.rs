@@ -52,7 +52,12 @@ impl CompiledTrend {
             else {
                 return;
             };
-            let one = people.entry(actor).or_insert_with(|| MatchedActor { actor, key, times: Vec::new() });
+            let one = people.entry(actor).or_insert_with(|| MatchedActor {
+                actor,
+                key,
+                times: Vec::new(),
+                appearances: Vec::new(),
+            });
             one.times.extend(run.times.get(row));
         })?;
         work.check()?;

@@ -8,10 +8,10 @@ use super::CompiledTrend;
 use super::bucket_mapping::Period;
 use super::compose::ResultRow;
 use super::rows::{OTHER, RowValue};
-use super::statistics::finite;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::trends::Display;
 use crate::kinds::trends::limits;
+use crate::numbers::{finite, number_json};
 use crate::query::insight_filters::serialize::with_dates;
 use crate::query::{CohortChoice, Math, Series};
 use crate::url::{push_pair, push_value};
@@ -228,15 +228,4 @@ fn links_omitted(links: usize) -> String {
 
 fn is_other(value: &RowValue) -> bool {
     matches!(value, RowValue::Texts(texts) if texts.iter().any(|text| text == OTHER))
-}
-
-/// Serializes integers without a fraction.
-#[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
-fn number_json(number: f64) -> Value {
-    let number = finite(number);
-    if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 {
-        json!(number as i64)
-    } else {
-        json!(number)
-    }
 }

@@ -1,0 +1,184 @@
+//! Request fields of retention, its query node, and the selection of a row of people.
+
+use pennon_analytics::kinds::retention::{AggregationType, RetentionType, TimeWindowMode};
+use serde_json::{Value, json};
+
+use crate::calculation_input::{
+    ANY, ANY_TEXT, Field, any_case, body_without_series, breakdown, concat_fields, group_type, optional_text,
+    spelled, switch, whole, with_example,
+};
+use crate::conditions::null_or_blank;
+use crate::limits::{BRACKETS, COLUMNS, NAME_MAX, patterns};
+use crate::query_nodes::date_range;
+use crate::schema::{
+    any, any_of, constant, enum_of, id, input, list_max, nullable, schema_ref, text, with_description,
+};
+
+const PERIODS: [&str; 4] = ["hour", "day", "week", "month"];
+const TOTAL: (i64, i64) = (0, COLUMNS as i64);
+const TYPES: &str = "Recurring: each period in which an actor starts. First time: its first starting event of all time. \
+    First ever occurrence: its first event of the target's name or action, if that one passes the target's filters.";
+const WINDOWS: &str = "Periods of the calendar, or windows from the start of each actor.";
+const BRACKETS_TEXT: &str = "Numbers of periods, one for each column after the first; fractions are cut off.";
+const MINIMUM: &str = "Returning events that a period needs. Default, also for numbers below: 1.";
+const CUMULATIVE: &str = "Whether an actor counts in all columns up to its last return.";
+const AGGREGATION: &str = "What is added beside the number of actors.";
+
+/// The schemas.
+pub fn components() -> Vec<(&'static str, Value)> {
+    let views = json!({"id": "$pageview", "type": "events"});
+    let request = json!({"target_entity": views, "period": "Week", "total_intervals": 8});
+    let row = json!({
+        "query": {"kind": "RetentionQuery", "retentionFilter": {"period": "Week"}}, "selected_interval": 2,
+    });
+    let people = body_without_series(concat_fields([retention(), retention_point()]));
+    vec![
+        ("RetentionRequest", with_example(body_without_series(retention()), request)),
+        ("RetentionPeopleRequest", with_example(people, row)),
+        ("RetentionEntity", entity()),
+        ("RetentionQuery", node()),
+    ]
+}
+
+fn names<T>(names: &[(&'static str, T)]) -> Vec<&'static str> {
+    names.iter().map(|(name, _)| *name).collect()
+}
+
+/// An event or action; null for the default.
+fn entity() -> Value {
+    let name = json!({"type": ["string", "number", "null"], "maxLength": NAME_MAX});
+    let common = || {
+        [
+            ("name", optional_text()),
+            ("custom_name", optional_text()),
+            ("properties", schema_ref("EventConditions")),
+        ]
+    };
+    let of = |required: &[&str], own: [(&str, Value); 2]| {
+        let mut entity = input(required, own);
+        for (name, schema) in common() {
+            entity["properties"][name] = schema;
+        }
+        entity
+    };
+    let digits = any_of([id(), json!({"type": "string", "pattern": "^[0-9]{1,15}$"})]);
+    any_of([
+        json!({"type": "null"}),
+        of(&[], [("id", name), ("type", nullable(enum_of(&["events", ""])))]),
+        of(&["id", "type"], [("id", digits), ("type", enum_of(&["actions"]))]),
+    ])
+}
+
+/// A list of numbers of periods.
+fn brackets() -> Value {
+    let periods = any_of([json!({"type": "number", "minimum": 1}), json!({"type": "string"})]);
+    any_of([list_max(BRACKETS, periods), null_or_blank(), json!({"enum": [false, {}]})])
+}
+
+/// The query node.
+fn node() -> Value {
+    let choice = |texts: Vec<&str>, description: &str| {
+        let texts: Vec<&str> = texts.into_iter().chain([""]).collect();
+        with_description(nullable(enum_of(&texts)), description)
+    };
+    let filter = input(
+        &[],
+        [
+            ("targetEntity", schema_ref("RetentionEntity")),
+            ("returningEntity", schema_ref("RetentionEntity")),
+            ("period", nullable(any_case(&PERIODS, ""))),
+            (
+                "totalIntervals",
+                with_description(whole(TOTAL, patterns::COLUMNS), "Number of columns. Default: 8."),
+            ),
+            ("retentionType", choice(names(&RetentionType::NAMES), TYPES)),
+            ("minimumOccurrences", with_description(whole(ANY, ANY_TEXT), MINIMUM)),
+            ("cumulative", with_description(switch(), CUMULATIVE)),
+            ("retentionCustomBrackets", with_description(brackets(), BRACKETS_TEXT)),
+            ("timeWindowMode", choice(names(&TimeWindowMode::NAMES), WINDOWS)),
+            ("aggregationType", choice(names(&AggregationType::NAMES), AGGREGATION)),
+            ("aggregationProperty", optional_text()),
+            ("aggregationPropertyType", choice(vec!["event", "person"], "Whose property it is.")),
+        ],
+    );
+    input(
+        &["kind"],
+        [
+            ("kind", constant(json!("RetentionQuery"))),
+            ("retentionFilter", nullable(filter)),
+            ("properties", schema_ref("EventConditions")),
+            ("filterTestAccounts", switch()),
+            ("dateRange", date_range()),
+            ("breakdownFilter", schema_ref("BreakdownFilter")),
+            (
+                "aggregation_group_type_index",
+                with_description(group_type(), "Counts groups of this type; 0 is a group type too."),
+            ),
+        ],
+    )
+}
+
+/// The fields of a legacy request.
+pub(crate) fn retention() -> Vec<Field> {
+    let entity = |name, which: &str| {
+        let body = any_of([schema_ref("RetentionEntity"), json!({"type": "string"})]);
+        let description = format!("{which}: an object with `id` and `type`. Default: the event `$pageview`.");
+        Field::json(name, body, description)
+    };
+    let brackets = any_of([brackets(), json!({"type": "string"})]);
+    let own = vec![
+        Field::json(
+            "properties",
+            schema_ref("EventConditions"),
+            "Filters of all events. The value in the query string takes precedence.",
+        ),
+        Field::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
+        Field::text(
+            "date_from",
+            "Start of the range, which is extended to whole periods: an instant, a relative date such as `-7d`, or \
+             `all`. Default: `total_intervals` periods before the end.",
+        ),
+        Field::text("date_to", "End of the range, in the same formats. Default: now."),
+        Field::switch("explicit_date", "Accepted as in other queries; a range always has whole periods."),
+        entity("target_entity", "What starts"),
+        entity("returning_entity", "What returns"),
+        Field::any_case("period", &PERIODS, "", "The period: Hour, Day (default), Week or Month."),
+        Field::whole("total_intervals", TOTAL, patterns::COLUMNS, "Number of columns. Default: 11."),
+        Field::choice("retention_type", &names(&RetentionType::NAMES), TYPES),
+        Field::whole("minimum_occurrences", ANY, ANY_TEXT, MINIMUM),
+        Field::switch("cumulative", CUMULATIVE),
+        Field::json("retention_custom_brackets", brackets, BRACKETS_TEXT),
+        Field::choice("time_window_mode", &names(&TimeWindowMode::NAMES), WINDOWS),
+        Field::choice("aggregation_type", &names(&AggregationType::NAMES), AGGREGATION),
+        Field::text("aggregation_property", "The property that is added up, for `sum` and `avg`."),
+        Field::choice("aggregation_property_type", &["event", "person"], "Whose property it is."),
+        Field::new(
+            "aggregation_group_type_index",
+            group_type(),
+            spelled("0*[0-4]"),
+            "Counts groups of this type; 0 counts persons.",
+        ),
+        Field::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
+    ];
+    concat_fields([own, breakdown()])
+}
+
+/// The fields that select a row of people.
+pub(crate) fn retention_point() -> Vec<Field> {
+    let node = any_of([
+        json!({"type": ["null", "string"]}),
+        schema_ref("RetentionQuery"),
+        json!({"type": "object", "required": ["kind", "source"]}),
+    ]);
+    vec![
+        Field::json("query", node, "A query node, instead of the fields of a legacy request."),
+        Field::whole("selected_interval", ANY, ANY_TEXT, "The row, counted from 0. Default: 0."),
+        Field::new(
+            "breakdown_value",
+            any(),
+            text(),
+            "The value of the breakdown; required if the query has one.",
+        ),
+        Field::whole("return_interval", ANY, ANY_TEXT, "Only actors that count in this column."),
+    ]
+}
