@@ -180,12 +180,7 @@ pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field
 
 /// A body of these fields, with at most `series` series, and at least one if `requires_series`.
 pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
-    let mut body = input(&[], []);
-    let properties: Map<String, Value> = fields
-        .into_iter()
-        .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
-        .collect();
-    body["properties"] = properties.into();
+    let mut body = fields_body(fields);
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
         let entry =
@@ -205,10 +200,26 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
     body
 }
 
-/// Adds the fields as query parameters.
-pub(crate) fn with_query_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
+/// A body of these fields.
+pub(crate) fn fields_body(fields: Vec<Field>) -> Value {
+    let mut body = input(&[], []);
+    let properties: Map<String, Value> = fields
+        .into_iter()
+        .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
+        .collect();
+    body["properties"] = properties.into();
+    body
+}
+
+/// Adds series and the fields as query parameters.
+pub(crate) fn with_query_fields(operation: Operation, fields: Vec<Field>) -> Operation {
     let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
-    for field in [series("events"), series("actions")].into_iter().chain(fields) {
+    with_fields(operation, concat_fields([vec![series("events"), series("actions")], fields]))
+}
+
+/// Adds the fields as query parameters.
+pub(crate) fn with_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
+    for field in fields {
         operation.parameters.push(Parameter {
             place: "query",
             name: field.name,
@@ -263,6 +274,17 @@ fn action_series() -> Value {
 
 /// The common fields of all queries, without the breakdown.
 pub(crate) fn common() -> Vec<Field> {
+    let interval = Field::any_case(
+        "interval",
+        &intervals(),
+        "",
+        "The interval of the range: minute, hour, day, week or month.",
+    );
+    concat_fields([filters_and_dates(), vec![interval]])
+}
+
+/// The filters and the range of all queries.
+pub(crate) fn filters_and_dates() -> Vec<Field> {
     vec![
         Field::json(
             "properties",
@@ -277,12 +299,6 @@ pub(crate) fn common() -> Vec<Field> {
         ),
         Field::text("date_to", "End of the range, in the same formats. Default: now."),
         Field::switch("explicit_date", "Whether the range is exact instead of rounded to whole intervals."),
-        Field::any_case(
-            "interval",
-            &intervals(),
-            "",
-            "The interval of the range: minute, hour, day, week or month.",
-        ),
     ]
 }
 

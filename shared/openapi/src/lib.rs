@@ -31,6 +31,7 @@ mod insight_schemas;
 mod insights;
 mod limits;
 mod operation;
+mod path_input;
 mod persons;
 mod projects;
 mod query_nodes;
@@ -80,6 +81,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         conditions::components(),
         calculation_input::components(),
         funnel_input::components(),
+        path_input::components(),
         query_nodes::components(),
         result_schemas::components(),
         calculation::components(),

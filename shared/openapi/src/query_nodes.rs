@@ -1,4 +1,4 @@
-//! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
+//! Query nodes: queries in the form of newer clients, bare or wrapped. The nodes of paths are in `path_input`.
 
 use pennon_analytics::kinds::WRAPPERS;
 use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
@@ -60,6 +60,7 @@ fn node() -> Value {
     any_of([
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
+        schema_ref("PathsQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
         wrapper,
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_kind_that_has_nodes_has_their_schema() {
-        let (components, node) = (components(), node());
+        let (components, node) = (crate::components(), node());
         for kind in InsightKind::nodes().map(|node| node.kind) {
             assert!(components.iter().any(|(name, _)| *name == kind), "{kind} has no schema");
             let is_listed = node["anyOf"].as_array().is_some_and(|nodes| nodes.contains(&schema_ref(kind)));

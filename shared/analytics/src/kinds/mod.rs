@@ -9,6 +9,7 @@ pub mod correlation;
 pub mod funnels;
 mod insight;
 mod parse;
+pub mod paths;
 mod plan;
 #[macro_use]
 mod registration;
@@ -35,6 +36,8 @@ register_kinds! {
     Funnels(funnels::FunnelsQuery),
     /// Which events and properties correlate with converting in a funnel.
     Correlation(correlation::CorrelationQuery),
+    /// What people do one after the other within a session.
+    Paths(paths::PathsQuery),
 }
 
 /// The `insight` of insight filters that name none.

@@ -19,6 +19,7 @@ fn project() -> Project {
         timezone: "UTC".to_owned(),
         week_start_day: None,
         test_account_filters: Vec::new(),
+        path_cleaning_filters: Vec::new(),
         group_types: Vec::new(),
         aggregate_users_by_distinct_id: false,
         feature_flag_quota_exhausted: false,
