@@ -8,6 +8,7 @@
 pub mod correlation;
 pub mod funnels;
 mod insight;
+mod other_kinds;
 mod parse;
 pub mod paths;
 mod plan;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
 pub use insight::{Endpoint, KindDescription, NodeDescription};
+pub use other_kinds::unsupported_kind;
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{

@@ -14,6 +14,8 @@ mod funnel_question;
 mod funnel_scan;
 mod funnel_trends;
 mod history;
+mod path_definition;
+mod path_question;
 mod trend_answer;
 mod trend_count;
 mod trend_dates;
@@ -141,6 +143,22 @@ fn trends_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &|history| judge_trend(history, &question));
     }
     show("trends", &tally);
+}
+
+#[test]
+fn paths_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = path_question::scene(&mut Dice::new(seed));
+        match (path_definition::count_edges(&history, &question), &question.funnel) {
+            (0, _) => tally.note("without edges"),
+            (_, None) => tally.note("with edges"),
+            (_, Some(_)) => tally.note("with edges around a funnel"),
+        }
+        let judge = |history: &History| path_definition::judge(history, &question).map(Some);
+        settle(&mut tally, seed, history, &question.body(), &judge);
+    }
+    show("paths", &tally);
 }
 
 #[test]
