@@ -63,23 +63,30 @@ async fn a_saved_query_of_another_kind_has_the_reason_in_its_status() {
     assert!(message.contains("project=1/events/*.parquet") && message.contains("docs/files.md"), "{message}");
 }
 
-#[tokio::test]
-async fn options_that_are_not_supported_name_what_to_use_instead() {
-    let app = TestApp::new().await;
+/// A request that is rejected: path, body, field, what the error names instead, what the page lists.
+type OptionCase = (&'static str, Value, &'static str, &'static str, &'static str);
+
+fn with(mut body: Value, more: Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+fn node(kind: &str, more: Value) -> Value {
     let series = json!([{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]);
-    let events = json!([{"id": "a", "order": 0}, {"id": "b", "order": 1}]);
-    let node = |kind: &str, more: Value| {
-        let mut node = json!({"kind": kind, "series": series});
-        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({"query": node})
-    };
-    let legacy = |more: Value| {
-        let mut body = json!({"events": events});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        body
-    };
+    json!({"query": with(json!({"kind": kind, "series": series}), more)})
+}
+
+fn legacy(more: Value) -> Value {
+    with(json!({"events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}]}), more)
+}
+
+fn trend_options() -> Vec<OptionCase> {
+    let heatmap = json!({"trendsFilter": {"display": "CalendarHeatmap"}});
+    let goal = json!({"conversionGoal": {"actionId": 1}});
     let math = |name: &str| json!({"events": [{"id": "a", "math": name}]});
-    for (path, body, attr, instead, listed) in [
+    let first = "first_time_for_user on an action";
+    let (matching, filtered) = ("first_matching_event_for_user", "first_time_for_user_with_filters");
+    vec![
         (
             TREND,
             legacy(json!({"display": "CalendarHeatmap"})),
@@ -89,65 +96,36 @@ async fn options_that_are_not_supported_name_what_to_use_instead() {
         ),
         (
             QUERY,
-            node("TrendsQuery", json!({"trendsFilter": {"display": "CalendarHeatmap"}})),
+            node("TrendsQuery", heatmap),
             "trendsFilter__display",
             "the interval hour",
             "CalendarHeatmap",
         ),
-        (
-            QUERY,
-            node("TrendsQuery", json!({"conversionGoal": {"actionId": 1}})),
-            "conversionGoal",
-            "FunnelsQuery",
-            "conversionGoal",
-        ),
-        (
-            FUNNEL,
-            legacy(json!({"funnel_aggregate_by_hogql": "properties.$session_id"})),
-            "funnel_aggregate_by_hogql",
-            "aggregation_group_type_index",
-            "funnel_aggregate_by_hogql",
-        ),
-        (
-            QUERY,
-            node(
-                "FunnelsQuery",
-                json!({"funnelsFilter": {"funnelAggregateByHogQL": "properties.$session_id"}}),
-            ),
-            "funnelsFilter__funnelAggregateByHogQL",
-            "30 minutes",
-            "funnelAggregateByHogQL",
-        ),
-        (
-            FUNNEL,
-            legacy(json!({"funnel_viz_type": "flow"})),
-            "funnel_viz_type",
-            "PathsQuery with funnelPathsFilter",
-            "flow",
-        ),
-        (
-            QUERY,
-            node("FunnelsQuery", json!({"funnelsFilter": {"funnelVizType": "flow"}})),
-            "funnelsFilter__funnelVizType",
-            "PathsQuery with funnelPathsFilter",
-            "flow",
-        ),
-        (
-            TREND,
-            math("first_matching_event_for_user"),
-            "events",
-            "first_time_for_user on an action",
-            "first_matching_event_for_user",
-        ),
-        (
-            TREND,
-            math("first_time_for_user_with_filters"),
-            "events",
-            "first_time_for_user on an action",
-            "first_time_for_user_with_filters",
-        ),
+        (QUERY, node("TrendsQuery", goal), "conversionGoal", "FunnelsQuery", "conversionGoal"),
+        (TREND, math(matching), "events", first, matching),
+        (TREND, math(filtered), "events", first, filtered),
         (TREND, math("sum_count_per_actor"), "events", "math total", "sum_count_per_actor"),
-    ] {
+    ]
+}
+
+fn funnel_options() -> Vec<OptionCase> {
+    let by = "properties.$session_id";
+    let of_session = json!({"funnelsFilter": {"funnelAggregateByHogQL": by}});
+    let flow = json!({"funnelsFilter": {"funnelVizType": "flow"}});
+    let (legacy_by, node_by) = ("funnel_aggregate_by_hogql", "funnelsFilter__funnelAggregateByHogQL");
+    let paths = "PathsQuery with funnelPathsFilter";
+    vec![
+        (FUNNEL, legacy(json!({legacy_by: by})), legacy_by, "aggregation_group_type_index", legacy_by),
+        (QUERY, node("FunnelsQuery", of_session), node_by, "30 minutes", "funnelAggregateByHogQL"),
+        (FUNNEL, legacy(json!({"funnel_viz_type": "flow"})), "funnel_viz_type", paths, "flow"),
+        (QUERY, node("FunnelsQuery", flow), "funnelsFilter__funnelVizType", paths, "flow"),
+    ]
+}
+
+#[tokio::test]
+async fn options_that_are_not_supported_name_what_to_use_instead() {
+    let app = TestApp::new().await;
+    for (path, body, attr, instead, listed) in trend_options().into_iter().chain(funnel_options()) {
         let error = error(&app, path, body).await;
         assert_eq!(error["attr"], attr);
         assert!(error["detail"].as_str().unwrap().contains(instead), "{error}");
