@@ -51,6 +51,14 @@ const WORDS: &[&str] = &[
     "group",
     "cohort",
     "second",
+    "$pageview",
+    "custom_event",
+    "properties.k",
+    "funnel_path_after_step",
+    "funnel_path_between_steps",
+    "1_a",
+    "*",
+    "\\1",
     "",
 ];
 
@@ -105,6 +113,27 @@ const FIELDS: &[&str] = &[
     "trendsFilter",
     "funnelsFilter",
     "event",
+    "include_event_types",
+    "paths_hogql_expression",
+    "exclude_events",
+    "local_path_cleaning_filters",
+    "path_groupings",
+    "start_point",
+    "end_point",
+    "step_limit",
+    "min_edge_weight",
+    "path_end_key",
+    "funnel_paths",
+    "funnel_filter",
+    "regex",
+    "alias",
+    "stepLimit",
+    "pathGroupings",
+    "funnelPathType",
+    "funnelSource",
+    "funnelStep",
+    "pathsFilter",
+    "funnelPathsFilter",
 ];
 
 fn values() -> impl Strategy<Value = Value> {
@@ -179,13 +208,19 @@ proptest! {
         ask(&world, InsightKind::Trends.parse_request(&request));
         ask(&world, InsightKind::Funnels.parse_request(&request));
         ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
+        ask(&world, InsightKind::Paths.parse_request(&request));
+        ask_people(&world, InsightKind::Paths.parse_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
-    fn every_node_has_an_answer(fields in requests(), funnel in any::<bool>(), any in values()) {
+    fn every_node_has_an_answer(
+        fields in requests(),
+        kind in prop::sample::select(vec!["FunnelsQuery", "TrendsQuery", "PathsQuery"]),
+        any in values(),
+    ) {
         let world = world();
-        let mut node = json!({"kind": if funnel { "FunnelsQuery" } else { "TrendsQuery" }, "series": [{"event": "a"}]});
+        let mut node = json!({"kind": kind, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
         let _ = decode_and_validate_query(&node);
         ask(&world, Query::from_query_node(&node));

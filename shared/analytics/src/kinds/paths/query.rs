@@ -156,9 +156,6 @@ pub(super) fn trim_slash(text: &str) -> &str {
 pub(super) fn parse(raw: RawPaths<'_>) -> CalcResult<ParsedQuery> {
     let common = parse_common(raw.common)?;
     let expression = match raw.expression.text()? {
-        Some(text) if text.len() > limits::EXPRESSION_BYTES => {
-            return Err(limits::too_long(raw.expression.attr, "expression", limits::EXPRESSION_BYTES));
-        }
         Some(text) => Some(Expression::parse(text, raw.expression.attr)?),
         None => None,
     };
