@@ -40,7 +40,7 @@ async fn nodes_of_other_kinds_name_what_to_use_instead() {
         (json!({"kind": "PathsV2Query"}), "PathsQuery"),
         (json!({"kind": "WebOverviewQuery"}), "TrendsQuery"),
         (json!({"kind": "WebStatsTableQuery"}), "TrendsQuery"),
-        (json!({"kind": "NewerQuery"}), "TrendsQuery, FunnelsQuery, PathsQuery"),
+        (json!({"kind": "NewerQuery"}), "PathsQuery"),
     ] {
         let error = error(&app, QUERY, json!({"query": node})).await;
         assert_eq!(error["attr"], "query");
