@@ -4,10 +4,10 @@
 //! the number counts.
 
 use axum::response::Response;
-use pennon_analytics::kinds::unsupported_kind;
 use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, link, sized};
+use pennon_filters::CalcError;
 use serde_json::json as object;
 
 use crate::Calculation;
@@ -31,8 +31,7 @@ pub async fn list(state: Calculation, call: Call, kind: InsightKind) -> ApiResul
     let query = match (&request.parsed, query) {
         (_, Some(query)) => query,
         (ParsedQuery::OtherKind(kind), _) => {
-            let project = access.project.id.to_string();
-            return Err(engine_error(unsupported_kind("insight", kind, &project)));
+            return Err(engine_error(CalcError::unsupported("insight", kind)));
         }
         _ => return Err(ApiError::invalid("required", "This field is required.", Some("events"))),
     };

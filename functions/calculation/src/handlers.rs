@@ -6,11 +6,12 @@
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use chrono::NaiveDate;
-use pennon_analytics::kinds::{Endpoint, unsupported_kind};
+use pennon_analytics::kinds::Endpoint;
 use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, link, sized};
+use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
 use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest, range_days};
@@ -74,8 +75,7 @@ async fn calculate(state: &Calculation, call: &Call, kind: InsightKind) -> ApiRe
     let project = &access.project;
     let query = match (&request.parsed, query) {
         (ParsedQuery::OtherKind(kind), _) => {
-            let project = access.project.id.to_string();
-            return Err(engine_error(unsupported_kind("insight", kind, &project)));
+            return Err(engine_error(CalcError::unsupported("insight", kind)));
         }
         (_, Some(query)) => query,
         _ if call.method == Method::POST && endpoint.requires_series => {
