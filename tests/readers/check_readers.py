@@ -81,6 +81,15 @@ def by_polars(files):
     }
 
 
+def by_refused_sql(installation):
+    """The example in the error for a SQL query runs as it is, in the directory that holds `pennon-data`."""
+    refusal = installation.refusal({"kind": "HogQLQuery", "query": "select 1"})
+    assert "docs/files.md" in refusal and "project=1/events/*.parquet" in refusal, refusal
+    statement = "SELECT" + refusal.split("SELECT", 1)[1].strip()
+    statement = statement.replace("pennon-data", str(installation.directory))
+    return dict(duckdb.connect().sql(statement).fetchall())
+
+
 def main():
     with tempfile.TemporaryDirectory() as directory:
         installation = Installation(sys.argv[1], Path(directory) / "readers")
@@ -92,6 +101,10 @@ def main():
             for what, numbers in wanted.items():
                 is_same = math.isclose(numbers, given[what], rel_tol=1e-12) if what == "sum" else numbers == given[what]
                 assert is_same, f"{reader.__name__}, {what}: {given[what]} instead of {numbers}"
+        every = dict(duckdb.connect().sql(f"SELECT event, count(*) FROM read_parquet({files!r}, union_by_name = true) "
+                                          "GROUP BY event").fetchall())
+        given = by_refused_sql(installation)
+        assert given == every and set(NAMES) <= set(given), f"the example of the error: {given} instead of {every}"
     print(f"DuckDB {duckdb.__version__} and Polars {polars.__version__} count {sum(wanted['names'].values())} events as Pennon")
 
 

@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::kinds::unsupported_kind;
 use pennon_analytics::{ParsedQuery, Query as Node};
 use pennon_calculation::calculator::{
     CacheScope, CalculationMetrics, DefinitionLookup, KeyedQuery, QueryOrigin, QueryRequest,
@@ -165,7 +166,9 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
             Ok(ResolvedQuery { project, keyed: KeyedQuery::new(query, CacheScope::Saved, None) })
         }
         ParsedQuery::Empty => Err(format!("{name} has no series: it names no events and no actions")),
-        ParsedQuery::OtherKind(kind) => Err(format!("{name} is a {kind}, which is not calculated")),
+        ParsedQuery::OtherKind(kind) => {
+            Err(format!("{name}: {}", unsupported_kind("query", &kind, &project.id.to_string()).detail))
+        }
     }
 }
 

@@ -115,6 +115,9 @@ pub struct ProjectSpec {
     /// Property filters that leave out the team's own people.
     #[serde(default)]
     pub test_account_filters: Vec<Value>,
+    /// Filters `{alias, regex}` that paths with `pathReplacements` apply to URLs and names, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_cleaning_filters: Vec<Value>,
     /// Names of the group types, by index; at most five.
     #[serde(default)]
     pub group_types: Vec<String>,

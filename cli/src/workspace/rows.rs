@@ -86,6 +86,7 @@ fn add_projects(state: &Declarations, rows: &mut Rows) -> Result<(), serde_json:
             timezone: spec.timezone.clone(),
             week_start_day: spec.week_start_day,
             test_account_filters: spec.test_account_filters.clone(),
+            path_cleaning_filters: spec.path_cleaning_filters.clone(),
             group_types: spec.group_types.clone(),
             aggregate_users_by_distinct_id: spec.aggregate_users_by_distinct_id,
             feature_flags_access_level: organization

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use pennon_analytics::kinds::paths::validate_cleaning_filters;
 use pennon_core::auth::is_scope;
 use uuid::Uuid;
 
@@ -71,6 +72,8 @@ fn check_entries(
         require(project.week_start_day.is_none_or(|day| day <= 1), || {
             format!("projects[{at}].week_start_day: 0 for Sunday or 1 for Monday")
         })?;
+        validate_cleaning_filters(&project.path_cleaning_filters)
+            .map_err(|error| format!("projects[{at}].path_cleaning_filters: {}", error.detail))?;
         require(project.group_types.len() <= GROUP_TYPES_MAX, || {
             format!("projects[{at}].group_types: at most {GROUP_TYPES_MAX}")
         })?;

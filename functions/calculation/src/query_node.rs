@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use pennon_analytics::kinds::unsupported_kind;
 use pennon_analytics::{ParsedQuery, Query};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, json, sized};
 use pennon_core::store::keys::ProjectId;
-use pennon_filters::CalcError;
 use serde_json::{Value, json as object};
 
 use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest};
@@ -43,7 +43,9 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
     let project = &access.project;
     let query = match request.query {
         Ok(query) => query,
-        Err(Some(kind)) => return Err(engine_error(CalcError::unsupported("query", kind))),
+        Err(Some(kind)) => {
+            return Err(engine_error(unsupported_kind("query", &kind, &project.id.to_string())));
+        }
         Err(None) => return Ok(json(empty(&project.timezone, timestamp(call.now)))),
     };
     let deadline = state.calculator.deadline();

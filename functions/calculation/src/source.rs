@@ -84,6 +84,7 @@ mod tests {
             ("filters", json!({"insight": "FUNNELS"})),
             ("funnel", json!({"events": []})),
             ("correlation", json!({"events": []})),
+            ("path", json!({"step_limit": 5})),
             ("trend", json!({"events": []})),
         ] {
             let stored = json!({"form": form, "question": query});

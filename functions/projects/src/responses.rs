@@ -37,6 +37,7 @@ pub fn project(project: &Project, ingested: bool, level: Level) -> Value {
         "anonymize_ips": false,
         "test_account_filters": project.test_account_filters,
         "test_account_filters_default_checked": null,
+        "path_cleaning_filters": project.path_cleaning_filters,
         "week_start_day": project.week_start_day,
         "group_types": group_types.collect::<Vec<_>>(),
         "user_access_level": if level.is_admin() { "admin" } else { "member" },

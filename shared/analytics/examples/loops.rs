@@ -236,6 +236,7 @@ fn plan(question: &Value) -> Plan {
         timezone: chrono_tz::UTC,
         week_start: WeekStart::Sunday,
         test_account_filters: Vec::new(),
+        path_cleaning_filters: Vec::new(),
         earliest_event: Some(START),
         aggregate_by_distinct_id: false,
         definitions: Definitions::default(),

@@ -264,9 +264,10 @@ fn column_of_actors(
             ))
         }
         JoinedColumnKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
-        JoinedColumnKey::Group(..) | JoinedColumnKey::GroupProperties(_) | JoinedColumnKey::Session(_) => {
-            None
-        }
+        JoinedColumnKey::Group(..)
+        | JoinedColumnKey::GroupProperties(_)
+        | JoinedColumnKey::Session(_)
+        | JoinedColumnKey::TimeBounds => None,
     }
 }
 

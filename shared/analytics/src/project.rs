@@ -18,6 +18,8 @@ pub struct ProjectContext {
     pub week_start: WeekStart,
     /// Filters that are added when a query sets `filter_test_accounts`.
     pub test_account_filters: Vec<Value>,
+    /// Path cleaning filters, in the order in which they are applied when a query uses them.
+    pub path_cleaning_filters: Vec<Value>,
     /// Time of the earliest event; read only if [`crate::Query::needs_earliest`] is true.
     pub earliest_event: Option<Micros>,
     /// Count distinct ids instead of persons.

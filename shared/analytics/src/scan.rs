@@ -56,6 +56,9 @@ pub enum JoinedColumnKey {
     Session(String),
     /// Whether the person is in the cohort with this id: true or false in every row.
     InCohort(u64),
+    /// The first and the last instant that count for the row's other actor, as a list of two; missing if none do. Set when
+    /// partitions of two actor kinds are related, never loaded.
+    TimeBounds,
 }
 
 /// A reference to a column of a run.

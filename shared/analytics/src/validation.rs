@@ -40,6 +40,7 @@ mod tests {
             timezone: chrono_tz::UTC,
             week_start: WeekStart::from_day(0),
             test_account_filters: Vec::new(),
+            path_cleaning_filters: Vec::new(),
             earliest_event: None,
             aggregate_by_distinct_id: false,
             definitions,

@@ -48,6 +48,13 @@ impl CalcError {
         Self::invalid(attr, format!("Not supported yet: {what}."))
     }
 
+    /// Adds a sentence that says what to use instead.
+    #[must_use]
+    pub fn instead(mut self, sentence: &str) -> Self {
+        self.detail = format!("{} {sentence}", self.detail);
+        self
+    }
+
     /// Adds the definition in which the error is, such as `action 3`. Timeouts are left unchanged.
     #[must_use]
     pub fn inside(mut self, what: impl fmt::Display) -> Self {

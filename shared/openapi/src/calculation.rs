@@ -1,10 +1,11 @@
-//! Calculations: query nodes, background calculations, and ad-hoc funnels, trends, correlations and retention.
+//! Calculations: query nodes, background calculations, and ad-hoc funnels, trends, correlations, retention and paths.
 
 use serde_json::{Value, json};
 
-use crate::calculation_input::{trend, with_fields_without_series, with_query_fields, with_request_options};
+use crate::calculation_input::{trend, with_fields, with_query_fields, with_request_options};
 use crate::funnel_input::{correlation, funnel};
 use crate::operation::{Operation, Security};
+use crate::path_input::path;
 use crate::query_nodes;
 use crate::result_schemas::query_status;
 use crate::retention_input;
@@ -20,7 +21,7 @@ const REFUSED: &str = "The query is invalid; `attr` names the field, if one is t
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [queries(), funnels(), correlations(), trends(), retention()].into_iter().flatten().collect()
+    [queries(), funnels(), correlations(), paths(), trends(), retention()].into_iter().flatten().collect()
 }
 
 /// The schemas of responses.
@@ -61,7 +62,7 @@ fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
     let query = Operation::new("query", "POST", ALL, TAG, "Calculate a query", QUERY).with_description(
-        "Calculates a trend, a funnel or retention unless a fresh result is cached. A calculation that \
+        "Calculates a trend, a funnel, retention or paths unless a fresh result is cached. A calculation that \
          takes too long continues in the background, with its state in `query_status`. The result is \
          shared with insights of the same query.",
     );
@@ -158,6 +159,28 @@ fn correlations() -> Vec<Operation> {
     ]
 }
 
+fn paths() -> Vec<Operation> {
+    const PATH: &str = "/api/projects/{project_id}/insights/path/";
+    let schema = || {
+        object([
+            ("result", schema_ref("PathResult")),
+            ("timezone", text()),
+            ("last_refresh", instant()),
+            ("is_cached", boolean()),
+        ])
+    };
+    let get = Operation::new("getPaths", "GET", PATH, TAG, "Calculate paths", READ)
+        .with_description("What people do one after the other within a session, as edges between steps.");
+    let post = Operation::new("calculatePaths", "POST", PATH, TAG, "Calculate paths", READ).with_description(
+        "Fields are accepted in the query string too; the body takes precedence, except for `properties`. \
+         In a body lists and objects may be JSON texts.",
+    );
+    vec![
+        with_result_response(with_fields(get, path()), None, schema()),
+        with_result_response(post, Some("PathRequest"), schema()).body_optional(),
+    ]
+}
+
 fn trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/trend/";
     let schema = || {
@@ -210,7 +233,7 @@ fn retention() -> Vec<Operation> {
              In a body lists and objects may be JSON texts.",
         );
     vec![
-        with_result_response(with_fields_without_series(get, retention_input::retention()), None, schema()),
+        with_result_response(with_fields(get, retention_input::retention()), None, schema()),
         with_result_response(post, Some("RetentionRequest"), schema()).body_optional(),
     ]
 }

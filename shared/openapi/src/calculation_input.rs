@@ -178,20 +178,9 @@ pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field
     lists.into_iter().flatten().collect()
 }
 
-/// A body of these fields, of a query without series.
-pub(crate) fn body_without_series(fields: Vec<Field>) -> Value {
-    let mut body = input(&[], []);
-    let properties: Map<String, Value> = fields
-        .into_iter()
-        .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
-        .collect();
-    body["properties"] = properties.into();
-    body
-}
-
 /// A body of these fields, with at most `series` series, and at least one if `requires_series`.
 pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
-    let mut body = body_without_series(fields);
+    let mut body = fields_body(fields);
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
         let entry =
@@ -211,15 +200,25 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
     body
 }
 
-/// Adds the series and the fields as query parameters.
-pub(crate) fn with_query_fields(operation: Operation, fields: Vec<Field>) -> Operation {
-    let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
-    let series = vec![series("events"), series("actions")];
-    with_fields_without_series(operation, concat_fields([series, fields]))
+/// A body of these fields.
+pub(crate) fn fields_body(fields: Vec<Field>) -> Value {
+    let mut body = input(&[], []);
+    let properties: Map<String, Value> = fields
+        .into_iter()
+        .map(|field| (field.name.to_owned(), with_description(field.body, field.description)))
+        .collect();
+    body["properties"] = properties.into();
+    body
 }
 
-/// Adds the fields of a query without series as query parameters.
-pub(crate) fn with_fields_without_series(mut operation: Operation, fields: Vec<Field>) -> Operation {
+/// Adds series and the fields as query parameters.
+pub(crate) fn with_query_fields(operation: Operation, fields: Vec<Field>) -> Operation {
+    let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
+    with_fields(operation, concat_fields([vec![series("events"), series("actions")], fields]))
+}
+
+/// Adds the fields as query parameters.
+pub(crate) fn with_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
     for field in fields {
         operation.parameters.push(Parameter {
             place: "query",
@@ -275,6 +274,17 @@ fn action_series() -> Value {
 
 /// The common fields of all queries, without the breakdown.
 pub(crate) fn common() -> Vec<Field> {
+    let interval = Field::any_case(
+        "interval",
+        &intervals(),
+        "",
+        "The interval of the range: minute, hour, day, week or month.",
+    );
+    concat_fields([filters_and_dates(), vec![interval]])
+}
+
+/// The filters and the range of all queries.
+pub(crate) fn filters_and_dates() -> Vec<Field> {
     vec![
         Field::json(
             "properties",
@@ -289,12 +299,6 @@ pub(crate) fn common() -> Vec<Field> {
         ),
         Field::text("date_to", "End of the range, in the same formats. Default: now."),
         Field::switch("explicit_date", "Whether the range is exact instead of rounded to whole intervals."),
-        Field::any_case(
-            "interval",
-            &intervals(),
-            "",
-            "The interval of the range: minute, hour, day, week or month.",
-        ),
     ]
 }
 

@@ -31,6 +31,7 @@ mod insight_schemas;
 mod insights;
 mod limits;
 mod operation;
+mod path_input;
 mod persons;
 mod projects;
 mod query_nodes;
@@ -82,6 +83,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         calculation_input::components(),
         funnel_input::components(),
         retention_input::components(),
+        path_input::components(),
         query_nodes::components(),
         result_schemas::components(),
         calculation::components(),

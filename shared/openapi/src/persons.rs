@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::calculation::set_response_description;
-use crate::calculation_input::{
-    concat_fields, trend, trend_point, with_fields_without_series, with_query_fields,
-};
+use crate::calculation_input::{concat_fields, trend, trend_point, with_fields, with_query_fields};
 use crate::funnel_input::{correlation, correlation_point, funnel, funnel_point};
 use crate::limits::{GROUP_TYPE_MAX, calculation};
 use crate::operation::{Operation, Security};
+use crate::path_input::path;
 use crate::retention_input::{retention, retention_point};
 use crate::schema::{
     any_object, any_of, boolean, constant, extend_object, instant, integer_in, list, list_max, nullable,
@@ -22,10 +21,16 @@ const REFUSED: &str = "The query or the selection of the number is invalid (name
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [persons(), funnel_people_operations(), trend_people_operations(), retention_people_operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        persons(),
+        funnel_people_operations(),
+        path_people_operations(),
+        trend_people_operations(),
+        retention_people_operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The schemas.
@@ -209,6 +214,20 @@ fn funnel_people_operations() -> Vec<Operation> {
     ]
 }
 
+fn path_people_operations() -> Vec<Operation> {
+    const PATH: &str = "/api/projects/{project_id}/persons/path/";
+    const SUMMARY: &str = "List the persons behind a step or an edge of paths";
+    const KEYS: &str = "The persons with a session that ends with `path_dropoff_key`, has the edge from `path_start_key` \
+        to `path_end_key`, has the step `path_end_key`, or goes on after `path_start_key`; without keys all persons with a \
+        step. Weights and limits of edges have no effect. The scope `insight:read` is accepted too.";
+    let get = Operation::new("getPathPeople", "GET", PATH, TAG, SUMMARY, READ).with_description(KEYS);
+    let post = Operation::new("listPathPeople", "POST", PATH, TAG, SUMMARY, READ).with_description(KEYS);
+    vec![
+        with_people_response(with_fields(get, path()), None),
+        with_people_response(post, Some("PathPeopleRequest")).body_optional(),
+    ]
+}
+
 fn trend_people_operations() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/persons/trends/";
     const SUMMARY: &str = "List the persons behind a number of a trend";
@@ -236,7 +255,7 @@ fn retention_people_operations() -> Vec<Operation> {
     let fields = concat_fields([retention(), retention_point()]);
     const PAGE: &str = "AppearancesPage";
     vec![
-        with_page_response(with_fields_without_series(get, fields), None, PAGE),
+        with_page_response(with_fields(get, fields), None, PAGE),
         with_page_response(post, Some("RetentionPeopleRequest"), PAGE).body_optional(),
     ]
 }

@@ -132,6 +132,7 @@ fn project() -> Value {
             ("anonymize_ips", boolean()),
             ("test_account_filters", list(any_object())),
             ("test_account_filters_default_checked", constant(Value::Null)),
+            ("path_cleaning_filters", list(any_object())),
             ("week_start_day", nullable(integer())),
             ("group_types", list(group_type)),
             ("user_access_level", enum_of(&["admin", "member"])),

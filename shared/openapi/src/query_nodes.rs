@@ -1,4 +1,4 @@
-//! Query nodes: trends and funnels in the form of newer clients, bare or wrapped.
+//! Query nodes: queries in the form of newer clients, bare or wrapped. The nodes of paths are in `path_input`.
 
 use pennon_analytics::kinds::WRAPPERS;
 use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, WindowUnit};
@@ -60,6 +60,7 @@ fn node() -> Value {
     any_of([
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
+        schema_ref("PathsQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
         schema_ref("RetentionQuery"),

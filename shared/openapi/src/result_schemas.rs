@@ -42,7 +42,7 @@ fn link() -> Value {
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of([schema_ref("TrendResult"), schema_ref("FunnelResult"), schema_ref("RetentionResult")])
+    any_of(["TrendResult", "FunnelResult", "RetentionResult", "PathResult"].map(schema_ref))
 }
 
 fn trend_result() -> Value {

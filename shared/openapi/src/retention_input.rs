@@ -4,7 +4,7 @@ use pennon_analytics::kinds::retention::{AggregationType, RetentionType, TimeWin
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, any_case, body_without_series, breakdown, concat_fields, group_type, optional_text,
+    ANY, ANY_TEXT, Field, any_case, breakdown, concat_fields, fields_body, group_type, optional_text,
     spelled, switch, whole, with_example,
 };
 use crate::conditions::null_or_blank;
@@ -31,9 +31,9 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let row = json!({
         "query": {"kind": "RetentionQuery", "retentionFilter": {"period": "Week"}}, "selected_interval": 2,
     });
-    let people = body_without_series(concat_fields([retention(), retention_point()]));
+    let people = fields_body(concat_fields([retention(), retention_point()]));
     vec![
-        ("RetentionRequest", with_example(body_without_series(retention()), request)),
+        ("RetentionRequest", with_example(fields_body(retention()), request)),
         ("RetentionPeopleRequest", with_example(people, row)),
         ("RetentionEntity", entity()),
         ("RetentionQuery", node()),

@@ -59,6 +59,13 @@ impl World {
         world
     }
 
+    /// The world of one file, whose cases say themselves how they are requested; the project of each case.
+    pub fn of_file(file: &str) -> (World, Vec<(u64, Value)>) {
+        let mut world = World::default();
+        let cases = cases(file).into_iter().map(|case| (world.add_case(&case), case)).collect();
+        (world, cases)
+    }
+
     /// An installation with everything imported.
     pub async fn install(&self) -> TestApp {
         let more = json!({"projects": self.projects, "actions": self.actions, "cohorts": self.cohorts});
@@ -149,6 +156,18 @@ impl World {
                 },
             });
         }
+    }
+
+    /// The project of a case, with its history.
+    fn add_case(&mut self, case: &Value) -> u64 {
+        let group_types = list(&case["groups"])
+            .filter_map(|group| {
+                Some((usize::try_from(group["type_index"].as_u64()?).ok()?, text(&group["type"])))
+            })
+            .collect();
+        let project = self.project(&case["project"], &group_types);
+        self.add_history(project, case, &group_types);
+        project
     }
 
     fn add_history(&mut self, project: u64, case: &Value, types: &BTreeMap<usize, String>) {

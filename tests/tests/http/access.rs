@@ -104,6 +104,7 @@ async fn persons_open_to_who_may_read_persons_or_insights() {
         ("GET", ann, Value::Null),
         ("POST", "/api/projects/1/persons/funnel/".to_owned(), json!({})),
         ("GET", "/api/projects/1/persons/funnel/correlation/".to_owned(), Value::Null),
+        ("GET", "/api/projects/1/persons/path/".to_owned(), Value::Null),
         ("POST", "/api/projects/1/persons/trends/".to_owned(), json!({"events": [{"id": "seen"}]})),
         ("POST", "/api/projects/1/persons/retention/".to_owned(), json!({"target_entity": {"id": "seen"}})),
     ];

@@ -281,12 +281,14 @@ async fn a_request_that_must_come_again_finds_its_result() {
     let hasty = hasty(&app);
     let steps = json!([{"id": "viewed", "order": 0}, {"id": "bought", "order": 1}]);
     let body = |refresh: bool| json!({"events": steps, "refresh": refresh, "date_from": "2026-01-01"});
-    for (name, path) in [
+    let paths = [
         ("funnel", "funnel/"),
         ("correlation", "funnel/correlation/"),
-        ("trend", "trend/"),
+        ("path", "path/"),
         ("retention", "retention/"),
-    ] {
+        ("trend", "trend/"),
+    ];
+    for (name, path) in paths {
         let path = format!("{INSIGHTS}{path}");
         for _ in 0..2 {
             let busy = send(&hasty, "POST", &path, body(true)).await;

@@ -189,7 +189,7 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
     assert_eq!(bad["attr"], "filters_override");
     // One that fails does not keep the others from being shown.
     placed(&app, "empty", json!([dashboard])).await;
-    let broken = json!({"name": "broken", "query": {"kind": "PathsQuery"}, "dashboards": [dashboard]});
+    let broken = json!({"name": "broken", "query": {"kind": "PathsV2Query"}, "dashboards": [dashboard]});
     app.post(INSIGHTS, broken).await.expect(201);
     let all = app.get(&path).await.expect(200);
     assert_eq!(tile_names(&all), ["views", "empty", "broken"]);

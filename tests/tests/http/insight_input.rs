@@ -154,12 +154,12 @@ async fn a_query_is_validated_by_its_kind_and_unknown_keys_are_kept() {
         }
     }
     // An insight that cannot be calculated is shown without numbers, and reports it if numbers are requested.
-    let other = app.post(INSIGHTS, json!({"query": viz(json!({"kind": "PathsQuery"}))})).await.expect(201);
+    let other = app.post(INSIGHTS, json!({"query": viz(json!({"kind": "PathsV2Query"}))})).await.expect(201);
     let shown = app.get(&format!("{}?refresh=blocking", one(&other["id"]))).await.expect(200);
     assert_eq!((&shown["result"], &shown["is_cached"]), (&Value::Null, &json!(false)));
     let status = &shown["query_status"];
     assert_eq!((&status["complete"], &status["error"]), (&json!(true), &json!(true)));
-    assert!(status["error_message"].as_str().unwrap().contains("PathsQuery"), "{status}");
+    assert!(status["error_message"].as_str().unwrap().contains("PathsV2Query"), "{status}");
     assert_eq!(app.get(&one(&other["id"])).await.expect(200)["query_status"], Value::Null);
 }
 

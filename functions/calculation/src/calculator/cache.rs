@@ -155,8 +155,8 @@ impl CachedResult {
 /// Digest of the project settings that a query's result depends on. `definitions` is the digest of the actions and cohorts
 /// that it refers to, `erasures` the number of erasures of events so far.
 pub(crate) fn settings_digest(project: &Project, query: &Query, definitions: &str, erasures: i64) -> String {
-    let filters = query.common().filter_test_accounts.then_some(&project.test_account_filters);
-    let settings = json!([
+    let filters = query.uses_test_account_filters().then_some(&project.test_account_filters);
+    let mut settings = json!([
         project.timezone,
         project.week_start_day.unwrap_or(0),
         project.group_types,
@@ -165,6 +165,10 @@ pub(crate) fn settings_digest(project: &Project, query: &Query, definitions: &st
         definitions,
         erasures,
     ]);
+    // Appended only where it matters, so that the digests of other queries stay as earlier releases wrote them.
+    if let (true, Value::Array(settings)) = (query.uses_path_cleaning_filters(), &mut settings) {
+        settings.push(json!(project.path_cleaning_filters));
+    }
     digest(&settings.to_string())
 }
 

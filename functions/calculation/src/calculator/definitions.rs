@@ -45,7 +45,7 @@ fn definition_ids(mentions: &DefinitionIds) -> BTreeSet<DefinitionId> {
 /// The definitions that a query itself refers to; with a project, also those of its test account filters.
 pub(crate) fn direct_references(query: &Query, project: Option<&Project>) -> BTreeSet<DefinitionId> {
     let mut mentions = query.mentions();
-    if let Some(project) = project.filter(|_| query.common().filter_test_accounts) {
+    if let Some(project) = project.filter(|_| query.uses_test_account_filters()) {
         project.test_account_filters.iter().for_each(|filter| mentions.take(filter));
     }
     definition_ids(&mentions)

@@ -299,6 +299,7 @@ pub fn context(project: &Project, definitions: Definitions) -> ApiResult<Project
         timezone,
         week_start: WeekStart::from_day(project.week_start_day.unwrap_or(0).into()),
         test_account_filters: project.test_account_filters.clone(),
+        path_cleaning_filters: project.path_cleaning_filters.clone(),
         earliest_event: None,
         aggregate_by_distinct_id: project.aggregate_users_by_distinct_id,
         definitions,

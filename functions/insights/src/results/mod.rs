@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use pennon_analytics::ParsedQuery;
+use pennon_analytics::kinds::unsupported_kind;
 use pennon_calculation::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest};
 use pennon_calculation::query_state::{Failure, QueryStatus};
 use pennon_calculation::{
@@ -177,7 +178,7 @@ impl Insights {
                 return Err(engine_error(error.clone()));
             }
             other => {
-                let failure = other.failure(request.refresh);
+                let failure = other.failure(&request);
                 let status = failure.map(|failure| request.failed_status(insight, key.as_ref(), failure));
                 QueryResponse { calculated: None, status }
             }
@@ -245,7 +246,7 @@ impl Insights {
                     };
                 }
                 Some(Err(error)) => (None, Some(failure_of(error))),
-                None => (None, one.failure(request.refresh)),
+                None => (None, one.failure(&request)),
             };
             let status = failure.map(|failure| request.failed_status(insight, key.as_ref(), failure));
             InsightResult { calculated, key, status }
@@ -296,13 +297,15 @@ fn without_links(result: &Value) -> Value {
 
 impl ParsedInsight {
     /// Why there is no result, in a mode that calculates.
-    fn failure(&self, refresh: RefreshMode) -> Option<Failure> {
+    fn failure(&self, request: &ResultRequest<'_>) -> Option<Failure> {
         let message = match self {
-            ParsedInsight::UnsupportedKind(kind) => format!("Not supported yet: {kind}."),
+            ParsedInsight::UnsupportedKind(kind) => {
+                unsupported_kind("query", kind, &request.project.id.to_string()).detail
+            }
             ParsedInsight::Invalid(error) => error.detail.clone(),
             ParsedInsight::Empty | ParsedInsight::Query(..) => return None,
         };
-        refresh.calculates().then_some(Failure { message: Some(message) })
+        request.refresh.calculates().then_some(Failure { message: Some(message) })
     }
 }
 

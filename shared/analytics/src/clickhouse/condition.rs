@@ -96,6 +96,7 @@ fn describe(key: &JoinedColumnKey) -> String {
         JoinedColumnKey::Group(_, key) => format!("the group's property {key}"),
         JoinedColumnKey::Session(key) => format!("the session's {key}"),
         JoinedColumnKey::InCohort(cohort) => format!("cohort {cohort}"),
+        JoinedColumnKey::TimeBounds => "instants of another actor".to_owned(),
     }
 }
 

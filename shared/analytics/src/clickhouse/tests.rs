@@ -14,6 +14,7 @@ fn project() -> ProjectContext {
         timezone: chrono_tz::UTC,
         week_start: WeekStart::Sunday,
         test_account_filters: Vec::new(),
+        path_cleaning_filters: Vec::new(),
         earliest_event: None,
         aggregate_by_distinct_id: false,
         definitions: Definitions { cohorts: [(7, Cohort::default())].into(), ..Definitions::default() },

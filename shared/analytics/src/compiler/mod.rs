@@ -15,6 +15,8 @@ use cohort::Cohorts;
 use pennon_filters::CompileBudget;
 use pennon_filters::error::CalcResult;
 use pennon_filters::operator::{Operator, ValueTest};
+use pennon_filters::re2;
+use pennon_filters::regex_bounds::BoundedRegex;
 use serde_json::Value;
 
 use crate::definitions::Definitions;
@@ -140,6 +142,11 @@ impl<'a> Compiler<'a> {
         ValueTest::new(operator, value, self.now, &mut self.budget, attr)
     }
 
+    /// Compiles a regular expression in RE2 syntax; `None` if it is invalid.
+    pub(crate) fn compile_pattern(&mut self, pattern: &str, attr: &str) -> CalcResult<Option<BoundedRegex>> {
+        re2::compile(pattern, &mut self.budget, attr)
+    }
+
     /// Parses the filters of an action or cohort.
     pub(crate) fn parse_filter(&mut self, filters: Option<&Value>, attr: &str) -> CalcResult<Filter> {
         self.parser.parse(filters, attr)
@@ -152,7 +159,7 @@ impl<'a> Compiler<'a> {
             ColumnRef::Joined(key) => {
                 self.needs.facts.insert(key.clone());
                 match key {
-                    JoinedColumnKey::PersonId => {}
+                    JoinedColumnKey::PersonId | JoinedColumnKey::TimeBounds => {}
                     JoinedColumnKey::Person(property) => {
                         self.needs.persons.insert(property.clone());
                     }

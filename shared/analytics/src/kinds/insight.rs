@@ -45,6 +45,21 @@ pub trait InsightQuery: Debug {
         self.common().interval
     }
 
+    /// Whether resolving dates needs the time of the project's earliest event.
+    fn needs_earliest_event(&self) -> bool {
+        self.common().dates.needs_earliest()
+    }
+
+    /// Whether the result depends on the project's test account filters.
+    fn uses_test_account_filters(&self) -> bool {
+        self.common().filter_test_accounts
+    }
+
+    /// Whether the result depends on the project's path cleaning filters.
+    fn uses_path_cleaning_filters(&self) -> bool {
+        false
+    }
+
     /// The ids of the actions and cohorts that the query references directly.
     fn mentions(&self) -> DefinitionIds;
 
@@ -99,6 +114,15 @@ pub trait CompiledInsight: Debug + Clone {
     /// The actor kind that a data point counts; `None` for the only one of the plan.
     fn actor_kind(&self, _point: &Self::DataPoint) -> Option<ActorKind> {
         None
+    }
+
+    /// Relates the partitions of several actor kinds to each other, after they were joined and before anything is computed.
+    fn relate_partitions(
+        &self,
+        partitions: Vec<Partition>,
+        _work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<Partition>> {
+        Ok(partitions)
     }
 
     /// Computes the result of one joined partition.

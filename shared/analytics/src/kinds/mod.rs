@@ -8,7 +8,9 @@
 pub mod correlation;
 pub mod funnels;
 mod insight;
+mod other_kinds;
 mod parse;
+pub mod paths;
 mod plan;
 #[macro_use]
 mod registration;
@@ -21,6 +23,7 @@ use serde_json::Value;
 
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
 pub use insight::{Endpoint, KindDescription, NodeDescription, PeoplePage};
+pub use other_kinds::unsupported_kind;
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{
@@ -38,6 +41,8 @@ register_kinds! {
     Correlation(correlation::CorrelationQuery),
     /// How many actors return in the periods after they started.
     Retention(retention::RetentionQuery),
+    /// What people do one after the other within a session.
+    Paths(paths::PathsQuery),
 }
 
 /// The `insight` of insight filters that name none.

@@ -32,8 +32,7 @@ pub enum ParsedQuery {
 /// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes. The names do
 /// not follow from anything registered, and lists of insights filter by them. A row has no effect once its kind is registered;
 /// a test requires that it is removed then.
-const STORED_ONLY: [(&str, &str); 3] =
-    [("PATHS", "PathsQuery"), ("STICKINESS", "StickinessQuery"), ("LIFECYCLE", "LifecycleQuery")];
+const STORED_ONLY: [(&str, &str); 2] = [("STICKINESS", "StickinessQuery"), ("LIFECYCLE", "LifecycleQuery")];
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;
@@ -146,7 +145,17 @@ impl Query {
 
     /// Whether resolving the date range needs the time of the project's earliest event.
     pub fn needs_earliest(&self) -> bool {
-        self.common().dates.needs_earliest()
+        self.as_insight().needs_earliest_event()
+    }
+
+    /// Whether the result depends on the project's test account filters.
+    pub fn uses_test_account_filters(&self) -> bool {
+        self.as_insight().uses_test_account_filters()
+    }
+
+    /// Whether the result depends on the project's path cleaning filters.
+    pub fn uses_path_cleaning_filters(&self) -> bool {
+        self.as_insight().uses_path_cleaning_filters()
     }
 
     /// Canonical JSON of the query, for cache keys: the query node without wrappers, defaults filled in, keys sorted.

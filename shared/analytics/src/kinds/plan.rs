@@ -70,7 +70,8 @@ impl Plan {
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
         }
-        repartition_by_actor_kind(partitions, &self.actors, work)
+        let partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
+        self.query.relate_partitions(partitions, work)
     }
 
     /// Computes the partial result of one joined partition. `is_cancelled` is called

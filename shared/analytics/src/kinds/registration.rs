@@ -119,6 +119,16 @@ macro_rules! register_kinds {
                 }
             }
 
+            pub(crate) fn relate_partitions(
+                &self,
+                partitions: Vec<crate::scan::Partition>,
+                work: &pennon_filters::work_budget::WorkBudget<'_>,
+            ) -> pennon_filters::CalcResult<Vec<crate::scan::Partition>> {
+                match self {
+                    $(Self::$kind(query) => query.relate_partitions(partitions, work),)+
+                }
+            }
+
             pub(crate) fn partial(
                 &self,
                 partition: &crate::scan::Partition,

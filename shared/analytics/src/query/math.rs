@@ -124,8 +124,15 @@ impl Statistic {
 }
 
 /// Values of `math` that other implementations know but this one does not support.
-const UNSUPPORTED: [&str; 3] =
-    ["first_time_for_user_with_filters", "first_matching_event_for_user", "sum_count_per_actor"];
+const UNSUPPORTED: [(&str, &str); 3] = [
+    ("first_time_for_user_with_filters", FIRST_OF_ACTION),
+    ("first_matching_event_for_user", FIRST_OF_ACTION),
+    ("sum_count_per_actor", "Use the math total."),
+];
+
+/// What to use instead of the first event that passes filters.
+const FIRST_OF_ACTION: &str = "Use the math first_time_for_user on an action whose steps have the filters of the series: the \
+    first event of the action is the first one that passes them.";
 
 /// Name of the factor's parameter.
 const MULTIPLIER: &str = "math_multiplier";
@@ -175,8 +182,8 @@ pub fn parse(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcR
 fn parse_name(name: Option<&str>, arguments: &MathArguments, attr: &str) -> CalcResult<Math> {
     let Some(name) = name else { return Ok(Math::Total) };
     let unique_by = arguments.group_index.map_or(UniqueBy::Actor, UniqueBy::Group);
-    if UNSUPPORTED.contains(&name) {
-        return Err(CalcError::unsupported(attr, format_args!("math {name}")));
+    if let Some((name, instead)) = UNSUPPORTED.iter().find(|(unsupported, _)| *unsupported == name) {
+        return Err(CalcError::unsupported(attr, format_args!("math {name}")).instead(instead));
     }
     Ok(match name {
         "dau" => Math::Unique(unique_by),

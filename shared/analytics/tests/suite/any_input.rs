@@ -56,6 +56,14 @@ const WORDS: &[&str] = &[
     "retention_first_ever_occurrence",
     "24_hour_windows",
     "sum",
+    "$pageview",
+    "custom_event",
+    "properties.k",
+    "funnel_path_after_step",
+    "funnel_path_between_steps",
+    "1_a",
+    "*",
+    "\\1",
     "",
 ];
 
@@ -130,6 +138,27 @@ const FIELDS: &[&str] = &[
     "selected_interval",
     "return_interval",
     "breakdown_value",
+    "include_event_types",
+    "paths_hogql_expression",
+    "exclude_events",
+    "local_path_cleaning_filters",
+    "path_groupings",
+    "start_point",
+    "end_point",
+    "step_limit",
+    "min_edge_weight",
+    "path_end_key",
+    "funnel_paths",
+    "funnel_filter",
+    "regex",
+    "alias",
+    "stepLimit",
+    "pathGroupings",
+    "funnelPathType",
+    "funnelSource",
+    "funnelStep",
+    "pathsFilter",
+    "funnelPathsFilter",
 ];
 
 fn values() -> impl Strategy<Value = Value> {
@@ -206,13 +235,18 @@ proptest! {
         ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
         ask(&world, InsightKind::Retention.parse_request(&request));
         ask_people(&world, InsightKind::Retention.parse_people_request(&request), &request);
+        ask(&world, InsightKind::Paths.parse_request(&request));
+        ask_people(&world, InsightKind::Paths.parse_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
-    fn every_node_has_an_answer(fields in requests(), kind in 0..3_usize, any in values()) {
+    fn every_node_has_an_answer(
+        fields in requests(),
+        kind in prop::sample::select(vec!["FunnelsQuery", "TrendsQuery", "RetentionQuery", "PathsQuery"]),
+        any in values(),
+    ) {
         let world = world();
-        let kind = ["FunnelsQuery", "TrendsQuery", "RetentionQuery"][kind];
         let mut node = json!({"kind": kind, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
         let _ = decode_and_validate_query(&node);

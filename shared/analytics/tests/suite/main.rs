@@ -14,6 +14,7 @@ mod funnel_answers;
 mod funnel_people;
 mod funnel_questions;
 mod independent;
+mod paths;
 mod questions;
 mod retention_cases;
 mod retention_rules;

@@ -65,11 +65,8 @@ fn no_series_is_told_apart_and_so_are_other_kinds() {
     assert_eq!(kind(json!({"kind": "WebStatsQuery"})), ParsedQuery::OtherKind("WebStatsQuery".into()));
     let wrapped = json!({"kind": "DataTableNode", "source": {"kind": "HogQLQuery", "query": "select 1"}});
     assert_eq!(kind(wrapped), ParsedQuery::OtherKind("HogQLQuery".into()));
-    let filters = json!({"insight": "PATHS", "events": [{"id": "a"}]});
-    assert_eq!(
-        Query::from_insight_filters(object(&filters)).unwrap(),
-        ParsedQuery::OtherKind("PATHS".into())
-    );
+    let filters = json!({"insight": "JSON", "events": [{"id": "a"}]});
+    assert_eq!(Query::from_insight_filters(object(&filters)).unwrap(), ParsedQuery::OtherKind("JSON".into()));
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         timezone: chrono_tz::UTC,
         week_start: WeekStart::Sunday,
         test_account_filters: Vec::new(),
+        path_cleaning_filters: Vec::new(),
         earliest_event: Some(START),
         aggregate_by_distinct_id: false,
         definitions: Definitions::default(),

@@ -106,7 +106,7 @@ fn work_grows_with_the_distinct_values_of_one_person() {
 
 /// Questions that read events of every name.
 fn reads_all_names(name: &str) -> bool {
-    name.contains("strict") || name.starts_with("correlation of")
+    name.contains("strict") || name.starts_with("correlation of") || name.starts_with("paths")
 }
 
 #[test]

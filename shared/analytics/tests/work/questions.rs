@@ -34,6 +34,8 @@ impl Question {
             InsightKind::Funnels.parse_request(object)
         } else if name.starts_with("retention") {
             InsightKind::Retention.parse_request(object)
+        } else if name.starts_with("paths") {
+            InsightKind::Paths.parse_request(object)
         } else {
             InsightKind::Correlation.parse_request(object)
         };
@@ -163,6 +165,7 @@ pub fn all() -> Vec<Question> {
     questions.extend(funnels());
     questions.extend(correlations());
     questions.extend(retention());
+    questions.extend(paths());
     questions
 }
 
@@ -343,6 +346,39 @@ fn funnels_by_property() -> Vec<Question> {
     for (name, more) in [("over time", over_time.clone()), ("over time, strict", with(&over_time, &strict))] {
         list.push(Question::new(&format!("funnel, {name}, by event property"), &with(&base, &more), None));
     }
+    list
+}
+
+fn paths() -> Vec<Question> {
+    let base = json!({"insight": "PATHS", "date_from": "2024-01-01", "date_to": "2024-03-01", "step_limit": 1_000_000,
+        "edge_limit": 1_000_000, "paths_hogql_expression": "properties.u"});
+    let around = |group: u8| {
+        let mut funnel = funnel();
+        funnel["funnel_step"] = json!(1);
+        funnel["aggregation_group_type_index"] = json!(group);
+        funnel["aggregation_group_types_from_zero"] = json!(group == 0);
+        json!({"funnel_paths": "funnel_path_after_step", "funnel_filter": funnel})
+    };
+    let end = json!({"end_point": "https://example.com/b/5/", "start_point": "https://example.com/a/5/"});
+    let mut list = vec![Question::new("paths", &base, None)];
+    for (name, more) in [
+        ("by names of events", json!({"paths_hogql_expression": null, "step_limit": 5})),
+        (
+            "cleaned",
+            json!({"local_path_cleaning_filters": [{"regex": "[0-7]+", "alias": "<\\0>"}, {"regex": "z", "alias": ""}]}),
+        ),
+        ("grouped", json!({"path_groupings": ["*/a/*1/", "*/b/*2/", "nothing*"]})),
+        ("between points", end),
+        (
+            "around a funnel",
+            json!({"funnel_paths": "funnel_path_after_step", "funnel_filter": with(&funnel(), &json!({"funnel_step": 1}))}),
+        ),
+        ("around a funnel of groups", around(0)),
+    ] {
+        list.push(Question::new(&format!("paths, {name}"), &with(&base, &more), None));
+    }
+    let link = json!({"path_end_key": "2_https://example.com/b/5/"});
+    list.push(Question::new("paths, people", &base, Some(&link)));
     list
 }
 

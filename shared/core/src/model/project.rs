@@ -26,6 +26,9 @@ pub struct Project {
     pub week_start_day: Option<u8>,
     /// Property filters that exclude internal users.
     pub test_account_filters: Vec<Value>,
+    /// Path cleaning filters `{"alias", "regex"}`, in the order in which paths apply them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path_cleaning_filters: Vec<Value>,
     /// Names of the group types, by index.
     pub group_types: Vec<String>,
     /// Whether unique users are counted by distinct id instead of by person.

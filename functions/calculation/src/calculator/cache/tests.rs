@@ -19,6 +19,7 @@ fn project() -> Project {
         timezone: "UTC".to_owned(),
         week_start_day: None,
         test_account_filters: Vec::new(),
+        path_cleaning_filters: Vec::new(),
         group_types: Vec::new(),
         aggregate_users_by_distinct_id: false,
         feature_flag_quota_exhausted: false,
@@ -92,6 +93,32 @@ fn a_result_is_valid_for_its_settings_only() {
     let query = trend(json!({"events": [{"id": "a"}], "filter_test_accounts": true}));
     let stored = stored_for(&query);
     assert_eq!(of(&stored, &filtered, &query), None);
+}
+
+#[test]
+fn paths_depend_on_the_filters_of_the_project_that_they_or_their_funnel_use() {
+    let query = |more: Value| {
+        let mut node = json!({"kind": "PathsQuery", "pathsFilter": {}});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        match Query::from_query_node(&node).unwrap() {
+            ParsedQuery::Query(query) => query,
+            other => panic!("{other:?}"),
+        }
+    };
+    let digests = |query: &Query| {
+        let cleaned =
+            Project { path_cleaning_filters: vec![json!({"regex": "a", "alias": "b"})], ..project() };
+        let filtered = Project { test_account_filters: vec![json!({"key": "a", "value": "b"})], ..project() };
+        [project(), cleaned, filtered].map(|project| settings_digest(&project, query, "d", 0))
+    };
+    let [plain, cleaned, filtered] = digests(&query(json!({})));
+    assert!(plain == cleaned && plain == filtered);
+    let [plain, cleaned, filtered] = digests(&query(json!({"pathsFilter": {"pathReplacements": true}})));
+    assert!(plain != cleaned && plain == filtered);
+    let source = json!({"kind": "FunnelsQuery", "filterTestAccounts": true, "series": [{"kind": "EventsNode", "event": "a"}]});
+    let funnel = json!({"funnelPathType": "funnel_path_after_step", "funnelStep": 1, "funnelSource": source});
+    let [plain, cleaned, filtered] = digests(&query(json!({"funnelPathsFilter": funnel})));
+    assert!(plain == cleaned && plain != filtered);
 }
 
 #[test]

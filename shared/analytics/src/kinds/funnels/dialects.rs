@@ -45,9 +45,18 @@ const SAVED_FIELDS: &[SavedField] = &[
 
 /// Parses a query node.
 pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
+    query::parse(&raw_node(node)?)
+}
+
+/// Parses the funnel of a query node; `None` without steps.
+pub(super) fn parse_funnel_node(node: &Object) -> CalcResult<Option<FunnelsQuery>> {
+    query::parse_funnel(&raw_node(node)?)
+}
+
+fn raw_node(node: &Object) -> CalcResult<RawFunnels<'_>> {
     let filter = get_object(node, "funnelsFilter")?;
     let absent = |attr| Field { attr, value: None };
-    query::parse(&RawFunnels {
+    Ok(RawFunnels {
         common: common_node_fields(node)?,
         display: absent("display"),
         viz_type: Field::inside(filter, "funnelVizType", "funnelsFilter__funnelVizType"),

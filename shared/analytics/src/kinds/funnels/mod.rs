@@ -2,8 +2,8 @@
 //!
 //! `query` is the parsed query, `dialects` its two forms in requests, `calculation` its numbers.
 //!
-//! Correlations are built on funnels. They use the fields and traits of [`FunnelsQuery`], `from_insight_filters`, and
-//! `for_each_outcome` and `dropped_before` of the compiled funnel, nothing else.
+//! Correlations and paths are built on funnels. They use the fields and traits of [`FunnelsQuery`], `from_insight_filters`,
+//! `from_query_node`, and `for_each_outcome` and `dropped_before` of the compiled funnel, nothing else.
 
 mod calculation;
 mod clickhouse;
@@ -46,6 +46,11 @@ impl FunnelsQuery {
     /// Parses the funnel of insight filters; `None` without steps.
     pub(super) fn from_insight_filters(request: &Map<String, Value>) -> CalcResult<Option<Self>> {
         dialects::parse_funnel_filters(request)
+    }
+
+    /// Parses the funnel of a query node; `None` without steps.
+    pub(super) fn from_query_node(node: &Map<String, Value>) -> CalcResult<Option<Self>> {
+        dialects::parse_funnel_node(node)
     }
 }
 

@@ -143,7 +143,10 @@ pub fn parse_funnel(raw: &RawFunnels<'_>) -> CalcResult<Option<FunnelsQuery>> {
 /// Parses the visualization. `funnel_viz_type` takes precedence; the display `ActionsLineGraph` means over time.
 fn parse_viz(raw: &RawFunnels<'_>) -> CalcResult<FunnelVizType> {
     match raw.viz_type.text()? {
-        Some("flow") => Err(CalcError::unsupported(raw.viz_type.attr, "funnel flows")),
+        Some("flow") => {
+            let instead = "Use a PathsQuery with funnelPathsFilter: what people do before, between and after the steps.";
+            Err(CalcError::unsupported(raw.viz_type.attr, "funnel flows").instead(instead))
+        }
         None if raw.display.text()? == Some("ActionsLineGraph") => Ok(FunnelVizType::Trends),
         _ => Ok(parse_choice(&raw.viz_type, &FunnelVizType::NAMES)?.unwrap_or_default()),
     }
@@ -165,7 +168,12 @@ fn parse_choice<T: Copy>(field: &Field<'_>, names: &[(&str, T)]) -> CalcResult<O
 fn reject_other_actors(field: &Field<'_>) -> CalcResult<()> {
     match field.text()? {
         None | Some("person_id") => Ok(()),
-        Some(_) => Err(CalcError::unsupported(field.attr, "funnels of anything but persons and groups")),
+        Some(_) => {
+            let instead = "Use aggregation_group_type_index to count groups instead of persons; for what happens within a \
+                session, use a conversion window of 30 minutes.";
+            Err(CalcError::unsupported(field.attr, "funnels of anything but persons and groups")
+                .instead(instead))
+        }
     }
 }
 

@@ -109,7 +109,8 @@ pub fn parse(raw: &RawTrends<'_>) -> CalcResult<ParsedQuery> {
     let (display, is_display_explicit) = parse_display(&raw.display)?;
     let smoothing = parse_smoothing(&raw.smoothing_intervals)?;
     if raw.conversion_goal.has_content() {
-        return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals"));
+        let instead = "Use a FunnelsQuery whose last step is the goal.";
+        return Err(CalcError::unsupported(raw.conversion_goal.attr, "conversion goals").instead(instead));
     }
     let series = raw
         .common
@@ -146,7 +147,8 @@ fn parse_display(field: &Field<'_>) -> CalcResult<(Display, bool)> {
     match Display::from_name(name) {
         Some(display) => Ok((display, true)),
         None if name == "CalendarHeatmap" => {
-            Err(CalcError::unsupported(field.attr, "the display CalendarHeatmap"))
+            let instead = "Use the display ActionsLineGraph with the interval hour, and draw its numbers by weekday and hour.";
+            Err(CalcError::unsupported(field.attr, "the display CalendarHeatmap").instead(instead))
         }
         None => Err(CalcError::invalid(
             "display",

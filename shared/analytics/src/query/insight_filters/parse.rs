@@ -37,8 +37,13 @@ pub fn common_fields(request: &Object) -> CalcResult<RawCommon<'_>> {
     series.sort_by_key(|entry| {
         entry.fields.get("order").and_then(parse_integer).filter(|order| *order != 0).unwrap_or(-1)
     });
-    Ok(RawCommon {
-        series,
+    Ok(RawCommon { series, ..fields_without_series(request) })
+}
+
+/// The fields that all kinds share. The series are left empty, whatever `events` and `actions` hold.
+pub fn fields_without_series(request: &Object) -> RawCommon<'_> {
+    RawCommon {
+        series: Vec::new(),
         properties: Field::of(request, "properties", "properties"),
         filter_test_accounts: Field::of(request, "filter_test_accounts", "filter_test_accounts"),
         date_from: Field::of(request, "date_from", "date_from"),
@@ -46,7 +51,7 @@ pub fn common_fields(request: &Object) -> CalcResult<RawCommon<'_>> {
         explicit_date: Field::of(request, "explicit_date", "explicit_date"),
         interval: Field::of(request, "interval", "interval"),
         breakdown: breakdown_fields(request),
-    })
+    }
 }
 
 fn breakdown_fields(request: &Object) -> RawBreakdown<'_> {

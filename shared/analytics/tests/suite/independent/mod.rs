@@ -14,6 +14,8 @@ mod funnel_question;
 mod funnel_scan;
 mod funnel_trends;
 mod history;
+mod path_definition;
+mod path_question;
 mod retention_answer;
 mod retention_count;
 mod retention_question;
@@ -163,6 +165,22 @@ fn retention_is_as_counted_by_hand() {
         scenes < 100 || returning * 4 > scenes,
         "somebody returns in only {returning} of {scenes} scenes"
     );
+}
+
+#[test]
+fn paths_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = path_question::scene(&mut Dice::new(seed));
+        match (path_definition::count_edges(&history, &question), &question.funnel) {
+            (0, _) => tally.note("without edges"),
+            (_, None) => tally.note("with edges"),
+            (_, Some(_)) => tally.note("with edges around a funnel"),
+        }
+        let judge = |history: &History| path_definition::judge(history, &question).map(Some);
+        settle(&mut tally, seed, history, &question.body(), &judge);
+    }
+    show("paths", &tally);
 }
 
 #[test]

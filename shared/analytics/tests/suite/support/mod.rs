@@ -232,6 +232,7 @@ fn project_of(project: &Value, events: &[Event]) -> ProjectContext {
         timezone: project["timezone"].as_str().unwrap_or("UTC").parse().unwrap(),
         week_start: WeekStart::from_day(project["week_start_day"].as_i64().unwrap_or(0)),
         test_account_filters: project["test_account_filters"].as_array().cloned().unwrap_or_default(),
+        path_cleaning_filters: project["path_cleaning_filters"].as_array().cloned().unwrap_or_default(),
         earliest_event: events.iter().map(|event| event.time).min(),
         aggregate_by_distinct_id: project["aggregate_users_by_distinct_id"].as_bool().unwrap_or(false),
         definitions: Definitions::default(),
