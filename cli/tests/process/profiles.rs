@@ -48,7 +48,7 @@ fn tables() -> (tempfile::TempDir, Server, String, String) {
 }
 
 /// A bucket that responds to each request with `response`; the headers of its requests, in lower case.
-fn bucket(response: &'static str) -> (String, mpsc::Receiver<String>) {
+fn bucket(response: String) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (sender, requests) = mpsc::channel();
@@ -65,8 +65,14 @@ fn bucket(response: &'static str) -> (String, mpsc::Receiver<String>) {
     (address, requests)
 }
 
-const FORBIDDEN: &str = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: 100\r\n\
-    Connection: close\r\n\r\n<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\n<Message>Access Denied</Message>\n</Error>\n      ";
+const ACCESS_DENIED: &str =
+    "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\n<Message>Access Denied</Message></Error>";
+
+fn forbidden() -> String {
+    let length = ACCESS_DENIED.len();
+    format!("HTTP/1.1 403 Forbidden\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{ACCESS_DENIED}")
+}
+
 const REDIRECT: &str = "HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\nx-amz-bucket-region: eu-west-3\r\nConnection: close\r\n\r\n";
 
 #[test]
@@ -80,7 +86,7 @@ fn a_profile_has_the_region_and_the_credentials_of_tables_and_bucket() {
     for (kind, has_token) in kinds.iter().zip([false, true]) {
         let home = home(kind);
         std::fs::write(home.path().join("process.json"), process.replace("ID", &id)).unwrap();
-        let (s3, requests) = bucket(FORBIDDEN);
+        let (s3, requests) = bucket(forbidden());
         let endpoints = [("AWS_ENDPOINT_URL_DYNAMODB", &*dynamodb), ("AWS_ENDPOINT_URL_S3", &*s3)];
         let error = error_of(home.path(), &endpoints);
         // The tables were read with the credentials; the bucket refuses them.
@@ -100,7 +106,7 @@ fn a_bucket_or_a_table_of_another_region_is_named_with_the_region() {
     let keys =
         format!("aws_access_key_id = {id}\naws_secret_access_key = secret-of-test\nregion = eu-north-1");
     let home = home(&keys);
-    let (s3, _requests) = bucket(REDIRECT);
+    let (s3, _requests) = bucket(REDIRECT.to_owned());
     let endpoints = [("AWS_ENDPOINT_URL_DYNAMODB", &*dynamodb), ("AWS_ENDPOINT_URL_S3", &*s3)];
     let error = error_of(home.path(), &endpoints);
     assert!(error.contains("region") && error.contains("(eu-north-1)"), "{error}");

@@ -94,8 +94,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use aws_smithy_runtime_api::client::http::SharedHttpClient;
-
     use super::super::{Key, Store, client};
     use super::*;
     use crate::config::StoreConfig;
