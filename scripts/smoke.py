@@ -35,7 +35,7 @@ class Skipped(Exception):
     """Why a check was not made."""
 
 
-class Answer:
+class Response:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, {name.lower(): value for name, value in headers}, body
         if self.headers.get("content-encoding") == "gzip":
@@ -64,7 +64,7 @@ class Client:
         self.tag = uuid.uuid4().hex[:8]
         self.requests = 0
 
-    def ask(self, method, path, body=None, headers=(), key=False):
+    def send(self, method, path, body=None, headers=(), key=False):
         """The response to one request. A body that is not bytes is sent as JSON."""
         headers = {"User-Agent": "pennon-smoke/1", **dict(headers)}
         if key:
@@ -75,8 +75,8 @@ class Client:
         connection = kind(self.url.netloc, timeout=60)
         try:
             connection.request(method, self.url.path + path, body, headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.getheaders(), answer.read())
+            response = connection.getresponse()
+            return Response(response.status, response.getheaders(), response.read())
         except OSError as error:
             raise Failed(f"{method} {path}: {error}") from None
         finally:
@@ -84,15 +84,15 @@ class Client:
             connection.close()
 
     def get(self, method, path, body=None, headers=(), key=False, status=200):
-        answer = self.ask(method, path, body, headers, key)
-        if answer.status != status:
-            raise Failed(f"{method} {path}: {answer.status}, expected {status}: {answer.body[:300].decode(errors='replace')}")
-        return answer
+        response = self.send(method, path, body, headers, key)
+        if response.status != status:
+            raise Failed(f"{method} {path}: {response.status}, expected {status}: {response.body[:300].decode(errors='replace')}")
+        return response
 
     def api(self, method, path, body=None, status=200):
         """The JSON of a response to a request with the key, below the project."""
-        answer = self.get(method, f"/api/projects/{self.project}{path}", body, key=True, status=status)
-        return answer.json() if answer.body else None
+        response = self.get(method, f"/api/projects/{self.project}{path}", body, key=True, status=status)
+        return response.json() if response.body else None
 
 
 def wait_for(condition, seconds, pause=1.0):
@@ -135,7 +135,7 @@ def check_document(client):
 
 def check_routes(client):
     """Each documented operation reaches its route, with and without a slash. Without a key nothing is changed."""
-    lost, asked = [], 0
+    lost, count = [], 0
     for path, item in client.document["paths"].items():
         path = re.sub(r"\{project_id\}", str(client.project), path.rstrip("/"))
         path = re.sub(r"\{[^}]*\}", "0", path)
@@ -144,18 +144,18 @@ def check_routes(client):
                 continue
             for spelling in (path, path + "/"):
                 body = {} if method in ("post", "put", "patch") else None
-                answer = client.ask(method.upper(), spelling, body)
-                asked += 1
-                if not answer.is_of_a_route():
-                    lost.append(f"{method.upper()} {spelling}: {answer.status} {answer.body[:80].decode(errors='replace')}")
+                response = client.send(method.upper(), spelling, body)
+                count += 1
+                if not response.is_of_a_route():
+                    lost.append(f"{method.upper()} {spelling}: {response.status} {response.body[:80].decode(errors='replace')}")
     if lost:
-        raise Failed(f"{len(lost)} of {asked} do not reach a route: " + "; ".join(lost[:5]))
-    return f"{asked} requests"
+        raise Failed(f"{len(lost)} of {count} do not reach a route: " + "; ".join(lost[:5]))
+    return f"{count} requests"
 
 
 def check_reads(client):
     """Each documented list, with the key, with and without a slash."""
-    asked = 0
+    count = 0
     for path, item in client.document["paths"].items():
         short = path.rstrip("/")
         if "get" not in item or not short.startswith("/api/") or "{" in short.replace("{project_id}", ""):
@@ -164,16 +164,16 @@ def check_reads(client):
             continue
         short = short.replace("{project_id}", str(client.project))
         for spelling in (short, short + "/"):
-            answer = client.ask("GET", spelling, key=True)
-            asked += 1
-            # A list that needs parameters says so.
-            if answer.status not in (200, 400) or not answer.is_of_a_route():
-                raise Failed(f"GET {spelling}: {answer.status} {answer.body[:200].decode(errors='replace')}")
-    return f"{asked} requests"
+            response = client.send("GET", spelling, key=True)
+            count += 1
+            # A list that needs parameters returns 400.
+            if response.status not in (200, 400) or not response.is_of_a_route():
+                raise Failed(f"GET {spelling}: {response.status} {response.body[:200].decode(errors='replace')}")
+    return f"{count} requests"
 
 
 def check_links(client):
-    """Links name the host that the client asked; long lists are compressed."""
+    """Links name the host that the client requested; long lists are compressed."""
     flags = [client.api("POST", "/feature_flags/", {"key": f"smoke-{client.tag}-{n}", "filters": {"groups": [{"rollout_percentage": 100}]}}, 201) for n in (1, 2)]
     client.cleanup += [f"/feature_flags/{flag['id']}/" for flag in flags]
     page = client.api("GET", "/feature_flags/?limit=1")
@@ -215,14 +215,14 @@ def check_capture(client):
 
 
 def check_altered(client):
-    answer = client.get("POST", "/e/?compression=gzip-js", ALTERED, TEXT, status=400)
-    if b"disable_compression" not in answer.body:
-        raise Failed(f"the answer does not say what to set: {answer.body[:200]!r}")
+    response = client.get("POST", "/e/?compression=gzip-js", ALTERED, TEXT, status=400)
+    if b"disable_compression" not in response.body:
+        raise Failed(f"the response does not name the setting: {response.body[:200]!r}")
     return "400, with what to set"
 
 
 def check_evaluation(client):
-    """The flags of a person, in every form that SDKs ask for them."""
+    """The flags of a person, in every form in which SDKs request them."""
     key = f"smoke-{client.tag}-1"
     body = {"token": client.token, "distinct_id": f"smoke-{client.tag}"}
     packed = gzip.compress(json.dumps(body).encode())
@@ -251,35 +251,35 @@ def check_evaluation(client):
 
 def check_definitions(client):
     path = f"/flags/definitions?token={urllib.parse.quote(client.token)}"
-    answer = client.get("GET", path, key=True, headers={"Accept-Encoding": "gzip"})
-    if f"smoke-{client.tag}-1" not in {flag["key"] for flag in answer.json()["flags"]}:
+    response = client.get("GET", path, key=True, headers={"Accept-Encoding": "gzip"})
+    if f"smoke-{client.tag}-1" not in {flag["key"] for flag in response.json()["flags"]}:
         raise Failed("the flag is not in the definitions")
-    if "etag" in answer.headers:
-        client.get("GET", path, key=True, headers={"If-None-Match": answer.headers["etag"]}, status=304)
+    if "etag" in response.headers:
+        client.get("GET", path, key=True, headers={"If-None-Match": response.headers["etag"]}, status=304)
     client.get("GET", path.replace("definitions?", "definitions/?"), key=True)
     client.get("GET", f"/api/feature_flag/local_evaluation/?token={urllib.parse.quote(client.token)}", key=True)
-    return f"{len(answer.body)} bytes"
+    return f"{len(response.body)} bytes"
 
 
 def check_cors(client):
     origin = "https://smoke.example"
-    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    preflight = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     for path in ("/e/", "/flags/", "/batch/"):
-        answer = client.get("OPTIONS", path, headers=asked, status=204)
-        if answer.headers.get("access-control-allow-origin") != origin:
-            raise Failed(f"OPTIONS {path}: {answer.headers}")
+        response = client.get("OPTIONS", path, headers=preflight, status=204)
+        if response.headers.get("access-control-allow-origin") != origin:
+            raise Failed(f"OPTIONS {path}: {response.headers}")
     return "preflight of 3 routes"
 
 
 def check_encrypted(client):
     new = {"key": f"smoke-{client.tag}-secret", "has_encrypted_payloads": True, "is_remote_configuration": True,
            "filters": {"groups": [{"rollout_percentage": 100}], "payloads": {"true": json.dumps("hush")}}}
-    answer = client.ask("POST", f"/api/projects/{client.project}/feature_flags/", new, key=True)
-    if answer.status == 400 and b"PENNON_PAYLOAD_KEY" in answer.body:
+    response = client.send("POST", f"/api/projects/{client.project}/feature_flags/", new, key=True)
+    if response.status == 400 and b"PENNON_PAYLOAD_KEY" in response.body:
         raise Skipped("no payload key is set (PayloadKey or PayloadKeyFrom)")
-    if answer.status != 201:
-        raise Failed(f"{answer.status} {answer.body[:300].decode(errors='replace')}")
-    client.cleanup.append(f"/feature_flags/{answer.json()['id']}/")
+    if response.status != 201:
+        raise Failed(f"{response.status} {response.body[:300].decode(errors='replace')}")
+    client.cleanup.append(f"/feature_flags/{response.json()['id']}/")
     found = client.get("GET", f"/api/projects/{client.project}/feature_flags/{new['key']}/remote_config/", key=True)
     if b"hush" not in found.body:
         raise Failed(f"the payload is {found.body[:100]!r}")
@@ -295,7 +295,7 @@ def check_sharing(client):
     public = f"/api/projects/{client.project}{path}?" + urllib.parse.urlencode({"sharing_access_token": shared["access_token"]})
     client.get("GET", public)
     client.api("PATCH", path + "sharing/", {"enabled": False})
-    if not wait_for(lambda: client.ask("GET", public).status == 401, 15):
+    if not wait_for(lambda: client.send("GET", public).status == 401, 15):
         raise Failed("the link is read after sharing was disabled")
     return "read by link, and not after that"
 
@@ -304,13 +304,13 @@ def check_background(client):
     query = {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": next(iter(client.names.values())), "math": "total"}],
              "dateRange": {"date_from": "-2d"}, "interval": "hour"}
     name, began = f"smoke-{client.tag}", time.monotonic()
-    asked = {"query": query, "refresh": "force_async", "client_query_id": name}
-    begun = client.ask("POST", f"/api/projects/{client.project}/query/", asked, key=True)
+    calculation = {"query": query, "refresh": "force_async", "client_query_id": name}
+    begun = client.send("POST", f"/api/projects/{client.project}/query/", calculation, key=True)
     if begun.status not in (200, 202):
         raise Failed(f"{begun.status} {begun.body[:300].decode(errors='replace')}")
 
     def ended():
-        status = client.ask("GET", f"/api/projects/{client.project}/query/{name}/", key=True).json()["query_status"]
+        status = client.send("GET", f"/api/projects/{client.project}/query/{name}/", key=True).json()["query_status"]
         return status if status["complete"] else None
 
     status = wait_for(ended, JOB_PATIENCE)
@@ -360,7 +360,7 @@ def run(client):
 
 def clean_up(client):
     for path in reversed(client.cleanup):
-        client.ask("PATCH", f"/api/projects/{client.project}{path}", {"deleted": True}, key=True)
+        client.send("PATCH", f"/api/projects/{client.project}{path}", {"deleted": True}, key=True)
 
 
 def main():

@@ -3,6 +3,8 @@
 //! Must stay true: the counts are shown before anything is erased, and nothing is erased without confirmation; when the
 //! command has ended, no read returns erased data, cached results included.
 
+mod versions;
+
 use std::io::{BufRead, IsTerminal, Write};
 
 use chrono::{DateTime, NaiveDate, NaiveTime};
@@ -12,6 +14,7 @@ use pennon_eventstore::{ErasureReport, ErasureTarget, EventStore};
 use serde_json::{Value, json};
 
 use crate::args::Delete;
+pub use versions::{OldVersions, complete_before};
 
 /// The data that a command line requests to erase.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,17 +131,17 @@ fn parse_time(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Asks for confirmation on the terminal.
-pub fn is_confirmed(request: &DeleteRequest) -> Result<bool, String> {
+/// Requests confirmation on the terminal: the user types `word`, which `meaning` describes.
+pub fn is_confirmed(word: &str, meaning: &str) -> Result<bool, String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err("this cannot be undone: look at it with --dry-run, then add --yes".to_owned());
     }
-    eprint!("This cannot be undone. Type the number of the project ({}) to erase it: ", request.project);
+    eprint!("This cannot be undone. Type {meaning} ({word}) to go on: ");
     std::io::stderr().flush().map_err(|e| e.to_string())?;
     let mut response = String::new();
     input.lock().read_line(&mut response).map_err(|e| e.to_string())?;
-    Ok(response.trim() == request.project.to_string())
+    Ok(response.trim() == word)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, payload_keys};
-use pennon_core::store::{ConnectError, Key, Store, keys};
+use pennon_core::store::{Key, Store, keys};
 use pennon_eventstore::{EventStore, EventStoreError};
 use tempfile::TempDir;
 
@@ -117,22 +117,8 @@ pub async fn connect_cloud() -> Result<(Store, String), String> {
          the outputs of the stack have their values",
     )?;
     let probe = Key::new(keys::INSTALLATION, "CONNECT");
-    let store = Store::connect(&config.store, &probe).await.map_err(one_line_message)?;
+    let store = Store::connect(&config.store, &probe).await.map_err(|error| format!("--cloud: {error}"))?;
     Ok((store, events_url))
-}
-
-fn one_line_message(error: ConnectError) -> String {
-    let error = match error {
-        // Keep only the first line; the others list every source of credentials.
-        ConnectError::NoCredentials(cause) => {
-            let first = cause.lines().next().unwrap_or_default();
-            ConnectError::NoCredentials(
-                first.trim_end_matches(" Attempted:").trim_end_matches('.').to_owned(),
-            )
-        }
-        other => other,
-    };
-    format!("--cloud: {error}")
 }
 
 /// Opens the events at `url`, and verifies that they are of the same installation as the tables of `store`.
@@ -140,7 +126,12 @@ async fn open_verified_events(store: &Store, url: &str) -> Result<EventStore, St
     let events = open_events(store, url)?;
     events.verify_installation().await.map_err(|error| match error {
         EventStoreError::Objects(_) if !url.starts_with("file://") => {
-            format!("{error}; check PENNON_EVENTS_URL, AWS_ENDPOINT_URL_S3, the credentials and the network")
+            let region = store.access.as_ref().map_or("of the environment", |access| &access.region);
+            // The response of a bucket has several lines.
+            let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+            format!(
+                "{error}; check PENNON_EVENTS_URL, AWS_ENDPOINT_URL_S3, the region ({region}), the credentials and the network"
+            )
         }
         other => other.to_string(),
     })?;

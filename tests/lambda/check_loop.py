@@ -27,6 +27,7 @@ import events
 import gateways
 import largest
 import quiet
+import thaw
 import worker
 from compare import Ids, differences
 from runtime import Function
@@ -37,6 +38,8 @@ ORGANIZATION = "01900000-0000-7000-8000-0000000d3e0a"  # the demo's
 ROLE = "01900000-0000-7000-8000-00000000001a"
 ALTERED_GZIP = b"\x1f\xef\xbf\xbd"  # gzip whose second byte was replaced, because something read it as UTF-8
 API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
+# Those that read their table in a request that needs nothing of an earlier one.
+FROZEN_FUNCTIONS = ("flags", "insights", "calculation", "projects", "capture")
 MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
 VIEWER_HOST = "d111111abcdef8.cloudfront.net"
 BINARY = events.Reading.BINARY
@@ -104,7 +107,7 @@ class Server:
         subprocess.run([self.pennon, "apply", str(file), "--data", str(self.data)], check=True, capture_output=True)
         return keys
 
-    def ask(self, request, host):
+    def send(self, request, host):
         connection = http.client.HTTPConnection(urlsplit(self.http).netloc, timeout=60)
         path = request.path + (f"?{request.raw_query()}" if request.query else "")
         connection.putrequest(request.method, path, skip_host=True, skip_accept_encoding=True)
@@ -163,21 +166,21 @@ class Loop:
     """Both sides, and the saved values of each."""
 
     def __init__(self, server, functions, known):
-        self.server, self.functions, self.ids, self.failures, self.asked, self.altered = server, functions, Ids(), [], 0, 0
+        self.server, self.functions, self.ids, self.failures, self.count, self.altered = server, functions, Ids(), [], 0, 0
         self.known = known
 
-    def compare(self, form, asked=None):
+    def compare(self, form, chosen=None):
         local, function = dict(self.known), dict(self.known)
-        for step in asked or form.steps(form.name):
+        for step in chosen or form.steps(form.name):
             request, event = step.request(local, events.Request), form.make(step.request(function, events.Request))
             found, status, arrived = [], step.status, events.received(event)
             if arrived is not None and arrived.startswith(ALTERED_GZIP):
                 found += [] if form.may_alter else ["a body was altered"]
                 request, status = replace(request, body=arrived), 400
                 self.altered += 1
-            wanted = self.server.ask(request, form.host)
+            wanted = self.server.send(request, form.host)
             given = events.response_of(self.functions[step.function].invoke(event).value())
-            self.asked += 1
+            self.count += 1
             if wanted[0] < 300 and given[0] == wanted[0]:
                 saved(step, wanted[2], local)
                 saved(step, given[2], function)
@@ -185,7 +188,7 @@ class Loop:
             if wanted[0] != status:
                 found.append(f"status {wanted[0]} of the local server, expected {status}: {wanted[2][:300]!r}")
             if status != step.status and b"disable_compression" not in wanted[2]:
-                found.append(f"an altered body is refused without saying what to set: {wanted[2][:300]!r}")
+                found.append(f"an altered body is refused without the name of the setting: {wanted[2][:300]!r}")
             self.failures += [f"{form.name} {step.function} {step.method} {step.path} {dict(step.query)}: {line}" for line in found]
 
 
@@ -212,16 +215,16 @@ def without_its_table(binaries, environment, directory):
     function = Function(Path(binaries) / "projects", "projects", closed, 512, log=Path(directory) / "closed.log", directory=directory)
     with function:
         status, headers, _ = events.response_of(function.invoke(events.http_api(events.Request(
-            "GET", "/api/projects/", [], [("Authorization", "Bearer phx_somebody_0123456789")]))).value())
+            "GET", "/api/projects/", [], [("Authorization", "Bearer phx_unknown_0123456789")]))).value())
     return [] if (status, headers.get("retry-after")) == (503, "1") else [f"without a table: {status} {headers}"]
 
 
 def check(pennon, binaries, directory):
     server = Server(pennon, directory)
     try:
-        keys = server.declare(["main", *(f"quiet_{name}" for name in API_FUNCTIONS)])
+        keys = server.declare(["main", *(f"{test}_{name}" for test in ("quiet", "thaw") for name in API_FUNCTIONS)])
         environment = prepare(server, directory)
-        token = json.loads(server.ask(events.Request("GET", "/api/projects/1/", [], [("Authorization", f"Bearer {keys['main']}")]), "x")[2])["api_token"]
+        token = json.loads(server.send(events.Request("GET", "/api/projects/1/", [], [("Authorization", f"Bearer {keys['main']}")]), "x")[2])["api_token"]
         known = {"key": keys["main"], "token": token, "role": ROLE, "organization": ORGANIZATION}
         functions = start_functions(binaries, environment, directory, API_FUNCTIONS)
         try:
@@ -233,10 +236,12 @@ def check(pennon, binaries, directory):
             loop.failures += without_its_table(binaries, environment, directory)
             if not loop.altered:
                 loop.failures.append("no gateway altered a body")
-            print(f"{loop.asked} requests in {len(FORMS)} forms, {loop.altered} bodies altered by gateways that are not deployed", flush=True)
+            print(f"{loop.count} requests in {len(FORMS)} forms, {loop.altered} bodies altered by gateways that are not deployed", flush=True)
             loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
             print("the worker has worked", flush=True)
             loop.failures += quiet.check(binaries, environment, directory, known, keys)
+            loop.failures += thaw.check(binaries, environment, directory, known, keys, FROZEN_FUNCTIONS)
+            print("frozen functions were resumed", flush=True)
         finally:
             for function in functions.values():
                 function.stop()

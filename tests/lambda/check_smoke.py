@@ -72,7 +72,7 @@ class Deployment:
         with self.locks[name]:
             return self.functions[name].invoke(event).value()
 
-    def answer(self, request):
+    def respond(self, request):
         event = gateways.deployed(request, self.host)
         gateway = gateways.gateway(request.path)
         path = event["rawPath"] if gateway == "http" else event["path"]
@@ -91,8 +91,8 @@ class Deployment:
             jobs = [job for job in self.database.jobs() if str(job) not in seen]
             seen |= {str(job) for job in jobs}
             if jobs:
-                answer = self.invoke("worker", {"Records": [record(number, job) for number, job in enumerate(jobs)]})
-                assert answer == {"batchItemFailures": []}, answer
+                outcome = self.invoke("worker", {"Records": [record(number, job) for number, job in enumerate(jobs)]})
+                assert outcome == {"batchItemFailures": []}, outcome
 
     def _handler(deployment):  # noqa: N805 `self` is the handler's
         class Handler(BaseHTTPRequestHandler):
@@ -105,9 +105,9 @@ class Deployment:
                 headers = [(name, value) for name, value in self.headers.items() if name.lower() not in ("host", "connection", "content-length")]
                 query = parse_qsl(address.query, keep_blank_values=True)
                 # The scheme of links is what the client used, here without TLS.
-                status, answered, content = deployment.answer(events.Request(self.command, address.path, query, headers, body))
+                status, response_headers, content = deployment.respond(events.Request(self.command, address.path, query, headers, body))
                 self.send_response_only(status)
-                for name, value in answered.items():
+                for name, value in response_headers.items():
                     # Links change the length.
                     if name != "content-length":
                         self.send_header(name, value.replace("https://" + deployment.host, deployment.url))
@@ -139,7 +139,7 @@ def main():
         try:
             key = server.declare(["smoke"])["smoke"]
             headers = [("Authorization", f"Bearer {key}")]
-            token = json.loads(server.ask(events.Request("GET", "/api/projects/1/", [], headers), "x")[2])["api_token"]
+            token = json.loads(server.send(events.Request("GET", "/api/projects/1/", [], headers), "x")[2])["api_token"]
             deployment = Deployment(server, binaries, directory)
             try:
                 failed = smoke("pennon serve", server.http, key, token, [pennon, "delete", "--data", str(server.data)])

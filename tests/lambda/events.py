@@ -131,7 +131,7 @@ def forwarded(request, host):
 
 
 def decompressed(body):
-    """What a gateway cannot decompress, it answers itself; here the function gets it."""
+    """A gateway responds itself to what it cannot decompress; here the function gets it."""
     try:
         return gzip.decompress(body)
     except (OSError, EOFError, zlib.error):

@@ -1,4 +1,4 @@
-"""A flood of captured events leaves flags and the documented routes answered: the limits of the template's gateways.
+"""A flood of captured events leaves flags and the documented routes available: the limits of the template's gateways.
 
 API Gateway gives each route a token bucket, and all APIs of an account and region one in common; a request needs a token of both, the
 route's first. Rates are divided by SCALE, because the emulated functions cannot handle an account's 10,000 requests a second.
@@ -59,13 +59,13 @@ def of_template(template):
     return {"rest": (default("PublicRequestsPerSecond"), default("PublicRequestsBurst")), "http": (default("RequestsPerSecond"), default("RequestsBurst"))}
 
 
-def ask(url, method, path, body=None, headers=()):
+def send(url, method, path, body=None, headers=()):
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
     try:
         connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **dict(headers)})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
+        response = connection.getresponse()
+        response.read()
+        return response.status
     finally:
         connection.close()
 
@@ -77,7 +77,7 @@ def run(url, key, token):
 
     def flood():
         while time.monotonic() < end:
-            flooded[ask(url, "POST", "/e/", event)] += 1
+            flooded[send(url, "POST", "/e/", event)] += 1
 
     threads = [threading.Thread(target=flood) for _ in range(SENDERS)]
     for thread in threads:
@@ -87,7 +87,7 @@ def run(url, key, token):
         for request in (("POST", "/flags/?v=2", {"token": token, "distinct_id": "ada"}), ("GET", f"/flags/definitions?token={token}", None, bearer),
                         ("GET", "/api/projects/1/feature_flags/", None, bearer)):
             began = time.monotonic()
-            others[ask(url, *request)] += 1
+            others[send(url, *request)] += 1
             slowest = max(slowest, time.monotonic() - began)
         time.sleep(0.5)
     for thread in threads:
@@ -110,5 +110,5 @@ def check(deployment, template, key, token):
     if not set(flooded) <= {200, 503} or not flooded[503]:
         failures.append(f"the flood got {dict(flooded)}: 200, and 503 above its limit, expected")
     if slowest > 5:
-        failures.append(f"an answer during the flood took {slowest:.1f} s")
+        failures.append(f"a response during the flood took {slowest:.1f} s")
     return failures

@@ -28,7 +28,7 @@ def gateway(path):
 
 
 def deployed(request, viewer_host=events.HTTP_HOST, reading=events.Reading.TEXT, inflates=False):
-    """The event of a request to the distribution, whose host the client asked."""
+    """The event of a request to the distribution, whose host the client requested."""
     path = request.path
     if any(path == pattern or (pattern.endswith("/*") and path.startswith(pattern[:-1])) for pattern, _ in BEHAVIOURS[:-1]):
         # The function WithoutSlash.

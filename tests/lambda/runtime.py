@@ -44,10 +44,12 @@ class Outcome:
 class Function:
     """A process of `command`, between `start` and `stop`; also a context."""
 
-    def __init__(self, command, name, environment=(), memory=512, timeout=29.0, halts=True, log=None, directory=None):
+    def __init__(self, command, name, environment=(), memory=512, timeout=29.0, halts=True, log=None, directory=None, clock=None):
         self.command = [command] if isinstance(command, (str, os.PathLike)) else list(command)
         self.name, self.memory, self.timeout, self.halts = name, memory, timeout, halts
         self.more, self.log, self.directory = dict(environment), log, directory
+        # The wall clock of the process, if it is not this machine's.
+        self.now = clock.now if clock else time.time
         self.process = self.first_poll_seconds = self.first_poll_work = self.ready_at = None
         self.changed = threading.Condition()
         self.next_event = self.polls = self.outcome = self.current = None
@@ -109,7 +111,7 @@ class Function:
                 raise FunctionFailed(f"{self.name} has ended with {ending(self.process.returncode)}")
             self.outcome, self.current = None, request_id
             began = time.monotonic()
-            self.next_event = (request_id, json.dumps(event).encode(), int((time.time() + self.timeout) * 1000))
+            self.next_event = (request_id, json.dumps(event).encode(), int((self.now() + self.timeout) * 1000))
             self._signal(signal.SIGCONT)
             self.changed.notify_all()
             self.changed.wait_for(lambda: self.outcome or self.process.returncode is not None, self.timeout)

@@ -68,7 +68,7 @@ def projects():
         step("/api/projects/"), step("/api/projects"), step(P), step(f"{P}/"), step("/api/projects/@current/"),
         step("/api/organizations/"), step("/api/organizations/{organization}/projects/", query=[("limit", "1")]),
         step("/api/users/@me/"), step("/api/personal_api_keys/@current/"), step("/api/projects/77/", 404),
-        step(f"{P}/nothing/here/", 404), step("/api/projects/", 401, key=None), step("/api/projects/", 401, key="phx_nobody_0123456789"),
+        step(f"{P}/nothing/here/", 404), step("/api/projects/", 401, key=None), step("/api/projects/", 401, key="phx_unknown_0123456789"),
         step("/api/projects/", key=None, query=[("personal_api_key", "{key}")]),
         Step("projects", "POST", "/api/projects/", 405, {}),
     ]
@@ -130,7 +130,7 @@ def role_access(tag):
     one = f"/{{access_{tag}}}"
     return [
         step("GET", "/", 200), step("POST", "/", 201, {"role_id": "{role}"}, save={f"access_{tag}": "id"}),
-        step("POST", "/", 400, {"role_id": "{role}"}), step("POST", "", 400, {"role_id": "nobody"}),
+        step("POST", "/", 400, {"role_id": "{role}"}), step("POST", "", 400, {"role_id": "unknown"}),
         step("GET", f"{one}/", 200), step("GET", "", 200, query=[("limit", "1")]), step("GET", "/", 200, function="flags"),
         step("GET", "/", 401, key=None), step("GET", "/999999/", 404), step("DELETE", f"{one}/", 204), step("DELETE", one, 404),
     ]
@@ -161,7 +161,7 @@ def capture(tag):
         step("/e/", 200, form, [("Content-Type", "application/x-www-form-urlencoded")], query=token),
         step("/capture/", 200, {"api_key": "{token}", **event("single")}), step("/i/v0/e/", 200, {"api_key": "{token}", **event("single")}),
         step("/i/v1/analytics/events", 200, v1, [("Authorization", "Bearer {token}")]),
-        step("/batch/", 401, {"api_key": "phc_of_nobody", "batch": [event("lost")]}), step("/batch/", 400, b"{", [JSON], query=token),
+        step("/batch/", 401, {"api_key": "phc_of_no_project", "batch": [event("lost")]}), step("/batch/", 400, b"{", [JSON], query=token),
         step("/batch/", 400, b"\x1f\x8b\x00broken", [JSON, ("Content-Encoding", "gzip")], query=token),
         step("/e/", 204, None, [("Origin", "https://shop.example"), ("Access-Control-Request-Method", "POST")], "OPTIONS"),
     ]

@@ -83,13 +83,15 @@ def prepare(server, directory):
 
 class Proxy:
     """Forwards requests to the database at `url`, and records `(operation, began, ended)` of each. Writes take `writing`
-    seconds longer, so that a response that does not wait for a write is sent before the write ends."""
+    seconds longer, so that a response that does not wait for a write is sent before the write ends. After `sever` the
+    connections that were open then stay open and respond to nothing; `lost` counts what is sent on them."""
 
     def __init__(self, url, writing=0.0):
         self.upstream, self.writing = urlsplit(url), writing
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.lock, self.calls = threading.Lock(), []
+        self.alive, self.lost = set(), 0
         threading.Thread(target=serve_each, args=(self.listener, self._serve), daemon=True).start()
 
     def since(self, moment):
@@ -97,19 +99,34 @@ class Proxy:
         with self.lock:
             return [call["operation"] for call in self.calls if call["ended"] is None or call["ended"] > moment]
 
+    def sever(self):
+        """Stops responding on the open connections; returns their number."""
+        with self.lock:
+            severed, self.alive = len(self.alive), set()
+        return severed
+
     def close(self):
         self.listener.close()
 
     def _serve(self, connection):
+        with self.lock:
+            self.alive.add(connection)
         try:
             with connection, connection.makefile("rb") as reader, \
                     socket.create_connection((self.upstream.hostname, self.upstream.port)) as upstream, \
                     upstream.makefile("rb") as responses:
                 upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while (message := read_request(reader)) is not None:
-                    self._pass(connection, upstream, responses, *message)
+                    with self.lock:
+                        is_severed = connection not in self.alive
+                        self.lost += is_severed
+                    if not is_severed:
+                        self._pass(connection, upstream, responses, *message)
         except OSError:
             return
+        finally:
+            with self.lock:
+                self.alive.discard(connection)
 
     def _pass(self, connection, upstream, responses, method, path, headers, body):
         call = {"operation": headers.get("x-amz-target", "?").rsplit(".", 1)[-1], "began": time.monotonic(), "ended": None}

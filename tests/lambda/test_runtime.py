@@ -2,19 +2,25 @@
 
 import base64
 import gzip
+import http.client
 import json
 import os
 import stat
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import events
 import flood
 import gateways
+import store
+import thaw
 from runtime import Function, FunctionFailed
 
 BOOTSTRAP = """
@@ -47,11 +53,26 @@ while True:
     if event == "fail":
         post(f"invocation/{name}/error", {"errorMessage": "on purpose"})
         continue
-    if str(event).startswith("say "):
-        post(f"invocation/{name}/response", "x" * (int(event[4:]) - 2))
+    if str(event).startswith("repeat "):
+        post(f"invocation/{name}/response", "x" * (int(event[7:]) - 2))
         continue
-    post(f"invocation/{name}/response", {"event": event, "count": count, "left": left, "environment": dict(os.environ)})
+    post(f"invocation/{name}/response", {"event": event, "count": count, "left": left, "wall": time.time(), "monotonic": time.monotonic(), "environment": dict(os.environ)})
 """
+
+
+class Small(BaseHTTPRequestHandler):
+    """A store that responds to each request with an empty object, on connections that stay open."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
 
 
 class Emulated(unittest.TestCase):
@@ -75,9 +96,9 @@ class Emulated(unittest.TestCase):
 
     def test_a_response_has_six_mebibytes_and_no_more(self):
         with self.function() as function:
-            self.assertEqual(len(function.invoke("say 6291556").value()), 6291554)
+            self.assertEqual(len(function.invoke("repeat 6291556").value()), 6291554)
             with self.assertRaisesRegex(FunctionFailed, "ResponseSizeTooLarge"):
-                function.invoke("say 6291557").value()
+                function.invoke("repeat 6291557").value()
             self.assertEqual(function.invoke(1).value()["event"], 1)
 
     def test_the_environment_is_lambdas_alone(self):
@@ -112,7 +133,39 @@ class Emulated(unittest.TestCase):
             function.invoke("count")
             self.assertNotEqual(state(function), "T")
 
-    def test_errors_endings_and_time_outs_are_told_apart(self):
+    def test_the_wall_clock_goes_on_while_a_process_is_frozen_and_the_monotonic_clock_stands_still(self):
+        clock = thaw.WallClock(self.directory.name)
+        with self.function(timeout=20, environment=clock.environment, clock=clock) as function:
+            before = function.invoke({}).value()
+            clock.forward(600)
+            after = function.invoke({}).value()
+        self.assertGreaterEqual(after["wall"] - before["wall"], 600)
+        self.assertLess(after["monotonic"] - before["monotonic"], 60)
+        self.assertTrue(0 < after["left"] < 20.1, "the deadline is of the same clock")
+
+    def test_severed_connections_stay_open_and_respond_to_nothing(self):
+        upstream = ThreadingHTTPServer(("127.0.0.1", 0), Small)
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        self.addCleanup(upstream.server_close)
+        self.addCleanup(upstream.shutdown)
+        proxy = store.Proxy(f"http://127.0.0.1:{upstream.server_port}")
+        self.addCleanup(proxy.close)
+
+        def connect():
+            connection = http.client.HTTPConnection(urlsplit(proxy.url).netloc, timeout=0.2)
+            self.addCleanup(connection.close)
+            connection.request("POST", "/", b"{}")
+            return connection
+
+        connection = connect()
+        self.assertEqual(connection.getresponse().read(), b"{}")
+        self.assertEqual(proxy.sever(), 1)
+        connection.request("POST", "/", b"{}")
+        self.assertRaises(TimeoutError, connection.getresponse)
+        self.assertEqual(proxy.lost, 1)
+        self.assertEqual(connect().getresponse().read(), b"{}")
+
+    def test_errors_endings_and_time_outs_are_distinguished(self):
         def outcome(event, **settings):
             with self.function(**settings) as function:
                 outcome = function.invoke(event)

@@ -30,30 +30,30 @@ def check(server, calculation, binaries, environment, directory, known):
         if given != wanted:
             failures.append(f"worker: {what}: {given!r:.300} instead of {wanted!r:.300}")
 
-    def ask(method, path, body=None):
+    def send(method, path, body=None):
         headers = [("Authorization", f"Bearer {known['key']}"), ("Content-Type", "application/json")]
         request = events.Request(method, path, [], headers, json.dumps(body).encode() if body else None)
         status, _, text = events.response_of(calculation.invoke(events.http_api(request)).value())
         return status, json.loads(text)
 
     query = {**NODE, "interval": "week"}
-    _, begun = ask("POST", f"{P}/query/", {"query": query, "refresh": "force_async", "client_query_id": "loop"})
+    _, begun = send("POST", f"{P}/query/", {"query": query, "refresh": "force_async", "client_query_id": "loop"})
     expect("a started calculation", begun["query_status"]["complete"], False)
     jobs = server.database.jobs()
     expect("number of jobs that wait", len(jobs), 1)
     with Function(Path(binaries) / "worker", "worker", environment, 1769, 600, log=Path(directory) / "worker.log", directory=directory) as worker:
-        told = [record(1, jobs[0]), record(2, {"pk": {"S": "PROJECT#1"}, "sk": {"S": "VERSION"}}, "MODIFY")]
-        expect("what comes again", worker.invoke({"Records": told}).value(), {"batchItemFailures": []})
+        records = [record(1, jobs[0]), record(2, {"pk": {"S": "PROJECT#1"}, "sk": {"S": "VERSION"}}, "MODIFY")]
+        expect("what comes again", worker.invoke({"Records": records}).value(), {"batchItemFailures": []})
         expect("number of jobs that are left", len(server.database.jobs()), 0)
-        _, done = ask("GET", f"{P}/query/loop/")
+        _, done = send("GET", f"{P}/query/loop/")
         expect("the end of the calculation", (done["query_status"]["complete"], done["query_status"]["error"]), (True, False))
-        _, direct = ask("POST", f"{P}/query/", {"query": query, "refresh": "force_blocking"})
+        _, direct = send("POST", f"{P}/query/", {"query": query, "refresh": "force_blocking"})
         expect("its result", done["query_status"]["results"]["results"], direct["results"])
         # A record that is delivered twice has one effect.
-        expect("what comes again of it", worker.invoke({"Records": told}).value(), {"batchItemFailures": []})
+        expect("what comes again of it", worker.invoke({"Records": records}).value(), {"batchItemFailures": []})
         expect("blocks before the schedule", bool(list(server.database.items(BLOCKS))), True)
         expect("the scheduled run", worker.invoke(SCHEDULE).value(), None)
-        _, after = ask("POST", f"{P}/query/", {"query": query, "refresh": "force_blocking"})
+        _, after = send("POST", f"{P}/query/", {"query": query, "refresh": "force_blocking"})
         expect("the result after compaction", after["results"], direct["results"])
-        expect("an event that nobody knows", worker.invoke({"source": "elsewhere"}).value(), None)
+        expect("an unknown event", worker.invoke({"source": "elsewhere"}).value(), None)
     return failures

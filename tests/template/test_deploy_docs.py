@@ -74,6 +74,19 @@ class OperatorPolicy(unittest.TestCase):
         self.assertLessEqual(wanted | {"cloudformation", "secretsmanager", "ssm"}, {action.split(":")[0] for action in actions})
         self.assertNotIn("*", actions)
 
+    def test_the_policy_of_commands_names_rows_and_objects_only(self):
+        policy = json.loads((ROOT / "docs/operator-policy.json").read_text(encoding="utf-8"))
+        actions = {action for it in policy["Statement"] for action in ([it["Action"]] if isinstance(it["Action"], str) else it["Action"])}
+        self.assertFalse([action for action in actions if "*" in action])
+        # What functions may do with tables and the bucket, and what only commands do.
+        roles = [policy["PolicyDocument"] for role in of_type("AWS::IAM::Role").values() for policy in role["Properties"].get("Policies", [])]
+        functions = {action for document in roles for statement in document["Statement"] for action in statement["Action"]}
+        stream = {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"}
+        functions = {action for action in functions if action.startswith(("dynamodb:", "s3:"))} - stream
+        self.assertTrue(functions)
+        self.assertEqual(actions - functions, {"s3:ListBucketVersions", "s3:DeleteObjectVersion", "cloudformation:DescribeStacks"})
+        self.assertEqual(functions - actions, set())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -70,6 +70,13 @@ class Rules(unittest.TestCase):
         self.assertEqual(found("a/Cargo.toml", '[package]\nname = "a"\n[lints]\nworkspace = true\n'), [])
 
 
+    def test_replaced_words(self):
+        for word in ("as" + "ked", "get_ans" + "wer", "To" + "ld", "no" + "body"):
+            for path in ("scripts/smoke.py", "tests/lambda/a.py", "shared/eventstore/tests/suite/a.rs"):
+                self.assertIn("the word", found(path, f"x = 1  # {word}\n")[0])
+            self.assertEqual(found("scripts/other.py", f"# {word}\n"), [])
+        self.assertEqual(found("scripts/smoke.py", "task = tasks  # multitasking\n"), [])
+
     def test_retired_names(self):
         retired_type, retired_word = "To" + "ld", "is_wan" + "ted"
         self.assertIn("retired", found("cli/src/a.rs", DOC + f"struct {retired_type};\n")[0])

@@ -115,7 +115,7 @@ pub struct Delete {
     pub target: Target,
     /// The project; optional with --person or --before if only one project has events. Without these: all events, persons and
     /// groups of the project.
-    #[arg(long, value_name = "ID", required_unless_present_any = ["person", "before"])]
+    #[arg(long, value_name = "ID", required_unless_present_any = ["person", "before", "versions"])]
     pub project: Option<u64>,
     /// All data of the person with this distinct id or person id.
     #[arg(long, value_name = "ID", conflicts_with = "before")]
@@ -123,6 +123,10 @@ pub struct Delete {
     /// Events that happened before this day (UTC) or instant: 2024-01-31 or RFC 3339. Persons and groups stay.
     #[arg(long, value_name = "DATE")]
     pub before: Option<String>,
+    /// Only the old versions that the bucket keeps of replaced and deleted objects, of the project or of all; no data that
+    /// queries read. Ends the restore of events to times before it.
+    #[arg(long, requires = "cloud", conflicts_with_all = ["person", "before"])]
+    pub versions: bool,
     /// Print what would be erased, and erase nothing.
     #[arg(long)]
     pub dry_run: bool,

@@ -9,7 +9,8 @@ use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
 use pennon::installation::{open, open_existing, open_for_reading};
 use pennon::output::print_json;
 use pennon::{compact, delete, print_line, workspace};
-use pennon_eventstore::{CheckProgress, CompactionReport};
+use pennon_core::store::keys;
+use pennon_eventstore::{CheckProgress, CompactionReport, EventStore, VersionReport};
 use serde_json::{Value, json};
 
 use super::progress::{export_progress, progress_bar, show_import};
@@ -49,6 +50,7 @@ pub(super) async fn import(options: &Import) -> Result<(), String> {
         false => opened.claim_events().await?,
     };
     import_options.group_types = state.group_types();
+    import_options.checkpoints = Some(opened.store.records.clone());
     let now = Utc::now().timestamp_micros();
     let stopped = stop_signal()?;
     let import = async {
@@ -115,6 +117,10 @@ pub(super) async fn check(options: &Check) -> Result<(), String> {
         false => open_for_reading(&options.target).await?,
     };
     let events = opened.events.clone();
+    if let (Some(_), Some(project)) = (&options.drop, options.project) {
+        // An interrupted import must not skip what is dropped, nor may a running calculation store its result.
+        opened.store.records.increment(&keys::erasures(project), 1).await.map_err(|e| e.to_string())?;
+    }
     let bar = progress_bar();
     bar.set_message("checking");
     let mut show = |progress: CheckProgress| {
@@ -203,6 +209,9 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
         true => opened.events.clone(),
         false => opened.claim_events().await?,
     };
+    if options.versions {
+        return delete_versions(&events, options).await;
+    }
     let request = delete::DeleteRequest::from_options(&events, options).await?;
     let counts = request.count(&events).await?;
     let json = options.output.json;
@@ -215,7 +224,7 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
     if options.dry_run {
         return Ok(());
     }
-    if !options.yes && !delete::is_confirmed(&request)? {
+    if !options.yes && !delete::is_confirmed(&request.project.to_string(), "the number of the project")? {
         return Err("nothing was erased".to_owned());
     }
     let now = || Utc::now().timestamp_micros();
@@ -231,5 +240,45 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
             "no query reads the old segments any more; their files are removed by the first compaction after {minutes} minutes"
         )?;
     }
+    if options.target.cloud {
+        print_line!(
+            "the bucket keeps old versions of objects for 30 days; ten minutes from now, `pennon delete --cloud --versions` \
+             deletes them"
+        )?;
+    }
     Ok(())
+}
+
+async fn delete_versions(events: &EventStore, options: &Delete) -> Result<(), String> {
+    let old = delete::OldVersions { project: options.project };
+    let (json, now) = (options.output.json, Utc::now());
+    let bar = ProgressBar::new_spinner();
+    let progress = |report: VersionReport| bar.set_message(old.describe(&report));
+    let found = old.remove(events, false, now, &progress).await;
+    bar.finish_and_clear();
+    let found = found?;
+    match (json, options.dry_run) {
+        (true, true) => return print_json(&json!({"dry_run": true, "found": old.to_json(&found, now)})),
+        (true, false) => eprintln!("{}", old.describe(&found)),
+        (false, _) => print_line!("{}", old.describe(&found))?,
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    if !options.yes && !delete::is_confirmed("versions", "the word")? {
+        return Err("nothing was deleted".to_owned());
+    }
+    let bar = ProgressBar::new_spinner();
+    let progress = |report: VersionReport| bar.set_message(old.describe(&report));
+    let deleted = old.remove(events, true, now, &progress).await;
+    bar.finish_and_clear();
+    let deleted = deleted?;
+    if json {
+        return print_json(&json!({"dry_run": false, "deleted": old.to_json(&deleted, now)}));
+    }
+    print_line!("deleted; {}", old.describe(&deleted))?;
+    print_line!(
+        "erasures before {} are gone from the bucket; after a later one, repeat this ten minutes after it",
+        delete::complete_before(now).format("%H:%M UTC")
+    )
 }

@@ -32,6 +32,7 @@ pub(crate) fn export_progress(bar: &ProgressBar) -> pennon::export::ReportProgre
 pub(crate) fn show_import(bar: &ProgressBar, progress: ImportProgress) {
     bar.set_message(match progress.phase {
         ImportPhase::Checking => "checking",
+        ImportPhase::Skipping => "skipping",
         ImportPhase::StoringPeople => "persons",
         ImportPhase::Storing => "storing",
     });

@@ -5,13 +5,14 @@
 //!
 //! A file is read twice: the first pass validates all of it, the second stores it. So a file with an invalid line stores
 //! nothing, and the error names the line. Events are written directly into segments, chunk by chunk. An interrupted import
-//! has stored whole chunks, and importing the file again adds the rest: an event without a uuid gets one derived from the
-//! digest of the content and its line, so that it is deduplicated. The digest is of the decompressed content. Folded persons
-//! are stored first, so that events are stored with their final persons.
+//! has stored whole chunks, and importing the file again adds the rest: [`checkpoint`] says how far it came, and an event
+//! without a uuid gets one derived from the digest of the content and its line, so that it is deduplicated. The digest is of
+//! the decompressed content. Folded persons are stored first, so that events are stored with their final persons.
 //!
 //! Must stay true: memory is bounded by two chunks and [`PEOPLE_BYTES_MAX`]; an import creates, merges or changes only the
 //! persons and groups of its records; every field that is dropped is counted in [`Summary::ignored`].
 
+mod checkpoint;
 mod chunk;
 mod detect;
 mod error;
@@ -30,6 +31,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pennon_core::store::{StoreError, Table};
 use pennon_eventstore::{EventStore, EventStoreError};
 
 pub use error::ImportError;
@@ -40,6 +42,7 @@ pub use people::PEOPLE_BYTES_MAX;
 pub use report::{SourceDescription, Summary};
 pub use time::TimeFormat;
 
+use checkpoint::Checkpoints;
 use chunk::{Chunk, chunks_of_people};
 use people::{FoldedPeople, PeopleBuilder};
 use source::{ContentInfo, FirstPassCounts, ImportSource};
@@ -64,6 +67,8 @@ pub struct ImportOptions {
     pub extra: Option<ExtraFields>,
     /// The group type of groups whose vendor has no group types.
     pub group_type: Option<String>,
+    /// The table in which an import stores how far it came; without it an interrupted import begins again.
+    pub checkpoints: Option<Table>,
 }
 
 /// How unknown fields of a record are handled.
@@ -82,6 +87,8 @@ pub enum ExtraFields {
 pub enum ImportPhase {
     /// Validating the whole file.
     Checking,
+    /// Reading over the records that an interrupted import has stored.
+    Skipping,
     /// Storing the persons and groups that were folded from the file.
     StoringPeople,
     /// Storing the other records.
@@ -118,30 +125,84 @@ pub async fn import_file(
     now: i64,
     progress: &mut dyn FnMut(ImportProgress),
 ) -> Result<Summary, ImportError> {
-    let CheckedFile { content_info, mut people, summary } = check(path, &options, progress).await?;
+    let CheckedFile { content_info, people, summary } = check(path, &options, progress).await?;
     let failed = |error: EventStoreError| ImportError::for_file(path, error.to_string());
+    let not_noted = |error: StoreError| failed(error.into());
+    let opened = Checkpoints::open(store, &options, &content_info.digest).await;
+    let (mut checkpoints, interrupted) = opened.map_err(failed)?;
     let mut summary = Summary { events: 0, persons: 0, groups: 0, ..summary };
+    let mut source = open(path, &options, Some(content_info), false).await?;
+    let mut read = 0;
+    if let Some(interrupted) = interrupted {
+        read = interrupted.records;
+        source = skip(source, read, now, path, progress).await?;
+        summary.continue_after(interrupted);
+    } else {
+        store_people(store, people, now, &mut summary, progress).await.map_err(failed)?;
+    }
+    let (mut source, mut chunk) = next_chunk(source, now, path, read, progress).await?;
+    while chunk.records > 0 {
+        if read > 0 || summary.persons + summary.groups > 0 {
+            checkpoints.store(read, &summary, now).await.map_err(not_noted)?;
+        }
+        read += chunk.records;
+        let stored = async { chunk.store(store, &mut summary).await.map_err(failed) };
+        // The next chunk is read while this one is stored.
+        (_, (source, chunk)) = tokio::try_join!(stored, next_chunk(source, now, path, read, progress))?;
+    }
+    checkpoints.remove().await.map_err(not_noted)?;
+    Ok(summary)
+}
+
+/// Merges the folded persons and groups of a file with the stored ones, and stores them.
+async fn store_people(
+    store: &EventStore,
+    mut people: FoldedPeople,
+    now: i64,
+    summary: &mut Summary,
+    progress: &mut dyn FnMut(ImportProgress),
+) -> Result<(), EventStoreError> {
     let count = (people.persons.len() + people.groups.len()) as u64;
     let mut steps = |done| {
         if count > 0 {
             progress(ImportProgress { phase: ImportPhase::StoringPeople, done, total: count * 2, lines: 0 });
         }
     };
-    stored_properties::merge_with_stored(store, &mut people, &mut steps).await.map_err(failed)?;
-    for chunk in chunks_of_people(people, now).map_err(failed)? {
-        chunk.store(store, &mut summary).await.map_err(failed)?;
+    stored_properties::merge_with_stored(store, &mut people, &mut steps).await?;
+    for chunk in chunks_of_people(people, now)? {
+        chunk.store(store, summary).await?;
         steps(count + summary.persons + summary.groups);
     }
-    let source = open(path, &options, Some(content_info), false).await?;
-    let mut read = 0;
-    let (mut source, mut chunk) = next_chunk(source, now, path, read, progress).await?;
-    while chunk.records > 0 {
-        read += chunk.records;
-        let stored = async { chunk.store(store, &mut summary).await.map_err(failed) };
-        // The next chunk is read while this one is stored.
-        (_, (source, chunk)) = tokio::try_join!(stored, next_chunk(source, now, path, read, progress))?;
+    Ok(())
+}
+
+/// Reads over the first `records` records of `source`, which are stored already.
+async fn skip(
+    mut source: ImportSource,
+    records: u64,
+    now: i64,
+    path: &Path,
+    progress: &mut dyn FnMut(ImportProgress),
+) -> Result<ImportSource, ImportError> {
+    let mut skipped = 0;
+    while skipped < records {
+        let step = tokio::task::spawn_blocking(move || {
+            let read = source.read_into(&mut Chunk::new(now), RECORDS_PER_STEP.min(records - skipped))?;
+            Ok::<_, ImportError>((source, read))
+        });
+        let read;
+        (source, read) = step_result(step.await, path)?;
+        if read == 0 {
+            return Err(ImportError::for_file(
+                path,
+                "the file has changed since it was validated".to_owned(),
+            ));
+        }
+        skipped += read;
+        let (done, total) = source.position();
+        progress(ImportProgress { phase: ImportPhase::Skipping, done, total, lines: skipped });
     }
-    Ok(summary)
+    Ok(source)
 }
 
 /// Validates the file at `path` as an import does, and stores nothing. The summary has samples of records.

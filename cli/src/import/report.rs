@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 
+use super::checkpoint::Checkpoint;
 use super::mappings::MappedRecord;
 use super::people::PeopleUpdate;
 use super::record::ImportRecord;
@@ -54,9 +55,20 @@ pub struct Summary {
     pub samples: Vec<Value>,
     /// Whether this was a dry run, which stores nothing.
     pub is_dry_run: bool,
+    /// The records that an interrupted import of the file had stored, and after which this one continued.
+    pub continued_after: u64,
 }
 
 impl Summary {
+    /// Counts what an interrupted import has stored.
+    pub(super) fn continue_after(&mut self, interrupted: Checkpoint) {
+        self.continued_after = interrupted.records;
+        self.copies += interrupted.events;
+        self.persons += interrupted.persons;
+        self.groups += interrupted.groups;
+        self.projects.extend(interrupted.projects);
+    }
+
     /// The summary as lines of text.
     pub fn text_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -89,6 +101,10 @@ impl Summary {
         ));
         if !self.is_dry_run && self.lines > 0 {
             lines.push(format!("read as {}", self.describe_source()));
+        }
+        if self.continued_after > 0 {
+            let (unit, after) = (self.unit(), self.continued_after);
+            lines.push(format!("continued after {after} {unit}, which an interrupted import had stored"));
         }
         lines.extend(self.ignored.iter().map(|(rule, count)| format!("not kept of {count}: {rule}")));
         if self.is_dry_run {
@@ -139,6 +155,7 @@ impl Summary {
             "records": self.lines,
             "events": self.events + self.copies,
             "events_there_already": self.copies,
+            "continued_after": self.continued_after,
             "persons": self.persons,
             "groups": self.groups,
             "merges": self.merges,

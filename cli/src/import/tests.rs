@@ -1,8 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
-use pennon_eventstore::{Event, EventStore, GroupRecord, PersonRecord};
+use std::path::PathBuf;
+
+use pennon_core::store::{Store, keys};
+use pennon_eventstore::{ErasureTarget, Event, EventStore, GroupRecord, PersonRecord};
 use serde_json::{Map, Value, json};
 
+use super::checkpoint::Checkpoints;
 use super::chunk::Chunk;
 use super::record::{ImportRecord, SourceRecord};
 use super::{ImportOptions, ImportPhase, Summary, check, import_file};
@@ -35,6 +39,57 @@ async fn an_import_that_stopped_halfway_is_finished_by_another() {
         let summary = import_file(&events, &path, options(), NOW, &mut |_| {}).await.unwrap();
         assert_eq!((summary.events, summary.copies), (new, duplicates));
     }
+}
+
+/// A file of 1000 events, of which an interrupted import has stored the first 400 and a checkpoint of them.
+async fn interrupted_import() -> (tempfile::TempDir, PathBuf, Store, EventStore, ImportOptions) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Embedded::in_memory().await.unwrap().store(None);
+    let events =
+        EventStore::open(store.clone(), &format!("file://{}/events", directory.path().display())).unwrap();
+    let line = |n: usize| json!({"event": "seen", "distinct_id": n % 7, "timestamp": "2024-01-01T00:00:00Z"});
+    let text = (0..1000).map(|n| line(n).to_string()).collect::<Vec<_>>().join("\n");
+    let path = directory.path().join("lines.jsonl");
+    std::fs::write(&path, text).unwrap();
+    let options = ImportOptions { checkpoints: Some(store.records.clone()), ..options() };
+    let content = check(&path, &options, &mut |_| {}).await.unwrap().content_info;
+    let (mut checkpoints, found) = Checkpoints::open(&events, &options, &content.digest).await.unwrap();
+    assert!(found.is_none());
+    let mut source = super::source::ImportSource::open(&path, options.clone(), Some(content), false).unwrap();
+    let mut chunk = Chunk::new(NOW - 1000);
+    assert_eq!(source.read_into(&mut chunk, 400).unwrap(), 400);
+    let mut stored = Summary::default();
+    chunk.store(&events, &mut stored).await.unwrap();
+    checkpoints.store(400, &stored, NOW).await.unwrap();
+    (directory, path, store, events, options)
+}
+
+#[tokio::test]
+async fn an_interrupted_import_continues_after_what_it_has_stored() {
+    let (_directory, path, _, events, options) = interrupted_import().await;
+    let mut phases = Vec::new();
+    let summary =
+        import_file(&events, &path, options.clone(), NOW, &mut |it| phases.push(it.phase)).await.unwrap();
+    assert_eq!((summary.continued_after, summary.events, summary.copies), (400, 600, 400));
+    assert_eq!(summary.projects.iter().copied().collect::<Vec<_>>(), [1]);
+    assert!(phases.contains(&ImportPhase::Skipping));
+    let line = "continued after 400 lines, which an interrupted import had stored";
+    assert!(summary.text_lines().contains(&line.to_owned()), "{:?}", summary.text_lines());
+    // A complete import leaves no checkpoint: the next one compares every event.
+    let again = import_file(&events, &path, options, NOW, &mut |_| {}).await.unwrap();
+    assert_eq!((again.continued_after, again.events, again.copies), (0, 0, 1000));
+}
+
+#[tokio::test]
+async fn a_checkpoint_from_before_an_erasure_or_of_other_options_counts_for_nothing() {
+    let (_directory, path, store, events, options) = interrupted_import().await;
+    let other = ImportOptions { default_project: Some(2), ..options.clone() };
+    let summary = import_file(&events, &path, other, NOW, &mut |_| {}).await.unwrap();
+    assert_eq!((summary.continued_after, summary.events), (0, 1000));
+    events.erase(1, &ErasureTarget::Project, &|| NOW).await.unwrap();
+    store.records.increment(&keys::erasures(1), 1).await.unwrap();
+    let summary = import_file(&events, &path, options, NOW, &mut |_| {}).await.unwrap();
+    assert_eq!((summary.continued_after, summary.events, summary.copies), (0, 1000, 0));
 }
 
 #[tokio::test]

@@ -21,6 +21,8 @@ mod output;
 #[cfg(unix)]
 mod private;
 #[cfg(unix)]
+mod profiles;
+#[cfg(unix)]
 mod readme;
 mod refused;
 mod traces;

@@ -1,6 +1,6 @@
 //! The clock. Only this module reads the time: handlers get the instant of their request as an argument.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, TimeDelta, Timelike, Utc};
 
@@ -55,25 +55,41 @@ pub fn timestamp(at: DateTime<Utc>) -> String {
     }
 }
 
-/// An instant of the monotonic clock, for the age of cache entries.
+/// An instant for the age of cache entries and of idle connections.
+///
+/// Read from two clocks: the monotonic clock may stop while Lambda has frozen the process, and the system clock may be set.
+/// The age is the larger of both, so that nothing outlives its time because one of them stood still. A system clock that was
+/// set back counts as age too.
 #[derive(Debug, Clone, Copy)]
-pub struct MonotonicInstant(Instant);
+pub struct CacheInstant {
+    monotonic: Instant,
+    system: SystemTime,
+}
 
-impl MonotonicInstant {
+impl CacheInstant {
     /// The current instant.
-    pub fn now() -> MonotonicInstant {
-        MonotonicInstant(Instant::now())
+    pub fn now() -> CacheInstant {
+        CacheInstant { monotonic: Instant::now(), system: SystemTime::now() }
     }
 
-    /// The instant `duration` ago; the current one if the clock does not go back that far.
-    pub fn ago(duration: Duration) -> MonotonicInstant {
-        let now = Instant::now();
-        MonotonicInstant(now.checked_sub(duration).unwrap_or(now))
+    /// The instant `duration` ago; the current one if a clock does not go back that far.
+    pub fn ago(duration: Duration) -> CacheInstant {
+        let now = CacheInstant::now();
+        CacheInstant {
+            monotonic: now.monotonic.checked_sub(duration).unwrap_or(now.monotonic),
+            system: now.system.checked_sub(duration).unwrap_or(now.system),
+        }
     }
 
-    /// Whether less than `duration` has passed since this instant.
+    /// Whether less than `duration` has passed since this instant, by both clocks.
     pub fn is_younger_than(&self, duration: Duration) -> bool {
-        self.0.elapsed() < duration
+        self.age(CacheInstant::now()) < duration
+    }
+
+    fn age(&self, now: CacheInstant) -> Duration {
+        let monotonic = now.monotonic.saturating_duration_since(self.monotonic);
+        let system = now.system.duration_since(self.system).unwrap_or_else(|error| error.duration());
+        monotonic.max(system)
     }
 }
 
@@ -90,6 +106,22 @@ mod tests {
         assert_eq!(Clock::Frozen(frozen).now(None), frozen);
         assert_eq!(Clock::Frozen(frozen).now(Some("yesterday")), frozen);
         assert!(Clock::Running.now(Some("2024-02-02T10:30:00Z")) > named);
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_clock_that_went_further() {
+        let read = CacheInstant::now();
+        let after = |monotonic: u64, system: i64| {
+            let by = Duration::from_secs(system.unsigned_abs());
+            let system = if system < 0 { read.system - by } else { read.system + by };
+            read.age(CacheInstant { monotonic: read.monotonic + Duration::from_secs(monotonic), system })
+        };
+        assert_eq!(after(4, 4), Duration::from_secs(4));
+        assert_eq!(after(0, 600), Duration::from_secs(600), "frozen: the monotonic clock stood still");
+        assert_eq!(after(600, 0), Duration::from_secs(600), "the system clock was set back meanwhile");
+        assert_eq!(after(1, -600), Duration::from_secs(600), "set back further than the entry is old");
+        assert!(CacheInstant::ago(Duration::from_secs(4)).is_younger_than(Duration::from_secs(5)));
+        assert!(!CacheInstant::ago(Duration::from_secs(6)).is_younger_than(Duration::from_secs(5)));
     }
 
     #[test]

@@ -134,6 +134,12 @@ pub fn object_store_uses_http() -> bool {
     VARIABLES.iter().any(|name| std::env::var(name).is_ok_and(|value| is_http(&value)))
 }
 
+/// Whether an endpoint of the object store is configured by the environment.
+pub fn names_s3_endpoint() -> bool {
+    const VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"];
+    VARIABLES.iter().any(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()))
+}
+
 fn is_http(endpoint: &str) -> bool {
     endpoint.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }

@@ -70,7 +70,7 @@ pub use installation::AdoptionReport;
 pub use integrity::{CheckProgress, CheckReport, DamagedSegment};
 pub use manifest::{GRACE_MICROS, installation_marker};
 pub use memory::{QueryMemory, ThreadMeter};
-pub use objects::{Damage, ResultObject};
+pub use objects::{Damage, ResultObject, VersionReport};
 pub use person_ids::{derive_person_id, is_usable_id, requested_merge};
 pub use persons::{
     EvaluationSubject, GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, MERGES_MAX, PEOPLE_MAX,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use pennon_core::auth::TOKEN_CACHE_TTL;
 use pennon_core::byte_limited_cache::ByteLimitedCache;
-use pennon_core::clock::MonotonicInstant;
+use pennon_core::clock::CacheInstant;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
@@ -67,7 +67,7 @@ struct Shared {
 struct CacheEntry {
     project: Arc<CompiledProject>,
     /// When its version was last confirmed as current; `None` when it has to be checked.
-    checked_at: Option<MonotonicInstant>,
+    checked_at: Option<CacheInstant>,
 }
 
 impl Default for CompiledProjectCache {
@@ -96,7 +96,7 @@ impl CompiledProjectCache {
         let confirm = |cached: &mut CacheEntry| {
             let is_current = cached.project.number == number;
             is_current.then(|| {
-                cached.checked_at = Some(MonotonicInstant::now());
+                cached.checked_at = Some(CacheInstant::now());
                 cached.project.clone()
             })
         };
@@ -104,7 +104,7 @@ impl CompiledProjectCache {
     }
 
     fn put(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
-        let entry = CacheEntry { project: compiled.clone(), checked_at: Some(MonotonicInstant::now()) };
+        let entry = CacheEntry { project: compiled.clone(), checked_at: Some(CacheInstant::now()) };
         self.0.projects.insert(compiled.settings.id, entry, bytes);
     }
 

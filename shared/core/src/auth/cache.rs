@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::key::KeyRecord;
-use crate::clock::MonotonicInstant;
+use crate::clock::CacheInstant;
 use crate::store::keys::ProjectId;
 
 /// Time to live of a cached API key, in seconds.
@@ -42,7 +42,7 @@ impl Default for CacheState {
 }
 
 /// A key, and when it was read.
-type CachedKey = (Arc<KeyRecord>, MonotonicInstant);
+type CachedKey = (Arc<KeyRecord>, CacheInstant);
 
 /// The project that a token or key resolved to the last time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,10 +60,10 @@ impl KeyCache {
     }
 
     pub(crate) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
-        self.insert_read_at(hash, record, MonotonicInstant::now());
+        self.insert_read_at(hash, record, CacheInstant::now());
     }
 
-    fn insert_read_at(&self, hash: String, record: Arc<KeyRecord>, read_at: MonotonicInstant) {
+    fn insert_read_at(&self, hash: String, record: Arc<KeyRecord>, read_at: CacheInstant) {
         self.0.keys.insert(hash, (record, read_at));
     }
 
@@ -124,12 +124,8 @@ mod tests {
     fn a_key_is_cached_for_less_than_five_seconds() {
         assert_eq!(KEY_CACHE_SECONDS, 5);
         let cache = KeyCache::default();
-        cache.insert_read_at(
-            "young".to_owned(),
-            record(),
-            MonotonicInstant::ago(Duration::from_millis(4_000)),
-        );
-        cache.insert_read_at("old".to_owned(), record(), MonotonicInstant::ago(Duration::from_millis(5_001)));
+        cache.insert_read_at("young".to_owned(), record(), CacheInstant::ago(Duration::from_millis(4_000)));
+        cache.insert_read_at("old".to_owned(), record(), CacheInstant::ago(Duration::from_millis(5_001)));
         assert!(cache.get("young").is_some());
         assert!(cache.get("old").is_none());
     }

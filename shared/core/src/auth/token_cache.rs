@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 
-use crate::clock::MonotonicInstant;
+use crate::clock::CacheInstant;
 use crate::model::TokenRow;
 use crate::store::keys::ProjectId;
 use crate::store::{Item, Key, Store, StoreError, keys};
@@ -35,7 +35,7 @@ impl Default for TokenCache {
 struct CachedToken {
     project: ProjectId,
     /// When the token was read; `None` if the entry is expired.
-    read_at: Option<MonotonicInstant>,
+    read_at: Option<CacheInstant>,
 }
 
 impl TokenCache {
@@ -79,7 +79,7 @@ impl TokenCache {
             return Ok(None);
         };
         let project = item.body::<TokenRow>()?.project;
-        let read_at = Some(MonotonicInstant::now());
+        let read_at = Some(CacheInstant::now());
         self.cached.insert(token.to_owned(), CachedToken { project, read_at });
         let records = if predicted == Some(project) { items.collect() } else { Vec::new() };
         Ok(Some((project, records)))

@@ -32,6 +32,7 @@
 //! | an insight's tile on a dashboard | `PROJECT#{id}#DASHBOARD#{dashboard}` | `TILE#{padded id of the insight}` |
 //! | calls of an API key in a rate limit window | `CALLS#{hash}` | limit and number of the window |
 //! | record that was created with an `Idempotency-Key` | `ONCE#{hash}` | `ONCE` |
+//! | how far an incomplete import of a file has come | `IMPORT#{digest of file and options}` | `CHECKPOINT` |
 //! | counters of ids | `COUNTER` | kind |
 //!
 //! Ids are zero-padded so that their string order is their numeric order.
@@ -420,6 +421,11 @@ pub fn erasures(project: ProjectId) -> Key {
 /// The number of calls of an API key in a window of the rate limit `limit`.
 pub fn calls(hash: &str, limit: &str, window: u64) -> Key {
     Key::new(format!("CALLS#{hash}"), format!("{limit}#{window}"))
+}
+
+/// How far an incomplete import has come, by the digest of its file and options.
+pub fn import_checkpoint(digest: &str) -> Key {
+    Key::new(format!("IMPORT#{digest}"), "CHECKPOINT")
 }
 
 /// The counter of the ids of one kind.

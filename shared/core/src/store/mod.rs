@@ -1,11 +1,13 @@
 //! The DynamoDB tables. Callers use [`Key`], [`Item`], [`Query`] and [`Write`]; only this module uses the AWS SDK.
 
+mod access;
 mod batch_write;
 mod byte_limited_read;
 mod capacity_meter;
 mod change;
 mod connect;
 mod error;
+mod fresh_connections;
 mod item;
 mod item_parts;
 mod key_range;
@@ -18,11 +20,13 @@ pub mod summary_rows;
 mod table;
 mod tls_roots;
 
+pub use access::{AwsAccess, AwsCredentials};
 pub use byte_limited_read::ByteLimitedRead;
 pub use capacity_meter::CapacityMeter;
 pub use change::{ItemAction, ItemChange, ItemCondition};
 pub use connect::ConnectError;
 pub use error::StoreError;
+pub use fresh_connections::IDLE_TIME_MAX;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, ItemParts, Key, RowChecksums};
 pub use item_parts::PARTED_BYTES_MAX;
 pub use key_range::{KeyRange, RangeEnd};
@@ -38,6 +42,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 use crate::config::StoreConfig;
+use fresh_connections::FreshConnections;
 use local_backend::LocalBackend;
 use round_trips::RoundTrips;
 
@@ -54,6 +59,8 @@ pub struct Store {
     pub blocks: Table,
     /// The root certificates that its connections trust.
     pub roots: TlsRoots,
+    /// The region and the credentials of a CLI command, for the bucket too; `None` in functions, which use their environment.
+    pub access: Option<AwsAccess>,
 }
 
 impl Store {
@@ -63,6 +70,7 @@ impl Store {
             records: Table::new(client.clone(), &config.records_table),
             blocks: Table::new(client.clone(), &config.blocks_table),
             roots: TlsRoots::default(),
+            access: None,
         }
     }
 
@@ -73,26 +81,35 @@ impl Store {
             records: self.records.with_local_backend(local_backend.clone()),
             blocks: self.blocks.with_local_backend(local_backend.clone()),
             roots: self.roots,
+            access: self.access,
         }
     }
 
     /// The tables of `config`, with region, credentials and endpoint from the environment.
     pub async fn from_env(config: &StoreConfig) -> Store {
-        let shared = aws_config::load_from_env().await;
+        let connections = FreshConnections::new(TlsRoots::Machine);
+        let shared = aws_config::from_env().http_client(connections).load().await;
         Store::new(&client(&shared, None), config)
     }
 }
 
 /// A client with the timeouts of this module. `round_trips` records its calls.
 pub fn client(shared: &aws_config::SdkConfig, round_trips: Option<RoundTrips>) -> aws_sdk_dynamodb::Client {
-    let timeouts = TimeoutConfig::builder()
-        .operation_attempt_timeout(ATTEMPT_TIME)
-        .operation_timeout(OPERATION_TIME)
-        .build();
-    let mut config =
-        aws_sdk_dynamodb::config::Builder::from(shared).timeout_config(timeouts).interceptor(CapacityMeter);
+    let mut config = client_config(shared, ATTEMPT_TIME, OPERATION_TIME);
     if let Some(counter) = round_trips {
         config = config.interceptor(counter);
     }
     aws_sdk_dynamodb::Client::from_conf(config.build())
+}
+
+/// The settings of a client with these timeouts of an attempt, and of a call with all retries.
+fn client_config(
+    shared: &aws_config::SdkConfig,
+    attempt: Duration,
+    operation: Duration,
+) -> aws_sdk_dynamodb::config::Builder {
+    let timeouts =
+        TimeoutConfig::builder().operation_attempt_timeout(attempt).operation_timeout(operation).build();
+    let config = aws_sdk_dynamodb::config::Builder::from(shared);
+    config.timeout_config(timeouts).interceptor(CapacityMeter)
 }

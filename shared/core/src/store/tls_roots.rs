@@ -7,10 +7,9 @@
 
 use std::time::Duration;
 
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_http_client::tls::{TlsContext, TrustStore};
 
+use super::fresh_connections::FreshConnections;
 use super::{Key, Store, StoreError};
 use crate::config::{StoreConfig, needs_system_roots};
 
@@ -39,8 +38,8 @@ impl Store {
             is_reachable(&store, probe).await;
             return store;
         }
-        let Some(client) = client_with_amazon_roots() else { return Store::from_env(config).await };
-        let shared = aws_config::from_env().http_client(client).load().await;
+        let connections = FreshConnections::new(TlsRoots::Amazon);
+        let shared = aws_config::from_env().http_client(connections).load().await;
         let store = Store { roots: TlsRoots::Amazon, ..Store::new(&super::client(&shared, None), config) };
         if is_reachable(&store, probe).await { store } else { Store::from_env(config).await }
     }
@@ -61,12 +60,10 @@ async fn is_reachable(store: &Store, probe: &Key) -> bool {
     }
 }
 
-/// The SDK's HTTP client with [`AMAZON_ROOTS`] as its trust store.
-fn client_with_amazon_roots() -> Option<SharedHttpClient> {
+/// The context of connections that trust [`AMAZON_ROOTS`] only.
+pub(super) fn amazon_trust_store() -> Option<TlsContext> {
     let roots = TrustStore::empty().with_pem_certificate(AMAZON_ROOTS.as_bytes());
-    let context = TlsContext::builder().with_trust_store(roots).build().ok()?;
-    let provider = Provider::Rustls(CryptoMode::AwsLc);
-    Some(aws_smithy_http_client::Builder::new().tls_provider(provider).tls_context(context).build_https())
+    TlsContext::builder().with_trust_store(roots).build().ok()
 }
 
 #[cfg(test)]
@@ -97,6 +94,6 @@ mod tests {
             })
             .collect();
         assert_eq!(digests, PUBLISHED);
-        assert!(client_with_amazon_roots().is_some());
+        assert!(amazon_trust_store().is_some());
     }
 }

@@ -1,13 +1,15 @@
 //! Background work on stored events: blocks into segments, small segments into larger ones, removal of what was replaced.
 //!
 //! [`compact`] runs it, [`merge_policy`] chooses segments, [`segment_merge`] merges them, [`merge_failures`] remembers those
-//! that cannot be merged, [`sweep`] and [`orphans`] delete. Compaction never changes the result of a query, never touches a
+//! that cannot be merged, [`sweep`], [`orphans`] and [`old_versions`]
+//! delete. Compaction never changes the result of a query, never touches a
 //! damaged block or segment, and deletes nothing that a reader may still use ([`crate::manifest::GRACE_MICROS`]).
 //! The public interface is [`Compactor`], [`SegmentMerger`] (also used by erasure) and [`Sweeper`].
 
 mod compact;
 mod merge_failures;
 mod merge_policy;
+mod old_versions;
 mod orphans;
 mod segment_merge;
 mod stale_persons;

@@ -22,7 +22,7 @@ pub const ORPHANED_MICROS: Micros = 24 * 3600 * 1_000_000;
 /// Days that an orphan is kept after it was moved.
 pub const ORPHANS_KEPT_DAYS: u64 = 30;
 
-const FOLDER: &str = "orphans";
+pub(super) const FOLDER: &str = "orphans";
 
 /// An object that no manifest named.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ impl Sweeper {
 }
 
 /// The folders that a project's objects lie in.
-fn folders(project: ProjectId) -> [String; 2] {
+pub(super) fn folders(project: ProjectId) -> [String; 2] {
     [format!("{PROJECT_FOLDER}{project}"), format!("merges/{PROJECT_FOLDER}{project}")]
 }
 

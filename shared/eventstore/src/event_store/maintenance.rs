@@ -13,7 +13,7 @@ use crate::erasure::{ErasureReport, ErasureTarget};
 use crate::error::EventStoreError;
 use crate::installation::AdoptionReport;
 use crate::integrity::{CheckProgress, CheckReport};
-use crate::objects::{Damage, ResultObject};
+use crate::objects::{Damage, ResultObject, VersionReport};
 
 impl EventStore {
     /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
@@ -64,6 +64,17 @@ impl EventStore {
     /// The objects of the project that were moved because no manifest named them.
     pub async fn orphans(&self, project: ProjectId) -> Result<Vec<Orphan>, EventStoreError> {
         self.components.sweeper.orphans(project).await
+    }
+
+    /// Counts the old versions that a bucket keeps of replaced and deleted objects, of one project or of all, and with `removes`
+    /// deletes them; `progress` gets the counts so far. No reader uses them. `None` if the objects are in a directory.
+    pub async fn remove_old_versions(
+        &self,
+        project: Option<ProjectId>,
+        removes: bool,
+        progress: &(dyn Fn(VersionReport) + Sync),
+    ) -> Result<Option<VersionReport>, EventStoreError> {
+        self.components.sweeper.remove_old_versions(project, removes, progress).await
     }
 
     /// Erases data that was acknowledged before the call. When it returns, no read finds any of it.

@@ -27,7 +27,7 @@ pub struct EventStore {
 
 impl EventStore {
     /// Opens the event store on the tables of `store` and the objects at `events_url`: `file:///directory`
-    /// (created when it is missing) or `s3://bucket/prefix` (credentials, region and endpoint from the
+    /// (created when it is missing) or `s3://bucket/prefix` (credentials and region of the store's access, or else of the
     /// environment).
     pub fn open(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
         EventStore::open_with(store, events_url, Settings::default())
@@ -39,7 +39,7 @@ impl EventStore {
         events_url: &str,
         settings: Settings,
     ) -> Result<EventStore, EventStoreError> {
-        let objects = Objects::open_trusting(events_url, store.roots)?;
+        let objects = Objects::open(events_url, store.roots, store.access.as_ref())?;
         Ok(EventStore::of(Components::build(store, objects, settings, Some(read_legacy_ids))))
     }
 
@@ -47,7 +47,7 @@ impl EventStore {
     /// merge persons are refused while persons imported by a release before import format 2 wait for their
     /// first compaction.
     pub fn open_to_append(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
-        let objects = Objects::open_trusting(events_url, store.roots)?;
+        let objects = Objects::open(events_url, store.roots, store.access.as_ref())?;
         Ok(EventStore::of(Components::build(store, objects, Settings::default(), None)))
     }
 

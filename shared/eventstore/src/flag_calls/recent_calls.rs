@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pennon_core::byte_limited_cache::ByteLimitedCache;
-use pennon_core::clock::MonotonicInstant;
+use pennon_core::clock::CacheInstant;
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::calls::{CallsByKey, FlagCalls};
 use quick_cache::sync::Cache;
@@ -36,14 +36,14 @@ struct ProjectCalls {
     calls: Arc<FlagCalls>,
     /// State when the read started: the number of batches, and the time.
     appended: u64,
-    at: MonotonicInstant,
+    at: CacheInstant,
 }
 
 /// Start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadStart {
     appended: u64,
-    at: MonotonicInstant,
+    at: CacheInstant,
 }
 
 impl Default for FlagCallCache {
@@ -64,7 +64,7 @@ impl FlagCallCache {
 
     /// Call before a read, and pass to [`FlagCallCache::keep`] after it.
     pub(crate) fn start(&self) -> ReadStart {
-        ReadStart { appended: self.appended.load(Ordering::Acquire), at: MonotonicInstant::now() }
+        ReadStart { appended: self.appended.load(Ordering::Acquire), at: CacheInstant::now() }
     }
 
     /// The cached calls of `project`, if still valid.

@@ -6,12 +6,17 @@
 //! no other folder knows where they are stored. The public interface is [`Objects`].
 
 pub(crate) mod checksums;
+mod fresh_connections;
+mod large_uploads;
+mod object_versions;
+mod open;
 mod quarantine;
 mod relocate;
 mod result_objects;
 mod retry;
 mod standalone;
 
+pub use object_versions::VersionReport;
 pub use quarantine::Damage;
 pub(crate) use quarantine::{Quarantine, segment_of};
 pub(crate) use retry::RetryBudget;
@@ -20,26 +25,21 @@ pub use result_objects::ResultObject;
 pub(crate) use result_objects::ResultObjects;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
-use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{
-    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
-};
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use pennon_analytics::scan::Micros;
-use pennon_core::config::object_store_uses_http;
-use pennon_core::store::{AMAZON_ROOTS, TlsRoots};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
 use checksums::{Checksums, ObjectChecksums};
+use large_uploads::{LARGE_BYTES_MIN, LargeObject, LargeUploads};
+use object_versions::ObjectVersions;
 use retry::RetryPolicy;
 
 /// Bytes of cached checksums: for about 60 GB of objects.
@@ -58,6 +58,10 @@ pub(crate) struct Objects {
     prefix: String,
     sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
     quarantine: Option<Quarantine>,
+    /// Uploads in parts; `None` in a directory.
+    large_uploads: Option<LargeUploads>,
+    /// The versions of objects; `None` in a directory.
+    versions: Option<ObjectVersions>,
     read: RetryPolicy,
     whole: RetryPolicy,
     brief: RetryPolicy,
@@ -82,56 +86,26 @@ pub(crate) struct ObjectInfo {
 }
 
 impl Objects {
-    /// Opens `file:///directory` (created when missing) or `s3://bucket/prefix` (settings from the
-    /// environment).
-    #[cfg(test)]
-    pub(crate) fn open(url: &str) -> Result<Objects, EventStoreError> {
-        Objects::open_trusting(url, TlsRoots::Machine)
-    }
-
-    /// As `open`, with connections that trust `roots`.
-    pub(crate) fn open_trusting(url: &str, roots: TlsRoots) -> Result<Objects, EventStoreError> {
-        if let Some(directory) = url.strip_prefix("file://") {
-            let directory = PathBuf::from(directory);
-            if !directory.is_absolute() {
-                return Err(EventStoreError::Location(format!("{url} names no absolute directory")));
-            }
-            std::fs::create_dir_all(&directory).map_err(|e| {
-                EventStoreError::Location(format!("{} cannot be made: {e}", directory.display()))
-            })?;
-            let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
-            return Ok(Objects::new(Arc::new(store), ""));
-        }
-        let Some(place) = url.strip_prefix("s3://") else {
-            return Err(EventStoreError::Location(format!(
-                "{url} is neither file:///directory nor s3://bucket/prefix"
-            )));
-        };
-        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-        // Retries are done here, see `RetryPolicy`: the same for every store, within the time of a request.
-        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let mut builder = AmazonS3Builder::from_env();
-        if roots == TlsRoots::Amazon {
-            let client = ClientOptions::new().with_no_system_certificates(true);
-            let certificates = Certificate::from_pem_bundle(AMAZON_ROOTS.as_bytes())?;
-            builder = builder.with_client_options(
-                certificates.into_iter().fold(client, ClientOptions::with_root_certificate),
-            );
-        }
-        // A configured endpoint without TLS is intended.
-        builder = if object_store_uses_http() { builder.with_allow_http(true) } else { builder };
-        let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
-        let store = builder.with_retry(retry).build()?;
-        Ok(Objects::new(Arc::new(store), prefix))
-    }
-
     /// The objects of `store` whose names start with `prefix`.
     pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Objects {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, ChecksumsWeight));
         let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
-        Objects { store, prefix, sums, quarantine: None, read, whole, brief }
+        let (quarantine, large_uploads, versions) = (None, None, None);
+        Objects { store, prefix, sums, quarantine, large_uploads, versions, read, whole, brief }
+    }
+
+    fn with_large_uploads(self, large_uploads: LargeUploads) -> Objects {
+        Objects { large_uploads: Some(large_uploads), ..self }
+    }
+
+    /// Sets timeouts that fit the size of a transfer over a slow line.
+    fn for_slow_line(mut self) -> Objects {
+        for policy in [&mut self.read, &mut self.whole, &mut self.brief] {
+            policy.transfer_rate_min = Some(retry::SLOW_LINE_BYTES_PER_SECOND);
+        }
+        self
     }
 
     /// Sets where damage is marked.
@@ -191,6 +165,11 @@ impl Objects {
     fn create_one(&self, name: &str, bytes: &Bytes) -> BoxFuture<'static, Result<(), EventStoreError>> {
         let (store, whole) = (self.store.clone(), self.whole);
         let (path, bytes) = (self.path(name), bytes.clone());
+        if let Some(large_uploads) = self.large_uploads.clone().filter(|_| bytes.len() >= LARGE_BYTES_MIN) {
+            let object = LargeObject { store, path, bytes, retries: whole };
+            return Box::pin(async move { Ok(large_uploads.create(object).await?) });
+        }
+        let whole = whole.for_bytes(bytes.len() as u64);
         Box::pin(
             async move { Ok(whole.with(|| put_once(store.clone(), path.clone(), bytes.clone())).await?) },
         )
@@ -256,11 +235,8 @@ impl Objects {
         units: &[Range<u64>],
     ) -> Result<Vec<Bytes>, EventStoreError> {
         let path = self.path(name);
-        let patience = if units.iter().map(|unit| unit.end - unit.start).sum::<u64>() > COMPARED_ASIDE {
-            self.whole
-        } else {
-            self.read
-        };
+        let bytes = units.iter().map(|unit| unit.end - unit.start).sum::<u64>();
+        let patience = if bytes > COMPARED_ASIDE { self.whole } else { self.read }.for_bytes(bytes);
         let (written, units) = (sums.size(), Arc::new(units.to_vec()));
         let read = patience.with(|| get_units(self.store.clone(), path.clone(), units.clone(), written));
         match read.await? {
@@ -395,19 +371,19 @@ async fn put_once(store: Shared, path: Path, bytes: Bytes) -> Result<(), Error> 
     let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
     let put = store.put_opts(&path, bytes.clone().into(), options).await;
     let Err(there @ Error::AlreadyExists { .. }) = put else { return put.map(|_| ()) };
-    match store.get(&path).await {
-        Ok(found) if found.meta.size == bytes.len() as u64 => {
-            if found.bytes().await? == bytes {
-                Ok(())
-            } else {
-                Err(there)
-            }
-        }
-        Ok(_) => Err(there),
+    match is_same_object(&store, &path, &bytes).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(there),
         // Another writer is writing it, and may still fail.
         Err(Error::NotFound { source, .. }) => Err(Error::Generic { store: "object store", source }),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the object has this content.
+async fn is_same_object(store: &Shared, path: &Path, bytes: &Bytes) -> Result<bool, Error> {
+    let found = store.get(path).await?;
+    Ok(found.meta.size == bytes.len() as u64 && found.bytes().await? == *bytes)
 }
 
 /// Reads ranges of an object of `written` bytes; the error says that it is missing or has another size.

@@ -15,11 +15,14 @@ use crate::error::EventStoreError;
 use crate::settings::Settings;
 
 /// Log target of retries. Operators and the CLI filter by it, so it does not follow the module path.
-const LOG_TARGET: &str = "pennon_eventstore::retry";
+pub(super) const LOG_TARGET: &str = "pennon_eventstore::retry";
 /// Attempts that a writer has at least, however long each takes.
 const ATTEMPTS_MIN: u32 = 8;
 /// Wait after the first conflict, about.
 const FIRST_CONFLICT_WAIT: Duration = Duration::from_millis(20);
+/// The rate of a line over which the transfers of a command do not time out: 16 KiB a second for each of several concurrent
+/// ones, about half a megabit a second in all.
+pub(super) const SLOW_LINE_BYTES_PER_SECOND: u64 = 16 << 10;
 /// Longest time for retries of background work.
 const BACKGROUND_RETRY_TIME: Duration = Duration::from_secs(60);
 
@@ -120,6 +123,8 @@ pub(crate) struct RetryPolicy {
     pub attempt_timeout: Duration,
     /// No further attempt starts after this time.
     pub total: Duration,
+    /// The timeouts of a transfer include its time at this rate, in bytes a second; `None` within AWS, where lines are fast.
+    pub transfer_rate_min: Option<u64>,
 }
 
 impl RetryPolicy {
@@ -130,6 +135,7 @@ impl RetryPolicy {
         longest_wait: Duration::from_secs(2),
         attempt_timeout: Duration::from_secs(12),
         total: Duration::from_secs(15),
+        transfer_rate_min: None,
     };
     /// For whole objects, read or written by background work.
     pub(crate) const WHOLE: RetryPolicy = RetryPolicy {
@@ -138,6 +144,7 @@ impl RetryPolicy {
         longest_wait: Duration::from_secs(5),
         attempt_timeout: Duration::from_secs(120),
         total: Duration::from_secs(180),
+        transfer_rate_min: None,
     };
 
     /// For an optional read at the start of a request.
@@ -147,7 +154,19 @@ impl RetryPolicy {
         longest_wait: Duration::from_millis(200),
         attempt_timeout: Duration::from_secs(3),
         total: Duration::from_secs(5),
+        transfer_rate_min: None,
     };
+
+    /// The policy for a transfer of so many bytes.
+    pub(crate) fn for_bytes(self, bytes: u64) -> RetryPolicy {
+        let transfer =
+            self.transfer_rate_min.map_or(Duration::ZERO, |rate| Duration::from_secs(bytes / rate));
+        RetryPolicy {
+            attempt_timeout: self.attempt_timeout + transfer,
+            total: self.total + transfer * 2,
+            ..self
+        }
+    }
 
     /// Runs `work` until it succeeds, fails permanently, or the policy gives up.
     pub(crate) async fn with<T, F>(&self, work: impl Fn() -> F) -> Result<T, Error>
@@ -183,4 +202,21 @@ impl RetryPolicy {
 /// one error kind for all of these.
 pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(error, Error::Generic { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_line_has_timeouts_that_fit_the_size() {
+        let (seconds, part) = (Duration::from_secs, 8 << 20);
+        let within_aws = RetryPolicy::WHOLE.for_bytes(part);
+        assert_eq!((within_aws.attempt_timeout, within_aws.total), (seconds(120), seconds(180)));
+        let slow = RetryPolicy { transfer_rate_min: Some(SLOW_LINE_BYTES_PER_SECOND), ..RetryPolicy::WHOLE };
+        // 8 MiB at 16 KiB a second take 512 seconds.
+        assert_eq!(slow.for_bytes(part).attempt_timeout, seconds(120 + 512));
+        assert_eq!(slow.for_bytes(part).total, seconds(180 + 2 * 512));
+        assert_eq!(slow.for_bytes(100).attempt_timeout, seconds(120));
+    }
 }

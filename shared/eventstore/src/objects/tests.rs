@@ -1,11 +1,17 @@
 //! Unit tests of the object store client.
 #![allow(clippy::unwrap_used)]
+use pennon_core::store::TlsRoots;
+
 use super::*;
+
+fn open(url: &str) -> Result<Objects, EventStoreError> {
+    Objects::open(url, TlsRoots::Machine, None)
+}
 
 #[tokio::test]
 async fn an_object_is_created_once_and_never_changed() {
     let directory = tempfile::tempdir().unwrap();
-    let objects = Objects::open(&format!("file://{}/new", directory.path().display())).unwrap();
+    let objects = open(&format!("file://{}/new", directory.path().display())).unwrap();
     objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
     // Sent again because the response was lost.
     objects.create("a/b", Bytes::from_static(b"one")).await.unwrap();
@@ -26,13 +32,13 @@ async fn an_object_is_created_once_and_never_changed() {
 #[test]
 fn a_bucket_is_opened_whatever_its_connections_trust() {
     for roots in [TlsRoots::Machine, TlsRoots::Amazon] {
-        assert!(Objects::open_trusting("s3://bucket/prefix", roots).is_ok(), "{roots:?}");
+        assert!(Objects::open("s3://bucket/prefix", roots, None).is_ok(), "{roots:?}");
     }
 }
 
 #[test]
 fn other_addresses_are_refused() {
     for url in ["", "/tmp", "file://here", "gs://bucket"] {
-        assert!(matches!(Objects::open(url), Err(EventStoreError::Location(_))), "{url}");
+        assert!(matches!(open(url), Err(EventStoreError::Location(_))), "{url}");
     }
 }

@@ -47,9 +47,9 @@ async fn more_blocks_than_a_query_reads_are_taken_a_thousand_at_a_time() {
     let second = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
     assert!((900..=1000).contains(&second.blocks) && second.more, "{second:?}");
     assert_eq!((second.events, second.copies), (0, second.blocks as u64));
-    // Too many for a query; it says so and is asked again later.
-    let asked = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
-    assert!(matches!(asked, Err(error) if error.to_string().contains("wait for compaction")));
+    // Too many for a query; it says so and is requested again later.
+    let requested = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
+    assert!(matches!(requested, Err(error) if error.to_string().contains("wait for compaction")));
 }
 
 #[tokio::test]

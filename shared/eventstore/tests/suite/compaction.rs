@@ -230,11 +230,11 @@ async fn columns_of_different_kinds_become_one_and_give_every_value_back() {
                 place.events.compact_blocks(project, NOW).await.unwrap();
                 sent.extend(batch);
             }
-            let asked = request(&[], &["x", "n", "only"]);
-            let want = expected(&sent, &asked, |who| derive_person_id(project, who));
+            let requested = request(&[], &["x", "n", "only"]);
+            let want = expected(&sent, &requested, |who| derive_person_id(project, who));
             let merged = place.events.merge_segments(project, NOW, MergeMode::Fewest).await.unwrap();
             assert_eq!((merged.merged_segments, merged.merged_rows), (2, 20));
-            let scan = place.events.scan(project, &[], &asked).await.unwrap();
+            let scan = place.events.scan(project, &[], &requested).await.unwrap();
             assert_eq!(scan.stats.segments, 1);
             assert_eq!(rows(&scan), want, "kinds {left} and {right}");
         }
@@ -256,10 +256,10 @@ async fn more_keys_than_columns_are_kept_by_a_merge() {
         place.events.compact_blocks(PROJECT, NOW).await.unwrap();
         sent.extend(batch);
     }
-    let asked = request(&[], &["k", "key 0", "key 299", "key 350", "key 599"]);
-    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
+    let requested = request(&[], &["k", "key 0", "key 299", "key 350", "key 599"]);
+    let want = expected(&sent, &requested, |who| derive_person_id(PROJECT, who));
     place.events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
-    assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
+    assert_eq!(rows(&place.events.scan(PROJECT, &[], &requested).await.unwrap()), want);
 }
 
 #[tokio::test]

@@ -39,16 +39,16 @@ async fn every_response_has_what_was_acknowledged_and_nothing_twice() {
             }
         }
     };
-    let ask = |events: pennon_eventstore::EventStore| {
+    let run_query = |events: pennon_eventstore::EventStore| {
         let (begun, acknowledged, over) = (&begun, &acknowledged, &over);
         async move {
-            let mut asked = 0;
-            while !over.load(SeqCst) || asked == 0 {
+            let mut requested = 0;
+            while !over.load(SeqCst) || requested == 0 {
                 let least = acknowledged.load(SeqCst);
                 let rows = events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows;
                 let most = begun.load(SeqCst);
                 assert!((least..=most).contains(&rows), "{rows} events, {least} acknowledged, {most} begun");
-                asked += 1;
+                requested += 1;
             }
         }
     };
@@ -56,8 +56,8 @@ async fn every_response_has_what_was_acknowledged_and_nothing_twice() {
         write,
         tidy(place.again()),
         tidy(place.again()),
-        ask(place.events.clone()),
-        ask(place.again())
+        run_query(place.events.clone()),
+        run_query(place.again())
     );
     let rows = place.again().scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows;
     assert_eq!(rows, BATCHES * EVENTS);

@@ -45,7 +45,7 @@ fn want(sent: &[Event]) -> Vec<PlainRow> {
 }
 
 /// Which object an error names; none when the numbers are right.
-async fn asked(events: &EventStore, want: &[PlainRow]) -> Option<String> {
+async fn requested(events: &EventStore, want: &[PlainRow]) -> Option<String> {
     let named = |error: EventStoreError| match error {
         EventStoreError::Damaged { object, .. } => object,
         other => panic!("{other}"),
@@ -76,7 +76,7 @@ fn name(path: &Path) -> String {
     text[text.find("project=").unwrap()..].to_owned()
 }
 
-/// Puts `bytes` in place of the object, asks everything, and puts the object back. The error names the object, or the
+/// Puts `bytes` in place of the object, runs every query, and puts the object back. The error names the object, or the
 /// sums beside it.
 async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[PlainRow]) {
     let whole = std::fs::read(path).unwrap();
@@ -86,7 +86,7 @@ async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[Pl
     }
     let name = name(path);
     // Nothing is remembered by a new process.
-    if let Some(named) = asked(&place.again(), want).await {
+    if let Some(named) = requested(&place.again(), want).await {
         assert_eq!(named, name);
     }
     let checked = place.again().check(PROJECT, false, &mut |_| {}).await.unwrap();
@@ -95,14 +95,14 @@ async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[Pl
     std::fs::write(path, whole).unwrap();
     let checked = place.again().check(PROJECT, true, &mut |_| {}).await.unwrap();
     assert!(checked.damaged.is_empty() && checked.lifted.len() == 1, "{checked:?}");
-    assert_eq!(asked(&place.again(), want).await, None);
+    assert_eq!(requested(&place.again(), want).await, None);
 }
 
 #[tokio::test]
 async fn a_flipped_bit_anywhere_is_noticed() {
     let place = Place::new().await;
     let want = want(&filled(&place).await);
-    assert_eq!(asked(&place.again(), &want).await, None);
+    assert_eq!(requested(&place.again(), &want).await, None);
     let objects = objects(&place);
     for ending in [".parquet", ".ids.parquet", ".groups.parquet", ".uuids", ".persons", ".sums"] {
         assert!(objects.iter().any(|path| path.to_str().unwrap().ends_with(ending)), "no {ending}");
@@ -156,7 +156,7 @@ async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
         matches!(&error, EventStoreError::Damaged { object, .. } if *object == name(&segment)),
         "{error}"
     );
-    // Before the damaged segment, which begins at NOW, nothing happened; asking for that does not need it.
+    // Before the damaged segment, which begins at NOW, nothing happened; a query of that time does not need it.
     let before = pennon_analytics::scan::ScanRequest { to: NOW - 1, ..request(&[], &[]) };
     assert!(events.scan(PROJECT, &[], &before).await.unwrap().partitions.is_empty());
     // Events come in, become segments, and these are merged: more than are left alone, several times.
@@ -173,11 +173,11 @@ async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
     // Put back, everything is there, once.
     std::fs::write(&segment, whole).unwrap();
     assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
-    assert_eq!(asked_rows(&place.again()).await, want(&sent));
+    assert_eq!(requested_rows(&place.again()).await, want(&sent));
 }
 
 #[tokio::test]
-async fn copies_of_events_are_told_by_the_segment_where_the_file_of_uuids_is_damaged() {
+async fn the_segment_detects_copies_where_its_file_of_uuids_is_damaged() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     for path in objects(&place).iter().filter(|path| path.to_str().unwrap().ends_with(".uuids")) {
@@ -203,14 +203,14 @@ async fn a_segment_is_dropped_by_whoever_says_so() {
     let events = place.again();
     assert!(events.scan(PROJECT, &[], &request(&[], &[])).await.is_err());
     let id = lost.file_stem().unwrap().to_str().unwrap();
-    assert!(!events.drop_segment(PROJECT, "nobody", NOW + 5).await.unwrap());
+    assert!(!events.drop_segment(PROJECT, "unknown", NOW + 5).await.unwrap());
     assert!(events.drop_segment(PROJECT, id, NOW + 5).await.unwrap());
     assert!(!events.drop_segment(PROJECT, id, NOW + 6).await.unwrap());
     // What is left is all the rest, and stays so when the remains are removed.
-    assert_eq!(asked_rows(&events).await, want(&sent[2000..]));
+    assert_eq!(requested_rows(&events).await, want(&sent[2000..]));
     events.compact(PROJECT, NOW + 7).await.unwrap();
     events.sweep(PROJECT, NOW + 7 + 2 * GRACE_MICROS).await.unwrap();
-    assert_eq!(asked_rows(&place.again()).await, want(&sent[2000..]));
+    assert_eq!(requested_rows(&place.again()).await, want(&sent[2000..]));
     assert!(place.again().check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
 }
 
@@ -236,10 +236,10 @@ async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
         objects(&place).into_iter().partition(|path| path.to_str().unwrap().contains("/orphans/"));
     assert_eq!(left, known);
     assert_eq!(orphans.len(), 4, "{orphans:?}");
-    assert_eq!(asked_rows(&place.again()).await, want(&sent));
+    assert_eq!(requested_rows(&place.again()).await, want(&sent));
 }
 
-async fn asked_rows(events: &EventStore) -> Vec<PlainRow> {
+async fn requested_rows(events: &EventStore) -> Vec<PlainRow> {
     rows(&events.scan(PROJECT, &[], &request(&[], &["price"])).await.unwrap())
 }
 
@@ -271,7 +271,7 @@ async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_
         assert!(events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
     }
     for events in [place.events.clone(), place.again()] {
-        assert_eq!(asked_rows(&events).await, want(&sent));
+        assert_eq!(requested_rows(&events).await, want(&sent));
         assert_eq!(events.count_people(PROJECT).await.unwrap(), 97, "but for the one who was imported alone");
         let groups = events.groups_of(PROJECT, &kinds, &Default::default()).await.unwrap();
         assert_eq!(groups.len(), 11);
@@ -325,7 +325,7 @@ async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
         events.append(PROJECT, &later, NOW + 200).await.unwrap();
         for round in 0..4 {
             for events in [&place.events, &events, &place.again()] {
-                assert_eq!(asked_rows(events).await, want(&later), "round {round}, {name}");
+                assert_eq!(requested_rows(events).await, want(&later), "round {round}, {name}");
                 assert_eq!(events.count_people(PROJECT).await.unwrap(), 2, "{name}");
                 let apart = events.person_of(PROJECT, "p1 at home").await.unwrap();
                 assert_eq!(apart, derive_person_id(PROJECT, "p1 at home"));
@@ -356,6 +356,6 @@ async fn a_project_of_more_imports_than_a_transaction_takes_is_erased() {
     assert_eq!((erased.events, erased.persons, erased.uncounted), (4000, 98 + 165, false));
     for events in [place.events.clone(), place.again()] {
         assert_eq!(events.count_people(PROJECT).await.unwrap(), 0);
-        assert!(asked_rows(&events).await.is_empty());
+        assert!(requested_rows(&events).await.is_empty());
     }
 }

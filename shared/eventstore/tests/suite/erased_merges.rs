@@ -11,8 +11,8 @@ const ERASED: [&str; 2] = ["ada", "phone"];
 /// Merges of `devices` with eve, each a row of the log.
 async fn merge(place: &Place, devices: std::ops::Range<u128>, now: i64) {
     for n in devices {
-        let asked = event(1000 + n, "$identify", "eve", 9, json!({"$anon_distinct_id": format!("e{n}")}));
-        place.events.append(PROJECT, &[asked], now).await.unwrap();
+        let requested = event(1000 + n, "$identify", "eve", 9, json!({"$anon_distinct_id": format!("e{n}")}));
+        place.events.append(PROJECT, &[requested], now).await.unwrap();
     }
 }
 
@@ -62,7 +62,7 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     for events in [&place.events, &knows, &place.again()] {
         check(events, 600).await;
     }
-    // The object of the erasure is the second one from the next folding on, and has nobody who was erased.
+    // The object of the erasure is the second one from the next folding on, and has no erased person.
     merge(&place, 600..900, now).await;
     place.events.compact(PROJECT, now + 1).await.unwrap();
     let (erasure, newest) = (folded(&place).remove(0), folded(&place).pop().unwrap());
@@ -76,8 +76,8 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     // With neither there is no response, and none that the rows alone would give.
     damage(&erasure);
     for _ in 0..2 {
-        let asked = place.again().person_of(PROJECT, "phone").await;
-        assert!(matches!(asked, Err(EventStoreError::Damaged { .. })), "{asked:?}");
+        let requested = place.again().person_of(PROJECT, "phone").await;
+        assert!(matches!(requested, Err(EventStoreError::Damaged { .. })), "{requested:?}");
         // It may have to know who is who.
         if let Err(error) = place.again().compact(PROJECT, now + GRACE_MICROS + 2).await {
             assert!(matches!(error, EventStoreError::Damaged { .. }), "{error}");

@@ -54,7 +54,7 @@ pub(crate) async fn history(place: &Place) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
+async fn a_person_is_gone_with_all_ids_and_no_other_changes() {
     for (name, is_uuid) in [("ada", false), ("phone", false), ("ada", true)] {
         let place = Place::new().await;
         let sent = history(&place).await;
@@ -63,7 +63,7 @@ async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
         let doomed = ErasureTarget::Person(name);
         let would = place.events.preview_erasure(PROJECT, &doomed).await.unwrap();
         assert_eq!((would.events, would.persons), (7, 1));
-        assert_eq!(all(&place.events).await, want(&sent), "asking changes nothing");
+        assert_eq!(all(&place.events).await, want(&sent), "a preview changes nothing");
         let erased = place.events.erase(PROJECT, &doomed, &|| NOW + 100).await.unwrap();
         assert_eq!((erased.events, erased.persons), (7, 1));
         let mut left = sent.clone();
@@ -96,10 +96,10 @@ async fn a_person_is_gone_with_all_ids_and_nobody_else_changes() {
 }
 
 #[tokio::test]
-async fn nobody_is_erased_who_is_not_there() {
+async fn an_unknown_person_is_not_erased() {
     let place = Place::new().await;
     let sent = history(&place).await;
-    for name in ["nobody", "00000000-0000-4000-8000-000000000000", ""] {
+    for name in ["unknown", "00000000-0000-4000-8000-000000000000", ""] {
         let doomed = ErasureTarget::Person(name.to_owned());
         assert_eq!(place.events.preview_erasure(PROJECT, &doomed).await.unwrap(), ErasureReport::default());
         assert_eq!(place.events.erase(PROJECT, &doomed, &|| NOW).await.unwrap(), ErasureReport::default());
@@ -149,11 +149,11 @@ async fn a_project_is_emptied_and_another_one_is_not() {
     }
     assert_eq!(all(&place.again()).await, want(&sent[..2]));
     let of_project = |file: &String| file.contains(&format!("/project={PROJECT}/"));
-    // Which blocks went is told by their times of arrival, in a list with its checksums.
-    let is_told = |file: &String| [".blocks", ".sums"].iter().any(|ending| file.ends_with(ending));
-    let left = place.files().into_iter().filter(|file| of_project(file) && !is_told(file));
+    // The times of arrival name the removed blocks, in a list with its checksums.
+    let is_kept = |file: &String| [".blocks", ".sums"].iter().any(|ending| file.ends_with(ending));
+    let left = place.files().into_iter().filter(|file| of_project(file) && !is_kept(file));
     let left = left.filter(|file| !file.contains("/merges/"));
-    assert_eq!(left.count(), 0, "the two events wait in a block, and nobody is left in the log of merges");
+    assert_eq!(left.count(), 0, "the two events wait in a block, and no person is left in the log of merges");
 }
 
 /// Everything in the records table and on the object store of a place, as far as it names somebody: texts as they are,
@@ -299,7 +299,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
             }
             assert_eq!(events.count_people(PROJECT).await.unwrap(), before - 1);
         }
-        // The device is somebody else's now, who may be identified by it: nobody has been.
+        // The device is somebody else's now, who may be identified by it: no person has been.
         let anew = event(93, "$identify", "cy", 50, json!({"$anon_distinct_id": "phone"}));
         idle.append(PROJECT, &[anew], NOW + 200).await.unwrap();
         let again = event(94, "$merge_dangerously", "ada", 51, json!({"alias": "cy"}));
@@ -327,9 +327,9 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
     let merges = async {
         let events = place.again();
         for n in 0..40_u128 {
-            let asked =
+            let requested =
                 event(2000 + n, "$identify", "eve", 60, json!({"$anon_distinct_id": format!("e{n}")}));
-            events.append(PROJECT, &[asked], NOW + 1000 + n as i64).await.unwrap();
+            events.append(PROJECT, &[requested], NOW + 1000 + n as i64).await.unwrap();
         }
     };
     let doomed = ErasureTarget::Person("phone".to_owned());
@@ -347,7 +347,7 @@ async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_project_that_was_emptied_remembers_nobody() {
+async fn an_emptied_project_has_no_persons() {
     let place = Place::new().await;
     history(&place).await;
     cohorts(&place).await;
@@ -360,7 +360,7 @@ async fn a_project_that_was_emptied_remembers_nobody() {
     assert_eq!(place.again().person_of(PROJECT, "phone").await.unwrap(), derive_person_id(PROJECT, "phone"));
 }
 
-/// The imported persons of a place: each of a few is told in a record of its own.
+/// The imported persons of a place: each of a few has a record of its own.
 async fn imported(place: &Place, who: &[&str]) {
     let person = |id: &&str| PersonRecord {
         distinct_ids: vec![(*id).to_owned()],
@@ -487,8 +487,8 @@ async fn damage_of_what_an_erasure_left_is_noted_for_the_import() {
     bytes[middle] ^= 1;
     std::fs::write(&left, bytes).unwrap();
     for _ in 0..2 {
-        let asked = place.again().subject(PROJECT, "cy", &[], None).await;
-        assert!(matches!(asked, Err(EventStoreError::Damaged { .. })), "{asked:?}");
+        let requested = place.again().subject(PROJECT, "cy", &[], None).await;
+        assert!(matches!(requested, Err(EventStoreError::Damaged { .. })), "{requested:?}");
     }
     let damage = place.events.damage(PROJECT).await.unwrap();
     let (id, damage) = damage.first_key_value().unwrap();

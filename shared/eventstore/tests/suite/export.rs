@@ -91,13 +91,13 @@ async fn every_event_leaves_once_and_as_it_was_sent() {
 
 #[tokio::test]
 async fn a_merge_names_the_persons_whom_it_is_about() {
-    let asked = |name: &str, properties| {
-        let asking = event(1, name, "ada", 0, properties);
-        pennon_eventstore::requested_merge(PROJECT, &asking)
+    let requested = |name: &str, properties| {
+        let merge = event(1, name, "ada", 0, properties);
+        pennon_eventstore::requested_merge(PROJECT, &merge)
     };
     let ids = |id: &str| pennon_eventstore::derive_person_id(PROJECT, id);
     let wanted: Option<(Uuid, Uuid)> = Some((ids("device"), ids("ada")));
-    assert_eq!(asked("$identify", json!({"$anon_distinct_id": "device"})), wanted);
-    assert_eq!(asked("$create_alias", json!({"alias": "device"})), wanted);
-    assert_eq!(asked("$create_alias", json!({"alias": "anonymous"})), None);
+    assert_eq!(requested("$identify", json!({"$anon_distinct_id": "device"})), wanted);
+    assert_eq!(requested("$create_alias", json!({"alias": "device"})), wanted);
+    assert_eq!(requested("$create_alias", json!({"alias": "anonymous"})), None);
 }

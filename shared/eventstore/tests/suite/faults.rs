@@ -1,4 +1,4 @@
-//! An object store that is throttled, fails, answers half or loses its responses: calls are retried, then fail, and
+//! An object store that is throttled, fails, returns half or loses its responses: calls are retried, then fail, and
 //! nothing is lost or counted twice.
 
 use std::collections::BTreeSet;

@@ -429,11 +429,11 @@ mod parquet_files {
     }
 
     #[tokio::test]
-    async fn the_persons_of_events_leave_what_was_told_of_them() {
+    async fn events_do_not_change_the_properties_of_imported_persons() {
         let place = Place::new().await;
-        let told = json!({"person": {"distinct_ids": ["a"], "properties": {"city": "Bern"},
+        let record = json!({"person": {"distinct_ids": ["a"], "properties": {"city": "Bern"},
             "created_at": "2024-01-01T00:00:00Z"}});
-        place.lines(&told.to_string()).await.unwrap();
+        place.lines(&record.to_string()).await.unwrap();
         let path = file(
             &place,
             "a.parquet",
@@ -449,8 +449,8 @@ mod parquet_files {
             place.import(&path, Some(1)).await.unwrap();
             // A line that tells of the person with both ids replaces what is known.
             if city_now == "Thun" {
-                let told = json!({"person": {"distinct_ids": ["b", "a"], "properties": {"city": "Thun"}}});
-                place.lines(&told.to_string()).await.unwrap();
+                let record = json!({"person": {"distinct_ids": ["b", "a"], "properties": {"city": "Thun"}}});
+                place.lines(&record.to_string()).await.unwrap();
                 place.import(&path, Some(1)).await.unwrap();
             }
             let want = json!({"city": city_now}).as_object().unwrap().clone();

@@ -83,7 +83,7 @@ async fn a_process_that_remembers_nothing_reads_the_object_and_no_record() {
     sent.extend(merges);
     let now = [("a", "e"), ("b", "e"), ("z", "e")];
     assert_eq!(scanned(&place.again()).await, want(&sent, &now));
-    assert_eq!(scanned(&place.events).await, want(&sent, &now), "a process that has asked before");
+    assert_eq!(scanned(&place.events).await, want(&sent, &now), "a process that has requested before");
 
     show(&place, "/persons/");
     place.events.compact(PROJECT, NOW + 102).await.unwrap();
@@ -163,7 +163,7 @@ async fn whoever_only_appends_knows_imported_persons_without_their_records() {
 }
 
 #[tokio::test]
-async fn ids_beside_records_that_are_damaged_answer_nothing_and_lose_nothing() {
+async fn damaged_ids_beside_records_give_errors_and_lose_nothing() {
     let place = Place::new().await;
     let sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
@@ -213,7 +213,7 @@ async fn imports_of_the_first_form_are_read_and_refuse_merges_until_compaction_w
 }
 
 #[tokio::test]
-async fn after_an_erasure_nobody_is_linked_to_whom_was_erased() {
+async fn after_an_erasure_no_person_is_linked_to_the_erased_one() {
     let place = Place::new().await;
     history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();

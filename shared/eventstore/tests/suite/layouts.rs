@@ -98,21 +98,21 @@ fn by_group(rows: Vec<PlainRow>, persons: &Persons, finals: &HashMap<String, Uui
 }
 
 fn queries() -> Vec<ScanRequest> {
-    let mut asked = Vec::new();
+    let mut query = Vec::new();
     for make in [request, without_arrivals] {
-        asked.push(make(&[], &["k", "n"]));
-        asked.push(make(&["a", "ü"], &["k"]));
-        asked.push(ScanRequest { from: 2, to: 4, ..make(&["a", "b"], &["n"]) });
-        asked.push(ScanRequest { to: 3, ..make(&["a", "b"], &["n"]) });
+        query.push(make(&[], &["k", "n"]));
+        query.push(make(&["a", "ü"], &["k"]));
+        query.push(ScanRequest { from: 2, to: 4, ..make(&["a", "b"], &["n"]) });
+        query.push(ScanRequest { to: 3, ..make(&["a", "b"], &["n"]) });
         // Without columns, as many queries are.
-        asked.push(make(&["$pageview"], &[]));
+        query.push(make(&["$pageview"], &[]));
     }
-    asked
+    query
 }
 
-async fn look(events: &EventStore, asked: &ScanRequest) -> Vec<PlainRow> {
-    let scan = events.scan(PROJECT, &[], asked).await.unwrap();
-    if asked.arrivals {
+async fn look(events: &EventStore, query: &ScanRequest) -> Vec<PlainRow> {
+    let scan = events.scan(PROJECT, &[], query).await.unwrap();
+    if query.arrivals {
         let mut runs = scan.partitions.iter().flat_map(|partition| &partition.runs);
         assert!(runs.all(|run| matches!(run.order, ArrivalOrder::Seqs(_))));
     }
@@ -125,8 +125,8 @@ fn assert_same(got: &[PlainRow], want: &[PlainRow], note: &str) {
     let texts = |rows: &[PlainRow]| {
         // The last column is all properties, whose order is not promised.
         let of = |row: &PlainRow| {
-            let (_, asked) = row.4.split_last().unwrap();
-            asked.iter().map(|value| value.as_ref().map(Value::to_string)).collect::<Vec<_>>()
+            let (_, query) = row.4.split_last().unwrap();
+            query.iter().map(|value| value.as_ref().map(Value::to_string)).collect::<Vec<_>>()
         };
         rows.iter().map(of).collect::<Vec<_>>()
     };
@@ -173,8 +173,8 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             }
             Step::Restart => place.events = place.again(),
             Step::Look => {
-                for asked in queries().iter().skip(1).step_by(2) {
-                    look(&place.events, asked).await;
+                for query in queries().iter().skip(1).step_by(2) {
+                    look(&place.events, query).await;
                 }
             }
         }
@@ -184,13 +184,13 @@ async fn check(steps: Vec<Step>, settings: Settings) {
         finals.insert(who.clone(), place.events.person_of(PROJECT, &who).await.unwrap());
     }
     let of = persons.groups();
-    for asked in queries() {
-        let want = expected(&arrived, &asked, |who| {
+    for query in queries() {
+        let want = expected(&arrived, &query, |who| {
             finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
         });
         let want = by_group(want, &persons, &finals);
-        assert_same(&look(&place.events, &asked).await, &want, &format!("{asked:?}"));
-        assert_same(&look(&place.events, &asked).await, &want, "again, from the cache");
+        assert_same(&look(&place.events, &query).await, &want, &format!("{query:?}"));
+        assert_same(&look(&place.events, &query).await, &want, "again, from the cache");
     }
     // What a copy says of its time counts for nothing.
     let everything = expected(&arrived, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
@@ -198,19 +198,19 @@ async fn check(steps: Vec<Step>, settings: Settings) {
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first);
     // Another process, which has room for nothing in its cache.
     place.events = place.again_with(Settings { cache_bytes: 0, ..settings });
-    for asked in queries() {
-        let want = expected(&arrived, &asked, |who| {
+    for query in queries() {
+        let want = expected(&arrived, &query, |who| {
             finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
         });
-        assert_same(&look(&place.events, &asked).await, &want, &format!("without a cache: {asked:?}"));
+        assert_same(&look(&place.events, &query).await, &want, &format!("without a cache: {query:?}"));
     }
     place.events.compact(PROJECT, now).await.unwrap();
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first, "after compaction");
-    for asked in queries() {
-        let want = expected(&arrived, &asked, |who| {
+    for query in queries() {
+        let want = expected(&arrived, &query, |who| {
             finals.get(&of(who)).copied().unwrap_or(derive_person_id(PROJECT, who))
         });
-        assert_same(&look(&place.events, &asked).await, &want, &format!("after compaction: {asked:?}"));
+        assert_same(&look(&place.events, &query).await, &want, &format!("after compaction: {query:?}"));
     }
 }
 

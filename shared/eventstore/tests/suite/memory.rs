@@ -12,7 +12,7 @@ use serde_json::json;
 #[tokio::test]
 async fn a_scan_takes_no_more_memory_than_it_may() {
     // Of each row its person (4 bytes), its time (8) and, without ties, nothing else.
-    let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
+    let requested = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
     for (scan_bytes, fits) in [(1200, true), (1199, false)] {
         let place = Place::with(Settings { scan_bytes, ..Settings::default() }).await;
@@ -21,7 +21,7 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
         let events = sent.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>();
         waiting.events.append(PROJECT, &events, NOW).await.unwrap();
         for place in [place, waiting] {
-            match place.events.scan(PROJECT, &[], &asked).await {
+            match place.events.scan(PROJECT, &[], &requested).await {
                 Ok(scan) => assert_eq!((fits, scan.stats.rows, scan.stats.bytes_held), (true, 100, 1200)),
                 Err(EventStoreError::TooLarge(why)) => assert!(!fits && why.contains("100 events"), "{why}"),
                 Err(other) => panic!("{other}"),
@@ -32,16 +32,16 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
 
 #[tokio::test]
 async fn the_scans_of_one_query_share_what_it_may_take() {
-    let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
+    let requested = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
     place.events.ingest(PROJECT, sent, NOW).await.unwrap();
     let room = place.events.query_memory();
-    let scan = async || place.events.scan_within(PROJECT, &[], &asked, &room).await;
+    let scan = async || place.events.scan_within(PROJECT, &[], &requested, &room).await;
     assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
     assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));
     // Another query has room of its own.
-    assert!(place.events.scan(PROJECT, &[], &asked).await.is_ok());
+    assert!(place.events.scan(PROJECT, &[], &requested).await.is_ok());
 }
 
 #[tokio::test]
@@ -69,26 +69,27 @@ async fn what_was_decoded_is_kept_and_shared_between_queries() {
         (n, event(u128::from(n), name, &format!("p{}", n % 700), n as i64, json!({"k": n % 3})))
     };
     place.events.ingest(PROJECT, (0..4000).map(of).collect(), NOW).await.unwrap();
-    let asked = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
-    let stats = async |asked: &ScanRequest| place.events.scan(PROJECT, &[], asked).await.unwrap().stats;
-    let first = stats(&asked).await;
+    let requested = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
+    let stats =
+        async |requested: &ScanRequest| place.events.scan(PROJECT, &[], requested).await.unwrap().stats;
+    let first = stats(&requested).await;
     assert_eq!((first.rows, first.rows_decoded, first.cache_hits), (2000, 2000, 0));
     assert!(first.bytes_read > 0 && first.cache_misses > 0);
-    let second = stats(&asked).await;
+    let second = stats(&requested).await;
     assert_eq!((second.rows_decoded, second.bytes_read, second.cache_misses), (0, 0, 0));
     assert_eq!((second.rows, second.cache_hits), (2000, first.cache_misses));
     // Another event is decoded alone, another column of a known event too.
     let third = stats(&ScanRequest { ..without_arrivals(&["b"], &[]) }).await;
     assert_eq!((third.rows, third.rows_decoded, third.cache_hits), (2000, 2000, 0));
     let column =
-        ScanRequest { columns: BTreeSet::from([ColumnKey::Property("k".to_owned())]), ..asked.clone() };
+        ScanRequest { columns: BTreeSet::from([ColumnKey::Property("k".to_owned())]), ..requested.clone() };
     let fourth = stats(&column).await;
     assert_eq!(
         (fourth.rows_decoded, fourth.cache_hits, fourth.cache_misses),
         (0, first.cache_misses, first.cache_misses)
     );
     // Other times of a known event need nothing from the file.
-    let narrow = ScanRequest { from: 500, to: 3500, ..asked };
+    let narrow = ScanRequest { from: 500, to: 3500, ..requested };
     let fifth = stats(&narrow).await;
     assert_eq!((fifth.rows, fifth.rows_decoded, fifth.bytes_read), (1501, 0, 0));
 }
@@ -149,7 +150,7 @@ async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
     assert!(matches!(refused.scan(PROJECT, &[], &all).await, Err(EventStoreError::TooLarge(_))));
     let scan = place.events.scan(PROJECT, &[], &all).await.unwrap();
     assert!(rows(&scan) == expected(&sent, &all, |who| derive_person_id(PROJECT, who)));
-    // Of each event with one property asked for: much less.
+    // Of each event with one property requested for: much less.
     let one = ScanRequest {
         columns: BTreeSet::from([ColumnKey::Property("key 7".to_owned())]),
         ..without_arrivals(&["a", "b", "c"], &[])
@@ -158,7 +159,7 @@ async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
 }
 
 #[tokio::test]
-async fn what_a_query_began_that_was_given_up_is_in_nobodys_way() {
+async fn an_abandoned_query_blocks_no_other() {
     let settings = Settings { range_rows: 500, ..Settings::default() };
     let place = Place::with(settings).await;
     let sent = rich(0, 3000);
@@ -171,9 +172,9 @@ async fn what_a_query_began_that_was_given_up_is_in_nobodys_way() {
         let takes = place.events.scan(PROJECT, &[], &all).await.unwrap().stats.bytes_held;
         let events = place.again_with(Settings { scan_bytes: takes, ..settings });
         {
-            let mut asked = std::pin::pin!(events.scan(PROJECT, &[], &all));
+            let mut requested = std::pin::pin!(events.scan(PROJECT, &[], &all));
             for _ in 0..polls {
-                if futures::poll!(asked.as_mut()).is_ready() {
+                if futures::poll!(requested.as_mut()).is_ready() {
                     break;
                 }
                 tokio::task::yield_now().await;

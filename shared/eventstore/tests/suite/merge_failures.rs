@@ -164,7 +164,7 @@ async fn a_damaged_segment_stops_one_merge_and_no_other() {
 }
 
 #[tokio::test]
-async fn while_it_cannot_be_told_who_is_who_no_segment_is_blamed_for_it() {
+async fn while_merges_cannot_be_read_no_segment_is_marked_as_damaged() {
     let place = Place::new().await;
     let sent = segments(&place, 8, |n| format!("p{n}")).await;
     let person = PersonRecord {

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
-/// A merge that somebody asks for: into whom, who is merged, and whether by force.
+/// A requested merge: into whom, who is merged, and whether by force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ask {
+struct MergeRequest {
     into: u8,
     other: u8,
     forced: bool,
@@ -23,7 +23,7 @@ fn id(n: u8) -> String {
     format!("id{n}")
 }
 
-impl Ask {
+impl MergeRequest {
     fn event(self, uuid: u128) -> Event {
         let (name, key) = match (self.forced, uuid.is_multiple_of(2)) {
             (true, _) => ("$merge_dangerously", "alias"),
@@ -56,13 +56,13 @@ impl Model {
         self.0.iter().position(|person| person.ids.contains(&id)).unwrap()
     }
 
-    fn take(&mut self, ask: Ask) {
-        if ask.into == ask.other {
+    fn take(&mut self, merge_request: MergeRequest) {
+        if merge_request.into == merge_request.other {
             return;
         }
-        let (into, other) = (self.place(ask.into), self.place(ask.other));
+        let (into, other) = (self.place(merge_request.into), self.place(merge_request.other));
         self.0[into].is_identified = true;
-        if into != other && (ask.forced || !self.0[other].is_identified) {
+        if into != other && (merge_request.forced || !self.0[other].is_identified) {
             let ids = std::mem::take(&mut self.0[other].ids);
             self.0[into].ids.extend(ids);
         }
@@ -83,9 +83,12 @@ async fn persons(events: &EventStore, ids: u8) -> BTreeMap<u8, u8> {
     persons
 }
 
-fn asks(ids: u8, most: usize) -> impl Strategy<Value = Vec<Ask>> {
-    let ask = (0..ids, 0..ids, prop::bool::weighted(0.2));
-    prop::collection::vec(ask.prop_map(|(into, other, forced)| Ask { into, other, forced }), 1..most)
+fn merge_requests(ids: u8, most: usize) -> impl Strategy<Value = Vec<MergeRequest>> {
+    let merge_request = (0..ids, 0..ids, prop::bool::weighted(0.2));
+    prop::collection::vec(
+        merge_request.prop_map(|(into, other, forced)| MergeRequest { into, other, forced }),
+        1..most,
+    )
 }
 
 fn run<F: Future>(work: F) -> F::Output {
@@ -99,60 +102,60 @@ proptest! {
     /// Batches go to two processes in turns and some are sent again; both know every merge at once, and so does one
     /// that has just begun.
     #[test]
-    fn one_after_the_other_merges_are_as_the_rule_says(asks in asks(7, 30), batch in 1..5_usize, again in 0..4_usize) {
+    fn one_after_the_other_merges_are_as_the_rule_says(merge_requests in merge_requests(7, 30), batch in 1..5_usize, again in 0..4_usize) {
         run(async {
             let place = Place::new().await;
             let processes = [place.again(), place.again()];
             let mut model = Model::new(7);
-            for (turn, batch) in asks.chunks(batch).enumerate() {
+            for (turn, batch) in merge_requests.chunks(batch).enumerate() {
                 let events =
-                    batch.iter().zip(turn as u128 * 100..).map(|(ask, uuid)| ask.event(uuid)).collect::<Vec<_>>();
+                    batch.iter().zip(turn as u128 * 100..).map(|(merge_request, uuid)| merge_request.event(uuid)).collect::<Vec<_>>();
                 for send in 0..=usize::from(again == turn % 4) {
                     processes[(turn + send) % 2].append(PROJECT, &events, NOW + turn as i64).await.unwrap();
                 }
-                batch.iter().for_each(|ask| model.take(*ask));
-                assert_eq!(persons(&processes[turn % 2], 7).await, model.persons(), "{asks:?}");
-                assert_eq!(persons(&processes[(turn + 1) % 2], 7).await, model.persons(), "{asks:?}");
+                batch.iter().for_each(|merge_request| model.take(*merge_request));
+                assert_eq!(persons(&processes[turn % 2], 7).await, model.persons(), "{merge_requests:?}");
+                assert_eq!(persons(&processes[(turn + 1) % 2], 7).await, model.persons(), "{merge_requests:?}");
                 if turn % 3 == 2 {
                     processes[0].compact(PROJECT, NOW + turn as i64).await.unwrap();
                 }
             }
-            assert_eq!(persons(&place.again(), 7).await, model.persons(), "{asks:?}");
+            assert_eq!(persons(&place.again(), 7).await, model.persons(), "{merge_requests:?}");
         });
     }
 
-    /// Merges asked for at the same time in two processes come to what some order of them comes to.
+    /// Merges requested for at the same time in two processes come to what some order of them comes to.
     #[test]
-    fn at_the_same_time_merges_are_as_in_some_order(asks in asks(4, 6)) {
+    fn at_the_same_time_merges_are_as_in_some_order(merge_requests in merge_requests(4, 6)) {
         run(async {
             let place = Place::new().await;
             let processes = [place.again(), place.again()];
-            let sent = asks.iter().zip(0..).map(|(ask, n)| {
-                let (events, process) = (vec![ask.event(n)], processes[n as usize % 2].clone());
+            let sent = merge_requests.iter().zip(0..).map(|(merge_request, n)| {
+                let (events, process) = (vec![merge_request.event(n)], processes[n as usize % 2].clone());
                 tokio::spawn(async move { process.append(PROJECT, &events, NOW).await })
             });
             for sent in sent.collect::<Vec<_>>() {
                 sent.await.unwrap().unwrap();
             }
             let found = persons(&place.again(), 4).await;
-            assert!(orders(&asks).into_iter().any(|order| {
+            assert!(orders(&merge_requests).into_iter().any(|order| {
                 let mut model = Model::new(4);
-                order.into_iter().for_each(|ask| model.take(ask));
+                order.into_iter().for_each(|merge_request| model.take(merge_request));
                 model.persons() == found
-            }), "{asks:?} gave {found:?}");
+            }), "{merge_requests:?} gave {found:?}");
             assert_eq!(persons(&processes[0], 4).await, found);
             assert_eq!(persons(&processes[1], 4).await, found);
         });
     }
 }
 
-fn orders(asks: &[Ask]) -> Vec<Vec<Ask>> {
-    if asks.is_empty() {
+fn orders(merge_requests: &[MergeRequest]) -> Vec<Vec<MergeRequest>> {
+    if merge_requests.is_empty() {
         return vec![Vec::new()];
     }
-    let first = (0..asks.len()).flat_map(|n| {
-        let rest = [&asks[..n], &asks[n + 1..]].concat();
-        orders(&rest).into_iter().map(move |order| [&[asks[n]], order.as_slice()].concat())
+    let first = (0..merge_requests.len()).flat_map(|n| {
+        let rest = [&merge_requests[..n], &merge_requests[n + 1..]].concat();
+        orders(&rest).into_iter().map(move |order| [&[merge_requests[n]], order.as_slice()].concat())
     });
     first.collect()
 }
@@ -171,8 +174,8 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     let device = |n: u32| format!("device{n}");
     let identify = async |events: &EventStore, n: u32| {
         let who = format!("user{}", n / 2);
-        let asked = event(u128::from(n), "$identify", &who, 1, json!({"$anon_distinct_id": device(n)}));
-        events.append(PROJECT, &[asked], NOW).await.unwrap();
+        let requested = event(u128::from(n), "$identify", &who, 1, json!({"$anon_distinct_id": device(n)}));
+        events.append(PROJECT, &[requested], NOW).await.unwrap();
     };
     let (knows_some, reads_beside_a_sweep) = (place.again(), place.again());
     for n in 0..300 {
@@ -226,7 +229,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     for events in [&place.again(), &knows_some, &knows_all] {
         check(events, 620).await;
     }
-    // The newest object is damaged: nobody is lost, it is found, and the next folding makes another one of the rows.
+    // The newest object is damaged: no person is lost, the damage is found, and the next folding makes another one of the rows.
     let newest = folded(&place).pop().unwrap();
     let whole = std::fs::read(&newest).unwrap();
     let mut bytes = whole.clone();
@@ -258,7 +261,7 @@ pub(crate) fn folded(place: &Place) -> Vec<String> {
 #[tokio::test]
 async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it() {
     let place = Place::new().await;
-    let asked = |n: u32| {
+    let requested = |n: u32| {
         event(n.into(), "$identify", &format!("u{n}"), 1, json!({"$anon_distinct_id": format!("d{n}")}))
     };
     let person = async |events: EventStore, n: u32| {
@@ -270,12 +273,12 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
     };
     let (waits, works) = (place.again(), place.again());
     for n in 0..5 {
-        waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+        waits.append(PROJECT, &[requested(n)], NOW).await.unwrap();
     }
     // Two foldings: rows that one object holds stay as long as it is the only one.
     for (rows, at) in [(5..300, NOW), (300..600, NOW + 1)] {
         for n in rows {
-            works.append(PROJECT, &[asked(n)], at).await.unwrap();
+            works.append(PROJECT, &[requested(n)], at).await.unwrap();
         }
         works.compact(PROJECT, at).await.unwrap();
     }
@@ -283,7 +286,7 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
     assert_eq!(rows_of_the_log(&place).await, 301, "row 300 and those after it");
     // It knows of row 5 as the last one.
     for n in [600, 601] {
-        waits.append(PROJECT, &[asked(n)], NOW).await.unwrap();
+        waits.append(PROJECT, &[requested(n)], NOW).await.unwrap();
         for events in [&waits, &works, &place.again()] {
             person(events.clone(), n).await;
         }
@@ -297,23 +300,27 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
 #[tokio::test]
 async fn who_saw_no_row_begins_no_second_log() {
     let place = Place::new().await;
-    let asked = |n| Ask { into: n, other: n + 1, forced: false }.event(n.into());
-    place.events.append(PROJECT, &[asked(0)], NOW).await.unwrap();
+    let requested = |n| MergeRequest { into: n, other: n + 1, forced: false }.event(n.into());
+    place.events.append(PROJECT, &[requested(0)], NOW).await.unwrap();
     // As it looks to a process that looked before the first row came, and writes after it was folded.
     let log = format!("PROJECT#{PROJECT}#OVERRIDE");
     let row = place.store.records.query(Query::partition(log).prefix("MERGE#")).await.unwrap().remove(0);
     place.store.records.sweep(vec![row.key]).await.unwrap();
-    assert!(place.again().append(PROJECT, &[asked(2)], NOW).await.is_err());
+    assert!(place.again().append(PROJECT, &[requested(2)], NOW).await.is_err());
     assert_eq!(rows_of_the_log(&place).await, 0);
 }
 
 #[tokio::test]
 async fn merges_sent_again_write_nothing() {
     let place = Place::new().await;
-    let asks = [(0, 1, false), (0, 2, true), (3, 1, false), (3, 0, true)];
-    let asks = asks.map(|(into, other, forced)| Ask { into, other, forced });
+    let merge_requests = [(0, 1, false), (0, 2, true), (3, 1, false), (3, 0, true)];
+    let merge_requests = merge_requests.map(|(into, other, forced)| MergeRequest { into, other, forced });
     for round in 0..3 {
-        let sent = asks.iter().zip(0..).map(|(ask, n)| ask.event(n)).collect::<Vec<_>>();
+        let sent = merge_requests
+            .iter()
+            .zip(0..)
+            .map(|(merge_request, n)| merge_request.event(n))
+            .collect::<Vec<_>>();
         place.again().append(PROJECT, &sent, NOW + round).await.unwrap();
         assert_eq!(rows_of_the_log(&place).await, 1);
     }
@@ -322,15 +329,15 @@ async fn merges_sent_again_write_nothing() {
 #[tokio::test]
 async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
     let place = Place::new().await;
-    let asked = |n: u128| {
+    let requested = |n: u128| {
         event(n, "$merge_dangerously", &format!("u{}", n % 7), 1, json!({"alias": format!("d{n}")}))
     };
     let most = MERGES_MAX as u128;
-    let mut sent = (0..=most).map(asked).collect::<Vec<_>>();
+    let mut sent = (0..=most).map(requested).collect::<Vec<_>>();
     let refused = place.events.append(PROJECT, &sent, NOW).await;
     assert!(matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("1000")), "{refused:?}");
     assert_eq!((rows_of_the_log(&place).await, place.events.count_people(PROJECT).await.unwrap()), (0, 0));
-    // One that is asked for twice counts once.
+    // One that is requested for twice counts once.
     sent[most as usize] = event(most, "$merge_dangerously", "u0", 1, json!({"alias": "d0"}));
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let events = place.again();

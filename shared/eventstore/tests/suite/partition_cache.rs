@@ -43,18 +43,18 @@ async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
     let place = Place::new().await;
     let sent = history(&place).await;
     for arrivals in [true, false] {
-        let asked = ScanRequest { arrivals, ..request(&["seen"], &["k"]) };
-        let first = scan(&place.events, &asked).await;
+        let requested = ScanRequest { arrivals, ..request(&["seen"], &["k"]) };
+        let first = scan(&place.events, &requested).await;
         assert_eq!(first.stats.segments, 3);
-        let second = scan(&place.events, &asked).await;
+        let second = scan(&place.events, &requested).await;
         assert!(same(&first, &second));
-        assert_eq!((rows(&first), rows(&second)), (want(&sent, &asked), want(&sent, &asked)));
+        assert_eq!((rows(&first), rows(&second)), (want(&sent, &requested), want(&sent, &requested)));
         let others = [
             ScanRequest { arrivals, ..request(&["seen", "bought"], &["k"]) },
             ScanRequest { arrivals, ..request(&["seen"], &["x"]) },
-            ScanRequest { from: 3, to: 7, ..asked.clone() },
-            ScanRequest { from: 3, ..asked.clone() },
-            ScanRequest { arrivals: !arrivals, ..asked.clone() },
+            ScanRequest { from: 3, to: 7, ..requested.clone() },
+            ScanRequest { from: 3, ..requested.clone() },
+            ScanRequest { arrivals: !arrivals, ..requested.clone() },
         ];
         for other in others {
             for _ in 0..2 {
@@ -70,31 +70,31 @@ async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
 async fn whatever_comes_after_is_in_the_next_response() {
     let place = Place::new().await;
     let mut sent = history(&place).await;
-    let asked = without_arrivals(&[], &["k"]);
-    let first = scan(&place.events, &asked).await;
+    let requested = without_arrivals(&[], &["k"]);
+    let first = scan(&place.events, &requested).await;
     // An event that waits in a block.
     let late = simple(1000, "seen", "p3", 4);
     place.again().append(PROJECT, std::slice::from_ref(&late), NOW + 10).await.unwrap();
     sent.push(late);
-    let found = scan(&place.events, &asked).await;
+    let found = scan(&place.events, &requested).await;
     assert!(!same(&first, &found));
-    assert_eq!(rows(&found), want(&sent, &asked));
+    assert_eq!(rows(&found), want(&sent, &requested));
     // A merge, which moves rows of all segments.
     let merge = event(1001, "$merge_dangerously", "p1", 5, json!({"alias": "p2"}));
     place.again().append(PROJECT, std::slice::from_ref(&merge), NOW + 11).await.unwrap();
     sent.push(merge);
     let merged =
-        expected(&sent, &asked, |who| derive_person_id(PROJECT, if who == "p2" { "p1" } else { who }));
+        expected(&sent, &requested, |who| derive_person_id(PROJECT, if who == "p2" { "p1" } else { who }));
     for _ in 0..2 {
-        assert_eq!(rows(&scan(&place.events, &asked).await), merged);
+        assert_eq!(rows(&scan(&place.events, &requested).await), merged);
     }
     // Other segments.
     place.again().compact_blocks(PROJECT, NOW + 12).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(rows(&scan(&place.events, &asked).await), merged);
+        assert_eq!(rows(&scan(&place.events, &requested).await), merged);
     }
     while place.again().merge_segments(PROJECT, NOW + 13, MergeMode::Fewest).await.unwrap().has_more_work() {}
-    let found = scan(&place.events, &asked).await;
+    let found = scan(&place.events, &requested).await;
     assert_eq!((found.stats.segments, rows(&found)), (1, merged));
 }
 
@@ -120,10 +120,10 @@ async fn what_is_read_again_for_one_share_leaves_the_kept_ones_alone() {
     let late = [simple(1000, "seen", "p3", 0)];
     place.events.append(PROJECT, &late, NOW + 3).await.unwrap();
     sent.extend(late);
-    let asked = without_arrivals(&["seen"], &[]);
-    let want = want(&sent, &asked);
+    let requested = without_arrivals(&["seen"], &[]);
+    let want = want(&sent, &requested);
     for _ in 0..3 {
-        let found = scan(&place.events, &asked).await;
+        let found = scan(&place.events, &requested).await;
         assert!(found.partitions.len() > 1);
         assert_eq!(rows(&found), want);
     }

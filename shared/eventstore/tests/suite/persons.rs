@@ -64,14 +64,14 @@ fn keys() -> BTreeSet<String> {
     ["k0", "k1", "k2", "first", "city"].map(str::to_owned).into()
 }
 
-/// Everything that can be asked, and that the ways to ask agree.
+/// All persons and groups, after checking that all lookups agree.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct StoredPeople {
     people: BTreeMap<Uuid, (String, Map<String, Value>)>,
     groups: Vec<Group>,
 }
 
-async fn told(events: &EventStore) -> Told {
+async fn stored_people(events: &EventStore) -> StoredPeople {
     let mut people = BTreeMap::new();
     let all = events.people(PROJECT, &keys()).await.unwrap();
     let count = all.count();
@@ -106,10 +106,10 @@ async fn told(events: &EventStore) -> Told {
     let groups = events.groups_of(PROJECT, &company(), &keys()).await.unwrap();
     assert_eq!(events.load_groups_with_all_properties(PROJECT, &company()).await.unwrap(), groups);
     assert_eq!(events.load_groups_for_export(PROJECT, &company()).await.unwrap(), groups);
-    let asked = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
+    let requested = groups.iter().map(|group| (company(), group.key.clone())).collect::<Vec<_>>();
     for id in IDS {
         let waiting_events = events.waiting_blocks_if_few(PROJECT).await.unwrap();
-        let subject = events.subject(PROJECT, id, &asked, waiting_events).await.unwrap();
+        let subject = events.subject(PROJECT, id, &requested, waiting_events).await.unwrap();
         let own = events.person_of(PROJECT, id).await.unwrap();
         let listed = people.get(&own).map(|(_, properties)| properties.clone()).unwrap_or_default();
         assert_eq!(subject.person.properties, listed, "{id}");
@@ -120,11 +120,11 @@ async fn told(events: &EventStore) -> Told {
     for (id, (first, _)) in &people {
         assert_eq!(events.person_of(PROJECT, first).await.unwrap(), *id);
     }
-    Told { people, groups }
+    StoredPeople { people, groups }
 }
 
 #[tokio::test]
-async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
+async fn of_records_of_one_instant_the_last_one_wins() {
     let place = Place::new().await;
     for n in 0..12 {
         place.events.add_persons(PROJECT, vec![person(&["a"], json!({"k0": n}))], NOW).await.unwrap();
@@ -135,9 +135,9 @@ async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
             properties: json!({"k0": n}).as_object().unwrap().clone(),
         };
         place.events.add_groups(PROJECT, vec![group], NOW).await.unwrap();
-        let told = told(&place.again()).await;
-        assert_eq!(told.people[&derive_person_id(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
-        assert_eq!(told.groups[0].properties["k0"], n);
+        let stored = stored_people(&place.again()).await;
+        assert_eq!(stored.people[&derive_person_id(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
+        assert_eq!(stored.groups[0].properties["k0"], n);
     }
     // A clock that is behind makes nothing older.
     place
@@ -145,7 +145,7 @@ async fn of_records_that_were_told_at_one_instant_the_last_one_tells() {
         .add_persons(PROJECT, vec![person(&["a"], json!({"k0": 12}))], NOW - 1_000_000)
         .await
         .unwrap();
-    assert_eq!(told(&place.events).await.people[&derive_person_id(PROJECT, "a")].1["k0"], 12);
+    assert_eq!(stored_people(&place.events).await.people[&derive_person_id(PROJECT, "a")].1["k0"], 12);
 }
 
 #[tokio::test]
@@ -189,10 +189,10 @@ async fn persons_and_groups_are_the_same_whatever_was_compacted() {
                 again = other.again();
             }
         }
-        let want = told(&plain.events).await;
-        assert_eq!(told(&again).await, want, "round {round}");
+        let want = stored_people(&plain.events).await;
+        assert_eq!(stored_people(&again).await, want, "round {round}");
         again.compact(PROJECT, NOW + 100).await.unwrap();
-        assert_eq!(told(&other.again()).await, want, "round {round}");
+        assert_eq!(stored_people(&other.again()).await, want, "round {round}");
     }
 }
 
@@ -209,15 +209,15 @@ async fn merged_segments_tell_the_same() {
             place.events.append(PROJECT, &sent, NOW + step as i64).await.unwrap();
         }
         if step == 3 {
-            let want = told(&place.events).await;
+            let want = stored_people(&place.events).await;
             place.events.compact(PROJECT, NOW).await.unwrap();
-            assert_eq!(told(&place.events).await, want);
+            assert_eq!(stored_people(&place.events).await, want);
         } else if step > 3 {
             place.events.compact(PROJECT, NOW).await.unwrap();
         }
     }
-    let want = told(&place.events).await;
-    assert_eq!(told(&place.again()).await, want);
+    let want = stored_people(&place.events).await;
+    assert_eq!(stored_people(&place.again()).await, want);
 }
 
 #[tokio::test]
@@ -341,21 +341,21 @@ async fn an_id_without_events_is_listed_with_the_person_that_it_was_merged_into(
         simple(5, "seen", "device", 5),
     ];
     events.append(PROJECT, &sent, NOW).await.unwrap();
-    // An imported one merges nobody.
-    let imported = event(6, "$create_alias", "bob", 6, json!({"alias": "nobody"}));
+    // An imported one merges no persons.
+    let imported = event(6, "$create_alias", "bob", 6, json!({"alias": "unused"}));
     events.ingest(PROJECT, vec![(1, imported)], NOW).await.unwrap();
-    let ids = ["ada", "bob", "nobody"].map(|id| derive_person_id(PROJECT, id));
+    let ids = ["ada", "bob", "unused"].map(|id| derive_person_id(PROJECT, id));
     for _ in 0..2 {
-        let told = events.persons(PROJECT, &ids).await.unwrap();
-        let listed = told.into_iter().map(|person| person.distinct_ids).collect::<Vec<_>>();
+        let stored = events.persons(PROJECT, &ids).await.unwrap();
+        let listed = stored.into_iter().map(|person| person.distinct_ids).collect::<Vec<_>>();
         assert_eq!(listed, [vec!["ada", "device", "old"], vec!["bob"], vec![]]);
         assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 2);
-        told_agrees(events, &ids[..2]).await;
+        assert_lookups_agree(events, &ids[..2]).await;
         events.compact(PROJECT, NOW + 1).await.unwrap();
     }
 }
 
-async fn told_agrees(events: &EventStore, ids: &[Uuid]) {
+async fn assert_lookups_agree(events: &EventStore, ids: &[Uuid]) {
     let mut found = Vec::new();
     events.people(PROJECT, &keys()).await.unwrap().each(|id, first, _| {
         found.push((id, first.to_owned()));

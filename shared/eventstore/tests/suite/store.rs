@@ -82,10 +82,10 @@ async fn values_come_back_exactly_from_blocks_and_segments() {
     sent.push(event(300, "text", "ada", 99, json!({"t": 1.0})));
     sent.push(event(301, "text", "ada", 99, json!({"t": null})));
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
-    let asked = request(&[], &["k", "t", "i", "b", "f.g", "nobody"]);
-    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
+    let requested = request(&[], &["k", "t", "i", "b", "f.g", "absent"]);
+    let want = expected(&sent, &requested, |who| derive_person_id(PROJECT, who));
     for _ in 0..2 {
-        let got = rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap());
+        let got = rows(&place.events.scan(PROJECT, &[], &requested).await.unwrap());
         assert_eq!(got, want);
         place.events.compact(PROJECT, NOW).await.unwrap();
     }
@@ -99,8 +99,8 @@ async fn thousands_of_property_keys_are_kept() {
     let sent = [event(1, "a", "ada", 1, bomb.clone().into())];
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     place.events.compact(PROJECT, NOW).await.unwrap();
-    let asked = request(&[], &["key 0", "key 9999", "key 10000"]);
-    let got = rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap());
+    let requested = request(&[], &["key 0", "key 9999", "key 10000"]);
+    let got = rows(&place.events.scan(PROJECT, &[], &requested).await.unwrap());
     assert_eq!(got[0].4, [Some(json!(0)), None, Some(json!(9999)), Some(bomb.into())]);
 }
 
@@ -325,12 +325,12 @@ async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
         place.events.append(PROJECT, &one, NOW + n as i64).await.unwrap();
         sent.extend(one);
     }
-    let asked = request(&[], &["n"]);
-    let want = expected(&sent, &asked, |who| derive_person_id(PROJECT, who));
+    let requested = request(&[], &["n"]);
+    let want = expected(&sent, &requested, |who| derive_person_id(PROJECT, who));
     let mut runs = 0;
     loop {
         let done = place.events.compact(PROJECT, NOW).await.unwrap();
-        assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
+        assert_eq!(rows(&place.events.scan(PROJECT, &[], &requested).await.unwrap()), want);
         runs += 1;
         if !done.more {
             break;
@@ -341,7 +341,7 @@ async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
     for n in 0..4 {
         assert!(shard(n).await.unwrap().is_empty(), "blocks that a segment holds are gone");
     }
-    assert_eq!(place.events.scan(PROJECT, &[], &asked).await.unwrap().stats.waiting_rows, 0);
+    assert_eq!(place.events.scan(PROJECT, &[], &requested).await.unwrap().stats.waiting_rows, 0);
 }
 
 #[tokio::test]
@@ -411,9 +411,9 @@ async fn a_batch_above_the_limit_of_a_transaction_is_refused_whole() {
     // One event that takes several items.
     let large = event(1, "a", "ada", 1, json!({"k": text(900_000)}));
     place.events.append(PROJECT, std::slice::from_ref(&large), NOW).await.unwrap();
-    let asked = request(&[], &["k"]);
-    let want = expected(&[large], &asked, |who| derive_person_id(PROJECT, who));
-    assert_eq!(rows(&place.events.scan(PROJECT, &[], &asked).await.unwrap()), want);
+    let requested = request(&[], &["k"]);
+    let want = expected(&[large], &requested, |who| derive_person_id(PROJECT, who));
+    assert_eq!(rows(&place.events.scan(PROJECT, &[], &requested).await.unwrap()), want);
     let too_large =
         (0..8).map(|n| event(10 + n, "a", "ada", 1, json!({"k": text(900_000)}))).collect::<Vec<_>>();
     let refused = place.events.append(PROJECT, &too_large, NOW).await;

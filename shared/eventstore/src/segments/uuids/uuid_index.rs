@@ -339,6 +339,8 @@ impl UuidIndexFile {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use pennon_core::store::TlsRoots;
+
     use super::*;
 
     fn uuid(n: u128) -> Uuid {
@@ -358,7 +360,8 @@ mod tests {
 
     async fn written(file: Bytes, rows: u64, hashed: u64) -> IndexFixture {
         let directory = tempfile::tempdir().unwrap();
-        let objects = Objects::open(&format!("file://{}", directory.path().display())).unwrap();
+        let url = format!("file://{}", directory.path().display());
+        let objects = Objects::open(&url, TlsRoots::Machine, None).unwrap();
         let segment = SegmentEntry { hashed: Some(hashed), ..crate::segments::tests::entry("h", rows) };
         objects.create("h", file).await.unwrap();
         IndexFixture { file: UuidIndexFile::of(&objects, &segment).unwrap(), _directory: directory }

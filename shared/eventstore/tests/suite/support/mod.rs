@@ -116,7 +116,7 @@ pub fn rows(scan: &Scan) -> Vec<PlainRow> {
         for run in &partition.runs {
             for row in 0..run.times.len() {
                 let place = (run.actors[row], run.times[row], run.order.at(row));
-                assert!(orders.insert(place), "two events of a person and a time are not told apart");
+                assert!(orders.insert(place), "two events of a person and a time cannot be distinguished");
             }
         }
         for run in &partition.runs {
