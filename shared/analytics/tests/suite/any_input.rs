@@ -236,7 +236,7 @@ proptest! {
         ask(&world, InsightKind::Retention.parse_request(&request));
         ask_people(&world, InsightKind::Retention.parse_people_request(&request), &request);
         ask(&world, InsightKind::Paths.parse_request(&request));
-        ask_people(&world, InsightKind::Paths.parse_request(&request), &request);
+        ask_people(&world, InsightKind::Paths.parse_people_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 

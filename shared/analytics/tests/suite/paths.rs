@@ -10,8 +10,9 @@ use uuid::Uuid;
 
 use crate::support::{Tally, World, cases};
 
+/// Parses a request for people, which has a node in `query`, or the fields of a request for edges.
 fn request(fields: &Value) -> CalcResult<ParsedQuery> {
-    InsightKind::Paths.parse_request(fields.as_object().unwrap())
+    InsightKind::Paths.parse_people_request(fields.as_object().unwrap())
 }
 
 fn query(fields: &Value) -> CalcResult<Query> {

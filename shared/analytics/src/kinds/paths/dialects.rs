@@ -11,10 +11,10 @@ use super::funnel_paths::FunnelPaths;
 use super::query::{CleaningFilter, EventType, PathsQuery};
 use super::raw_query::{RawFunnelPaths, RawPaths};
 use super::{INSIGHT_NAME, NODE_KIND, query};
+use crate::kinds::ParsedQuery;
 use crate::kinds::funnels::FunnelsQuery;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::saved_query::{FieldType, SavedField, SavedNodeRules};
-use crate::kinds::{ParsedQuery, Query};
 use crate::query::insight_filters::parse::fields_without_series as filters_without_series;
 use crate::query::insight_filters::serialize;
 use crate::query::node::{fields_without_series, get_kind, get_object};
@@ -111,26 +111,10 @@ fn in_source(error: CalcError) -> CalcError {
     error.inside("funnelSource")
 }
 
-/// Parses insight filters, or a request with a query node in `query`.
+/// Parses insight filters, or the fields of a request.
 pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
-    if let Some(node) = request.get("query").filter(|node| !node.is_null()) {
-        return parse_request_node(node);
-    }
     let common = filters_without_series(request);
     query::parse(raw_paths(common, filters_funnel(request)?, |key, _, _| Field::of(request, key, key)))
-}
-
-/// Parses the node of a request, which may be a JSON text.
-fn parse_request_node(node: &Value) -> CalcResult<ParsedQuery> {
-    let invalid = || CalcError::invalid("query", "Expected a PathsQuery node.");
-    let node = match node {
-        Value::String(text) => Cow::Owned(serde_json::from_str(text).map_err(|_| invalid())?),
-        other => Cow::Borrowed(other),
-    };
-    match Query::from_query_node(&node)? {
-        ParsedQuery::Query(Query::Paths(query)) => Ok(ParsedQuery::Query(Query::Paths(query))),
-        _ => Err(invalid()),
-    }
 }
 
 /// The funnel of insight filters. `funnel_paths` and `funnel_filter` are ignored without each other.

@@ -21,7 +21,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -123,6 +123,7 @@ impl RegisteredKind for PathsQuery {
             has_timezone: true,
             is_paged: false,
             csv_rows: None,
+            people_page: PeoplePage::People,
         },
         parse_filters: dialects::parse_filters,
     };

@@ -150,6 +150,7 @@ mod tests {
             timezone: zone.parse().unwrap(),
             week_start,
             test_account_filters: Vec::new(),
+            path_cleaning_filters: Vec::new(),
             earliest_event: None,
             aggregate_by_distinct_id: false,
             definitions: Definitions::default(),

@@ -111,7 +111,12 @@ impl CompiledPaths {
                 Some(same) if last_actor == Some(actor) => same.times.push(time),
                 _ => {
                     if let Some(id) = partition.actors.get(actor as usize) {
-                        matched.push(MatchedActor { actor: *id, key: None, times: vec![time] });
+                        matched.push(MatchedActor {
+                            actor: *id,
+                            key: None,
+                            times: vec![time],
+                            appearances: Vec::new(),
+                        });
                     }
                 }
             }
