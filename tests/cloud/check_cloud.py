@@ -29,14 +29,15 @@ from store import Database  # noqa: E402
 from thaw import WallClock  # noqa: E402
 
 REGION, BUCKET = "eu-central-1", "pennon-events"
+PROJECT = "events/project=1/"
 RECORDS, BLOCKS = "cloud-records", "cloud-blocks"
 WORKSPACE = {
     "organizations": [{"id": "01900000-0000-7000-8000-000000000001", "name": "Acme"}],
     "users": [{"id": 1, "email": "ada@example.com", "memberships": [{"organization": "01900000-0000-7000-8000-000000000001", "level": "owner"}]}],
     "projects": [{"id": "1", "organization": "01900000-0000-7000-8000-000000000001", "token": "phc_cloud"}],
 }
-# Enough text for three parts of an import, and for segments that are uploaded in parts.
-EVENTS, TEXT_BYTES = 150, 3 << 20
+# Enough text for two chunks of an import, and for segments that are uploaded in parts.
+EVENTS, TEXT_BYTES = 50, 3 << 20
 ERASED = "erased-person-7"
 # What deletes replaced objects waits for ten minutes.
 GRACE_SECONDS = 700
@@ -78,8 +79,8 @@ class Bucket:
         pages = self.s3.get_paginator("list_object_versions").paginate(Bucket=BUCKET)
         return [version for page in pages for version in page.get("Versions", [])]
 
-    def old_versions(self):
-        return [version for version in self.versions() if not version["IsLatest"]]
+    def old_versions(self, folder="events/"):
+        return [version for version in self.versions() if not version["IsLatest"] and version["Key"].startswith(folder)]
 
     def uploads(self):
         """Uploads in parts that were neither completed nor aborted."""
@@ -174,8 +175,8 @@ def check_import(cloud, directory):
     write_events(file)
     process = cloud.start("import", file, "--json")
     end = time.monotonic() + 300
-    # The first part is stored and noted, the second one is being uploaded.
-    while not cloud.checkpoints() or not any(it["Key"].count("/events/") for it in cloud.bucket.versions()):
+    # The first chunk is stored and noted, the second one is being encoded or uploaded.
+    while not cloud.checkpoints():
         assert process.poll() is None and time.monotonic() < end, process.communicate()
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -193,7 +194,7 @@ def check_import(cloud, directory):
     assert events_of(cloud) == EVENTS
     large = [it for it in cloud.bucket.versions() if it["Size"] >= 16 << 20]
     assert large and all("-" in it["ETag"] for it in large), "objects from 16 MiB on are uploaded in parts"
-    assert not cloud.bucket.old_versions(), "no object is written twice"
+    assert not cloud.bucket.old_versions(PROJECT), "no object is written twice"
     print(f"an import was killed after {stored} of {EVENTS} events and continued; {len(before)} objects were stored before, "
           f"{len(cloud.bucket.versions())} after; {len(large)} were uploaded in parts")
 
@@ -203,18 +204,22 @@ def check_versions(cloud):
     erased = cloud.json("delete", "--person", ERASED, "--project", "1", "--yes")
     assert erased["erased"]["events"] == EVENTS // 10, erased
     assert events_of(cloud) == expected
-    found = cloud.json("delete", "--versions", "--dry-run")["found"]
+    found = cloud.json("delete", "--versions", "--project", "1", "--dry-run")["found"]
     assert found["versions"] == 0, "replaced objects are the latest versions of their names for ten minutes"
     cloud.clock.forward(GRACE_SECONDS)
     cloud.run("compact")
-    old = cloud.bucket.old_versions()
+    old = cloud.bucket.old_versions(PROJECT)
     assert holders(cloud, old), "the bucket keeps the erased events as old versions"
     found = cloud.json("delete", "--versions", "--project", "1", "--dry-run")["found"]
     assert found["versions"] == len(old), (found, len(old))
-    assert cloud.bucket.old_versions() == old, "a dry run deletes nothing"
+    assert cloud.bucket.old_versions(PROJECT) == old, "a dry run deletes nothing"
     assert cloud.json("delete", "--versions", "--project", "2", "--yes")["deleted"]["versions"] == 0
     deleted = cloud.json("delete", "--versions", "--project", "1", "--yes")["deleted"]
     assert deleted["versions"] == len(old) and deleted["bytes"] == sum(it["Size"] for it in old), deleted
+    assert not cloud.bucket.old_versions(PROJECT)
+    # Those of the marks of versions, which are of no project's folder.
+    others = cloud.bucket.old_versions()
+    assert others and cloud.json("delete", "--versions", "--yes")["deleted"]["versions"] == len(others)
     assert not cloud.bucket.old_versions()
     assert not holders(cloud, cloud.bucket.versions()), "an object names the erased person"
     assert events_of(cloud) == expected

@@ -149,7 +149,8 @@ mod tests {
             .http_client(SharedHttpClient::new(Handle(fresh.clone())))
             .build();
         let store = Store::new(&client(&shared, None), &StoreConfig::local());
-        let read = || store.records.get(&Key::new("a", "b"));
+        let key = Key::new("a", "b");
+        let read = || store.records.get(&key);
         for _ in 0..3 {
             assert!(read().await.unwrap().is_none());
         }
