@@ -27,7 +27,7 @@ for _ in range(240):
     except EndpointConnectionError:
         time.sleep(0.25)
 else:
-    sys.exit("the S3 server does not answer")
+    sys.exit("the S3 server does not respond")
 PY
 # With the features of the whole workspace, or every dependency is compiled again.
 PENNON_TEST_EVENTS_URL=s3://events/installation cargo test --locked --workspace --test suite s3::

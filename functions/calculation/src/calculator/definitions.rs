@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_analytics::{Action, Cohort, DefinitionIds, Definitions, Query};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Table};
 use pennon_eventstore::cohort_lists::CohortList;
 use serde_json::Value;
@@ -31,8 +31,8 @@ impl DefinitionId {
     /// The key of its record.
     pub(super) fn key(self, project: ProjectId) -> Key {
         match self {
-            DefinitionId::Action(id) => keys::record(project, Kind::Action, id),
-            DefinitionId::Cohort(id) => keys::record(project, Kind::Cohort, id),
+            DefinitionId::Action(id) => keys::record(project, RecordKind::Action, id),
+            DefinitionId::Cohort(id) => keys::record(project, RecordKind::Cohort, id),
         }
     }
 }

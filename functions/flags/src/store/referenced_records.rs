@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::ApiResult;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
 use pennon_flag_rules::flag::body_references::BodyReferences;
 use pennon_flag_rules::flag::transition::dependents_of;
-use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use pennon_flag_rules::relations::dependencies::RelatedFlag;
 use pennon_flag_rules::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;
@@ -54,8 +54,9 @@ impl ReferenceIds {
     /// The table keys of the records.
     pub fn keys(&self, project: ProjectId) -> Vec<Key> {
         let flags = positive_ids(&self.flags).map(|id| keys::flag_row(project, id));
-        let cohorts = positive_ids(&self.cohorts).map(|id| keys::record(project, Kind::Cohort, id));
-        let dashboards = positive_ids(&self.dashboards).map(|id| keys::record(project, Kind::Dashboard, id));
+        let cohorts = positive_ids(&self.cohorts).map(|id| keys::record(project, RecordKind::Cohort, id));
+        let dashboards =
+            positive_ids(&self.dashboards).map(|id| keys::record(project, RecordKind::Dashboard, id));
         flags.chain(cohorts).chain(dashboards).collect()
     }
 }
@@ -146,7 +147,7 @@ impl ResolvedReferences {
             ..Precondition::default()
         };
         let cohort = |(id, version): (&i64, &u64)| {
-            let key = keys::record(project, Kind::Cohort, record_id(*id));
+            let key = keys::record(project, RecordKind::Cohort, record_id(*id));
             Write::Check(key, WriteCondition::Version(*version))
         };
         // Beyond this limit, which hardly any flag reaches, a cohort may be deleted concurrently with the write.
@@ -229,6 +230,6 @@ pub async fn resolve_references(
     Ok(resolved)
 }
 
-fn live_cohort(item: &Item) -> Result<Option<Cohort>, StoreError> {
-    Ok(Cohort::read(&item.body()?).filter(|cohort| !cohort.deleted))
+fn live_cohort(item: &Item) -> Result<Option<FlagCohort>, StoreError> {
+    Ok(FlagCohort::read(&item.body()?).filter(|cohort| !cohort.deleted))
 }

@@ -70,7 +70,7 @@ impl Store {
             Ok(Err(error)) => return Err(ConnectError::NoCredentials(causes(&error))),
             Err(_) => {
                 let seconds = PROVIDER_TIME.as_secs();
-                return Err(ConnectError::NoCredentials(format!("no answer within {seconds} seconds")));
+                return Err(ConnectError::NoCredentials(format!("no response within {seconds} seconds")));
             }
         }
         let store = Store::new(&client(&shared, None), config);
