@@ -11,7 +11,7 @@ use dynoxide::{Database, DynoxideError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::writer::WriteLock;
+use super::write_lock::WriteLock;
 
 /// Serves DynamoDB requests from an embedded database.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use super::connection::{Mode, open};
 use super::reader::decode_key;
 use super::stream::{StreamEvent, StreamWriter, now_micros};
-use super::writer::WriteLock;
+use super::write_lock::WriteLock;
 
 /// Most items that one run deletes.
 const DELETED_MAX: usize = 10_000;

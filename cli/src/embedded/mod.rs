@@ -16,6 +16,7 @@ mod reader;
 mod sqlite_backend;
 mod stream;
 mod wal;
+mod write_lock;
 pub mod write_mark;
 mod writer;
 
@@ -35,7 +36,7 @@ use pennon_core::store::local_backend::LocalBackend;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{CapacityMeter, Store, StoreError, schema};
-use writer::WriteLock;
+use write_lock::WriteLock;
 
 pub use connector::Connector;
 pub use stream::{StreamFollower, StreamInserts};
