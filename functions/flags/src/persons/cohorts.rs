@@ -116,9 +116,9 @@ pub async fn load(
     }
     loaded.requested = named;
     while page.next.is_some() {
-        let mentioned = loaded.by_id.values().flat_map(FlagCohort::named);
+        let named = loaded.by_id.values().flat_map(FlagCohort::named);
         let missing: BTreeSet<i64> =
-            mentioned.filter(|id| !loaded.by_id.contains_key(id) && !loaded.requested.contains(id)).collect();
+            named.filter(|id| !loaded.by_id.contains_key(id) && !loaded.requested.contains(id)).collect();
         if missing.is_empty() {
             break;
         }

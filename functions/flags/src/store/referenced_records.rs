@@ -38,11 +38,11 @@ pub struct ReferenceIds {
 
 impl ReferenceIds {
     /// The ids that the request body names directly.
-    pub fn of(mentioned: &BodyReferences) -> ReferenceIds {
+    pub fn of(body_references: &BodyReferences) -> ReferenceIds {
         ReferenceIds {
-            flags: mentioned.flag_ids.clone(),
-            cohorts: mentioned.cohort_ids.clone(),
-            dashboards: mentioned.dashboard_ids.clone(),
+            flags: body_references.flag_ids.clone(),
+            cohorts: body_references.cohort_ids.clone(),
+            dashboards: body_references.dashboard_ids.clone(),
         }
     }
 
@@ -179,18 +179,18 @@ impl ResolvedReferences {
     }
 }
 
-/// Loads the records that `mentioned` names, and transitively the records that those name, unless they are in
+/// Loads the records that `body_references` names, and transitively the records that those name, unless they are in
 /// `resolved`. No round trip when nothing is missing, or when only flags are missing whose rows are cached for
 /// `version`; otherwise one round trip per level.
 pub async fn resolve_references(
     state: &Flags,
     project: ProjectId,
     version: ProjectVersion,
-    mentioned: &BodyReferences,
+    body_references: &BodyReferences,
     mut resolved: ResolvedReferences,
 ) -> ApiResult<ResolvedReferences> {
     let mut all_rows: Option<FlagRows> = None;
-    let (flags, _) = mentioned.unresolved(&resolved.references);
+    let (flags, _) = body_references.unresolved(&resolved.references);
     if !flags.is_empty() {
         all_rows = cached_rows(state, project, version);
     }
@@ -198,14 +198,14 @@ pub async fn resolve_references(
         resolved.clear_flags();
     }
     loop {
-        let (flags, cohorts) = mentioned.unresolved(&resolved.references);
+        let (flags, cohorts) = body_references.unresolved(&resolved.references);
         if all_rows.is_none() && resolved.flag_versions.len() + flags.len() > MAX_CHECKED_RECORDS {
             all_rows = Some(load_verified_rows(state, project, version).await?);
             resolved.clear_flags();
             continue;
         }
         let dashboards =
-            mentioned.dashboard_ids.difference(&resolved.requested_dashboards).copied().collect();
+            body_references.dashboard_ids.difference(&resolved.requested_dashboards).copied().collect();
         let mut ids = ReferenceIds { flags, cohorts, dashboards };
         if let Some(rows) = &all_rows {
             for id in std::mem::take(&mut ids.flags) {
@@ -216,10 +216,10 @@ pub async fn resolve_references(
         let items =
             if keys.is_empty() { Vec::new() } else { state.app.store.records.batch_get(&keys).await? };
         resolved.add_items(&ids, &items)?;
-        let (flags, cohorts) = mentioned.unresolved(&resolved.references);
+        let (flags, cohorts) = body_references.unresolved(&resolved.references);
         if flags.is_empty()
             && cohorts.is_empty()
-            && mentioned.dashboard_ids.is_subset(&resolved.requested_dashboards)
+            && body_references.dashboard_ids.is_subset(&resolved.requested_dashboards)
         {
             break;
         }

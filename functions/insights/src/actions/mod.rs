@@ -134,9 +134,9 @@ async fn validate_definition(
     action: &ActionRecord,
 ) -> ApiResult<()> {
     let definition = action.definition();
-    let mentions = definition.mentions();
+    let referenced = definition.direct_references();
     let reached =
-        TransitiveDefinitions::fetch(&state.app.store.records, access.project.id, &mentions).await?;
+        TransitiveDefinitions::fetch(&state.app.store.records, access.project.id, &referenced).await?;
     let mut definitions = reached.definitions;
     definitions.actions.insert(action.id, definition.clone());
     let (project, now) = (context(&access.project, definitions)?, call.now);

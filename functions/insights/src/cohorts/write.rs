@@ -171,7 +171,7 @@ async fn validate(
         return Ok(Preconditions::default());
     }
     let definition = after.definition();
-    let mut reached = TransitiveDefinitions::fetch(records, project, &definition.mentions()).await?;
+    let mut reached = TransitiveDefinitions::fetch(records, project, &definition.direct_references()).await?;
     if before.is_some() && reached.definitions.cohorts.contains_key(&after.id) {
         let detail = "Cohorts cannot reference other cohorts in a loop.";
         return Err(ApiError::invalid("invalid_input", detail, Some("filters")));
