@@ -1,8 +1,8 @@
 """The import graphs of a crate: which of the modules in a folder use which, and the cycles between them.
 
-Each folder has a graph. At the root of the crate its nodes are the modules directly below: folders, and files with no folder. In a folder, its nodes
-are the folders directly below; the files beside them belong to the folder itself. Parents and children may import each other: a folder and the
-folders in it, the root and all nodes. Names that a parent re-exports (`pub use store::Table`) count as imports of the module they come from.
+Each folder has a graph, whose nodes are the modules directly below: folders, and files with no folder. In a crate that is compared by folders only, the
+nodes in a folder are the folders directly below, and the files beside them belong to the folder itself. Parents and children may import each other: a
+folder and the modules in it, the root and all nodes. Names that a parent re-exports (`pub use store::Table`) count as imports of the module they come from.
 Tests (files of tests, items under `#[cfg(test)]`) may import anything. Standard library only; relies on rustfmt's layout.
 """
 
@@ -86,9 +86,10 @@ def test_modules(files):
 
 
 class Crate:
-    """The product files of one crate, by path relative to its `src`."""
+    """The product files of one crate, by path relative to its `src`. `only_folders`: files in a folder belong to the folder."""
 
-    def __init__(self, files):
+    def __init__(self, files, only_folders=False):
+        self.only_folders = only_folders
         tests = test_modules(files)
         is_test = lambda own: any(own[:end] in tests for end in range(1, len(own) + 1))  # noqa: E731
         self.code = {path: product_code(text) for path, text in files.items() if not is_test(module(path))}
@@ -132,8 +133,9 @@ class Crate:
         return target
 
     def is_node(self, path):
-        """A module at the root, or a folder."""
-        return path in self.children or len(path) == 1 and path[0] in self.children[()]
+        """A module that may not be in a circle: all but the root, or folders and the modules at the root."""
+        is_module = path[-1] in self.children.get(path[:-1], ())
+        return path in self.children or is_module and (len(path) == 1 or not self.only_folders)
 
     def edges(self):
         """`{(from, to): [(path, line, name)]}` between the modules of each folder; modules are named by their path, as in `store::keys`."""

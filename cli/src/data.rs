@@ -242,8 +242,8 @@ impl DataDirectory {
     fn unreachable_message(&self, info: &ServerInfo, reason: &str) -> String {
         let ServerInfo { dynamodb, pid, .. } = info;
         format!(
-            "{} is in use, but the server that announced itself (process {pid}) does not answer at {dynamodb}: {reason}. End \
-             that process, or wait until it answers, and try again",
+            "{} is in use, but the server that announced itself (process {pid}) does not respond at {dynamodb}: {reason}. End \
+             that process, or wait until it responds, and try again",
             self.path.display()
         )
     }

@@ -9,7 +9,7 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use chrono::{DateTime, NaiveDate, NaiveTime};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Query, Store};
+use pennon_core::store::{PartitionQuery, Store};
 use pennon_eventstore::{ErasureReport, ErasureTarget, EventStore};
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ impl DeleteRequest {
             format!("events were erased, but kept results could not be removed ({e}); run it again")
         };
         store.records.increment(&keys::erasures(self.project), 1).await.map_err(failed)?;
-        let query = Query::partition(keys::result(self.project, "").pk);
+        let query = PartitionQuery::partition(keys::result(self.project, "").pk);
         let results = store.records.query(query).await.map_err(failed)?;
         store.records.sweep(results.into_iter().map(|item| item.key).collect()).await.map_err(failed)?;
         let remove_objects = async {

@@ -104,7 +104,7 @@ async fn open_with(
     let (store, events_url) = connect_cloud().await?;
     let events = tokio::time::timeout(CONNECT_TIMEOUT, open_verified_events(&store, &events_url)).await;
     let events = events
-        .unwrap_or_else(|_| Err(format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs())))
+        .unwrap_or_else(|_| Err(format!("no response within {} seconds", CONNECT_TIMEOUT.as_secs())))
         .map_err(|e| format!("the events at {events_url} cannot be used: {e}"))?;
     Ok(Installation { store, events, events_url, directory: None, local: None, _preview: None })
 }

@@ -11,10 +11,10 @@ use pennon::embedded::Embedded;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::app::App;
-use pennon_core::clock::Clock;
+use pennon_core::clock::{Clock, NOW_HEADER};
 use pennon_core::payload_keys::PayloadKeys;
 use pennon_core::store::round_trips::RoundTrips;
-use pennon_core::store::{Write, keys};
+use pennon_core::store::{PartitionQuery, Write, keys};
 use pennon_core::throttle::Rates;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -25,6 +25,11 @@ use crate::{Faults, TestResponse, log, schema};
 
 /// The instant at which a test's clock stands.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
+
+/// [`NOW`] in microseconds since the epoch.
+pub fn now_micros() -> i64 {
+    NOW.parse::<chrono::DateTime<chrono::Utc>>().expect("an instant").timestamp_micros()
+}
 
 /// What payloads are encrypted with: 32 zeros.
 pub(crate) const PAYLOAD_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -322,6 +327,42 @@ impl TestApp {
     /// PATCH as the owner.
     pub async fn patch(&self, path: &str, body: Value) -> TestResponse {
         self.call(Keys::OWNER, "PATCH", path, body).await
+    }
+
+    /// Applies a workspace file.
+    pub async fn apply(&self, workspace: Value) {
+        let file = Workspace::parse(&workspace.to_string()).expect("a workspace");
+        let now = self.services.app.clock.now(None);
+        apply(&self.services.app.store.records, &file, ApplyOptions::default(), now)
+            .await
+            .expect("it is applied");
+    }
+
+    /// Sends a request as the owner, at another instant.
+    pub async fn at(&self, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
+        let mut request = TestApp::request(Keys::OWNER, method, path, body);
+        request.headers_mut().insert(NOW_HEADER, now.parse().expect("a header"));
+        self.send(request).await
+    }
+
+    /// Sends a list of events to project 1, as an SDK does.
+    pub async fn capture(&self, events: impl Into<Value>) {
+        let body = json!({"api_key": "phc_project_1", "batch": events.into()});
+        assert_eq!(self.call("", "POST", "/batch/", body).await.expect(200), json!({"status": 1}));
+    }
+
+    /// Compacts the waiting events of project 1.
+    pub async fn compact(&self) {
+        as_worker(self.services.events.compact(1, now_micros())).await.expect("a compaction");
+    }
+
+    /// The activity entries of a scope of project 1 in the month of [`NOW`], oldest first.
+    pub async fn activity(&self, scope: &str) -> Vec<Value> {
+        let month = PartitionQuery::partition(format!("PROJECT#1#ACTIVITY#{scope}#2026-01"));
+        let items = self.services.app.store.records.query(month).await.expect("entries");
+        let mut entries: Vec<Value> = items.iter().map(|item| item.body().expect("an entry")).collect();
+        entries.sort_by_key(|entry| entry["created_at"].as_str().map(str::to_owned));
+        entries
     }
 
     /// Makes a flag with this key in project 1; returns its number.

@@ -33,6 +33,15 @@ pub enum Fault {
     FailedAfterwards,
 }
 
+/// The faults of histories: of a thousand requests, how many meet each.
+const HISTORY_SHARES: [(Fault, u64); 5] = [
+    (Fault::Conflict, 60),
+    (Fault::Throttled, 10),
+    (Fault::RequestLost, 8),
+    (Fault::ResponseLost, 8),
+    (Fault::FailedAfterwards, 8),
+];
+
 /// Of a thousand requests, how many meet each fault.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<Mutex<State>>);
@@ -51,6 +60,21 @@ impl Faults {
     pub fn new(seed: u64, shares: &[(Fault, u64)]) -> Faults {
         let state = State { random: Random::new(seed), shares: shares.to_vec(), ..State::default() };
         Faults(Arc::new(Mutex::new(state)))
+    }
+
+    /// Faults of every kind, for histories of random calls.
+    pub fn of_histories(seed: u64) -> Faults {
+        Faults::new(seed, &HISTORY_SHARES)
+    }
+
+    /// Checks that every kind of fault has happened; returns how often each did.
+    #[track_caller]
+    pub fn assert_all_occurred(&self, seed: u64) -> BTreeMap<Fault, usize> {
+        let counts = self.counts();
+        for (fault, _) in HISTORY_SHARES {
+            assert!(counts.contains_key(&fault), "seed {seed}: no {fault:?} among {counts:?}");
+        }
+        counts
     }
 
     /// No more faults from here on.

@@ -45,8 +45,20 @@ impl TestResponse {
         self.expect_error(400, "validation_error", code, detail, attr);
     }
 
+    /// Checks that it is a 400 with this code about this field.
+    #[track_caller]
+    pub fn expect_field_error(&self, code: &str, field: &str) {
+        let body = self.expect(400);
+        assert_eq!((&body["code"], &body["attr"]), (&json!(code), &json!(field)), "{body}");
+    }
+
     /// A header's value; empty when it is not there.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
+}
+
+/// A text for a URL, in which every byte is encoded.
+pub fn percent_encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

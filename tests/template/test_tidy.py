@@ -91,11 +91,11 @@ class Rules(unittest.TestCase):
 class Imports(unittest.TestCase):
     """The graph of a crate's modules, from its files below `src`."""
 
-    def edges(self, files):
-        return set(imports.Crate({"lib.rs": "", **files}).edges())
+    def edges(self, files, only_folders=False):
+        return set(imports.Crate({"lib.rs": "", **files}, only_folders).edges())
 
-    def circles(self, files):
-        return imports.circles(imports.Crate({"lib.rs": "", **files}).edges())
+    def circles(self, files, only_folders=False):
+        return imports.circles(imports.Crate({"lib.rs": "", **files}, only_folders).edges())
 
     def test_use_trees_and_paths(self):
         text = "use crate::b::{self, inner::{C as D, *}};\npub(crate) use crate::c::x;\nfn a() { crate::d::run(crate::e::X) }\n"
@@ -110,14 +110,20 @@ class Imports(unittest.TestCase):
         files = {"a.rs": "mod x;\nuse crate::a::x::X;\n", "a/x.rs": "use crate::a::A;\n"}
         self.assertEqual(self.edges(files), set())
 
-    def test_folders_in_a_folder_have_a_graph_and_the_files_beside_them_are_their_parent(self):
+    def test_files_of_a_folder_have_a_graph(self):
+        files = {"a/mod.rs": "pub use x::X;\n", "a/x.rs": "use super::y::{Y, z};\n", "a/y/mod.rs": "use super::X;\n", "a/y/z.rs": "use super::Y;\n"}
+        self.assertEqual(self.edges(files), {("a::x", "a::y"), ("a::y", "a::x")})
+        self.assertEqual(self.circles(files), [("a::x", "a::y")])
+        self.assertEqual(self.circles(files, only_folders=True), [])
+
+    def test_by_folders_only_the_files_beside_them_are_their_parent(self):
         files = {
             "a/mod.rs": "pub use x::X;\n", "a/beside.rs": "use super::x::X;\nuse super::y::Y;\n",
             "a/x/mod.rs": "use crate::a::beside::B;\nuse crate::a::y::inner::I;\n", "a/x/inner.rs": "",
             "a/y/mod.rs": "", "a/y/inner.rs": "use super::super::X;\n",
         }
-        self.assertEqual(self.edges(files), {("a::x", "a::y"), ("a::y", "a::x")})
-        self.assertEqual(self.circles(files), [("a::x", "a::y")])
+        self.assertEqual(self.edges(files, only_folders=True), {("a::x", "a::y"), ("a::y", "a::x")})
+        self.assertEqual(self.circles(files, only_folders=True), [("a::x", "a::y")])
 
     def test_the_root_is_exempt_and_its_exports_are_followed(self):
         files = {"lib.rs": "pub use b::B;\npub struct State;\n", "a.rs": "use crate::{B, State};\n", "b.rs": ""}

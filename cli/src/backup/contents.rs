@@ -29,14 +29,14 @@ pub struct Contents {
     /// Whether the key of secret payloads is included.
     pub payload_key: bool,
     /// All files but `backup.json`, sorted by path.
-    pub files: Vec<FileEntry>,
+    pub files: Vec<BackupFile>,
     /// SHA-256 of the list of files.
     pub digest: String,
 }
 
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileEntry {
+pub struct BackupFile {
     /// The path in the backup, with slashes.
     pub path: String,
     /// Its size in bytes.
@@ -53,7 +53,7 @@ struct FormatNumber {
 
 impl Contents {
     /// The contents of a backup that was created at `taken_at`.
-    pub fn new(taken_at: DateTime<Utc>, files: Vec<FileEntry>) -> Contents {
+    pub fn new(taken_at: DateTime<Utc>, files: Vec<BackupFile>) -> Contents {
         let payload_key = files.iter().any(|file| file.path == PAYLOAD_KEY);
         let digest = list_digest(&files);
         let release = env!("CARGO_PKG_VERSION").to_owned();
@@ -150,14 +150,14 @@ pub(super) fn is_backup_path(path: &str) -> bool {
         }
 }
 
-fn has_duplicates(files: &[FileEntry]) -> bool {
+fn has_duplicates(files: &[BackupFile]) -> bool {
     let mut seen = HashSet::new();
     !files.iter().all(|file| file.path != CONTENTS && seen.insert(&file.path))
 }
 
-fn list_digest(files: &[FileEntry]) -> String {
+fn list_digest(files: &[BackupFile]) -> String {
     let mut digest = Sha256::new();
-    for FileEntry { path, bytes, sha256 } in files {
+    for BackupFile { path, bytes, sha256 } in files {
         digest.update(format!("{path}\0{bytes}\0{sha256}\n"));
     }
     hex(&digest.finalize())
@@ -168,8 +168,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn file_entry(path: &str) -> FileEntry {
-        FileEntry { path: path.to_owned(), bytes: 1, sha256: "00".to_owned() }
+    fn file_entry(path: &str) -> BackupFile {
+        BackupFile { path: path.to_owned(), bytes: 1, sha256: "00".to_owned() }
     }
 
     fn parsed(contents: &Contents) -> Result<Contents, String> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 
-use super::contents::{Contents, FileEntry};
+use super::contents::{BackupFile, Contents};
 use super::objects::{CopyError, CopyMode, ReferencedObjects, link_objects};
 use super::staging::{STAGING_LOCK, Staging, rename_durably};
 use super::{ARCHIVE_EXTENSION, ProgressCallback, hash_file, pack, path_error, snapshot, verify_objects};
@@ -137,7 +137,7 @@ async fn list_objects(data: &Path, tables: &Path) -> Result<ReferencedObjects, S
 }
 
 /// All files below `directory` with their digests, sorted by path.
-fn list_files(directory: &Path, progress: ProgressCallback<'_>) -> Result<Vec<FileEntry>, String> {
+fn list_files(directory: &Path, progress: ProgressCallback<'_>) -> Result<Vec<BackupFile>, String> {
     let mut paths = Vec::new();
     collect_paths(directory, "", &mut paths).map_err(path_error(directory, "read"))?;
     paths.sort_unstable();
@@ -146,7 +146,7 @@ fn list_files(directory: &Path, progress: ProgressCallback<'_>) -> Result<Vec<Fi
     for path in paths {
         let file = directory.join(&path);
         let (sha256, bytes) = hash_file(&file).map_err(path_error(&file, "read"))?;
-        files.push(FileEntry { path, bytes, sha256 });
+        files.push(BackupFile { path, bytes, sha256 });
         progress("listing", files.len() as u64, total);
     }
     Ok(files)

@@ -34,7 +34,7 @@ use sha2::{Digest, Sha256};
 use crate::data::open_events;
 use crate::embedded::Embedded;
 
-pub use contents::{Contents, FORMAT, FileEntry};
+pub use contents::{BackupFile, Contents, FORMAT};
 pub use create::{BackupOptions, CompletedBackup, create};
 pub use restore::{RestoredBackup, restore};
 pub(crate) use staging::remove_unfinished;

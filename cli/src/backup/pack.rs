@@ -124,7 +124,7 @@ mod tests {
             create_parent(&path("in").join(file)).unwrap();
             std::fs::write(path("in").join(file), file.repeat(1000)).unwrap();
             let (sha256, bytes) = super::super::hash_file(&path("in").join(file)).unwrap();
-            super::super::FileEntry { path: file.to_owned(), bytes, sha256 }
+            super::super::BackupFile { path: file.to_owned(), bytes, sha256 }
         });
         let contents = Contents::new(chrono::DateTime::UNIX_EPOCH, listed.to_vec());
         contents.write(&path("in")).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     fn an_archive_with_other_than_the_listed_files_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let listed = ["dynamodb.sqlite", "events/a"].map(|path| super::super::FileEntry {
+        let listed = ["dynamodb.sqlite", "events/a"].map(|path| super::super::BackupFile {
             path: path.to_owned(),
             bytes: 1,
             sha256: "00".to_owned(),

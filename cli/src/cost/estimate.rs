@@ -3,7 +3,7 @@
 //! Must stay true: pure arithmetic; every quantity that is multiplied by a price is in [`Quantities`], so that it can be
 //! verified by hand.
 
-use super::prices::{ComparedProduct, CostAssumptions, Operation, Prices, Units};
+use super::prices::{ComparedProduct, CostAssumptions, OperationUnits, Prices, Units};
 
 /// The usage of a month.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +115,7 @@ impl Quantities {
         all
     }
 
-    fn of_operation(operation: &Operation, more_cpu_ms: f64, assumed: &CostAssumptions) -> Quantities {
+    fn of_operation(operation: &OperationUnits, more_cpu_ms: f64, assumed: &CostAssumptions) -> Quantities {
         Quantities {
             gb_seconds: billed_seconds(operation, more_cpu_ms, assumed) * f64::from(operation.memory_mb)
                 / 1024.0,
@@ -138,7 +138,7 @@ impl Quantities {
     fn add(
         &mut self,
         times: f64,
-        operation: &Operation,
+        operation: &OperationUnits,
         more_cpu_ms: f64,
         assumed: &CostAssumptions,
         caller: Caller,
@@ -199,7 +199,7 @@ impl Quantities {
 
 /// The billed duration of one invocation in seconds, rounded up to milliseconds. A function has one vCPU at `processor_mb` of
 /// memory and a share of it below; the duration of waits does not depend on memory.
-fn billed_seconds(operation: &Operation, more_cpu_ms: f64, assumed: &CostAssumptions) -> f64 {
+fn billed_seconds(operation: &OperationUnits, more_cpu_ms: f64, assumed: &CostAssumptions) -> f64 {
     let share = (f64::from(operation.memory_mb) / assumed.processor_mb).min(1.0);
     let waits = operation.trips * assumed.trip_ms + operation.object_trips * assumed.object_trip_ms;
     ((operation.cpu_ms + more_cpu_ms) / share + waits).ceil() / 1000.0

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use estimate::{MonthlyUsage, Quantities, total};
-pub use prices::{Operation, Prices, Units};
+pub use prices::{OperationUnits, Prices, Units};
 
 use crate::args::Cost;
 

@@ -92,35 +92,35 @@ pub struct Units {
     /// Assumptions that tests do not measure.
     pub assumed: CostAssumptions,
     /// A batch of one event.
-    pub batch_1: Operation,
+    pub batch_1: OperationUnits,
     /// A batch of ten.
-    pub batch_10: Operation,
+    pub batch_10: OperationUnits,
     /// A batch of a hundred.
-    pub batch_100: Operation,
+    pub batch_100: OperationUnits,
     /// Compaction of a hundred batches of one event, sweeping included.
-    pub compaction_1: Operation,
+    pub compaction_1: OperationUnits,
     /// Compaction of a hundred batches of ten.
-    pub compaction_10: Operation,
+    pub compaction_10: OperationUnits,
     /// Compaction of a hundred batches of a hundred.
-    pub compaction_100: Operation,
+    pub compaction_100: OperationUnits,
     /// A request for unchanged flag definitions.
-    pub poll: Operation,
+    pub poll: OperationUnits,
     /// An evaluation of the flags of one person.
-    pub evaluation: Operation,
+    pub evaluation: OperationUnits,
     /// A calculation of a trend by a process with cold caches.
-    pub query: Operation,
+    pub query: OperationUnits,
     /// A read of an insight with its stored result.
-    pub view: Operation,
+    pub view: OperationUnits,
     /// A change of a flag.
-    pub change: Operation,
+    pub change: OperationUnits,
     /// A scheduled invocation of the worker without work.
-    pub tick: Operation,
+    pub tick: OperationUnits,
 }
 
 /// The units of one operation. All but memory, CPU time and S3 waits are measured by a test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Operation {
+pub struct OperationUnits {
     /// Memory of the function.
     pub memory_mb: u32,
     /// CPU time of one full vCPU, besides that per event; from docs/performance.md.
@@ -188,7 +188,7 @@ impl Units {
     }
 
     /// The units of a batch of 1, 10 or 100 events.
-    pub fn batch(&self, events: u32) -> &Operation {
+    pub fn batch(&self, events: u32) -> &OperationUnits {
         match events {
             1 => &self.batch_1,
             10 => &self.batch_10,
@@ -197,7 +197,7 @@ impl Units {
     }
 
     /// The units of the compaction of a hundred such batches.
-    pub fn compaction(&self, events: u32) -> &Operation {
+    pub fn compaction(&self, events: u32) -> &OperationUnits {
         match events {
             1 => &self.compaction_1,
             10 => &self.compaction_10,

@@ -28,7 +28,7 @@ fn close(left: f64, right: f64) {
 /// Units that are zero for all operations but a batch of a hundred.
 fn units() -> Units {
     let mut units = Units::measured().unwrap();
-    let nothing = Operation {
+    let nothing = OperationUnits {
         memory_mb: 512,
         cpu_ms: 0.0,
         trips: 0.0,
@@ -38,7 +38,7 @@ fn units() -> Units {
         gets: 0.0,
         puts: 0.0,
     };
-    let batch = Operation { cpu_ms: 1.0, trips: 1.0, writes: 8.0, ..nothing.clone() };
+    let batch = OperationUnits { cpu_ms: 1.0, trips: 1.0, writes: 8.0, ..nothing.clone() };
     let all = [
         &mut units.batch_1,
         &mut units.batch_10,
@@ -92,9 +92,9 @@ fn a_million_events_as_counted_by_hand() {
 #[test]
 fn compaction_is_billed_per_hundred_batches_and_queries_by_the_events_read() {
     let mut units = units();
-    units.compaction_100 = Operation { reads: 116.0, writes: 408.0, puts: 6.0, ..units.tick.clone() };
+    units.compaction_100 = OperationUnits { reads: 116.0, writes: 408.0, puts: 6.0, ..units.tick.clone() };
     units.query =
-        Operation { memory_mb: 2048, cpu_ms: 20.0, gets: 4.0, object_trips: 1.0, ..units.tick.clone() };
+        OperationUnits { memory_mb: 2048, cpu_ms: 20.0, gets: 4.0, object_trips: 1.0, ..units.tick.clone() };
     (units.assumed.query_event_cpu_ms, units.assumed.object_trip_ms) = (0.0001, 30.0);
     let command = "pennon cost --events 10M --queries 1k --query-events 4M --without-alarms";
     let quantities = Quantities::estimate(&usage_of(&parsed(command)), &units);

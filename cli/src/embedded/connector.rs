@@ -11,7 +11,7 @@ use dynoxide::{Database, DynoxideError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::writer::WriteLock;
+use super::write_lock::WriteLock;
 
 /// Serves DynamoDB requests from an embedded database.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl HttpConnector for Connector {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             let operation = target.rsplit('.').next().unwrap_or_default();
             let body = request.body().bytes().unwrap_or_default();
-            // The database may answer before this task is polled again. Yield, so that calls that a task makes
+            // The database may respond before this task is polled again. Yield, so that calls that a task makes
             // concurrently all begin before the first ends, as they do over a network.
             tokio::task::yield_now().await;
             let (operation, body) = (operation.to_owned(), body.to_vec());

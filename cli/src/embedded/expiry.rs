@@ -11,7 +11,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use super::connection::{Mode, open};
 use super::reader::decode_key;
 use super::stream::{StreamEvent, StreamWriter, now_micros};
-use super::writer::WriteLock;
+use super::write_lock::WriteLock;
 
 /// Most items that one run deletes.
 const DELETED_MAX: usize = 10_000;
@@ -90,7 +90,7 @@ mod tests {
     use super::super::{Embedded, FILE};
     use super::*;
     use pennon_core::config::StoreConfig;
-    use pennon_core::store::{Item, Query, WriteCondition};
+    use pennon_core::store::{Item, PartitionQuery, WriteCondition};
 
     fn item(sk: &str, expires_at: Option<i64>) -> Item {
         // The body has a field of the attribute's name, which must not count.
@@ -117,7 +117,7 @@ mod tests {
         }
         assert_eq!(embedded.clean_up().await.unwrap(), 500);
         for table in [&store.records, &store.blocks] {
-            let left = table.query(Query::partition("P")).await.unwrap();
+            let left = table.query(PartitionQuery::partition("P")).await.unwrap();
             let left = left.into_iter().map(|item| item.key.sk).collect::<Vec<_>>();
             assert_eq!(left, ["later", "never"]);
         }

@@ -16,6 +16,7 @@ mod reader;
 mod sqlite_backend;
 mod stream;
 mod wal;
+mod write_lock;
 pub mod write_mark;
 mod writer;
 
@@ -35,7 +36,7 @@ use pennon_core::store::local_backend::LocalBackend;
 use pennon_core::store::round_trips::RoundTrips;
 use pennon_core::store::schema::TableSchema;
 use pennon_core::store::{CapacityMeter, Store, StoreError, schema};
-use writer::WriteLock;
+use write_lock::WriteLock;
 
 pub use connector::Connector;
 pub use stream::{StreamFollower, StreamInserts};
@@ -216,21 +217,21 @@ pub fn remote_store(endpoint: &str, access_key_id: &str) -> Store {
     Store::new(&remote_client(endpoint, access_key_id, REMOTE_READ_TIMEOUT), &StoreConfig::local())
 }
 
-/// Checks that a database with the product's tables answers at `endpoint` within 5 seconds; the error has the reason.
+/// Checks that a database with the product's tables responds at `endpoint` within 5 seconds; the error has the reason.
 pub async fn check_endpoint(endpoint: &str, access_key_id: &str) -> Result<(), String> {
     // Longer than the timeout of the whole call, which ends first.
     let client = remote_client(endpoint, access_key_id, 2 * PROBE_TIMEOUT);
     let no_retries = Config::builder().retry_config(RetryConfig::disabled());
     let call = client.list_tables().customize().config_override(no_retries).send();
     let tables = match tokio::time::timeout(PROBE_TIMEOUT, call).await {
-        Err(_) => return Err(format!("no answer within {} seconds", PROBE_TIMEOUT.as_secs())),
+        Err(_) => return Err(format!("no response within {} seconds", PROBE_TIMEOUT.as_secs())),
         Ok(Err(SdkError::DispatchFailure(_))) => return Err("no connection".to_owned()),
-        Ok(Err(_)) => return Err("another program answers there".to_owned()),
+        Ok(Err(_)) => return Err("another program responds there".to_owned()),
         Ok(Ok(response)) => response.table_names.unwrap_or_default(),
     };
     let names = StoreConfig::local();
     let is_ours = tables.contains(&names.records_table) && tables.contains(&names.blocks_table);
-    if is_ours { Ok(()) } else { Err("another database answers there".to_owned()) }
+    if is_ours { Ok(()) } else { Err("another database responds there".to_owned()) }
 }
 
 fn remote_client(endpoint: &str, access_key_id: &str, read_timeout: Duration) -> Client {
@@ -253,7 +254,7 @@ fn local_config() -> aws_sdk_dynamodb::config::Builder {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
+    use pennon_core::store::{Item, Key, PartitionQuery, Write, WriteCondition};
 
     #[test]
     fn the_linked_sqlite_is_new_enough_and_an_older_one_is_rejected() {
@@ -305,7 +306,7 @@ mod tests {
             Write::Put(item("a"), WriteCondition::Absent),
         ];
         assert!(table.transact(writes).await.unwrap_err().is_condition(1));
-        let items = table.query(Query::partition("P")).await.unwrap();
+        let items = table.query(PartitionQuery::partition("P")).await.unwrap();
         assert_eq!(items.len(), 1);
     }
 

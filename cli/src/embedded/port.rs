@@ -20,7 +20,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::connector::dispatch;
-use super::writer::WriteLock;
+use super::write_lock::WriteLock;
 
 /// Largest request: DynamoDB's own limit.
 const BODY_BYTES_MAX: usize = 16 << 20;

@@ -212,7 +212,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::{Embedded, FILE};
     use super::*;
-    use pennon_core::store::{Item, Query, Table, Write, WriteCondition};
+    use pennon_core::store::{Item, PartitionQuery, Table, Write, WriteCondition};
     use serde_json::json;
 
     /// A database in a file, with a partition of several pages and keys at the bounds of prefixes.
@@ -282,7 +282,7 @@ mod tests {
         for (pk, prefix) in [("LARGE", ""), ("LARGE", "00"), ("EDGES", ""), ("EDGES", "a#"), ("EDGES", "zz")]
         {
             for (descending, limit) in [(false, None), (true, None), (false, Some(2)), (true, Some(9))] {
-                let mut query = Query::partition(pk);
+                let mut query = PartitionQuery::partition(pk);
                 if !prefix.is_empty() {
                     query = query.prefix(prefix);
                 }

@@ -7,7 +7,8 @@ use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPa
 use pennon_core::store::{Attributes, ItemChange, Key, StoreError};
 
 use super::reader::FileReader;
-use super::writer::{FileWriter, WriteLock};
+use super::write_lock::WriteLock;
+use super::writer::FileWriter;
 
 /// The tables in one SQLite file.
 pub struct SqliteBackend {

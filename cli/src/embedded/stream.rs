@@ -16,8 +16,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::connection::{Mode, open};
-use super::writer::{WriteLock, lock};
+use super::connection::{Mode, lock, open};
+use super::write_lock::WriteLock;
 
 /// Most records that are retained.
 pub const RECORDS_MAX: i64 = 50_000;

@@ -16,7 +16,7 @@ const PAGE_BYTES_MAX: usize = 65_536;
 
 /// The damage of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damage {
+pub struct LogDamage {
     /// The first frame that cannot be read, from 1.
     pub frame: u64,
     /// Frames of the same log from there on, which SQLite would ignore.
@@ -24,7 +24,7 @@ pub struct Damage {
 }
 
 /// The damage of the log at `path` that has certainly lost acknowledged transactions, if any.
-pub fn find_damage(path: &Path) -> std::io::Result<Option<Damage>> {
+pub fn find_damage(path: &Path) -> std::io::Result<Option<LogDamage>> {
     match File::open(path) {
         Ok(file) => scan_log(std::io::BufReader::with_capacity(1 << 20, file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -32,7 +32,7 @@ pub fn find_damage(path: &Path) -> std::io::Result<Option<Damage>> {
     }
 }
 
-fn scan_log(mut log: impl Read) -> std::io::Result<Option<Damage>> {
+fn scan_log(mut log: impl Read) -> std::io::Result<Option<LogDamage>> {
     let mut header = [0; HEADER_BYTES];
     if !read_full(&mut log, &mut header)? {
         return Ok(None);
@@ -85,7 +85,7 @@ fn count_lost_frames(
     salts: (u32, u32),
     first: u64,
     at: u64,
-) -> std::io::Result<Option<Damage>> {
+) -> std::io::Result<Option<LogDamage>> {
     let (mut number, mut last) = (at, at);
     while read_full(&mut log, frame)? {
         number += 1;
@@ -93,7 +93,7 @@ fn count_lost_frames(
             last = number;
         }
     }
-    Ok(Some(Damage { frame: first, lost: last - first + 1 }))
+    Ok(Some(LogDamage { frame: first, lost: last - first + 1 }))
 }
 
 /// Fills `bytes`; false if the log ends before.
@@ -142,7 +142,7 @@ mod tests {
         (bytes, page + FRAME_HEADER_BYTES)
     }
 
-    fn damage_of(log: &[u8]) -> Option<Damage> {
+    fn damage_of(log: &[u8]) -> Option<LogDamage> {
         scan_log(log).unwrap()
     }
 
@@ -167,8 +167,8 @@ mod tests {
             for inside in [4, 17, 30, frame - 1] {
                 let mut damaged = log.clone();
                 damaged[HEADER_BYTES + at * frame + inside] ^= 0x10;
-                let expected =
-                    (at < before_last).then_some(Damage { frame: at as u64 + 1, lost: (frames - at) as u64 });
+                let expected = (at < before_last)
+                    .then_some(LogDamage { frame: at as u64 + 1, lost: (frames - at) as u64 });
                 assert_eq!(damage_of(&damaged), expected, "frame {at}, byte {inside}");
             }
         }

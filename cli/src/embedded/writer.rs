@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use dynoxide::storage::compute_hash_prefix;
@@ -18,67 +18,18 @@ use dynoxide::types::{AttributeValue as Value, MAX_ITEM_SIZE, item_size};
 use pennon_core::store::local_backend::{from_json, to_json};
 use pennon_core::store::{Attributes, ItemAction, ItemChange, ItemCondition, Key, StoreError, keys};
 use rusqlite::{Connection, TransactionBehavior, params};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
-use super::connection::{self, Mode};
-use super::open_files::OpenFiles;
+use super::connection::{self, Mode, lock};
 use super::reader::{encode_key, get_item_json};
 use super::stream::{StreamEvent, StreamTrimmer, StreamWriter};
-use super::write_mark::WriteMark;
+use super::write_lock::WriteLock;
 
 /// DynamoDB's limits on the bytes of keys.
 const PK_BYTES_MAX: usize = 2048;
 const SK_BYTES_MAX: usize = 1024;
 /// Most transactions that share a commit.
 const GROUP_COMMIT_MAX: usize = 64;
-
-/// Allows one writer of the file at a time, and notifies the stream's followers of writes.
-#[derive(Debug, Clone, Default)]
-pub struct WriteLock {
-    shared: Arc<(Mutex<()>, watch::Sender<()>)>,
-    files: OpenFiles,
-    mark: Arc<OnceLock<WriteMark>>,
-}
-
-impl WriteLock {
-    /// The lock of the database in `files`.
-    pub fn new(files: OpenFiles) -> WriteLock {
-        WriteLock { shared: Arc::default(), files, mark: Arc::default() }
-    }
-
-    /// The files of the database.
-    pub fn files(&self) -> &OpenFiles {
-        &self.files
-    }
-
-    /// Waits for the lock.
-    pub fn acquire(&self) -> MutexGuard<'_, ()> {
-        lock(&self.shared.0)
-    }
-
-    /// From now on [`WriteLock::record_commit`] updates `mark`.
-    pub fn set_write_mark(&self, mark: WriteMark) {
-        // A second mark would have the same number.
-        let _ = self.mark.set(mark);
-    }
-
-    /// Updates the write mark after a commit. Called while the lock is held and before the write is acknowledged.
-    pub fn record_commit(&self) {
-        if let Some(mark) = self.mark.get() {
-            mark.record_commit();
-        }
-    }
-
-    /// Wakes the followers of the stream.
-    pub fn notify_followers(&self) {
-        self.shared.1.send_replace(());
-    }
-
-    /// A receiver of notifications.
-    pub fn subscribe(&self) -> watch::Receiver<()> {
-        self.shared.1.subscribe()
-    }
-}
 
 /// The result of a transaction, with its last counter; `None` leaves the transaction to the database.
 pub type TransactionResult = Option<Result<i64, StoreError>>;
@@ -412,10 +363,6 @@ fn write(
         }
     }
     Ok(())
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

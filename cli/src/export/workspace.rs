@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Item, Query, StoreError};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
+use pennon_core::store::{Item, PartitionQuery, StoreError};
 use pennon_flag_rules::Flag;
 use pennon_flag_rules::conditions::payloads::mask;
 use pennon_insights::{CohortRecord, Insight};
@@ -88,13 +88,13 @@ struct ProjectReader<'a> {
 
 impl ProjectReader<'_> {
     /// The stored records of a kind.
-    async fn query_items(&self, kind: Kind) -> Result<Vec<Item>, StoreError> {
+    async fn query_items(&self, kind: RecordKind) -> Result<Vec<Item>, StoreError> {
         let records = &self.context.services.app.store.records;
-        records.query(Query::partition(keys::records_pk(self.project, kind))).await
+        records.query(PartitionQuery::partition(keys::records_pk(self.project, kind))).await
     }
 
     /// The records of a kind that are not deleted.
-    async fn list_live<T: DeserializeOwned>(&self, kind: Kind) -> Result<Vec<T>, StoreError> {
+    async fn list_live<T: DeserializeOwned>(&self, kind: RecordKind) -> Result<Vec<T>, StoreError> {
         let mut live = Vec::new();
         for item in self.query_items(kind).await? {
             if item.body::<Value>()?["deleted"] != true {
@@ -116,7 +116,7 @@ impl ProjectReader<'_> {
     }
 
     async fn list_actions(&self) -> Result<Vec<ActionSpec>, StoreError> {
-        let records = self.list_live::<Value>(Kind::Action).await?;
+        let records = self.list_live::<Value>(RecordKind::Action).await?;
         let spec = |record: Value| {
             Ok(ActionSpec {
                 project: self.project,
@@ -136,7 +136,7 @@ impl ProjectReader<'_> {
     }
 
     async fn list_dashboards(&self) -> Result<Vec<DashboardSpec>, StoreError> {
-        let records = self.list_live::<Value>(Kind::Dashboard).await?;
+        let records = self.list_live::<Value>(RecordKind::Dashboard).await?;
         let spec = |record: Value| {
             Ok(DashboardSpec {
                 project: self.project,
@@ -163,7 +163,7 @@ impl ProjectReader<'_> {
         directory: &Path,
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
-        for record in self.list_live::<CohortRecord>(Kind::Cohort).await.map_err(|e| e.to_string())? {
+        for record in self.list_live::<CohortRecord>(RecordKind::Cohort).await.map_err(|e| e.to_string())? {
             let mut spec = CohortSpec {
                 project: self.project,
                 id: record.id,
@@ -248,7 +248,7 @@ impl ProjectReader<'_> {
     ) -> Result<(), String> {
         let failed = |error: StoreError| error.to_string();
         let has_dashboard = |id: i64| u64::try_from(id).is_ok_and(|id| dashboards.contains(&id));
-        for flag in self.list_live::<Flag>(Kind::Flag).await.map_err(failed)? {
+        for flag in self.list_live::<Flag>(RecordKind::Flag).await.map_err(failed)? {
             let roles = self.roles_of(&flag).await.map_err(failed)?;
             let creator = self.creator(flag.created_by.as_ref().map(|user| user.email.as_str()));
             let mut exported = flag;
@@ -280,14 +280,14 @@ impl ProjectReader<'_> {
     async fn roles_of(&self, flag: &Flag) -> Result<Vec<Uuid>, StoreError> {
         let records = &self.context.services.app.store.records;
         let pk = keys::flag_children_pk(self.project, flag.id.unsigned_abs());
-        let rows = records.query(Query::partition(pk).prefix(keys::FLAG_ROLES)).await?;
+        let rows = records.query(PartitionQuery::partition(pk).prefix(keys::FLAG_ROLES)).await?;
         let ids = rows.iter().filter_map(|row| row.key.sk.strip_prefix(keys::FLAG_ROLES));
         let declared = &self.context.state.roles;
         Ok(ids.filter(|id| declared.contains_key(*id)).filter_map(|id| id.parse().ok()).collect())
     }
 
     async fn add_insights(&self, file: &mut Workspace, dashboards: &BTreeSet<u64>) -> Result<(), StoreError> {
-        for insight in self.list_live::<Insight>(Kind::Insight).await? {
+        for insight in self.list_live::<Insight>(RecordKind::Insight).await? {
             let creator = self.creator(Some(&insight.created_by.email));
             let has_dashboard = |id| dashboards.contains(&id);
             let spec = insight_to_spec(self.project, &insight, has_dashboard, creator);

@@ -26,7 +26,7 @@ impl Compression {
 
 /// The format of a file's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum RecordFormat {
     /// One JSON object per line.
     JsonLines,
     /// One JSON array of objects.
@@ -37,25 +37,25 @@ pub enum Format {
     Parquet,
 }
 
-impl Format {
+impl RecordFormat {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Format::JsonLines => "JSON lines",
-            Format::JsonArray => "JSON array",
-            Format::Csv(b';') => "CSV (semicolons)",
-            Format::Csv(b'\t') => "CSV (tabs)",
-            Format::Csv(_) => "CSV",
-            Format::Parquet => "Parquet",
+            RecordFormat::JsonLines => "JSON lines",
+            RecordFormat::JsonArray => "JSON array",
+            RecordFormat::Csv(b';') => "CSV (semicolons)",
+            RecordFormat::Csv(b'\t') => "CSV (tabs)",
+            RecordFormat::Csv(_) => "CSV",
+            RecordFormat::Parquet => "Parquet",
         }
     }
 
     /// The word for a record in messages.
     pub fn unit(self) -> &'static str {
         match self {
-            Format::JsonLines | Format::Csv(_) => "line",
-            Format::JsonArray => "element",
-            Format::Parquet => "row",
+            RecordFormat::JsonLines | RecordFormat::Csv(_) => "line",
+            RecordFormat::JsonArray => "element",
+            RecordFormat::Parquet => "row",
         }
     }
 }
@@ -71,10 +71,10 @@ pub fn detect_compression(start: &[u8]) -> Compression {
 
 /// Detects the format of decompressed content; the error names the likely format, and what to do. `start` is the first 64 KiB,
 /// or all of a shorter file.
-pub fn detect_format(start: &[u8], compression: Compression) -> Result<Format, String> {
+pub fn detect_format(start: &[u8], compression: Compression) -> Result<RecordFormat, String> {
     if start.starts_with(b"PAR1") {
         return match compression {
-            Compression::None => Ok(Format::Parquet),
+            Compression::None => Ok(RecordFormat::Parquet),
             _ => Err("looks like a Parquet file inside another compression; unpack it first".to_owned()),
         };
     }
@@ -87,8 +87,8 @@ pub fn detect_format(start: &[u8], compression: Compression) -> Result<Format, S
     }
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
     match text.first() {
-        None | Some(b'{') => Ok(Format::JsonLines),
-        Some(b'[') => Ok(Format::JsonArray),
+        None | Some(b'{') => Ok(RecordFormat::JsonLines),
+        Some(b'[') => Ok(RecordFormat::JsonArray),
         Some(_) => detect_csv(text).ok_or_else(|| {
             format!("looks like {}; {READABLE}", if text.contains(&0) { "binary data" } else { "plain text" })
         }),
@@ -99,14 +99,14 @@ const READABLE: &str = "an import reads JSON lines, a JSON array, CSV with a hea
 const UNPACK: &str = "unpack it and import the files in it one by one";
 
 /// CSV, if the first line is UTF-8 and has a delimiter.
-fn detect_csv(text: &[u8]) -> Option<Format> {
+fn detect_csv(text: &[u8]) -> Option<RecordFormat> {
     let header = text.split(|byte| *byte == b'\n').next()?;
     if header.contains(&0) || std::str::from_utf8(header).is_err() {
         return None;
     }
     let count = |delimiter: u8| header.iter().filter(|byte| **byte == delimiter).count();
     let delimiter = [b',', b';', b'\t'].into_iter().rev().max_by_key(|delimiter| count(*delimiter))?;
-    (count(delimiter) > 0).then_some(Format::Csv(delimiter))
+    (count(delimiter) > 0).then_some(RecordFormat::Csv(delimiter))
 }
 
 /// The likely format of an unsupported file, and what to do.
@@ -155,14 +155,14 @@ mod tests {
     #[test]
     fn formats_are_detected_by_content() {
         for (start, expected) in [
-            (&b""[..], Format::JsonLines),
-            (b"  \n{\"event\": 1}", Format::JsonLines),
-            (b"\xef\xbb\xbf{\"event\": 1}", Format::JsonLines),
-            (b"\n[{}]", Format::JsonArray),
-            (b"event,distinct_id\na;b,c", Format::Csv(b',')),
-            (b"event;distinct_id;time\n", Format::Csv(b';')),
-            (b"event\tdistinct_id\n", Format::Csv(b'\t')),
-            (b"PAR1", Format::Parquet),
+            (&b""[..], RecordFormat::JsonLines),
+            (b"  \n{\"event\": 1}", RecordFormat::JsonLines),
+            (b"\xef\xbb\xbf{\"event\": 1}", RecordFormat::JsonLines),
+            (b"\n[{}]", RecordFormat::JsonArray),
+            (b"event,distinct_id\na;b,c", RecordFormat::Csv(b',')),
+            (b"event;distinct_id;time\n", RecordFormat::Csv(b';')),
+            (b"event\tdistinct_id\n", RecordFormat::Csv(b'\t')),
+            (b"PAR1", RecordFormat::Parquet),
         ] {
             assert_eq!(detect_format(start, Compression::None).unwrap(), expected, "{start:?}");
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::chunk::Chunk;
-use super::detect::Format;
+use super::detect::RecordFormat;
 use super::error::ImportError;
 use super::formats::array::ArrayReader;
 use super::formats::content::Content;
@@ -17,7 +17,7 @@ use super::formats::lines::LineReader;
 use super::formats::parquet::ParquetReader;
 use super::formats::parquet_events::{self, ParquetEventReader};
 use super::formats::{RawRecord, RecordReader};
-use super::mappings::{Context, MappedRecord, Mapping, Vendor};
+use super::mappings::{MappedRecord, Mapping, MappingContext, Vendor};
 use super::people::PeopleBuilder;
 use super::record::{ImportRecord, SourceRecord};
 use super::report::SourceDescription;
@@ -48,7 +48,7 @@ pub(super) struct FirstPassCounts {
 pub(super) struct ImportSource {
     path: PathBuf,
     reader: Reader,
-    format: Format,
+    format: RecordFormat,
     mapping: Box<dyn Mapping>,
     /// The first record, which was read to detect the vendor.
     first: Option<RawRecord>,
@@ -80,15 +80,15 @@ impl ImportSource {
         let content_info = content_info.unwrap_or_default();
         let (content, format, compression) = Content::open(File::open(path).map_err(unreadable)?)?;
         let mut records: Box<dyn RecordReader> = match format {
-            Format::JsonLines => Box::new(LineReader::new(content)),
-            Format::JsonArray => Box::new(ArrayReader::new(content)),
-            Format::Csv(delimiter) => {
+            RecordFormat::JsonLines => Box::new(LineReader::new(content)),
+            RecordFormat::JsonArray => Box::new(ArrayReader::new(content)),
+            RecordFormat::Csv(delimiter) => {
                 Box::new(CsvReader::open(content, delimiter, content_info.columns.clone())?)
             }
-            Format::Parquet => Box::new(ParquetReader::open(File::open(path).map_err(unreadable)?)?),
+            RecordFormat::Parquet => Box::new(ParquetReader::open(File::open(path).map_err(unreadable)?)?),
         };
         let extra = options.extra.unwrap_or(match format {
-            Format::Parquet => ExtraFields::Properties,
+            RecordFormat::Parquet => ExtraFields::Properties,
             _ => ExtraFields::Refuse,
         });
         let first = records.next()?;
@@ -104,7 +104,7 @@ impl ImportSource {
         if let Some(columns) = records.columns() {
             let checked = mapping.check_columns(columns, extra);
             checked.map_err(|message| match format {
-                Format::Csv(_) => ImportError::at_line(1, message),
+                RecordFormat::Csv(_) => ImportError::at_line(1, message),
                 _ => ImportError::for_content(message),
             })?;
         }
@@ -116,7 +116,7 @@ impl ImportSource {
             mapping: mapping.describe(),
             times: Vec::new(),
         };
-        let is_parquet_of_events = format == Format::Parquet
+        let is_parquet_of_events = format == RecordFormat::Parquet
             && vendor == Vendor::Pennon
             && options.map.is_empty()
             && extra == ExtraFields::Properties
@@ -154,7 +154,7 @@ impl ImportSource {
             None => records.next()?,
         };
         let Some(RawRecord { number, fields }) = record else { return Ok(None) };
-        let mut context = Context {
+        let mut context = MappingContext {
             line: number,
             options: &self.options,
             extra: self.extra,

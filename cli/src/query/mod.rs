@@ -158,7 +158,7 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
                      or its short id, as GET /api/projects/{id}/insights/ lists them"
                 )
             })?;
-            insight.question.map_err(|e| e.to_string())?
+            insight.query.map_err(|e| e.to_string())?
         }
     };
     match parsed {

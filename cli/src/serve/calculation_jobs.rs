@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::embedded::Embedded;
-    use pennon_core::store::{Item, Query, Store, Write, WriteCondition, keys};
+    use pennon_core::store::{Item, PartitionQuery, Store, Write, WriteCondition, keys};
     use tokio::sync::mpsc;
 
     /// A job is identified by the first letter of its row, which decides how its runs end.
@@ -234,7 +234,7 @@ mod tests {
         }
 
         async fn list_pending(&self) -> Result<Vec<char>, StoreError> {
-            let rows = self.store.records.query(Query::partition("JOB#1")).await?;
+            let rows = self.store.records.query(PartitionQuery::partition("JOB#1")).await?;
             Ok(rows.iter().filter_map(|row| self.parse_key(&row.key)).collect())
         }
 

@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{
     Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition,
 };
-use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_room};
+use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_fits};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -108,7 +108,7 @@ async fn check_feed_sizes(
     after: &BTreeMap<Key, Value>,
 ) -> Result<(), ApplyError> {
     let specs = state.cohorts.values().map(|cohort| &cohort.spec);
-    let keyed = specs.map(|spec| (spec.project, keys::record(spec.project, Kind::Cohort, spec.id)));
+    let keyed = specs.map(|spec| (spec.project, keys::record(spec.project, RecordKind::Cohort, spec.id)));
     let changed: Vec<(ProjectId, Key)> =
         keyed.filter(|(_, key)| before.contains_key(key) && before.get(key) != after.get(key)).collect();
     let stored: Vec<Key> = changed.iter().map(|(_, key)| key.clone()).collect();
@@ -116,7 +116,7 @@ async fn check_feed_sizes(
         let (Some(stored), Some(after)) = (stored, after.get(key)) else { continue };
         let (before, after): (CohortRecord, CohortRecord) =
             (stored.body()?, CohortRecord::deserialize(after)?);
-        if let Err(error) = require_feed_room(records, *project, &before, &after).await {
+        if let Err(error) = require_feed_fits(records, *project, &before, &after).await {
             let place = format!("cohort {} of project {project}: {}", after.id, error.detail());
             return Err(ApplyError::Invalid(place));
         }

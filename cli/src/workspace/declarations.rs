@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::auth::{hash_key, mask_key};
 use pennon_core::clock::never_before;
 use pennon_core::ids;
-use pennon_core::store::{Item, Key, Query, StoreError, Table, keys};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ impl Declarations {
     /// Loads the declarations of the installation.
     pub async fn load(records: &Table) -> Result<Declarations, StoreError> {
         let mut state = Declarations::default();
-        for item in records.query(Query::partition(keys::INSTALLATION)).await? {
+        for item in records.query(PartitionQuery::partition(keys::INSTALLATION)).await? {
             state.insert(&item)?;
         }
         Ok(state)

@@ -10,6 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::flag_insight_specs::{FlagSpec, InsightSpec};
+use super::project_numbers::{number, numbers, text, texts};
 
 /// All declarations of a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -347,42 +348,4 @@ fn member() -> Level {
 
 fn edit_level_number() -> u8 {
     21
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NumberOrText {
-    Number(u64),
-    Text(String),
-}
-
-impl TryFrom<NumberOrText> for u64 {
-    type Error = String;
-
-    fn try_from(value: NumberOrText) -> Result<u64, String> {
-        match value {
-            NumberOrText::Number(number) => Ok(number),
-            NumberOrText::Text(text) => {
-                text.parse().map_err(|_| format!("\"{text}\" is not a project number"))
-            }
-        }
-    }
-}
-
-pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    NumberOrText::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
-}
-
-fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
-    let values = Vec::<NumberOrText>::deserialize(deserializer)?;
-    values.into_iter().map(u64::try_from).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-pub(super) fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&number.to_string())
-}
-
-fn texts<S: serde::Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(numbers.iter().map(u64::to_string))
 }

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::file::{Workspace, number, text};
-use super::validate::require;
+use super::project_numbers::{number, text};
 
 /// A flag.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,58 +76,9 @@ pub struct TileSpec {
     pub color: Option<String>,
 }
 
-/// Most bytes of a layout; the limit of the HTTP API.
-const LAYOUT_BYTES_MAX: usize = 4096;
-/// Most characters of a short id, which has only letters and digits.
-const SHORT_ID_CHARS_MAX: usize = 12;
-/// Insights have no ids of eight digits, because clients treat these as short ids.
-const RESERVED_IDS: std::ops::Range<u64> = 10_000_000..100_000_000;
-
-/// Validates the flags and insights of `workspace`, except for the rules of the HTTP API.
-pub(super) fn validate(workspace: &Workspace) -> Result<(), String> {
-    for (at, flag) in workspace.flags.iter().enumerate() {
-        let is_known = |name: &str| workspace_fields().iter().any(|field| field.name == name);
-        require_known_fields("flags", at, &flag.fields, is_known)?;
-        require(flag.id > 0 && i64::try_from(flag.id).is_ok(), || format!("flags[{at}].id: no number"))?;
-        let has_key = flag.fields.get("key").is_some_and(Value::is_string);
-        require(has_key, || format!("flags[{at}].key: a text is needed"))?;
-    }
-    for (at, insight) in workspace.insights.iter().enumerate() {
-        require_known_fields("insights", at, &insight.fields, is_insight_field)?;
-        let is_number =
-            insight.id > 0 && !RESERVED_IDS.contains(&insight.id) && i64::try_from(insight.id).is_ok();
-        require(is_number, || format!("insights[{at}].id: no number that an insight can have"))?;
-        let is_short = |id: &String| {
-            (1..=SHORT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_alphanumeric())
-        };
-        require(insight.short_id.as_ref().is_none_or(is_short), || {
-            format!("insights[{at}].short_id: one to {SHORT_ID_CHARS_MAX} letters and digits")
-        })?;
-        for tile in insight.tiles.iter().flatten() {
-            let bytes = serde_json::to_vec(&tile.layouts).map_or(0, |text| text.len());
-            require(bytes <= LAYOUT_BYTES_MAX, || {
-                format!("insights[{at}].tiles: layouts have at most {LAYOUT_BYTES_MAX} bytes")
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn is_insight_field(name: &str) -> bool {
+/// Whether a workspace file may have this field of an insight.
+pub(super) fn is_insight_field(name: &str) -> bool {
     workspace_field_names().any(|known| known == name)
-}
-
-/// Rejects unknown fields: a misspelt field would silently have no effect.
-fn require_known_fields(
-    section: &str,
-    at: usize,
-    fields: &Map<String, Value>,
-    is_known: impl Fn(&str) -> bool,
-) -> Result<(), String> {
-    match fields.keys().find(|name| !is_known(name)) {
-        Some(name) => Err(format!("{section}[{at}]: unknown field \"{name}\"")),
-        None => Ok(()),
-    }
 }
 
 /// The declaration of a stored flag. The payloads of `flag` are in clear, or masked.

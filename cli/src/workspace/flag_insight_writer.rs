@@ -15,8 +15,8 @@ use pennon_core::auth::{KeyRecord, hash_bytes, hash_key};
 use pennon_core::http::{RestoredRecord, RestoredTile};
 use pennon_core::ids;
 use pennon_core::model::{Level, Membership, User, UserRecord};
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
-use pennon_core::store::{Item, Key, Query, StoreError, Table, WriteCondition};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, WriteCondition};
 use pennon_insights::counter_value_of_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ pub async fn apply_all(
 
 /// A declared flag or insight.
 struct DeclaredRecord {
-    kind: Kind,
+    kind: RecordKind,
     project: ProjectId,
     id: u64,
     label: String,
@@ -79,24 +79,24 @@ struct Changes {
     /// New and changed declarations, with whether they are new.
     changed: Vec<(DeclaredRecord, bool)>,
     /// Kind, project, id and label of removed declarations.
-    removed: Vec<(Kind, ProjectId, u64, String)>,
+    removed: Vec<(RecordKind, ProjectId, u64, String)>,
 }
 
-fn kind_name(kind: Kind) -> &'static str {
-    if kind == Kind::Flag { "flag" } else { "insight" }
+fn kind_name(kind: RecordKind) -> &'static str {
+    if kind == RecordKind::Flag { "flag" } else { "insight" }
 }
 
-fn digest_key(kind: Kind, project: ProjectId, id: u64) -> Key {
+fn digest_key(kind: RecordKind, project: ProjectId, id: u64) -> Key {
     keys::declared(&kind_name(kind).to_uppercase(), &format!("{project}/{id}"))
 }
 
 /// The stored digests of the declarations of earlier files, by project and id.
 async fn load_digests(
     records: &Table,
-    kind: Kind,
+    kind: RecordKind,
 ) -> Result<BTreeMap<(ProjectId, u64), StoredDigest>, StoreError> {
     let prefix = format!("{}#", kind_name(kind).to_uppercase());
-    let items = records.query(Query::partition(keys::INSTALLATION).prefix(prefix.clone())).await?;
+    let items = records.query(PartitionQuery::partition(keys::INSTALLATION).prefix(prefix.clone())).await?;
     let mut digests = BTreeMap::new();
     for item in items {
         let place = item.key.sk.strip_prefix(&prefix).and_then(|place| place.split_once('/'));
@@ -112,7 +112,7 @@ fn list_declared(file: &Workspace) -> Result<Vec<DeclaredRecord>, serde_json::Er
     let mut declared = Vec::new();
     for flag in &file.flags {
         declared.push(DeclaredRecord {
-            kind: Kind::Flag,
+            kind: RecordKind::Flag,
             project: flag.project,
             id: flag.id,
             label: flag.fields.get("key").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -140,7 +140,7 @@ fn list_declared(file: &Workspace) -> Result<Vec<DeclaredRecord>, serde_json::Er
             color: tile.color.clone(),
         });
         declared.push(DeclaredRecord {
-            kind: Kind::Insight,
+            kind: RecordKind::Insight,
             project: insight.project,
             id: insight.id,
             label: insight.fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -163,7 +163,7 @@ fn list_declared(file: &Workspace) -> Result<Vec<DeclaredRecord>, serde_json::Er
 impl Changes {
     async fn compute(records: &Table, file: &Workspace, prune: bool) -> Result<Changes, ApplyError> {
         let mut known = BTreeMap::new();
-        for kind in [Kind::Flag, Kind::Insight] {
+        for kind in [RecordKind::Flag, RecordKind::Insight] {
             let digests = load_digests(records, kind).await?;
             known.extend(digests.into_iter().map(|(id, digest)| ((kind_name(kind), id), (kind, digest))));
         }
@@ -186,7 +186,7 @@ impl Changes {
 
     /// The lines of the plan.
     fn plan_lines(&self) -> Vec<String> {
-        let line = |sign: &str, kind: Kind, project: ProjectId, id: u64, label: &str| {
+        let line = |sign: &str, kind: RecordKind, project: ProjectId, id: u64, label: &str| {
             format!("{sign} {} {project}/{id} \"{label}\"", kind_name(kind))
         };
         let changed = self.changed.iter().map(|(record, is_new)| {
@@ -201,11 +201,11 @@ impl Changes {
     /// Writes the changes. Returns notes to add to the plan.
     async fn write(self, services: &Services, now: DateTime<Utc>) -> Result<Vec<String>, ApplyError> {
         let records = &services.app.store.records;
-        for (counter, kind) in [(Counter::Flag, Kind::Flag), (Counter::Insight, Kind::Insight)] {
+        for (counter, kind) in [(Counter::Flag, RecordKind::Flag), (Counter::Insight, RecordKind::Insight)] {
             let ids =
                 self.changed.iter().filter(|(record, _)| record.kind == kind).map(|(record, _)| record.id);
             let highest =
-                ids.map(|id| if kind == Kind::Insight { counter_value_of_id(id) } else { id }).max();
+                ids.map(|id| if kind == RecordKind::Insight { counter_value_of_id(id) } else { id }).max();
             if let Some(highest) = highest.and_then(|id| i64::try_from(id).ok()) {
                 records.raise(&keys::counter(counter), highest).await?;
             }
@@ -352,7 +352,7 @@ impl ApiClient {
         let exists = self.records.get(&keys::record(*project, *kind, *id)).await?.is_some();
         let mut fields = record.fields.clone();
         let mut notes = Vec::new();
-        if !exists && *kind == Kind::Flag && remove_masked_payloads(&mut fields) {
+        if !exists && *kind == RecordKind::Flag && remove_masked_payloads(&mut fields) {
             notes.push(format!(
                 "! flag {project}/{id} \"{}\": its secret payloads are not in the file",
                 record.label
@@ -415,7 +415,7 @@ impl ApiClient {
     /// Deletes a record whose declaration was removed, and its digest.
     async fn remove(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         project: ProjectId,
         id: u64,
     ) -> Result<Result<(), RejectionReason>, ApplyError> {
@@ -474,7 +474,7 @@ impl ApiClient {
     }
 }
 
-fn list_path(kind: Kind, project: ProjectId) -> String {
-    let list = if kind == Kind::Flag { "feature_flags" } else { "insights" };
+fn list_path(kind: RecordKind, project: ProjectId) -> String {
+    let list = if kind == RecordKind::Flag { "feature_flags" } else { "insights" };
     format!("/api/projects/{project}/{list}/")
 }

@@ -9,6 +9,7 @@ mod declarations;
 mod file;
 mod flag_insight_specs;
 mod flag_insight_writer;
+mod project_numbers;
 mod rows;
 mod validate;
 

@@ -8,7 +8,7 @@ use pennon_core::model::{
     UserRecord,
 };
 use pennon_core::store::Key;
-use pennon_core::store::keys::{self, Kind};
+use pennon_core::store::keys::{self, RecordKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -149,7 +149,7 @@ fn add_project_records(state: &Declarations, rows: &mut Rows) -> Result<(), serd
             ("created_by", creator(&spec.created_by)),
         ];
         add_optional_fields(&mut record, optional);
-        rows.add(keys::record(spec.project, Kind::Action, spec.id), &record)?;
+        rows.add(keys::record(spec.project, RecordKind::Action, spec.id), &record)?;
     }
     for cohort in state.cohorts.values() {
         let spec = &cohort.spec;
@@ -164,7 +164,7 @@ fn add_project_records(state: &Declarations, rows: &mut Rows) -> Result<(), serd
             ("created_by", creator(&spec.created_by)),
         ];
         add_optional_fields(&mut record, optional);
-        rows.add(keys::record(spec.project, Kind::Cohort, spec.id), &record)?;
+        rows.add(keys::record(spec.project, RecordKind::Cohort, spec.id), &record)?;
     }
     for dashboard in state.dashboards.values() {
         let spec = &dashboard.spec;
@@ -181,7 +181,7 @@ fn add_project_records(state: &Declarations, rows: &mut Rows) -> Result<(), serd
             ("generated", spec.generated.clone()),
         ];
         add_optional_fields(&mut record, optional);
-        rows.add(keys::record(spec.project, Kind::Dashboard, spec.id), &record)?;
+        rows.add(keys::record(spec.project, RecordKind::Dashboard, spec.id), &record)?;
     }
     Ok(())
 }

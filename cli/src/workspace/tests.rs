@@ -153,7 +153,7 @@ async fn a_large_file_increments_the_version_with_every_transaction() {
     run(&table, &file, ApplyOptions::default()).await.unwrap();
     let version = table.get(&keys::project_version(7)).await.unwrap().unwrap();
     assert!(version.count >= 4, "{}", version.count);
-    let last = keys::record(7, keys::Kind::Cohort, 399);
+    let last = keys::record(7, keys::RecordKind::Cohort, 399);
     assert!(table.get(&last).await.unwrap().is_some());
 }
 

@@ -5,15 +5,24 @@ use std::hash::Hash;
 
 use pennon_analytics::kinds::paths::validate_cleaning_filters;
 use pennon_core::auth::is_scope;
+use pennon_flag_rules::flag::field_table::workspace_fields;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::file::Workspace;
+use super::flag_insight_specs::is_insight_field;
 
 /// Most group types of a project.
 const GROUP_TYPES_MAX: usize = 5;
 /// Most members of a cohort that a file lists.
 pub(super) const COHORT_MEMBERS_MAX: usize = 10_000;
 const KEY_LABEL_CHARACTERS_MAX: usize = 40;
+/// Most bytes of a layout; the limit of the HTTP API.
+const LAYOUT_BYTES_MAX: usize = 4096;
+/// Most characters of a short id, which has only letters and digits.
+const SHORT_ID_CHARS_MAX: usize = 12;
+/// Insights have no ids of eight digits, because clients treat these as short ids.
+const RESERVED_IDS: std::ops::Range<u64> = 10_000_000..100_000_000;
 
 /// Validates `workspace`; the error names the first problem and its place in the file. `merged` has all declarations after the
 /// file is applied, which the file may reference and must not contradict.
@@ -145,7 +154,50 @@ fn check_records(
             require_declared(users, &creator.as_str(), || format!("{section}.created_by"))?;
         }
     }
-    super::flag_insight_specs::validate(workspace)
+    check_flags_and_insights(workspace)
+}
+
+/// Validates the flags and insights of `workspace`, except for the rules of the HTTP API.
+fn check_flags_and_insights(workspace: &Workspace) -> Result<(), String> {
+    for (at, flag) in workspace.flags.iter().enumerate() {
+        let is_known = |name: &str| workspace_fields().iter().any(|field| field.name == name);
+        require_known_fields("flags", at, &flag.fields, is_known)?;
+        require(flag.id > 0 && i64::try_from(flag.id).is_ok(), || format!("flags[{at}].id: no number"))?;
+        let has_key = flag.fields.get("key").is_some_and(Value::is_string);
+        require(has_key, || format!("flags[{at}].key: a text is needed"))?;
+    }
+    for (at, insight) in workspace.insights.iter().enumerate() {
+        require_known_fields("insights", at, &insight.fields, is_insight_field)?;
+        let is_number =
+            insight.id > 0 && !RESERVED_IDS.contains(&insight.id) && i64::try_from(insight.id).is_ok();
+        require(is_number, || format!("insights[{at}].id: no number that an insight can have"))?;
+        let is_short = |id: &String| {
+            (1..=SHORT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|it| it.is_ascii_alphanumeric())
+        };
+        require(insight.short_id.as_ref().is_none_or(is_short), || {
+            format!("insights[{at}].short_id: one to {SHORT_ID_CHARS_MAX} letters and digits")
+        })?;
+        for tile in insight.tiles.iter().flatten() {
+            let bytes = serde_json::to_vec(&tile.layouts).map_or(0, |text| text.len());
+            require(bytes <= LAYOUT_BYTES_MAX, || {
+                format!("insights[{at}].tiles: layouts have at most {LAYOUT_BYTES_MAX} bytes")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Rejects unknown fields: a misspelt field would silently have no effect.
+fn require_known_fields(
+    section: &str,
+    at: usize,
+    fields: &Map<String, Value>,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    match fields.keys().find(|name| !is_known(name)) {
+        Some(name) => Err(format!("{section}[{at}]: unknown field \"{name}\"")),
+        None => Ok(()),
+    }
 }
 
 /// Whether a text is the hash of an API key.
@@ -156,7 +208,7 @@ fn is_hash(text: &str) -> bool {
     })
 }
 
-pub(super) fn require(is_valid: bool, error: impl FnOnce() -> String) -> Result<(), String> {
+fn require(is_valid: bool, error: impl FnOnce() -> String) -> Result<(), String> {
     if is_valid { Ok(()) } else { Err(error()) }
 }
 

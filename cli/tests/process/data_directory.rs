@@ -291,7 +291,7 @@ fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
         let output_text = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{output_text}");
         assert!(
-            output_text.contains("does not answer at")
+            output_text.contains("does not respond at")
                 && output_text.contains(why)
                 && output_text.contains("4000000"),
             "{output_text}"

@@ -17,21 +17,21 @@ const CSV: &str = "text/csv; charset=utf-8";
 
 /// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ResponseFormat {
     /// JSON.
     Json,
     /// Comma-separated values.
     Csv,
 }
 
-impl Format {
+impl ResponseFormat {
     /// The requested format, by the extension of the path or the parameter `format`; 404 for others.
-    pub fn of(call: &Call) -> ApiResult<Format> {
+    pub fn of(call: &Call) -> ApiResult<ResponseFormat> {
         let ending = call.url.path.trim_end_matches('/').rsplit_once('.').map(|(_, ending)| ending);
         let named = ending.filter(|ending| matches!(*ending, "csv" | "json")).or(call.query_value("format"));
         match named {
-            None | Some("" | "json") => Ok(Format::Json),
-            Some("csv") => Ok(Format::Csv),
+            None | Some("" | "json") => Ok(ResponseFormat::Json),
+            Some("csv") => Ok(ResponseFormat::Csv),
             Some(_) => Err(ApiError::not_found()),
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn csv_response(text: Vec<u8>) -> ApiResult<Response> {
 pub(crate) fn into_response(call: &Call, result: ApiResult<Response>) -> Response {
     match result {
         Ok(response) => response,
-        Err(error) if Format::of(call) == Ok(Format::Csv) => {
+        Err(error) if ResponseFormat::of(call) == Ok(ResponseFormat::Csv) => {
             let table = csv::flatten_json(&error.body());
             let mut response = error.into_response();
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CSV));
@@ -73,7 +73,7 @@ where
     A: Future<Output = ApiResult<Response>> + Send + 'static,
 {
     move |state, mut call: Call| {
-        let wants_csv = Format::of(&call) == Ok(Format::Csv);
+        let wants_csv = ResponseFormat::of(&call) == Ok(ResponseFormat::Csv);
         if wants_csv {
             // A compressed body could not be converted.
             call.headers.remove(header::ACCEPT_ENCODING);

@@ -17,7 +17,7 @@ use serde_json::{Value, json as object};
 use crate::calculator::{CacheScope, KeyedQuery, QueryOrigin, QueryRequest, range_days};
 use crate::csv;
 use crate::errors::{engine_error, timeout_error};
-use crate::format::{Format, csv_response, into_response};
+use crate::format::{ResponseFormat, csv_response, into_response};
 use crate::request::{self, Request};
 use crate::{Calculation, RefreshMode};
 
@@ -39,16 +39,16 @@ fn format_result(call: &Call, endpoint: &Endpoint, result: EndpointResult) -> Ap
     {
         fields.shift_remove("timezone");
     }
-    match (Format::of(call)?, endpoint.csv_rows) {
-        (Format::Json, _) => {
+    match (ResponseFormat::of(call)?, endpoint.csv_rows) {
+        (ResponseFormat::Json, _) => {
             if endpoint.is_paged {
                 let series = body["result"].as_array().map_or(0, Vec::len);
                 body["next"] = object!(next_link(call, series));
             }
             sized(&call.headers, &body)
         }
-        (Format::Csv, Some(rows)) => named_csv(call, &rows(&body["result"]), range_days),
-        (Format::Csv, None) => csv_response(csv::flatten_json(&body)),
+        (ResponseFormat::Csv, Some(rows)) => named_csv(call, &rows(&body["result"]), range_days),
+        (ResponseFormat::Csv, None) => csv_response(csv::flatten_json(&body)),
     }
 }
 
@@ -70,7 +70,7 @@ async fn calculate(state: &Calculation, call: &Call, kind: InsightKind) -> ApiRe
             query.iter().flat_map(|query| query.keys(id)).collect()
         })
         .await?;
-    Format::of(call)?;
+    ResponseFormat::of(call)?;
     let request = request?;
     let project = &access.project;
     let query = match (&request.parsed, query) {

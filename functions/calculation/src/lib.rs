@@ -41,7 +41,7 @@ use pennon_core::routes::Routes;
 pub use crate::csv::escape_formula;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
-pub use format::{Format, with_csv};
+pub use format::{ResponseFormat, with_csv};
 pub use pennon_analytics::refresh::RefreshMode;
 pub use query_response::QueryResponse;
 pub use refresh::RefreshParam;

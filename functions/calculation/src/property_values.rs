@@ -11,7 +11,7 @@ use pennon_core::limits::calculation::{VALUES, VALUES_DEFAULT};
 use serde_json::{Value, json as object};
 
 use crate::Calculation;
-use crate::calculator::property_values::{PropertyValue, ValuesQuery};
+use crate::calculator::property_values::{ValueCount, ValuesQuery};
 use crate::events::READ_EVENTS;
 use crate::parameters::{boolean, integer, repeated, required, text};
 
@@ -61,7 +61,7 @@ fn query(call: &Call) -> ApiResult<ValuesQuery> {
 }
 
 /// The name of a value in the response: texts and numbers unchanged, other values as JSON text.
-fn name_of(counted: &PropertyValue) -> Value {
+fn name_of(counted: &ValueCount) -> Value {
     match &counted.value {
         value @ (Value::String(_) | Value::Number(_)) => value.clone(),
         value => Value::from(value.to_string()),

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::Value;
 
-use crate::actions::Action;
+use crate::actions::ActionRecord;
 use crate::cohorts::CohortRecord;
 use crate::dashboards::DashboardRecord;
 use crate::resource::{ListedResource, claim_names, key, row_of};
@@ -21,7 +21,7 @@ pub struct Declaration {
     /// Its project.
     pub project: ProjectId,
     /// The kind of record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Its id.
     pub id: u64,
     /// The declared fields; `None`: the record is removed.
@@ -36,10 +36,10 @@ pub fn declaration(key: &Key, record: Option<&Item>) -> Result<Option<Declaratio
 }
 
 /// The project, the kind and the id of the record at `key`.
-fn parse_key(key: &Key) -> Option<(ProjectId, Kind, u64)> {
+fn parse_key(key: &Key) -> Option<(ProjectId, RecordKind, u64)> {
     let (project, _) = key.pk.strip_prefix("PROJECT#")?.split_once('#')?;
     let (project, id) = (project.parse().ok()?, key.sk.parse().ok()?);
-    let kinds = [Kind::Action, Kind::Cohort, Kind::Dashboard];
+    let kinds = [RecordKind::Action, RecordKind::Cohort, RecordKind::Dashboard];
     let kind = kinds.into_iter().find(|kind| keys::record(project, *kind, id) == *key)?;
     Some((project, kind, id))
 }
@@ -60,9 +60,9 @@ pub async fn writes(
     };
     for (declaration, stored) in declarations.into_iter().zip(records.batch_get(&record_keys).await?) {
         match declaration.kind {
-            Kind::Action => changes.add::<Action>(declaration, stored)?,
-            Kind::Cohort => changes.add::<CohortRecord>(declaration, stored)?,
-            Kind::Dashboard => changes.add::<DashboardRecord>(declaration, stored)?,
+            RecordKind::Action => changes.add::<ActionRecord>(declaration, stored)?,
+            RecordKind::Cohort => changes.add::<CohortRecord>(declaration, stored)?,
+            RecordKind::Dashboard => changes.add::<DashboardRecord>(declaration, stored)?,
             _ => {}
         }
     }

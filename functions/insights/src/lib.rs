@@ -31,7 +31,7 @@ mod views;
 
 pub(crate) use pennon_core::limits::insights as limits;
 
-pub use cohorts::{CohortRecord, require_feed_room};
+pub use cohorts::{CohortRecord, require_feed_fits};
 pub use dashboards::generated;
 pub use declarations::{Declaration, declaration, writes as declaration_writes};
 pub use insight::{Insight, counter_value_of_id, workspace_field_names};
@@ -47,7 +47,7 @@ use pennon_core::app::App;
 use pennon_core::routes::Routes;
 use pennon_core::store::summary_rows::SummaryRowCache;
 
-use actions::Action;
+use actions::ActionRecord;
 use dashboards::DashboardRecord;
 use handlers::{activity, write};
 use insight::InsightRowKind;
@@ -131,8 +131,8 @@ fn workspace_routes(routes: Routes<Insights>) -> Routes<Insights> {
         .add(Method::PATCH, &format!("{COHORT}/remove_person_from_static_cohort"), cohorts::remove_person)
         .add(Method::GET, ACTIONS, actions::index)
         .add(Method::POST, ACTIONS, actions::create)
-        .add(Method::GET, &format!("{ACTIONS}/activity"), resource::list_all_activity::<Action>)
-        .add(Method::GET, &format!("{ACTION}/activity"), resource::list_activity::<Action>)
+        .add(Method::GET, &format!("{ACTIONS}/activity"), resource::list_all_activity::<ActionRecord>)
+        .add(Method::GET, &format!("{ACTION}/activity"), resource::list_activity::<ActionRecord>)
         .add(Method::GET, ACTION, actions::retrieve)
         .add(Method::PATCH, ACTION, actions::update)
         .add(Method::PUT, ACTION, actions::update)

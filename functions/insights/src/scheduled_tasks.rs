@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use pennon_core::error::ApiResult;
 use pennon_core::store::keys::{self, ScheduledTask};
-use pennon_core::store::{Item, Query, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, Table, Write, WriteCondition};
 use tokio::time::Instant;
 
 use crate::cohorts;
@@ -38,7 +38,7 @@ pub async fn run_scheduled_tasks(
     let mut run = ScheduledTaskStats::default();
     let mut after: Option<String> = None;
     loop {
-        let mut query = Query::partition(keys::SCHEDULED_TASKS).limit(PAGE_TASKS);
+        let mut query = PartitionQuery::partition(keys::SCHEDULED_TASKS).limit(PAGE_TASKS);
         if let Some(after) = after.take() {
             query = query.after(after);
         }

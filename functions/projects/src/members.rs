@@ -8,7 +8,7 @@ use pennon_core::app::App;
 use pennon_core::error::ApiResult;
 use pennon_core::http::{Call, Page};
 use pennon_core::model::{Role, UserRecord, organization_member};
-use pennon_core::store::{Query, keys};
+use pennon_core::store::{PartitionQuery, keys};
 use uuid::Uuid;
 
 use crate::handlers::{READ_ORGANIZATION, organization_of};
@@ -37,7 +37,8 @@ pub async fn list_members(State(app): State<App>, call: Call) -> ApiResult<Respo
 pub async fn list_roles(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let (_, organization) = organization_of(&app, &call, READ_ORGANIZATION).await?;
     let name = call.query_value("name").filter(|name| !name.is_empty());
-    let query = Query::partition(keys::organization_pk(organization.id)).prefix(keys::ORGANIZATION_ROLES);
+    let query =
+        PartitionQuery::partition(keys::organization_pk(organization.id)).prefix(keys::ORGANIZATION_ROLES);
     let items = app.store.records.query(query).await?;
     let mut roles = items.iter().map(|item| item.body::<Role>()).collect::<Result<Vec<_>, _>>()?;
     roles.retain(|role| name.is_none_or(|name| role.name == name));
@@ -50,7 +51,8 @@ pub async fn list_roles(State(app): State<App>, call: Call) -> ApiResult<Respons
 /// Fetches the active members of `organization`, sorted by id.
 async fn fetch_active_users(app: &App, organization: Uuid) -> ApiResult<Vec<UserRecord>> {
     let records = &app.store.records;
-    let declared = records.query(Query::partition(keys::INSTALLATION).prefix(keys::DECLARED_USERS)).await?;
+    let declared =
+        records.query(PartitionQuery::partition(keys::INSTALLATION).prefix(keys::DECLARED_USERS)).await?;
     let parse_id = |sk: &str| sk.strip_prefix(keys::DECLARED_USERS).and_then(|id| id.parse().ok());
     let keys: Vec<_> = declared.iter().filter_map(|item| parse_id(&item.key.sk)).map(keys::user).collect();
     let items = records.batch_get(&keys).await?;

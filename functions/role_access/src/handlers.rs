@@ -13,8 +13,8 @@ use pennon_core::http::{Call, Page, empty, json_text};
 use pennon_core::idempotency::{create_idempotently, idempotency_write};
 use pennon_core::model::Role;
 use pennon_core::store::Item;
-use pennon_core::store::keys::{self, Counter, Kind};
-use pennon_filters::body::fields::{self, Field};
+use pennon_core::store::keys::{self, Counter, RecordKind};
+use pennon_filters::body::fields::{self, BodyField};
 use pennon_flag_rules::calls::FlagCalls;
 use pennon_flag_rules::{CallTimes, Flag};
 use serde_json::Value;
@@ -59,7 +59,7 @@ async fn create_role_access(app: App, call: Call) -> ApiResult<Response> {
     let flag = flag.ok_or_else(flag_not_found)?;
     require_permission(&access, &flag)?;
     let body = call.fields()?;
-    let role_id = Field::of(&body, "role_id").required(fields::uuid_key).map_err(validation_error)?;
+    let role_id = BodyField::of(&body, "role_id").required(fields::uuid_key).map_err(validation_error)?;
     let key = keys::role(access.project.organization, role_id);
     let role = app
         .store
@@ -118,7 +118,8 @@ async fn authorize_and_read_flag(
     scope: impl Into<Scope>,
 ) -> ApiResult<(Access, Option<Flag>)> {
     let id = call.id("feature_flag_id");
-    let keys_to_read = |project| id.map(|id| keys::record(project, Kind::Flag, id)).into_iter().collect();
+    let keys_to_read =
+        |project| id.map(|id| keys::record(project, RecordKind::Flag, id)).into_iter().collect();
     let (access, items) = app.authorize_project_with(call, scope, keys_to_read).await?;
     Ok((access, decode(items.into_iter().next().flatten())?))
 }
@@ -158,11 +159,11 @@ async fn authorize_and_read_record(
     let ids = call.id("feature_flag_id").zip(call.id("id"));
     let keys_to_read = |project| match ids {
         Some((flag, id)) => {
-            vec![keys::record(project, Kind::Flag, flag), keys::role_access(project, flag, id)]
+            vec![keys::record(project, RecordKind::Flag, flag), keys::role_access(project, flag, id)]
         }
         None => call
             .id("feature_flag_id")
-            .map(|flag| keys::record(project, Kind::Flag, flag))
+            .map(|flag| keys::record(project, RecordKind::Flag, flag))
             .into_iter()
             .collect(),
     };

@@ -7,9 +7,9 @@ use pennon_core::app::App;
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::store::Key;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_flag_rules::flag::edit_permission::{CallerPermissions, EditDecision, MembershipLevel};
-use pennon_flag_rules::{CallTimes, Flag, FlagRow, FlagTemplate, Viewer};
+use pennon_flag_rules::{CallTimes, Flag, FlagRow, FlagTemplate, FlagViewer};
 use serde::Deserialize;
 
 /// The permissions of the caller, with the names of the cohorts that flags refer to.
@@ -120,7 +120,7 @@ impl FlagPermissions {
     }
 
     /// The viewer for rendering `flag`.
-    pub fn viewer(&self, flag: impl Into<FlagOwnership>) -> Viewer {
+    pub fn viewer(&self, flag: impl Into<FlagOwnership>) -> FlagViewer {
         let flag = flag.into();
         self.caller_permissions(flag).viewer(self.can_edit(flag))
     }
@@ -160,7 +160,7 @@ pub async fn fetch_cohort_names(
         return Ok(BTreeMap::new());
     }
     let keys: Vec<Key> =
-        ids.iter().map(|id| keys::record(project, Kind::Cohort, id.unsigned_abs())).collect();
+        ids.iter().map(|id| keys::record(project, RecordKind::Cohort, id.unsigned_abs())).collect();
     let mut names = BTreeMap::new();
     for (id, item) in ids.into_iter().zip(app.store.records.batch_get(&keys).await?) {
         let Some(item) = item else { continue };

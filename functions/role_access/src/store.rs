@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -41,9 +41,9 @@ pub async fn list_up_to(
     decode_sorted(partitions.into_iter().flatten()).map(Some)
 }
 
-fn partition_queries(project: ProjectId, flag: u64) -> impl Iterator<Item = Query> {
+fn partition_queries(project: ProjectId, flag: u64) -> impl Iterator<Item = PartitionQuery> {
     (0..keys::ROLE_ACCESS_PARTS)
-        .map(move |part| Query::partition(keys::role_accesses_pk(project, flag, part)))
+        .map(move |part| PartitionQuery::partition(keys::role_accesses_pk(project, flag, part)))
 }
 
 fn decode_sorted(rows: impl Iterator<Item = Item>) -> Result<Vec<RoleAccess>, StoreError> {
@@ -76,7 +76,7 @@ pub async fn add(
     let mut writes = vec![
         Write::Put(Item::new(uniqueness_key, &access.id)?, WriteCondition::Absent),
         Write::Put(record, WriteCondition::Absent),
-        Write::Check(keys::record(project, keys::Kind::Flag, flag), WriteCondition::Present),
+        Write::Check(keys::record(project, keys::RecordKind::Flag, flag), WriteCondition::Present),
     ];
     writes.extend(idempotency_write);
     match records.transact(writes).await {

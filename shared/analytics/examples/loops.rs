@@ -1,7 +1,7 @@
 //! CPU time of the inner loops of calculations, on generated events: `cargo run --profile dist -p pennon-analytics --example loops`.
 //!
 //! Must stay true: the events are the same in every run, so that the check sums beside the times, which are of the whole
-//! answers, show whether a change of a loop changed a number. Arguments: events (10,000,000), repetitions (7), and part
+//! results, show whether a change of a loop changed a number. Arguments: events (10,000,000), repetitions (7), and part
 //! of the names of the queries to run.
 
 #![allow(
@@ -161,7 +161,7 @@ impl Share {
                 times: rows.times.clone().into(),
                 order: ArrivalOrder::Untied,
                 columns,
-                facts: BTreeMap::new(),
+                joined_columns: BTreeMap::new(),
             }
         });
         Partition { actors: self.actors.clone(), runs: runs.collect(), ..Partition::default() }
@@ -178,7 +178,7 @@ impl Share {
     }
 }
 
-fn questions() -> Vec<(&'static str, Value)> {
+fn queries() -> Vec<(&'static str, Value)> {
     let step = |name: &str| json!({"kind": "EventsNode", "event": name});
     let steps = json!([step("viewed"), step("added_to_cart"), step("purchased")]);
     let all = json!({"date_from": "2026-01-01", "date_to": "2026-03-01"});
@@ -230,7 +230,7 @@ fn cpu() -> f64 {
     text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-fn plan(question: &Value) -> Plan {
+fn plan(query_node: &Value) -> Plan {
     let project = ProjectContext {
         project_id: "1".to_owned(),
         timezone: chrono_tz::UTC,
@@ -242,7 +242,7 @@ fn plan(question: &Value) -> Plan {
         definitions: Definitions::default(),
     };
     let now = "2026-04-01T00:00:00Z".parse().unwrap();
-    let ParsedQuery::Query(query) = Query::from_query_node(question).unwrap() else { unreachable!() };
+    let ParsedQuery::Query(query) = Query::from_query_node(query_node).unwrap() else { unreachable!() };
     query.plan(&project, now).unwrap()
 }
 
@@ -255,10 +255,10 @@ fn main() {
     let names: BTreeSet<_> = shares.iter().flat_map(|share| share.rows.keys()).collect();
     let rows: usize = shares.iter().flat_map(|share| share.rows.values()).map(|rows| rows.times.len()).sum();
     println!("{rows} events of {} names", names.len());
-    println!("| question | rows | CPU ms: least | median | answer |");
+    println!("| query | rows | CPU ms: least | median | result |");
     println!("|---|---|---|---|---|");
-    for (name, question) in questions().into_iter().filter(|(name, _)| name.contains(&part)) {
-        let plan = plan(&question);
+    for (name, query_node) in queries().into_iter().filter(|(name, _)| name.contains(&part)) {
+        let plan = plan(&query_node);
         let partitions: Vec<Partition> = shares.iter().map(|share| share.partition(plan.scan())).collect();
         let rows: usize = partitions.iter().flat_map(|part| &part.runs).map(|run| run.times.len()).sum();
         let mut times = Vec::new();
@@ -266,12 +266,12 @@ fn main() {
         for turn in 0..repetitions {
             let before = cpu();
             let parts = partitions.iter().map(|part| plan.partial(part, &|| false).unwrap());
-            let answer = plan
+            let output = plan
                 .finish(parts.fold(PartitionResult::default(), PartitionResult::merge), &|| false)
                 .unwrap();
             times.push((cpu() - before) * 1e3);
             if turn == 0 {
-                answer.result.to_string().hash(&mut hasher);
+                output.result.to_string().hash(&mut hasher);
             }
         }
         times.sort_by(f64::total_cmp);

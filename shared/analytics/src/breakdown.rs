@@ -85,14 +85,6 @@ impl BreakdownReader {
         Self { missing_url_is_root: true, ..self }
     }
 
-    /// The only column of the breakdown, if its texts are used unchanged.
-    pub(crate) fn plain_column(&self) -> Option<&ColumnRef> {
-        match self.parts.as_slice() {
-            [ReadPart { source: Source::Column(key), normalize_url: false, .. }] => Some(key),
-            _ => None,
-        }
-    }
-
     /// The texts of each part.
     pub(crate) fn texts(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Vec<TextColumn>> {
         let texts = |part: &ReadPart| {
@@ -200,8 +192,9 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
             }
         }
     }
-    let mut known: HashMap<Cow<'_, str>, u32> = HashMap::new();
-    let mut values: Vec<String> = Vec::new();
+    let distinct = length.min(column.codes.len());
+    let mut known: HashMap<Cow<'_, str>, u32> = HashMap::with_capacity(distinct);
+    let mut values: Vec<String> = Vec::with_capacity(distinct);
     let mut table = Vec::with_capacity(length);
     for (value, has_row) in column.values.iter().zip(has_row) {
         if has_row {

@@ -8,7 +8,7 @@ use pennon_filters::work_budget::WorkBudget;
 use uuid::Uuid;
 
 use crate::compiler::Compiler;
-use crate::compiler::cohort::{self, Cohorts};
+use crate::compiler::cohort::{self, CohortRules};
 use crate::join::{DataRequirements, JoinData};
 use crate::join_derived::derive_join_data;
 use crate::project::ProjectContext;
@@ -18,7 +18,7 @@ use crate::project::ProjectContext;
 pub struct CohortCount {
     id: u64,
     needs: DataRequirements,
-    cohorts: Cohorts,
+    cohorts: CohortRules,
 }
 
 impl ProjectContext {
@@ -41,11 +41,11 @@ impl CohortCount {
     pub fn count(
         &self,
         persons: &[Uuid],
-        mut facts: JoinData,
+        mut join_data: JoinData,
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<usize> {
         let work = &WorkBudget::new(is_cancelled);
-        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
-        self.cohorts.count(self.id, persons, &facts, work)
+        derive_join_data(&self.needs, &self.cohorts, &mut join_data, work)?;
+        self.cohorts.count(self.id, persons, &join_data, work)
     }
 }

@@ -28,12 +28,12 @@ pub struct DataRequirements {
     /// The main event scan.
     pub scan: ScanRequest,
     /// The columns joined to its rows.
-    pub facts: BTreeSet<JoinedColumnKey>,
+    pub joined_columns: BTreeSet<JoinedColumnKey>,
     /// Keys of person properties; some are only read by cohorts.
     pub persons: BTreeSet<String>,
     /// Keys of group properties, by group type index.
     pub groups: BTreeMap<u8, BTreeSet<String>>,
-    /// All person properties are needed as one object: [`Properties::whole`].
+    /// All person properties are needed as one object: [`PropertyTable::whole`].
     pub whole_persons: bool,
     /// Group types whose properties are needed as one object.
     pub whole_groups: BTreeSet<u8>,
@@ -60,9 +60,9 @@ impl DataRequirements {
 #[derive(Debug, Default)]
 pub struct JoinData {
     /// Person properties.
-    pub persons: Properties<Uuid>,
+    pub persons: PropertyTable<Uuid>,
     /// Group properties, by group type index.
-    pub groups: BTreeMap<u8, Properties<String>>,
+    pub groups: BTreeMap<u8, PropertyTable<String>>,
     /// Canonical person id of each distinct id.
     pub named: HashMap<String, Uuid>,
     /// Canonical person ids of the members of each static cohort.
@@ -70,14 +70,14 @@ pub struct JoinData {
     /// The partitions of each of [`DataRequirements::further_scans`].
     pub further: Vec<Vec<Partition>>,
     /// Session fields, by session id.
-    pub sessions: Properties<String>,
+    pub sessions: PropertyTable<String>,
     /// For each behavioural criterion, the persons that match it.
     pub behaviours: Vec<HashSet<Uuid>>,
 }
 
 /// Properties of persons, groups or sessions, stored by column.
 #[derive(Debug)]
-pub struct Properties<Id> {
+pub struct PropertyTable<Id> {
     rows: HashMap<Id, u32>,
     columns: BTreeMap<String, ColumnBuilder>,
     /// All properties of each row as one object; none if not needed.
@@ -107,13 +107,13 @@ impl ColumnBuilder {
     }
 }
 
-impl<Id> Default for Properties<Id> {
+impl<Id> Default for PropertyTable<Id> {
     fn default() -> Self {
         Self { rows: HashMap::new(), columns: BTreeMap::new(), whole: None }
     }
 }
 
-impl<Id: Eq + Hash> Properties<Id> {
+impl<Id: Eq + Hash> PropertyTable<Id> {
     /// An empty table with these property keys as columns.
     pub fn new(keys: &BTreeSet<String>) -> Self {
         let columns = keys.iter().map(|key| (key.clone(), ColumnBuilder::default())).collect();
@@ -197,35 +197,35 @@ impl<Id: Eq + Hash> Properties<Id> {
 pub(crate) fn join(
     partition: &mut Partition,
     keys: &BTreeSet<JoinedColumnKey>,
-    facts: &JoinData,
+    join_data: &JoinData,
     members: &BTreeMap<u64, Vec<bool>>,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
     for key in keys {
-        let of_actors = column_of_actors(&partition.actors, key, facts, members);
+        let of_actors = column_of_actors(&partition.actors, key, join_data, members);
         for run in &mut partition.runs {
             work.check()?;
             work.consume(run.actors.len())?;
             let column = match (key, &of_actors) {
                 (_, Some(column)) => expand_to_rows(column, &run.actors),
                 (JoinedColumnKey::Group(index, property), None) => {
-                    let groups = facts.groups.get(index);
+                    let groups = join_data.groups.get(index);
                     groups
                         .map(|groups| lookup_property(run, &group_column(*index), groups, property))
                         .unwrap_or_default()
                 }
                 (JoinedColumnKey::GroupProperties(index), None) => {
-                    let groups = facts.groups.get(index);
+                    let groups = join_data.groups.get(index);
                     groups
                         .map(|groups| lookup_objects(run, &group_column(*index), groups))
                         .unwrap_or_default()
                 }
                 (JoinedColumnKey::Session(field), None) => {
-                    lookup_property(run, &session_column(), &facts.sessions, field)
+                    lookup_property(run, &session_column(), &join_data.sessions, field)
                 }
                 _ => Column::default(),
             };
-            run.facts.insert(key.clone(), column);
+            run.joined_columns.insert(key.clone(), column);
         }
     }
     Ok(())
@@ -240,7 +240,7 @@ pub(crate) fn session_column() -> ColumnKey {
 fn column_of_actors(
     actors: &[Uuid],
     key: &JoinedColumnKey,
-    facts: &JoinData,
+    join_data: &JoinData,
     members: &BTreeMap<u64, Vec<bool>>,
 ) -> Option<Column> {
     match key {
@@ -248,22 +248,24 @@ fn column_of_actors(
             (0..).take(actors.len()).collect(),
             actors.iter().map(|actor| Value::String(actor.to_string())).collect(),
         )),
-        JoinedColumnKey::Person(property) => Some(facts.persons.column(actors.iter().map(Some), property)),
+        JoinedColumnKey::Person(property) => {
+            Some(join_data.persons.column(actors.iter().map(Some), property))
+        }
         JoinedColumnKey::InCohort(cohort) => Some(Column::new(
             match members.get(cohort) {
-                Some(answers) => answers.iter().map(|answer| u32::from(*answer)).collect(),
+                Some(members) => members.iter().map(|is_member| u32::from(*is_member)).collect(),
                 None => vec![0; actors.len()],
             },
             vec![Value::Bool(false), Value::Bool(true)],
         )),
         JoinedColumnKey::HasDistinctId(ids) => {
-            let named: HashSet<&Uuid> = ids.iter().filter_map(|id| facts.named.get(id)).collect();
+            let named: HashSet<&Uuid> = ids.iter().filter_map(|id| join_data.named.get(id)).collect();
             Some(Column::new(
                 actors.iter().map(|actor| u32::from(named.contains(actor))).collect(),
                 vec![Value::Bool(false), Value::Bool(true)],
             ))
         }
-        JoinedColumnKey::PersonProperties => Some(facts.persons.objects(actors.iter().map(Some))),
+        JoinedColumnKey::PersonProperties => Some(join_data.persons.objects(actors.iter().map(Some))),
         JoinedColumnKey::Group(..)
         | JoinedColumnKey::GroupProperties(_)
         | JoinedColumnKey::Session(_)
@@ -281,14 +283,14 @@ fn expand_to_rows(column: &Column, actors: &[u32]) -> Column {
 }
 
 /// The properties objects of the ids in column `names` of the run.
-fn lookup_objects(run: &EventRun, names: &ColumnKey, known: &Properties<String>) -> Column {
+fn lookup_objects(run: &EventRun, names: &ColumnKey, known: &PropertyTable<String>) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(pennon_filters::text::text_of).collect::<Vec<_>>();
     expand_to_rows(&known.objects(texts.iter().map(Option::as_deref)), &names.codes)
 }
 
 /// Property `key` of the ids in column `names` of the run.
-fn lookup_property(run: &EventRun, names: &ColumnKey, known: &Properties<String>, key: &str) -> Column {
+fn lookup_property(run: &EventRun, names: &ColumnKey, known: &PropertyTable<String>, key: &str) -> Column {
     let Some(names) = run.columns.get(names) else { return Column::default() };
     let texts = names.values.iter().map(pennon_filters::text::text_of).collect::<Vec<_>>();
     let of_names = known.column(texts.iter().map(Option::as_deref), key);
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn objects_with_their_members_in_another_order_stay_two_values() {
-        let mut known = Properties::new(&BTreeSet::from(["plan".to_owned()]));
+        let mut known = PropertyTable::new(&BTreeSet::from(["plan".to_owned()]));
         let orders = [json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1, "b": 2})];
         for (id, plan) in ["a", "b", "c"].iter().zip(&orders) {
             known.add((*id).to_owned(), json!({"plan": plan}).as_object().unwrap());
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn adding_an_id_again_changes_nothing() {
-        let mut known = Properties::whole(&BTreeSet::from(["plan".to_owned()]));
+        let mut known = PropertyTable::whole(&BTreeSet::from(["plan".to_owned()]));
         for (id, properties) in [
             ("a", json!({"plan": "free"})),
             ("b", json!({})),

@@ -5,28 +5,28 @@ use std::collections::HashSet;
 use pennon_filters::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
-use crate::compiler::cohort::Cohorts;
+use crate::compiler::cohort::CohortRules;
 use crate::join::{DataRequirements, JoinData};
 use crate::sessions;
 
-/// Fills `facts.sessions` and `facts.behaviours` from the further scans.
+/// Fills `join_data.sessions` and `join_data.behaviours` from the further scans.
 pub(crate) fn derive_join_data(
     needs: &DataRequirements,
-    cohorts: &Cohorts,
-    facts: &mut JoinData,
+    cohorts: &CohortRules,
+    join_data: &mut JoinData,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
-    let mut scans = std::mem::take(&mut facts.further).into_iter();
+    let mut scans = std::mem::take(&mut join_data.further).into_iter();
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();
-        facts.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
+        join_data.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
         let mut persons = HashSet::new();
         for partition in &mut partitions {
-            persons.extend(cohorts.matching_persons(index, partition, facts, work)?);
+            persons.extend(cohorts.matching_persons(index, partition, join_data, work)?);
         }
-        facts.behaviours.push(persons);
+        join_data.behaviours.push(persons);
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub use compiler::cohort::{BEHAVIOUR_UNITS, BEHAVIOURS};
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
 pub use element::{EXACT_KEYS as ELEMENT_EXACT_KEYS, TEXT_KEYS as ELEMENT_TEXT_KEYS};
-pub use join::{DataRequirements, JoinData, Properties};
+pub use join::{DataRequirements, JoinData, PropertyTable};
 pub use kinds::{DataPoint, InsightKind, ParsedQuery, PartitionResult, Plan, Query, QueryOutput};
 pub use project::ProjectContext;
 pub use references::COHORT_TYPES;

@@ -15,8 +15,8 @@ pub(crate) enum Mask {
 
 impl Mask {
     /// Every row, or none.
-    pub(crate) fn constant(answer: bool) -> Self {
-        if answer { Self::Every } else { Self::Nothing }
+    pub(crate) fn constant(passes: bool) -> Self {
+        if passes { Self::Every } else { Self::Nothing }
     }
 
     /// From one entry per row.

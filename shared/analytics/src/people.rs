@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::scan::Micros;
@@ -52,4 +53,12 @@ pub fn union(parts: impl IntoIterator<Item = MatchedActor>) -> Vec<MatchedActor>
         }
     }
     people.into_values().collect()
+}
+
+/// Decodes a list in the parameters of a link, which may be a JSON string.
+pub(crate) fn decode_list(value: &Value) -> Value {
+    match value {
+        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+        other => other.clone(),
+    }
 }

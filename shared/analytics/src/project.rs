@@ -24,7 +24,7 @@ pub struct ProjectContext {
     pub earliest_event: Option<Micros>,
     /// Count distinct ids instead of persons.
     pub aggregate_by_distinct_id: bool,
-    /// The actions and cohorts that the query references, see [`crate::Query::mentions`].
+    /// The actions and cohorts that the query references, see [`crate::Query::direct_references`].
     pub definitions: Definitions,
 }
 

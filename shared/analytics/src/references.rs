@@ -13,22 +13,22 @@ pub const COHORT_TYPES: [&str; 4] = ["cohort", "static-cohort", "dynamic-cohort"
 
 impl Action {
     /// The ids that its steps reference.
-    pub fn mentions(&self) -> DefinitionIds {
-        let mut mentions = DefinitionIds::default();
-        self.steps.iter().for_each(|step| mentions.take(step));
-        mentions
+    pub fn direct_references(&self) -> DefinitionIds {
+        let mut referenced = DefinitionIds::default();
+        self.steps.iter().for_each(|step| referenced.take(step));
+        referenced
     }
 }
 
 impl Cohort {
     /// The ids that its rules reference; none for a static cohort.
-    pub fn mentions(&self) -> DefinitionIds {
-        let mut mentions = DefinitionIds::default();
+    pub fn direct_references(&self) -> DefinitionIds {
+        let mut referenced = DefinitionIds::default();
         if !self.is_static {
-            mentions.take(&self.filters);
-            mentions.take(&self.groups);
+            referenced.take(&self.filters);
+            referenced.take(&self.groups);
         }
-        mentions
+        referenced
     }
 }
 
@@ -99,16 +99,16 @@ mod tests {
             groups: json!([{"action_id": 11, "days": 3}, {"properties": [{"type": "precalculated-cohort", "values": [6]}]}]),
             ..Cohort::default()
         };
-        let found = cohort.mentions();
+        let found = cohort.direct_references();
         assert_eq!(found.cohorts, BTreeSet::from([5, 6, 8]));
         assert_eq!(found.actions, BTreeSet::from([7, 9, 11]));
-        assert!(Cohort { is_static: true, ..cohort }.mentions().is_empty());
+        assert!(Cohort { is_static: true, ..cohort }.direct_references().is_empty());
         let steps = vec![
             json!({"event": "a", "properties": [{"type": "cohort", "key": "id", "value": [4, -1, "x"]}]}),
         ];
         let action = Action { name: "a".to_owned(), steps };
         assert_eq!(
-            action.mentions(),
+            action.direct_references(),
             DefinitionIds { cohorts: BTreeSet::from([4]), ..DefinitionIds::default() }
         );
     }

@@ -160,16 +160,19 @@ fn merge_runs(
     let sources: BTreeMap<u32, &EventRun> =
         used.into_iter().filter_map(|source| Some((source, *sources.get(source as usize)?))).collect();
     let columns: BTreeSet<&ColumnKey> = sources.values().flat_map(|run| run.columns.keys()).collect();
-    let facts: BTreeSet<&JoinedColumnKey> = sources.values().flat_map(|run| run.facts.keys()).collect();
+    let joined_columns: BTreeSet<&JoinedColumnKey> =
+        sources.values().flat_map(|run| run.joined_columns.keys()).collect();
     Ok(EventRun {
         event: event.to_owned(),
         columns: columns
             .into_iter()
             .map(|key| Ok((key.clone(), merge_column(&rows, &sources, |run| run.columns.get(key), work)?)))
             .collect::<CalcResult<_>>()?,
-        facts: facts
+        joined_columns: joined_columns
             .into_iter()
-            .map(|key| Ok((key.clone(), merge_column(&rows, &sources, |run| run.facts.get(key), work)?)))
+            .map(|key| {
+                Ok((key.clone(), merge_column(&rows, &sources, |run| run.joined_columns.get(key), work)?))
+            })
             .collect::<CalcResult<_>>()?,
         actors: rows.iter().map(|row| row.actor).collect(),
         times: rows.iter().map(|row| row.time).collect(),
@@ -259,7 +262,7 @@ mod tests {
                         (ColumnKey::DistinctId, column(&|event| json!(format!("id {}", event.0)))),
                     ]
                     .into(),
-                    facts: [(JoinedColumnKey::PersonId, column(&|event| json!(event.4)))].into(),
+                    joined_columns: [(JoinedColumnKey::PersonId, column(&|event| json!(event.4)))].into(),
                 }
             };
             let runs = [true, false].map(run).into_iter().filter(|run| !run.actors.is_empty()).collect();
@@ -275,7 +278,8 @@ mod tests {
             for run in &partition.runs {
                 for (row, actor) in run.actors.iter().enumerate() {
                     let key = partition.keys[*actor as usize].clone();
-                    let value = run.facts[&JoinedColumnKey::PersonId].value(row).unwrap().to_string();
+                    let value =
+                        run.joined_columns[&JoinedColumnKey::PersonId].value(row).unwrap().to_string();
                     assert!(rows.insert((key, run.event.clone(), run.times[row], run.order.at(row), value)));
                 }
             }
@@ -294,7 +298,7 @@ mod tests {
                 let at = |row: usize| (run.actors[row], run.times[row], run.order.at(row));
                 let order: Vec<_> = (0..run.times.len()).map(at).collect();
                 assert!(order.is_sorted());
-                for column in run.columns.values().chain(run.facts.values()) {
+                for column in run.columns.values().chain(run.joined_columns.values()) {
                     assert_eq!(column.codes.len(), run.actors.len());
                 }
             }

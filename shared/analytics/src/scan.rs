@@ -199,14 +199,14 @@ pub struct EventRun {
     /// The requested columns.
     pub columns: BTreeMap<ColumnKey, Column>,
     /// The joined columns; empty in a run from the event store.
-    pub facts: BTreeMap<JoinedColumnKey, Column>,
+    pub joined_columns: BTreeMap<JoinedColumnKey, Column>,
 }
 
 impl Default for EventRun {
     fn default() -> Self {
         let (actors, times) = (ScalarBuffer::from(Vec::new()), ScalarBuffer::from(Vec::new()));
-        let (columns, facts) = (BTreeMap::new(), BTreeMap::new());
-        Self { event: String::new(), actors, times, order: ArrivalOrder::default(), columns, facts }
+        let (columns, joined_columns) = (BTreeMap::new(), BTreeMap::new());
+        Self { event: String::new(), actors, times, order: ArrivalOrder::default(), columns, joined_columns }
     }
 }
 
@@ -215,7 +215,7 @@ impl EventRun {
     pub fn column(&self, key: &ColumnRef) -> Option<&Column> {
         match key {
             ColumnRef::Event(key) => self.columns.get(key),
-            ColumnRef::Joined(key) => self.facts.get(key),
+            ColumnRef::Joined(key) => self.joined_columns.get(key),
         }
     }
 }

@@ -14,7 +14,7 @@ use pennon_filters::text::{number_of, text_of};
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
-use crate::join::{Properties, session_column};
+use crate::join::{PropertyTable, session_column};
 use crate::limits;
 use crate::scan::{ColumnKey, EventRun, EventSelection, MISSING, Micros, Partition, ScanRequest, Seq};
 
@@ -203,7 +203,7 @@ pub(crate) fn build_sessions(
     fields: &BTreeSet<String>,
     partitions: &[Partition],
     work: &WorkBudget<'_>,
-) -> CalcResult<Properties<String>> {
+) -> CalcResult<PropertyTable<String>> {
     build_sessions_within(limits::SESSION_BYTES, fields, partitions, work)
 }
 
@@ -222,7 +222,7 @@ fn build_sessions_within(
     fields: &BTreeSet<String>,
     partitions: &[Partition],
     work: &WorkBudget<'_>,
-) -> CalcResult<Properties<String>> {
+) -> CalcResult<PropertyTable<String>> {
     let runs: Vec<&EventRun> = partitions.iter().flat_map(|partition| &partition.runs).collect();
     let mut sessions: HashMap<Cow<'_, str>, Session> = HashMap::new();
     let mut used_bytes = 0;
@@ -253,7 +253,7 @@ fn build_sessions_within(
             session.add(at, has_url, counted);
         }
     }
-    let mut known = Properties::new(fields);
+    let mut known = PropertyTable::new(fields);
     for (id, session) in sessions {
         work.consume(WORK_PER_SESSION)?;
         if used_bytes + known.value_bytes() > most {

@@ -14,7 +14,7 @@ use futures::future::try_join_all;
 
 use crate::clock::never_before;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{KeyRange, Query, RangeEnd, StoreError, Table};
+use crate::store::{KeyRange, PartitionQuery, RangeEnd, StoreError, Table};
 
 /// The logs that a request with this scope may write to.
 const LOGS: [(&str, &[&str]); 6] = [
@@ -114,7 +114,7 @@ async fn newest_of(
         let newest = records.keys(&range, RangeEnd::Last, 0, 1).await?.pop();
         Ok::<_, StoreError>(newest.and_then(|key| instant_of(&key.sk)))
     };
-    let days = Query::partition(keys::activity_days_pk(project, scope)).descending().limit(1);
+    let days = PartitionQuery::partition(keys::activity_days_pk(project, scope)).descending().limit(1);
     let (newest, days) = tokio::try_join!(newest_in(&month), records.query(days))?;
     match days.first().and_then(|day| day.key.sk.get(..keys::MONTH_CHARS)) {
         // The clock went back across the start of a month.

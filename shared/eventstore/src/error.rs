@@ -71,7 +71,7 @@ impl From<EventStoreError> for ApiError {
             EventStoreError::Contended => ApiError::busy(1),
             EventStoreError::MemoryInUse => memory_in_use(),
             EventStoreError::Objects(_) => {
-                tracing::warn!(cause = %error, "the object store does not answer");
+                tracing::warn!(cause = %error, "the object store does not respond");
                 ApiError::busy(NO_RESPONSE_SECONDS)
             }
             EventStoreError::Damaged { object, .. } => ApiError::unavailable(

@@ -52,7 +52,7 @@ impl OwnedVersion {
     }
 }
 
-/// The kind of a [`Range`].
+/// The kind of a [`VersionRange`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are self-explanatory; `Range` explains the last three")]
 pub enum RangeKind {
@@ -69,7 +69,7 @@ pub enum RangeKind {
 
 /// A condition on versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Range {
+pub enum VersionRange {
     /// The comparison with the version gives one of these orderings.
     Ordered(OwnedVersion, &'static [Ordering]),
     /// `~1.2.3`: at least this version, with the same major and minor number.
@@ -80,7 +80,7 @@ pub enum Range {
     Wildcard(Vec<u64>),
 }
 
-impl Range {
+impl VersionRange {
     /// Parses a range. None if the version is invalid.
     pub fn parse(kind: RangeKind, text: &str) -> Option<Self> {
         use Ordering::{Equal, Greater, Less};

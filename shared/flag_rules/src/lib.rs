@@ -28,7 +28,7 @@ mod testing;
 
 pub use calls::CallTimes;
 pub use flag::{
-    AccessLevel, Flag, FlagInput, FlagRow, FlagTemplate, UserRef, ValidationContext, Viewer, WriteKind,
-    is_possible_key, stamp,
+    Flag, FlagInput, FlagRow, FlagTemplate, FlagViewer, UserAccessLevel, UserRef, ValidationContext,
+    WriteKind, is_possible_key, stamp,
 };
 pub use relations::{CohortReference, FlagReference, References};

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::testing;
-use super::testing::random_json::{self, word};
+use super::testing::random_json;
 use crate::flag::body_references;
 use crate::flag::{
-    AccessLevel, Flag, FlagInput, FlagRow, ValidationContext, Viewer, WriteKind, changes, conflict,
+    Flag, FlagInput, FlagRow, FlagViewer, UserAccessLevel, ValidationContext, WriteKind, changes, conflict,
 };
 use crate::relations::{FlagReference, References};
 
@@ -22,32 +22,19 @@ fn any_json() -> impl Strategy<Value = Value> {
     random_json::any_json(random_json::exact_floats())
 }
 
+/// `objects` with up to `most` random fields.
+fn extended(objects: impl Strategy<Value = Value>, most: usize) -> impl Strategy<Value = Value> {
+    random_json::with_random_fields(objects, any_json(), most)
+}
+
 /// Bodies whose filters have nearly the right shape.
 fn body() -> impl Strategy<Value = Object> {
-    let property = prop::collection::vec((word(), any_json()), 0..4).prop_map(|extra| {
-        let mut property = testing::object(json!({"key": "7", "type": "person", "value": "x"}));
-        property.extend(extra);
-        Value::Object(property)
-    });
-    let condition =
-        (prop::collection::vec(property, 0..3), prop::collection::vec((word(), any_json()), 0..2)).prop_map(
-            |(properties, extra)| {
-                let mut condition = testing::object(json!({"properties": properties}));
-                condition.extend(extra);
-                Value::Object(condition)
-            },
-        );
-    let filters = (prop::collection::vec(condition, 1..3), prop::collection::vec((word(), any_json()), 0..2))
-        .prop_map(|(groups, extra)| {
-            let mut filters = testing::object(json!({"groups": groups}));
-            filters.extend(extra);
-            Value::Object(filters)
-        });
-    (filters, prop::collection::vec((word(), any_json()), 0..5)).prop_map(|(filters, extra)| {
-        let mut body = testing::object(json!({"key": "k", "filters": filters}));
-        body.extend(extra);
-        body
-    })
+    let property = extended(Just(json!({"key": "7", "type": "person", "value": "x"})), 3);
+    let properties = prop::collection::vec(property, 0..3);
+    let condition = extended(properties.prop_map(|properties| json!({"properties": properties})), 1);
+    let groups = prop::collection::vec(condition, 1..3);
+    let filters = extended(groups.prop_map(|groups| json!({"groups": groups})), 1);
+    extended(filters.prop_map(|filters| json!({"key": "k", "filters": filters})), 4).prop_map(testing::object)
 }
 
 fn around<'a>(
@@ -69,7 +56,7 @@ proptest! {
             return Ok(());
         };
         let Ok(flag) = Flag::create(1, &input, testing::now(), &testing::user()) else { return Ok(()) };
-        let viewer = Viewer { can_edit: true, level: AccessLevel::Manager };
+        let viewer = FlagViewer { can_edit: true, level: UserAccessLevel::Manager };
         let shown = flag.response(viewer, &BTreeMap::new(), testing::now());
         prop_assert!(shown.is_object());
         prop_assert!(flag.status_response(testing::now())["status"].is_string());
@@ -93,7 +80,7 @@ proptest! {
     fn any_filters_can_be_read(filters in any_json()) {
         let filters = filters.as_object().cloned().unwrap_or_default();
         let flag = Flag { filters, ..testing::flag() };
-        let viewer = Viewer { can_edit: false, level: AccessLevel::Viewer };
+        let viewer = FlagViewer { can_edit: false, level: UserAccessLevel::Viewer };
         prop_assert!(flag.response(viewer, &BTreeMap::new(), testing::now()).is_object());
         let row = FlagRow::from(&flag);
         row.is_listed_as_stale(testing::now(), &crate::calls::CallTimes::none());

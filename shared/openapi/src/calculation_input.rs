@@ -20,7 +20,7 @@ use crate::schema::{
 const BLANK: &str = r"[ \t\r\n]*";
 
 /// One field of a request.
-pub(crate) struct Field {
+pub(crate) struct InputField {
     name: &'static str,
     /// Schema in a body.
     body: Value,
@@ -29,40 +29,40 @@ pub(crate) struct Field {
     description: String,
 }
 
-impl Field {
+impl InputField {
     pub(crate) fn new(
         name: &'static str,
         body: Value,
         query: Value,
         description: impl Into<String>,
-    ) -> Field {
-        Field { name, body, query, description: description.into() }
+    ) -> InputField {
+        InputField { name, body, query, description: description.into() }
     }
 
     /// A text.
-    pub(crate) fn text(name: &'static str, description: impl Into<String>) -> Field {
-        Field::new(name, optional_text(), text_max(NAME_MAX), description)
+    pub(crate) fn text(name: &'static str, description: impl Into<String>) -> InputField {
+        InputField::new(name, optional_text(), text_max(NAME_MAX), description)
     }
 
     /// A field that is only validated together with another field, or not at all.
-    pub(crate) fn free(name: &'static str, description: impl Into<String>) -> Field {
-        Field::new(name, any(), text(), description)
+    pub(crate) fn free(name: &'static str, description: impl Into<String>) -> InputField {
+        InputField::new(name, any(), text(), description)
     }
 
     /// Disables validation in the query string, where the field that it depends on may be missing.
-    pub(crate) fn free_in_query(self) -> Field {
-        Field { query: text(), ..self }
+    pub(crate) fn free_in_query(self) -> InputField {
+        InputField { query: text(), ..self }
     }
 
     /// A boolean.
-    pub(crate) fn switch(name: &'static str, description: impl Into<String>) -> Field {
-        Field::new(name, switch(), text(), description)
+    pub(crate) fn switch(name: &'static str, description: impl Into<String>) -> InputField {
+        InputField::new(name, switch(), text(), description)
     }
 
     /// One of several texts.
-    pub(crate) fn choice(name: &'static str, texts: &[&str], description: impl Into<String>) -> Field {
+    pub(crate) fn choice(name: &'static str, texts: &[&str], description: impl Into<String>) -> InputField {
         let texts: Vec<&str> = texts.iter().copied().chain([""]).collect();
-        Field::new(name, nullable(enum_of(&texts)), enum_of(&texts), description)
+        InputField::new(name, nullable(enum_of(&texts)), enum_of(&texts), description)
     }
 
     /// One of several texts, case-insensitive.
@@ -71,9 +71,9 @@ impl Field {
         texts: &[&str],
         end: &str,
         description: impl Into<String>,
-    ) -> Field {
+    ) -> InputField {
         let pattern = any_case(texts, end);
-        Field::new(name, nullable(pattern.clone()), pattern, description)
+        InputField::new(name, nullable(pattern.clone()), pattern, description)
     }
 
     /// A whole number in these bounds; in a query string it matches `pattern`.
@@ -82,14 +82,14 @@ impl Field {
         bounds: (i64, i64),
         pattern: &str,
         description: impl Into<String>,
-    ) -> Field {
-        Field::new(name, whole(bounds, pattern), spelled(pattern), description)
+    ) -> InputField {
+        InputField::new(name, whole(bounds, pattern), spelled(pattern), description)
     }
 
     /// A list or an object, as JSON in a query string.
-    pub(crate) fn json(name: &'static str, body: Value, description: impl Into<String>) -> Field {
+    pub(crate) fn json(name: &'static str, body: Value, description: impl Into<String>) -> InputField {
         let query = json!({"type": "string", "contentMediaType": "application/json"});
-        Field::new(name, body, query, description)
+        InputField::new(name, body, query, description)
     }
 }
 
@@ -174,12 +174,12 @@ pub(crate) fn with_example(mut schema: Value, example: Value) -> Value {
 }
 
 /// Concatenates lists of fields.
-pub(crate) fn concat_fields<const N: usize>(lists: [Vec<Field>; N]) -> Vec<Field> {
+pub(crate) fn concat_fields<const N: usize>(lists: [Vec<InputField>; N]) -> Vec<InputField> {
     lists.into_iter().flatten().collect()
 }
 
 /// A body of these fields, with at most `series` series, and at least one if `requires_series`.
-pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: bool) -> Value {
+pub(crate) fn query_body(fields: Vec<InputField>, series: usize, requires_series: bool) -> Value {
     let mut body = fields_body(fields);
     for (name, of) in [("events", "EventSeries"), ("actions", "ActionSeries")] {
         // Entries that are not objects are ignored.
@@ -201,7 +201,7 @@ pub(crate) fn query_body(fields: Vec<Field>, series: usize, requires_series: boo
 }
 
 /// A body of these fields.
-pub(crate) fn fields_body(fields: Vec<Field>) -> Value {
+pub(crate) fn fields_body(fields: Vec<InputField>) -> Value {
     let mut body = input(&[], []);
     let properties: Map<String, Value> = fields
         .into_iter()
@@ -212,13 +212,13 @@ pub(crate) fn fields_body(fields: Vec<Field>) -> Value {
 }
 
 /// Adds series and the fields as query parameters.
-pub(crate) fn with_query_fields(operation: Operation, fields: Vec<Field>) -> Operation {
-    let series = |name| Field::json(name, any(), "A JSON list of series, as in a body.");
+pub(crate) fn with_query_fields(operation: Operation, fields: Vec<InputField>) -> Operation {
+    let series = |name| InputField::json(name, any(), "A JSON list of series, as in a body.");
     with_fields(operation, concat_fields([vec![series("events"), series("actions")], fields]))
 }
 
 /// Adds the fields as query parameters.
-pub(crate) fn with_fields(mut operation: Operation, fields: Vec<Field>) -> Operation {
+pub(crate) fn with_fields(mut operation: Operation, fields: Vec<InputField>) -> Operation {
     for field in fields {
         operation.parameters.push(Parameter {
             place: "query",
@@ -273,8 +273,8 @@ fn action_series() -> Value {
 }
 
 /// The common fields of all queries, without the breakdown.
-pub(crate) fn common() -> Vec<Field> {
-    let interval = Field::any_case(
+pub(crate) fn common() -> Vec<InputField> {
+    let interval = InputField::any_case(
         "interval",
         &intervals(),
         "",
@@ -284,21 +284,24 @@ pub(crate) fn common() -> Vec<Field> {
 }
 
 /// The filters and the range of all queries.
-pub(crate) fn filters_and_dates() -> Vec<Field> {
+pub(crate) fn filters_and_dates() -> Vec<InputField> {
     vec![
-        Field::json(
+        InputField::json(
             "properties",
             schema_ref("EventConditions"),
             "Filters of all series. The value in the query string takes precedence.",
         ),
-        Field::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
-        Field::text(
+        InputField::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
+        InputField::text(
             "date_from",
             "Start of the range: an instant, a relative date such as `-7d` or `mStart`, or `all`. Default: \
              `-7d`.",
         ),
-        Field::text("date_to", "End of the range, in the same formats. Default: now."),
-        Field::switch("explicit_date", "Whether the range is exact instead of rounded to whole intervals."),
+        InputField::text("date_to", "End of the range, in the same formats. Default: now."),
+        InputField::switch(
+            "explicit_date",
+            "Whether the range is exact instead of rounded to whole intervals.",
+        ),
     ]
 }
 
@@ -318,9 +321,9 @@ pub(crate) fn breakdown_parts() -> Value {
 }
 
 /// The breakdown fields. The others are only validated if there is a breakdown.
-pub(crate) fn breakdown() -> Vec<Field> {
+pub(crate) fn breakdown() -> Vec<InputField> {
     vec![
-        Field::new(
+        InputField::new(
             "breakdown",
             // Any other value is a key too, as JSON text.
             any(),
@@ -330,27 +333,33 @@ pub(crate) fn breakdown() -> Vec<Field> {
                  list of at most {BREAKDOWN_KEYS} keys."
             ),
         ),
-        Field::free(
+        InputField::free(
             "breakdown_type",
             "The type of the property: `event` (default), `person`, `group`, `session`, `event_metadata`; \
              or `cohort` or `hogql`.",
         ),
-        Field::json(
+        InputField::json(
             "breakdowns",
             breakdown_parts(),
             "Several properties, each with its type, instead of `breakdown` and `breakdown_type`.",
         ),
-        Field::free(
+        InputField::free(
             "breakdown_limit",
             format!(
                 "Maximum number of values, 1 to {BREAKDOWN_LIMIT}; all others are combined into one. \
                  Default: 10 for a funnel, else 25."
             ),
         ),
-        Field::free("breakdown_group_type_index", group_type_text()),
-        Field::free("breakdown_normalize_url", "Whether a trailing `/`, `?` or `#` of values is ignored."),
-        Field::free("breakdown_histogram_bin_count", bins_text()),
-        Field::free("breakdown_hide_other_aggregation", "Whether the combined other values are omitted."),
+        InputField::free("breakdown_group_type_index", group_type_text()),
+        InputField::free(
+            "breakdown_normalize_url",
+            "Whether a trailing `/`, `?` or `#` of values is ignored.",
+        ),
+        InputField::free("breakdown_histogram_bin_count", bins_text()),
+        InputField::free(
+            "breakdown_hide_other_aggregation",
+            "Whether the combined other values are omitted.",
+        ),
     ]
 }
 
@@ -373,25 +382,25 @@ pub(crate) fn breakdown_part() -> Value {
 }
 
 /// The fields of a trend.
-pub(crate) fn trend() -> Vec<Field> {
+pub(crate) fn trend() -> Vec<InputField> {
     let display =
         json!({"type": ["string", "null"], "maxLength": NAME_MAX, "not": {"const": "CalendarHeatmap"}});
     let own = vec![
-        Field::new(
+        InputField::new(
             "display",
             display,
             json!({"type": "string", "not": {"const": "CalendarHeatmap"}}),
             "The display, which selects between a number per interval and one total; unknown displays mean \
              a line chart.",
         ),
-        Field::switch("compare", "Whether the previous period is calculated too."),
-        Field::free(
+        InputField::switch("compare", "Whether the previous period is calculated too."),
+        InputField::free(
             "compare_to",
             "Offset of the other period, such as `-1w`. Default: the period directly before.",
         ),
-        Field::text("formula", "Arithmetic over the series, which are named a, b, c and so on.")
+        InputField::text("formula", "Arithmetic over the series, which are named a, b, c and so on.")
             .free_in_query(),
-        Field::whole(
+        InputField::whole(
             "smoothing_intervals",
             SMOOTHING,
             patterns::SMOOTHING,
@@ -402,7 +411,7 @@ pub(crate) fn trend() -> Vec<Field> {
 }
 
 /// The fields that select a data point of a trend.
-pub(crate) fn trend_point() -> Vec<Field> {
+pub(crate) fn trend_point() -> Vec<InputField> {
     let index = patterns::SERIES_INDEX;
     let order = any_of([
         json!({"type": "null"}),
@@ -411,10 +420,10 @@ pub(crate) fn trend_point() -> Vec<Field> {
     ]);
     let query = json!({"type": "string", "pattern": format!("^{BLANK}{index}{BLANK}$")});
     vec![
-        Field::new("entity_order", order, query, "The index of the series. Default: the first."),
-        Field::free("entity_id", "The event or action of the series, if its index is not given."),
-        Field::free("breakdown_value", "The value of the breakdown. Default: all values."),
-        Field::free(
+        InputField::new("entity_order", order, query, "The index of the series. Default: the first."),
+        InputField::free("entity_id", "The event or action of the series, if its index is not given."),
+        InputField::free("breakdown_value", "The value of the breakdown. Default: all values."),
+        InputField::free(
             "breakdown_kept",
             "For the combined other values: a JSON list of the values that are shown separately.",
         ),

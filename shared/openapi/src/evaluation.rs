@@ -1,7 +1,7 @@
 //! Flag evaluation for one person, and the configuration of browser SDKs. Authorized by a project token.
 
 use pennon_core::http::COMPRESSIONS;
-use pennon_flag_rules::evaluate::Reason;
+use pennon_flag_rules::evaluate::EvaluationReason;
 use serde_json::{Value, json};
 
 use crate::calculation_input::with_example;
@@ -229,17 +229,17 @@ fn request() -> Value {
 fn reason() -> Value {
     // Disabled flags are not in the response.
     let codes = [
-        Reason::ConditionMatch,
-        Reason::NoConditionMatch,
-        Reason::OutOfRolloutBound,
-        Reason::NoGroupType,
-        Reason::SuperConditionValue,
-        Reason::HoldoutConditionValue,
-        Reason::MissingDependency,
-        Reason::StoreUnavailable,
-        Reason::OverrideUnavailable,
+        EvaluationReason::ConditionMatch,
+        EvaluationReason::NoConditionMatch,
+        EvaluationReason::OutOfRolloutBound,
+        EvaluationReason::NoGroupType,
+        EvaluationReason::SuperConditionValue,
+        EvaluationReason::HoldoutConditionValue,
+        EvaluationReason::MissingDependency,
+        EvaluationReason::StoreUnavailable,
+        EvaluationReason::OverrideUnavailable,
     ]
-    .map(Reason::as_str);
+    .map(EvaluationReason::as_str);
     object([("code", enum_of(&codes)), ("condition_index", nullable(integer())), ("description", text())])
 }
 

@@ -1,7 +1,7 @@
 //! Schemas of feature flags: requests, responses, and the definitions that SDKs poll.
 
 use pennon_filters::limits::TAGS;
-use pennon_flag_rules::evaluate::Reason;
+use pennon_flag_rules::evaluate::EvaluationReason;
 use pennon_flag_rules::flag::field_table::{
     DefinitionsValue, FLAG_FIELDS, FieldKind, FieldWrite, FlagField, ResponseValue, definition_fields,
 };
@@ -201,16 +201,16 @@ fn flag_not_found() -> Value {
 
 fn evaluation() -> Value {
     let reasons = [
-        Reason::ConditionMatch,
-        Reason::NoConditionMatch,
-        Reason::OutOfRolloutBound,
-        Reason::NoGroupType,
-        Reason::SuperConditionValue,
-        Reason::HoldoutConditionValue,
-        Reason::Disabled,
-        Reason::MissingDependency,
+        EvaluationReason::ConditionMatch,
+        EvaluationReason::NoConditionMatch,
+        EvaluationReason::OutOfRolloutBound,
+        EvaluationReason::NoGroupType,
+        EvaluationReason::SuperConditionValue,
+        EvaluationReason::HoldoutConditionValue,
+        EvaluationReason::Disabled,
+        EvaluationReason::MissingDependency,
     ]
-    .map(Reason::as_str);
+    .map(EvaluationReason::as_str);
     let evaluation = object([
         ("reason", enum_of(&reasons)),
         ("condition_index", nullable(json!({"type": "integer", "minimum": 0}))),

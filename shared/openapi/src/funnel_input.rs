@@ -4,8 +4,8 @@ use pennon_analytics::kinds::funnels::{Attribution, FunnelVizType, StepOrder, Wi
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, breakdown, common, concat_fields, group_type, optional_text, query_body, spelled,
-    with_example,
+    ANY, ANY_TEXT, InputField, breakdown, common, concat_fields, group_type, optional_text, query_body,
+    spelled, with_example,
 };
 use crate::conditions::null_or_blank;
 use crate::limits::{EXCLUSIONS, NAME_MAX, STEPS, WINDOW_SECONDS, patterns};
@@ -41,64 +41,64 @@ pub fn components() -> Vec<(&'static str, Value)> {
 }
 
 /// The fields of a funnel.
-pub(crate) fn funnel() -> Vec<Field> {
+pub(crate) fn funnel() -> Vec<InputField> {
     let attribution = vec![
-        Field::free(
+        InputField::free(
             "display",
             "`ActionsLineGraph` selects conversion over time if `funnel_viz_type` is missing.",
         ),
-        Field::choice(
+        InputField::choice(
             "funnel_viz_type",
             &FunnelVizType::names(),
             "Steps, conversion over time (`trends`), or time to convert.",
         ),
-        Field::choice(
+        InputField::choice(
             "breakdown_attribution_type",
             &Attribution::NAMES,
             "The event whose breakdown value counts for an actor.",
         )
         .free_in_query(),
-        Field::free("breakdown_attribution_value", "The index of the step, for the attribution `step`."),
+        InputField::free("breakdown_attribution_value", "The index of the step, for the attribution `step`."),
     ];
     concat_fields([common(), breakdown(), window(), steps(), attribution])
 }
 
 /// The fields that are validated even without steps.
-fn window() -> Vec<Field> {
+fn window() -> Vec<InputField> {
     vec![
-        Field::choice(
+        InputField::choice(
             "funnel_order_type",
             &StepOrder::names(),
             "The order of steps: with other events between them, directly after each other, or any order.",
         ),
-        Field::whole(
+        InputField::whole(
             "funnel_window_interval",
             WINDOW,
             "[+-]?[0-9]{1,10}",
             "The conversion window. Default, also for 0: 14.",
         ),
-        Field::any_case(
+        InputField::any_case(
             "funnel_window_interval_unit",
             &WindowUnit::names(),
             "[Ss]?",
             "The unit of the conversion window. Default: days.",
         ),
-        Field::free(
+        InputField::free(
             "funnel_window_interval_type",
             "An alias of `funnel_window_interval_unit`, which takes precedence.",
         ),
-        Field::free(
+        InputField::free(
             "funnel_window_days",
             "The conversion window in days, instead of the interval and its unit.",
         ),
-        Field::new(
+        InputField::new(
             "aggregation_group_type_index",
             group_type(),
             spelled("0*[0-4]"),
             "Counts groups of this type; 0 counts persons.",
         ),
-        Field::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
-        Field::choice(
+        InputField::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
+        InputField::choice(
             "funnel_aggregate_by_hogql",
             &["person_id"],
             "`person_id`, which counts persons, is the only accepted value.",
@@ -107,7 +107,7 @@ fn window() -> Vec<Field> {
 }
 
 /// The fields whose validity depends on the number of steps.
-fn steps() -> Vec<Field> {
+fn steps() -> Vec<InputField> {
     // Entries that are not objects are ignored.
     let entry = any_of([
         schema_ref("FunnelExclusion"),
@@ -115,22 +115,22 @@ fn steps() -> Vec<Field> {
     ]);
     let exclusions = any_of([list_max(EXCLUSIONS, entry), null_or_blank()]);
     vec![
-        Field::json("exclusions", exclusions, "Exclusions: events between steps that remove an actor."),
-        Field::whole(
+        InputField::json("exclusions", exclusions, "Exclusions: events between steps that remove an actor."),
+        InputField::whole(
             "funnel_from_step",
             FROM.0,
             FROM.1,
             "The first step for conversion over time and time to convert, from 0.",
         )
         .free_in_query(),
-        Field::whole(
+        InputField::whole(
             "funnel_to_step",
             TO.0,
             TO.1,
             "The last step for conversion over time and time to convert.",
         )
         .free_in_query(),
-        Field::whole("bin_count", ANY, ANY_TEXT, "The number of bins of the time to convert: 1 to 90.")
+        InputField::whole("bin_count", ANY, ANY_TEXT, "The number of bins of the time to convert: 1 to 90.")
             .free_in_query(),
     ]
 }
@@ -172,52 +172,55 @@ fn spelled_only(pattern: &str) -> Value {
 
 /// The fields of a correlation. Breakdown and layout are ignored. The correlation fields are only validated if there are
 /// steps.
-pub(crate) fn correlation() -> Vec<Field> {
+pub(crate) fn correlation() -> Vec<InputField> {
     let own = vec![
-        Field::free(
+        InputField::free(
             "funnel_correlation_type",
             "The kind of candidates: `properties`, `event_with_properties`, or `events` (default).",
         ),
-        Field::free(
+        InputField::free(
             "funnel_correlation_names",
             "For `properties`, where it is required: a list of keys, or `$all`.",
         ),
-        Field::free("funnel_correlation_exclude_names", "For `properties`: keys to exclude."),
-        Field::free(
+        InputField::free("funnel_correlation_exclude_names", "For `properties`: keys to exclude."),
+        InputField::free(
             "funnel_correlation_event_names",
             "For `event_with_properties`, where it is required: a list of event names.",
         ),
-        Field::free("funnel_correlation_exclude_event_names", "For `events`: names to exclude."),
-        Field::free(
+        InputField::free("funnel_correlation_exclude_event_names", "For `events`: names to exclude."),
+        InputField::free(
             "funnel_correlation_event_exclude_property_names",
             "For `event_with_properties`: keys to exclude.",
         ),
-        Field::free(
+        InputField::free(
             "funnel_step",
             "Only actors that reached this step, from 1; a negative number selects those that reached only \
              the step before it. Default: all.",
         ),
     ];
     let list = any_of([json!({"type": "array"}), null_or_blank()]);
-    let exclusions = Field::json("exclusions", list, "Exclusions, as in a funnel.");
+    let exclusions = InputField::json("exclusions", list, "Exclusions, as in a funnel.");
     concat_fields([common(), window(), vec![exclusions], own])
 }
 
 /// Which number of a funnel is meant.
-pub(crate) fn funnel_point() -> Vec<Field> {
+pub(crate) fn funnel_point() -> Vec<InputField> {
     vec![
-        Field::free(
+        InputField::free(
             "funnel_step",
             "Only actors that reached this step, from 1; a negative number selects those that reached only \
              the step before it. Required, except for conversion over time.",
         ),
-        Field::free(
+        InputField::free(
             "entrance_period_start",
             "For conversion over time: the start of the period in which the actors entered.",
         ),
-        Field::free("drop_off", "For conversion over time: `true` selects the actors that did not convert."),
-        Field::free("funnel_step_breakdown", "The value of the breakdown. Default: all values."),
-        Field::free(
+        InputField::free(
+            "drop_off",
+            "For conversion over time: `true` selects the actors that did not convert.",
+        ),
+        InputField::free("funnel_step_breakdown", "The value of the breakdown. Default: all values."),
+        InputField::free(
             "funnel_breakdown_kept",
             "For the combined other values: a JSON list of the values that are shown separately.",
         ),
@@ -225,18 +228,18 @@ pub(crate) fn funnel_point() -> Vec<Field> {
 }
 
 /// Which number of a correlation is meant.
-pub(crate) fn correlation_point() -> Vec<Field> {
+pub(crate) fn correlation_point() -> Vec<InputField> {
     vec![
-        Field::free(
+        InputField::free(
             "funnel_correlation_person_entity",
             "The event: its name as `id`, and for one of its properties a list with one `key` and `value` \
              as `properties`.",
         ),
-        Field::free(
+        InputField::free(
             "funnel_correlation_property_values",
             "For `properties`: a list with one `key` and `value`.",
         ),
-        Field::new(
+        InputField::new(
             "funnel_correlation_person_converted",
             json!({"type": ["boolean", "number", "string"]}),
             text(),

@@ -1,6 +1,6 @@
 //! Schemas of insights: requests, responses and sharing.
 
-use pennon_flag_rules::flag::AccessLevel;
+use pennon_flag_rules::flag::UserAccessLevel;
 use serde_json::{Value, json};
 
 use crate::insight_query::whole;
@@ -108,7 +108,7 @@ fn common() -> Value {
         ("created_at", instant()),
         ("last_modified_at", instant()),
         ("favorited", boolean()),
-        ("user_access_level", enum_of(&AccessLevel::NAMES)),
+        ("user_access_level", enum_of(&UserAccessLevel::NAMES)),
         ("last_viewed_at", nullable(instant())),
     ])
 }

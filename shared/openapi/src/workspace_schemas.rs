@@ -4,7 +4,7 @@
 //! is on the dashboard, or that a step compiles; so a body that matches the schema may still be a 400.
 
 use pennon_analytics::ACTION_MATCH_MODES;
-use pennon_flag_rules::flag::AccessLevel;
+use pennon_flag_rules::flag::UserAccessLevel;
 use serde_json::{Value, json};
 
 use crate::limits::{ACTION_STEPS, NAME_MAX, TAG_CHARS, TAGS, insights, view_and_edit_levels};
@@ -42,7 +42,7 @@ fn level() -> Value {
 
 /// The access levels of a caller who may edit.
 fn editor_names() -> [&'static str; 2] {
-    [AccessLevel::Manager, AccessLevel::Editor].map(AccessLevel::name)
+    [UserAccessLevel::Manager, UserAccessLevel::Editor].map(UserAccessLevel::name)
 }
 
 fn empty_object() -> Value {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Item, Query};
+use pennon_core::store::keys::{self, RecordKind};
+use pennon_core::store::{Item, PartitionQuery};
 use serde_json::{Value, json};
 
 use super::model::{Call, Entry, Fields, History, Outcome, Request, Stored, id, tracked};
@@ -187,9 +187,9 @@ fn outcome(request: &Request, response: &TestResponse) -> Outcome {
 /// Everything that is stored of the flags of project 1.
 async fn stored(app: &TestApp) -> Stored {
     let records = &app.services.app.store.records;
-    let query = async |pk: String| records.query(Query::partition(pk)).await.expect("rows");
+    let query = async |pk: String| records.query(PartitionQuery::partition(pk)).await.expect("rows");
     let mut stored = Stored::default();
-    for item in query(keys::records_pk(1, Kind::Flag)).await {
+    for item in query(keys::records_pk(1, RecordKind::Flag)).await {
         let flag: u64 = item.key.sk.parse().expect("a number");
         stored.flags.insert(flag, tracked(&app.get(&format!("{FLAGS}{flag}/")).await.expect(200)));
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::Query;
-use pennon_core::store::keys::{self, Kind};
+use pennon_core::store::PartitionQuery;
+use pennon_core::store::keys::{self, RecordKind};
 use pennon_flag_rules::stamp;
 use serde_json::{Value, json};
 
@@ -175,10 +175,10 @@ fn outcome(request: &Request, response: &TestResponse) -> Outcome {
 /// Everything that is stored of the insights of project 1.
 async fn stored(app: &TestApp) -> Stored {
     let records = &app.services.app.store.records;
-    let query = async |pk: String| records.query(Query::partition(pk)).await.expect("rows");
+    let query = async |pk: String| records.query(PartitionQuery::partition(pk)).await.expect("rows");
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let mut stored = Stored::default();
-    for item in query(keys::records_pk(1, Kind::Insight)).await {
+    for item in query(keys::records_pk(1, RecordKind::Insight)).await {
         stored.records.insert(number(&item.key.sk), item.body().expect("a record"));
     }
     let mut sum = 0_i64;

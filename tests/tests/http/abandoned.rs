@@ -11,7 +11,7 @@ use pennon::api::{Services, api};
 use pennon_calculation::jobs::{JobLimits, JobOutcome};
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_eventstore::{Event, PersonRecord};
-use pennon_tests::{Keys, NOW, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, as_worker, now_micros};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -35,10 +35,6 @@ const BLOCKING_THREADS: usize = 4;
 /// A search of a text of `a` and `b` for it remembers a hundred places at once.
 const SLOW_PATTERN: &str = "[ab]*a[ab]{100}c";
 
-fn now() -> i64 {
-    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
-}
-
 /// Texts of `a` and `b` without a period, each another one.
 fn mixed(length: usize, seed: u64) -> String {
     let mut state = seed * 2 + 1;
@@ -57,14 +53,14 @@ async fn with_long_texts(app: &TestApp) {
             uuid: Uuid::new_v4(),
             event: "seen".to_owned(),
             distinct_id: format!("p{index}"),
-            timestamp: now() - 3_600_000_000,
+            timestamp: now_micros() - 3_600_000_000,
             properties: properties.as_object().unwrap().clone(),
         }
     };
     let events: Vec<Event> = (0..400).map(event).collect();
     // A block holds a few megabytes.
     for events in events.chunks(20) {
-        app.services.events.append(1, events, now()).await.unwrap();
+        app.services.events.append(1, events, now_micros()).await.unwrap();
     }
 }
 
@@ -151,7 +147,7 @@ async fn with_long_persons(app: &TestApp) {
         properties: json!({"mixed": mixed(60_000, index)}).as_object().unwrap().clone(),
         created_at: None,
     };
-    app.services.events.add_persons(1, (0..100).map(person).collect(), now()).await.unwrap();
+    app.services.events.add_persons(1, (0..100).map(person).collect(), now_micros()).await.unwrap();
 }
 
 /// Properties of a person that take long to compare, one of them enough.
@@ -350,7 +346,7 @@ async fn a_pattern_that_is_too_large_for_a_text_is_refused_by_queries_and_matche
         created_at: None,
     };
     let persons = vec![person("short", 4_000), person("long", 800_000)];
-    app.services.events.add_persons(1, persons, now()).await.unwrap();
+    app.services.events.add_persons(1, persons, now_micros()).await.unwrap();
     // The persons of the 400 events have no such property, which is not found in it.
     for (operator, affected) in [("regex", 1), ("not_regex", 400)] {
         let property = json!({"key": "text", "type": "person", "operator": operator, "value": pattern});

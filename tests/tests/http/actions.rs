@@ -1,9 +1,9 @@
 //! Actions over HTTP: created, changed, listed, and used in queries.
 
 use pennon::workspace::{ApplyOptions, Workspace, apply};
-use pennon_core::store::{Item, Query, Write, WriteCondition, keys};
+use pennon_core::store::{Item, Write, WriteCondition, keys};
 use pennon_eventstore::Event;
-use pennon_tests::{Keys, TestApp};
+use pennon_tests::{Keys, TestApp, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -18,17 +18,10 @@ async fn made(app: &TestApp, body: Value) -> Value {
     app.post(ACTIONS, body).await.expect(201)
 }
 
-/// The activity entries of a scope of project 1, oldest first.
-pub async fn log(app: &TestApp, scope: &str) -> Vec<Value> {
-    let query = Query::partition(format!("PROJECT#1#ACTIVITY#{scope}#2026-01"));
-    let items = app.services.app.store.records.query(query).await.unwrap();
-    items.iter().map(|item| item.body().unwrap()).collect()
-}
-
 /// The only entry whose activity is this.
 pub async fn entry(app: &TestApp, scope: &str, activity: &str) -> Value {
     let mut found: Vec<Value> =
-        log(app, scope).await.into_iter().filter(|entry| entry["activity"] == activity).collect();
+        app.activity(scope).await.into_iter().filter(|entry| entry["activity"] == activity).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0)
 }
@@ -132,7 +125,8 @@ async fn a_change_keeps_what_is_not_sent_and_is_logged() {
         );
     }
     assert_eq!(app.get(&format!("{ACTIONS}99/activity/")).await.status, 404);
-    let words: Vec<Value> = log(&app, "Action").await.into_iter().map(|it| it["activity"].clone()).collect();
+    let words: Vec<Value> =
+        app.activity("Action").await.into_iter().map(|it| it["activity"].clone()).collect();
     assert_eq!(words.iter().filter(|word| *word == "deleted").count(), 1, "{words:?}");
     assert_eq!(words.len(), 6, "{words:?}");
 }
@@ -183,7 +177,7 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
         (&action["description"], &action["tags"], &action["name"]),
         (&json!("d"), &json!(["t"]), &json!("z"))
     );
-    assert_eq!(log(&app, "Action").await.len(), 5);
+    assert_eq!(app.activity("Action").await.len(), 5);
 }
 
 #[tokio::test]
@@ -208,7 +202,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
 #[tokio::test]
 async fn a_changed_action_is_used_in_its_new_form_at_once() {
     let app = TestApp::new().await;
-    let at = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let at = now_micros();
     let event = |name: &str, url: &str| Event {
         uuid: Uuid::new_v4(),
         event: name.to_owned(),
@@ -297,7 +291,7 @@ async fn lists_are_searched_and_paged_and_complete_for_ten_thousand() {
     };
     let put = |id: u64| {
         Write::Put(
-            Item::new(keys::record(1, keys::Kind::Action, id), &record(id)).unwrap(),
+            Item::new(keys::record(1, keys::RecordKind::Action, id), &record(id)).unwrap(),
             WriteCondition::None,
         )
     };

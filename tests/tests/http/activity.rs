@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use pennon_core::activity::{Entry, writes};
-use pennon_core::clock::NOW_HEADER;
 use pennon_core::ids::new_uuid;
 use pennon_core::model::User;
-use pennon_tests::{Keys, TestApp, TestResponse};
+use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -19,12 +18,6 @@ fn one(id: u64) -> String {
 
 fn log_of(id: u64) -> String {
     format!("{FLAGS}{id}/activity/")
-}
-
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
 }
 
 /// The changes of the newest entry of a flag.
@@ -41,7 +34,7 @@ async fn an_entry_has_the_fields_of_the_contract() {
     let app = TestApp::new().await;
     let id = app.flag("omega-feature").await;
     let body = json!({"name": "Updated name", "filters": {"groups": [{"properties": [], "rollout_percentage": 74}]}});
-    at(&app, "2026-01-05T10:10:00.000001Z", "PATCH", &one(id), body).await.expect(200);
+    app.at("2026-01-05T10:10:00.000001Z", "PATCH", &one(id), body).await.expect(200);
     let response = app.get(&log_of(id)).await;
     let got = response.expect(200);
     assert_eq!(response.header("content-type"), "application/json");
@@ -263,13 +256,13 @@ async fn a_page_of_the_log_costs_one_wait_and_that_of_a_flag_two() {
     for (month, name) in [(1, "one"), (2, "two"), (3, "three")] {
         for day in [3, 4] {
             let now = format!("2026-{month:02}-{day:02}T10:00:00Z");
-            at(&app, &now, "PATCH", &one(id), json!({"name": name, "active": day == 3})).await.expect(200);
+            app.at(&now, "PATCH", &one(id), json!({"name": name, "active": day == 3})).await.expect(200);
         }
     }
     let waits = async |path: &str, now: &str| {
         app.services.app.keys.clear();
         app.round_trips.reset();
-        let response = at(&app, now, "GET", path, Value::Null).await.expect(200);
+        let response = app.at(now, "GET", path, Value::Null).await.expect(200);
         assert_eq!(response["total_count"], 7);
         app.round_trips.sequential()
     };

@@ -4,7 +4,7 @@ use axum::http::header;
 use pennon_core::activity::{Entry, writes};
 use pennon_core::ids::new_uuid;
 use pennon_core::model::User;
-use pennon_core::store::{Item, Key, Query, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, WriteCondition};
 use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ async fn bodies_are_read_up_to_the_first_beyond_the_bound() {
         let item = Item::new(key(number), &"x".repeat(BYTES)).unwrap();
         records.put(item, WriteCondition::Absent).await.unwrap();
     }
-    let query = Query::partition("TEST").limit(1000).bytes(2 * BYTES);
+    let query = PartitionQuery::partition("TEST").limit(1000).bytes(2 * BYTES);
     assert_eq!(records.query(query).await.unwrap().len(), 2, "all of them lie on one page of the store");
     let keys: Vec<Key> = (0..ENTRIES).map(key).collect();
     let read = records.batch_get_within_bytes(&keys, 2 * BYTES).await.unwrap();

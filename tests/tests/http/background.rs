@@ -1,21 +1,13 @@
 //! Calculations in the background, as those who wait for them see them.
 
 use pennon_calculation::jobs::JobOutcome;
-use pennon_core::clock::NOW_HEADER;
 use pennon_eventstore::Event;
-use pennon_tests::{Keys, NOW, TestApp, TestResponse};
+use pennon_tests::{Keys, NOW, TestApp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub const INSIGHTS: &str = "/api/projects/1/insights/";
 pub const QUERY: &str = "/api/projects/1/query/";
-
-/// Sends a request at another instant.
-pub async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
-}
 
 /// One more page view of a person on January 3.
 pub async fn view(app: &TestApp, who: &str) {
@@ -101,7 +93,7 @@ async fn a_background_calculation_reports_its_state() {
     let later = |now: &'static str| {
         let path = format!("{QUERY}{key}/");
         let app = &app;
-        async move { at(app, now, "GET", &path, Value::Null).await.status }
+        async move { app.at(now, "GET", &path, Value::Null).await.status }
     };
     assert_eq!(later("2026-01-05T10:09:59Z").await, 200);
     assert_eq!(later("2026-01-05T10:10:00Z").await, 404);
@@ -162,7 +154,7 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     view(&app, "cid").await;
     let later = "2026-01-05T17:00:00Z";
     let get = async |refresh: &str| {
-        at(&app, later, "GET", &format!("{path}?refresh={refresh}"), Value::Null).await.expect(200)
+        app.at(later, "GET", &format!("{path}?refresh={refresh}"), Value::Null).await.expect(200)
     };
     let stale = get("async").await;
     assert_eq!((&stale["result"][0]["count"], &stale["last_refresh"]), (&json!(2.0), &json!(NOW)));
@@ -211,7 +203,7 @@ async fn a_failure_is_reported_for_ten_minutes_or_until_there_is_a_result() {
         assert_eq!(&again["query_status"], reported);
     }
     assert_eq!(app.jobs().await, []);
-    let late = at(&app, "2026-01-05T10:10:00Z", "GET", &path, Value::Null).await.expect(200);
+    let late = app.at("2026-01-05T10:10:00Z", "GET", &path, Value::Null).await.expect(200);
     assert_eq!(late["query_status"], Value::Null);
     let anew = app.get(&format!("{path}?refresh=force_async")).await.expect(200);
     assert_eq!((&anew["query_status"]["complete"], app.jobs().await.len()), (&json!(false), 1));

@@ -5,7 +5,7 @@ use pennon_calculation::jobs::JobOutcome;
 use pennon_tests::{NOW, TestApp};
 use serde_json::{Value, json};
 
-use crate::background::{INSIGHTS, at, saved, view, viewed, views};
+use crate::background::{INSIGHTS, saved, view, viewed, views};
 
 /// The stored state before a request: nothing, or a result of so many hours before. The first limit of queries by
 /// days is 6 hours, the second 12.
@@ -36,10 +36,10 @@ async fn prepared(app: &TestApp, number: usize, age: Option<i64>, runs: bool, no
     let path = saved(app, views(&format!("-{}d", number + 8))).await;
     if let Some(hours) = age {
         let then = text(now - Duration::hours(hours));
-        at(app, &then, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
+        app.at(&then, "GET", &format!("{path}?refresh=blocking"), Value::Null).await.expect(200);
     }
     if runs {
-        at(app, &text(now), "GET", &format!("{path}?refresh=force_async"), Value::Null).await.expect(200);
+        app.at(&text(now), "GET", &format!("{path}?refresh=force_async"), Value::Null).await.expect(200);
     }
     path
 }
@@ -56,7 +56,8 @@ async fn each_mode_shows_and_starts_as_in_the_table() {
                 number += 1;
                 let path = prepared(&app, number, age, runs, now).await;
                 let before = app.jobs().await.len();
-                let got = at(&app, &text(now), "GET", &format!("{path}?refresh={mode}"), Value::Null)
+                let got = app
+                    .at(&text(now), "GET", &format!("{path}?refresh={mode}"), Value::Null)
                     .await
                     .expect(200);
                 let stored = age.map(|hours| json!(text(now - Duration::hours(hours))));
@@ -139,7 +140,7 @@ async fn random_requests_in_random_order_have_consistent_responses() {
                     String::new()
                 };
                 let path = format!("{}?refresh={mode}{name}", paths[which]);
-                let got = at(&app, &text(now), "GET", &path, Value::Null).await.expect(200);
+                let got = app.at(&text(now), "GET", &path, Value::Null).await.expect(200);
                 consistent(&got, &format!("step {step}, {path}"));
                 // Results only ever become newer.
                 if let Some(last) = got["last_refresh"].as_str().map(instant) {

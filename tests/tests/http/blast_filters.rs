@@ -10,7 +10,7 @@ async fn app() -> TestApp {
     let app = TestApp::new().await;
     let person = |id: &str, age: u32| json!({"event": "$set", "distinct_id": id, "properties": {"$set": {"age": age}}});
     let batch = json!([person("p1", 25), person("p2", 25), person("p3", 30)]);
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    app.capture(batch).await;
     app
 }
 
@@ -27,7 +27,7 @@ async fn early_access_counts_those_who_enrolled() {
     let enrolled = |id: &str, value: Value| json!({"event": "$set", "distinct_id": id, "$set": {"$feature_enrollment/beta": value}});
     let batch =
         json!([enrolled("p1", json!(true)), enrolled("p2", json!(false)), enrolled("p4", json!("true"))]);
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    app.capture(batch).await;
     let body = |key: &str, groups: Value| {
         let filters =
             json!({"groups": groups, "feature_enrollment": true, "super_groups": [{"properties": []}]});

@@ -2,10 +2,9 @@
 
 use pennon::args::{Data, Engine, Query, Target};
 use pennon::delete::DeleteRequest;
-use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::{Query as Rows, WriteCondition, keys};
+use pennon_core::store::{PartitionQuery as Rows, WriteCondition, keys};
 use pennon_eventstore::{ErasureTarget, Event};
-use pennon_tests::{Keys, NOW, TestApp, TestResponse};
+use pennon_tests::{NOW, TestApp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -26,13 +25,6 @@ async fn bought(app: &TestApp, who: &str, when: &str) {
         properties: json!({"plan": who}).as_object().unwrap().clone(),
     };
     app.services.events.append(1, &[event], micros(NOW)).await.unwrap();
-}
-
-/// Sends a request at another instant.
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
 }
 
 fn past_range() -> Value {
@@ -82,21 +74,21 @@ async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
 async fn a_result_never_takes_the_place_of_a_later_one() {
     let app = TestApp::new().await;
     bought(&app, "ann", "2026-01-01T10:00:00Z").await;
-    at(&app, "2026-01-04T10:00:00Z", "POST", TREND, past_range()).await.expect(200);
+    app.at("2026-01-04T10:00:00Z", "POST", TREND, past_range()).await.expect(200);
     bought(&app, "bob", "2026-01-01T11:00:00Z").await;
     let forced = json!({"refresh": true});
     let forced =
         past_range().as_object().unwrap().clone().into_iter().chain(forced.as_object().unwrap().clone());
     let forced = Value::Object(forced.collect());
-    let later = at(&app, "2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
+    let later = app.at("2026-01-04T12:00:00Z", "POST", TREND, forced.clone()).await.expect(200);
     assert_eq!((&later["result"][0]["count"], &later["is_cached"]), (&json!(2.0), &json!(false)));
     // A calculation that began before the later one, and ends after it.
-    let slow = at(&app, "2026-01-04T11:59:59Z", "POST", TREND, forced).await.expect(200);
+    let slow = app.at("2026-01-04T11:59:59Z", "POST", TREND, forced).await.expect(200);
     assert_eq!((&slow["last_refresh"], &slow["is_cached"]), (&json!("2026-01-04T11:59:59Z"), &json!(false)));
-    let shown = at(&app, "2026-01-04T12:01:00Z", "POST", TREND, past_range()).await.expect(200);
+    let shown = app.at("2026-01-04T12:01:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!((&shown["last_refresh"], &shown["is_cached"]), (&json!("2026-01-04T12:00:00Z"), &json!(true)));
     // A request with an earlier clock does not get it.
-    let before = at(&app, "2026-01-04T11:00:00Z", "POST", TREND, past_range()).await.expect(200);
+    let before = app.at("2026-01-04T11:00:00Z", "POST", TREND, past_range()).await.expect(200);
     assert_eq!(
         (&before["last_refresh"], &before["is_cached"]),
         (&json!("2026-01-04T11:00:00Z"), &json!(false))

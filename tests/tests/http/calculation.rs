@@ -6,10 +6,9 @@ use axum::body::Body;
 use pennon::api::{Services, api};
 use pennon_calculation::jobs::JobOutcome;
 use pennon_calculation::{CalculationLimits, Calculator};
-use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_eventstore::Event;
-use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
+use pennon_tests::{Keys, TestApp, as_worker, now_micros};
 use pennon_worker::compact_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -31,7 +30,7 @@ async fn happened(app: &TestApp, project: u64, events: &[(&str, &str, &str, Valu
             properties: properties.as_object().unwrap().clone(),
         })
         .collect();
-    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     app.services.events.append(project, &events, now).await.unwrap();
 }
 
@@ -54,13 +53,6 @@ async fn shop() -> TestApp {
 
 fn steps() -> Value {
     json!([{"id": "signed up", "order": 0}, {"id": "bought", "order": 1}])
-}
-
-/// Sends a request at another instant.
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
 }
 
 #[tokio::test]
@@ -150,7 +142,7 @@ async fn results_are_cached_until_they_age_or_a_refresh_is_requested() {
     let shown =
         |response: &Value| (response["is_cached"].as_bool().unwrap(), response["last_refresh"].clone());
     let send_request =
-        async |now: &str, more: Value| at(&app, now, "POST", TREND, body(more)).await.expect(200);
+        async |now: &str, more: Value| app.at(now, "POST", TREND, body(more)).await.expect(200);
     assert_eq!(shown(&send_request(first, json!({})).await), (false, json!(first)));
     happened(&app, 1, &[("eve", "bought", "2026-01-04T10:00:00Z", json!({}))]).await;
     // A daily trend is fresh for six hours; the caller and its id are not part of the cache key.
@@ -375,7 +367,7 @@ async fn compaction_changes_no_response() {
     let again = as_worker(compact_all(&app.services.events, now, Duration::from_secs(60))).await.unwrap();
     assert_eq!((again.blocks, again.events), (0, 0));
     for (project, shard) in (1..=2).flat_map(|project| (0..16).map(move |shard| (project, shard))) {
-        let left = Query::partition(format!("PROJECT#{project}#SHARD#{shard}"));
+        let left = PartitionQuery::partition(format!("PROJECT#{project}#SHARD#{shard}"));
         assert!(
             app.services.app.store.blocks.query(left).await.unwrap().is_empty(),
             "replaced blocks are gone"

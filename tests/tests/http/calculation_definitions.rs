@@ -1,6 +1,6 @@
 //! Actions and cohorts in queries over HTTP: they are found, also through each other, and their changes are seen.
 
-use pennon_core::store::keys::{self, Kind};
+use pennon_core::store::keys::{self, RecordKind};
 use pennon_core::store::{Item, WriteCondition};
 use pennon_eventstore::{Event, PersonRecord};
 use pennon_tests::TestApp;
@@ -37,7 +37,7 @@ async fn shop(more: Value) -> TestApp {
 }
 
 /// Writes a record as an administrator does.
-async fn declare(app: &TestApp, kind: Kind, id: u64, body: Value) {
+async fn declare(app: &TestApp, kind: RecordKind, id: u64, body: Value) {
     let item = Item::new(keys::record(1, kind, id), &body).unwrap();
     app.services.app.store.records.put(item, WriteCondition::None).await.unwrap();
 }
@@ -60,11 +60,16 @@ async fn a_static_cohort_has_all_distinct_ids_of_its_persons_and_its_changes_are
     assert_eq!((&first["result"][0]["count"], &first["is_cached"]), (&json!(1.0), &json!(false)));
     assert_eq!(trend(&app, in_cohort(5)).await["is_cached"], true);
     let more = json!({"id": 5, "name": "friends", "is_static": true, "distinct_ids": ["ann", "cat"]});
-    declare(&app, Kind::Cohort, 5, more).await;
+    declare(&app, RecordKind::Cohort, 5, more).await;
     let changed = trend(&app, in_cohort(5)).await;
     assert_eq!((&changed["result"][0]["count"], &changed["is_cached"]), (&json!(2.0), &json!(false)));
-    declare(&app, Kind::Cohort, 5, json!({"id": 5, "name": "friends", "is_static": true, "deleted": true}))
-        .await;
+    declare(
+        &app,
+        RecordKind::Cohort,
+        5,
+        json!({"id": 5, "name": "friends", "is_static": true, "deleted": true}),
+    )
+    .await;
     let gone = app.post(TREND, json!({"events": [{"id": "signed up"}], "properties": [in_cohort(5)]})).await;
     assert_eq!(gone.status, 400, "{}", gone.text);
 }
@@ -89,7 +94,7 @@ async fn cohorts_are_known_through_other_cohorts_and_actions() {
     assert_eq!((&first["result"][0]["count"], &first["result"][0]["label"]), (&json!(2.0), &json!("joined")));
     // The definition at the end of the chain is part of the cache key.
     let no_person = json!({"key": "vip", "type": "person", "value": ["maybe"], "operator": "exact"});
-    declare(&app, Kind::Cohort, 1, json!({"id": 1, "name": "vips", "filters": rule(no_person)})).await;
+    declare(&app, RecordKind::Cohort, 1, json!({"id": 1, "name": "vips", "filters": rule(no_person)})).await;
     let changed = app.post(TREND, body).await.expect(200);
     assert_eq!((&changed["result"][0]["count"], &changed["is_cached"]), (&json!(0.0), &json!(false)));
 }

@@ -6,12 +6,8 @@ use std::io::Write;
 use axum::body::Body;
 use axum::http::Request;
 use flate2::{Compression, write::GzEncoder};
-use pennon_tests::{NOW, TestApp, TestResponse, as_worker};
+use pennon_tests::{NOW, TestApp, TestResponse};
 use serde_json::{Map, Value, json};
-
-fn now() -> i64 {
-    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
-}
 
 async fn post(app: &TestApp, path: &str, body: Vec<u8>) -> TestResponse {
     let request = Request::post(path).header("host", "api.test").header("content-type", "application/json");
@@ -28,10 +24,6 @@ async fn count(app: &TestApp, name: Value, properties: Value) -> f64 {
         "interval": "month", "display": "BoldNumber"});
     let response = app.post("/api/projects/1/insights/trend/?refresh=true", body).await.expect(200);
     response["result"][0]["aggregated_value"].as_f64().unwrap()
-}
-
-async fn compact(app: &TestApp) {
-    as_worker(app.services.events.compact(1, now())).await.unwrap();
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -153,7 +145,7 @@ async fn ten_thousand_properties_are_kept_and_found_each() {
         }
         let person = app.get("/api/projects/1/persons/?distinct_id=d").await.expect(200);
         assert_eq!(person["results"][0]["properties"].as_object().unwrap().len(), 10_000);
-        compact(&app).await;
+        app.compact().await;
     }
 }
 
@@ -191,6 +183,6 @@ async fn null_characters_and_extreme_years_are_counted() {
             // By days from the year 1 on are more than a request allows.
             response.expect(if from == "all" { 400 } else { 200 });
         }
-        compact(&app).await;
+        app.compact().await;
     }
 }

@@ -1,9 +1,8 @@
 //! The machine's clock is set back by an hour, over the end of a month, between writes: logs stay in the order of the
 //! writes, and no stored instant is replaced by an earlier one.
 
-use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::keys::{Kind, record};
-use pennon_tests::{Keys, TestApp, TestResponse};
+use pennon_core::store::keys::{RecordKind, record};
+use pennon_tests::TestApp;
 use serde_json::{Value, json};
 
 /// Before the clock is set back, after it, a minute later, and when it has caught up.
@@ -11,12 +10,6 @@ const BEFORE: &str = "2026-01-01T00:30:00Z";
 const BACK: &str = "2025-12-31T23:30:00Z";
 const BACK_LATER: &str = "2025-12-31T23:31:00Z";
 const CAUGHT_UP: &str = "2026-01-01T02:00:00Z";
-
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
-}
 
 /// A record of the kind called `name`.
 fn body(kind: &str, name: &str) -> Value {
@@ -45,13 +38,13 @@ async fn instants(app: &TestApp, path: &str) -> Vec<String> {
 async fn logs_stay_in_order(kind: &str) {
     let app = TestApp::new().await;
     let path = format!("/api/projects/1/{kind}/");
-    let made = at(&app, BEFORE, "POST", &path, body(kind, "first")).await.expect(201);
+    let made = app.at(BEFORE, "POST", &path, body(kind, "first")).await.expect(201);
     let one = format!("{path}{}/", made["id"]);
     // The process that writes next has not seen the entry being written.
     let app = app.another_process();
-    let second = at(&app, BACK, "POST", &path, body(kind, "second")).await.expect(201);
-    let changed = at(&app, BACK_LATER, "PATCH", &one, json!({"name": "other"})).await.expect(200);
-    at(&app, CAUGHT_UP, "POST", &path, body(kind, "third")).await.expect(201);
+    let second = app.at(BACK, "POST", &path, body(kind, "second")).await.expect(201);
+    let changed = app.at(BACK_LATER, "PATCH", &one, json!({"name": "other"})).await.expect(200);
+    app.at(CAUGHT_UP, "POST", &path, body(kind, "third")).await.expect(201);
 
     let expected = [BEFORE, "2026-01-01T00:30:00.000001Z", "2026-01-01T00:30:00.000002Z", CAUGHT_UP];
     assert_eq!(instants(&app, &format!("{path}activity/")).await, expected, "{kind}");
@@ -100,7 +93,7 @@ async fn the_log_of_actions_stays_in_order() {
 
 /// The stored instant of the last change of an insight.
 async fn updated_at(app: &TestApp, insight: &Value) -> Value {
-    let key = record(1, Kind::Insight, insight["id"].as_u64().unwrap());
+    let key = record(1, RecordKind::Insight, insight["id"].as_u64().unwrap());
     let stored: Value = app.services.app.store.records.get(&key).await.unwrap().unwrap().body().unwrap();
     stored["updated_at"].clone()
 }
@@ -108,18 +101,18 @@ async fn updated_at(app: &TestApp, insight: &Value) -> Value {
 #[tokio::test]
 async fn an_insight_that_is_deleted_with_its_dashboard_is_not_older_than_before() {
     let app = TestApp::new().await;
-    let made = async |path: &str, body: Value| at(&app, BACK, "POST", path, body).await.expect(201);
+    let made = async |path: &str, body: Value| app.at(BACK, "POST", path, body).await.expect(201);
     let dashboard = made("/api/projects/1/dashboards/", json!({"name": "d"})).await;
     let filters = json!({"events": [{"id": "a"}]});
     let placed = json!({"name": "i", "filters": filters, "dashboards": [dashboard["id"]]});
     let insight = made("/api/projects/1/insights/", placed).await;
     // Another process changes it, with its clock ahead.
     let path = format!("/api/projects/1/insights/{}/", insight["id"]);
-    at(&app.another_process(), BEFORE, "PATCH", &path, json!({"name": "other"})).await.expect(200);
+    app.another_process().at(BEFORE, "PATCH", &path, json!({"name": "other"})).await.expect(200);
     assert_eq!(updated_at(&app, &insight).await, BEFORE);
     let path = format!("/api/projects/1/dashboards/{}/", dashboard["id"]);
     let deletion = json!({"deleted": true, "delete_insights": true});
-    at(&app, BACK_LATER, "PATCH", &path, deletion).await.expect(200);
+    app.at(BACK_LATER, "PATCH", &path, deletion).await.expect(200);
     assert_eq!(updated_at(&app, &insight).await, "2026-01-01T00:30:00.000001Z");
 }
 
@@ -127,14 +120,14 @@ async fn an_insight_that_is_deleted_with_its_dashboard_is_not_older_than_before(
 async fn a_generated_insight_that_follows_its_flag_is_not_older_than_before() {
     let app = TestApp::new().await;
     let flag = json!({"key": "old", "_should_create_usage_dashboard": true});
-    let flag = at(&app, BACK, "POST", "/api/projects/1/feature_flags/", flag).await.expect(201);
+    let flag = app.at(BACK, "POST", "/api/projects/1/feature_flags/", flag).await.expect(201);
     let insights = app.get("/api/projects/1/insights/?order=id").await.expect(200);
     let insight = &insights["results"][0];
     let path = format!("/api/projects/1/insights/{}/", insight["id"]);
-    at(&app, BEFORE, "PATCH", &path, json!({"favorited": true})).await.expect(200);
+    app.at(BEFORE, "PATCH", &path, json!({"favorited": true})).await.expect(200);
     assert_eq!(updated_at(&app, insight).await, BEFORE);
     let path = format!("/api/projects/1/feature_flags/{}/", flag["id"]);
-    at(&app, BACK_LATER, "PATCH", &path, json!({"key": "new"})).await.expect(200);
+    app.at(BACK_LATER, "PATCH", &path, json!({"key": "new"})).await.expect(200);
     assert_eq!(updated_at(&app, insight).await, "2026-01-01T00:30:00.000001Z");
     let after = app.get(&format!("/api/projects/1/insights/{}/", insight["id"])).await.expect(200);
     assert!(after["description"].as_str().unwrap().ends_with("key: new"), "{after}");

@@ -5,14 +5,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
-use pennon_core::store::{Query, keys};
+use pennon_core::store::{PartitionQuery, keys};
 use pennon_eventstore::derive_person_id;
 use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, TestApp, TestResponse, as_worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::actions::log;
 use crate::cohorts::{COHORTS, FLAGS, counted, made, one, rule, shop, vip};
 
 /// Sends a form with a file, and fields beside it.
@@ -81,10 +80,10 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
         assert!(refused["detail"].as_str().unwrap().contains(text), "{body}: {refused}");
         assert_eq!(refused["attr"], "person_ids");
     }
-    let before = log(&app, "Cohort").await.len();
+    let before = app.activity("Cohort").await.len();
     app.patch(&one(id), json!({"distinct_ids": ["somebody"]})).await.expect(200);
-    assert_eq!(log(&app, "Cohort").await.len(), before + 1, "who came onto it by a change is told");
-    let words: Vec<Value> = log(&app, "Cohort").await.iter().map(|it| it["activity"].clone()).collect();
+    assert_eq!(app.activity("Cohort").await.len(), before + 1, "who came onto it by a change is told");
+    let words: Vec<Value> = app.activity("Cohort").await.iter().map(|it| it["activity"].clone()).collect();
     assert!(
         words.contains(&json!("persons_added_manually")) && words.contains(&json!("person_removed_manually"))
     );
@@ -134,9 +133,9 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let id = &cohort["id"];
     assert_eq!(cohort["count"], 1500);
     let records = &app.services.app.store.records;
-    assert!(records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
+    assert!(records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
     let record: Value = records
-        .get(&keys::record(1, keys::Kind::Cohort, id.as_u64().unwrap()))
+        .get(&keys::record(1, keys::RecordKind::Cohort, id.as_u64().unwrap()))
         .await
         .unwrap()
         .unwrap()
@@ -158,7 +157,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     let now = app.get(&one(id)).await.expect(200);
     assert_eq!((&now["count"], counted(&app, id).await), (&json!(1504), json!(0.0)));
     // Lists that nothing names go, and the one that counts stays.
-    let due = records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len();
+    let due = records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().len();
     assert!(due >= 6, "{due}");
     let later = "2026-01-05T12:00:00Z".parse().unwrap();
     let run = as_worker(run_scheduled_tasks(records, later, Duration::from_secs(60))).await.unwrap();
@@ -198,7 +197,7 @@ async fn a_distinct_id_that_no_person_has_stays_on_the_list() {
         assert_eq!(app.get(&path).await.expect(200)["f"]["value"], value, "{who}");
     }
     let event = json!({"event": "signed up", "distinct_id": "late", "timestamp": "2026-01-05T09:00:00Z"});
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": [event]})).await.expect(200);
+    app.capture(json!([event])).await;
     let member = json!([{"key": "id", "type": "cohort", "value": id}]);
     let events = json!([{"id": "signed up", "math": "dau", "properties": member}]);
     let body = json!({"events": events, "refresh": true});
@@ -249,7 +248,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     assert_eq!(app.patch(&one(&seven), json!({"distinct_ids": ["z", "y"]})).await.expect(200)["count"], 3);
     let records = &app.services.app.store.records;
     assert_eq!(
-        records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
+        records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
         1,
         "the long list that is nobody's"
     );

@@ -1,11 +1,11 @@
 //! Cohorts over HTTP: created, changed, listed, filled, and used in queries.
 
 use pennon_eventstore::{Event, PersonRecord};
-use pennon_tests::{Keys, TestApp};
+use pennon_tests::{Keys, TestApp, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::actions::{entry, log};
+use crate::actions::entry;
 
 pub const COHORTS: &str = "/api/projects/1/cohorts/";
 const TREND: &str = "/api/projects/1/insights/trend/";
@@ -40,7 +40,7 @@ fn behaved() -> Value {
 /// Ann, of two devices, Bob and Cat sign up. Ann and Bob are vips.
 pub async fn shop() -> TestApp {
     let app = TestApp::new().await;
-    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     let event = |who: &str| Event {
         uuid: Uuid::new_v4(),
         event: "signed up".to_owned(),
@@ -218,7 +218,8 @@ async fn a_change_is_seen_by_queries_and_flags_at_once() {
     assert_ne!(feed().await, before);
     // Where only the name changes, what was found out stays.
     assert_eq!(app.patch(&one(&id), json!({"name": "Others"})).await.expect(200)["count"], 1);
-    let fields: Vec<Value> = log(&app, "Cohort")
+    let fields: Vec<Value> = app
+        .activity("Cohort")
         .await
         .iter()
         .filter(|it| it["activity"] == "updated")

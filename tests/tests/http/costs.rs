@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use pennon::cost::{Operation, Units};
+use pennon::cost::{OperationUnits, Units};
 use pennon_eventstore::{Event, MergeMode, PersonRecord};
 use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, NOW, Random, TestApp};
@@ -32,7 +32,7 @@ struct Differences(Vec<String>);
 
 impl Differences {
     /// Compares what was spent since the last [`begin`] with the table. Trips are compared where a request waits for them.
-    fn compare(&mut self, app: &TestApp, what: &str, of: &Operation, is_request: bool) {
+    fn compare(&mut self, app: &TestApp, what: &str, of: &OperationUnits, is_request: bool) {
         let mut spent = app.meter.take();
         let gone = if is_request { app.round_trips.sequential() as f64 } else { of.trips };
         if of.puts > 0.0 && (spent.reads - of.reads).abs() <= BY_CHANCE {

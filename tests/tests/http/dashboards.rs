@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::{Query, keys};
+use pennon_core::store::{PartitionQuery, keys};
 use pennon_eventstore::Event;
 use pennon_insights::run_scheduled_tasks;
-use pennon_tests::{Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, as_worker, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -149,7 +149,7 @@ async fn only_collaborators_edit_a_restricted_one() {
 #[tokio::test]
 async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
     let app = TestApp::new().await;
-    let now = instant(pennon_tests::NOW).timestamp_micros();
+    let now = now_micros();
     let event = |days: i64| Event {
         uuid: Uuid::new_v4(),
         event: "viewed".to_owned(),
@@ -336,11 +336,11 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
             .unwrap();
     assert_eq!((run.notes, run.failed, run.unfinished), (1, 0, false));
     let id = dashboard.as_u64().unwrap();
-    let left = records.query(Query::partition(keys::dashboard_children_pk(1, id))).await.unwrap();
+    let left = records.query(PartitionQuery::partition(keys::dashboard_children_pk(1, id))).await.unwrap();
     assert!(left.is_empty());
-    assert!(records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
+    assert!(records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().is_empty());
     let insight: Value =
-        records.get(&keys::record(1, keys::Kind::Insight, 1)).await.unwrap().unwrap().body().unwrap();
+        records.get(&keys::record(1, keys::RecordKind::Insight, 1)).await.unwrap().unwrap().body().unwrap();
     assert_eq!(insight["tiles"], json!([]));
     let back = app.patch(&one(&dashboard), json!({"deleted": false})).await.expect(200);
     assert_eq!(back["tiles"], json!([]));
@@ -367,7 +367,7 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
     assert_eq!(deleted["detail"]["name"], "only here");
     let records = &app.services.app.store.records;
     assert_eq!(
-        records.query(Query::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
+        records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
         1,
         "the tiles, later"
     );

@@ -4,9 +4,8 @@ use std::io::Read;
 
 use axum::http::header;
 use flate2::read::GzDecoder;
-use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, keys};
-use pennon_tests::{Keys, NOW, TestApp, TestResponse};
+use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -49,13 +48,6 @@ async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (TestResponse, us
 fn forget(app: &TestApp) {
     app.services.flags.feeds.clear();
     app.services.flags.memory.clear();
-}
-
-async fn apply_more(app: &TestApp, more: Value) {
-    let file = Workspace::parse(&more.to_string()).unwrap();
-    apply(&app.services.app.store.records, &file, ApplyOptions::default(), NOW.parse().unwrap())
-        .await
-        .unwrap();
 }
 
 fn cohort(id: u64, values: Value) -> Value {
@@ -234,7 +226,7 @@ async fn a_tag_stays_until_the_content_changes() {
 
     // Another project's flags and a cohort that no flag names change nothing here.
     app.post("/api/projects/2/feature_flags/", json!({"key": "other"})).await.expect(201);
-    apply_more(&app, json!({"cohorts": [cohort(5, json!([email("@y.io")]))]})).await;
+    app.apply(json!({"cohorts": [cohort(5, json!([email("@y.io")]))]})).await;
     let other = app.post(FLAGS, json!({"key": "b"})).await.expect(201)["id"].as_u64().unwrap();
     assert_eq!(poll(&app, FEED, &tag).await.status, 200, "a new flag");
     app.patch(&format!("{FLAGS}{other}/"), json!({"deleted": true})).await.expect(200);
@@ -257,16 +249,13 @@ async fn cohorts_and_group_types_from_the_workspace_file_show_at_once() {
     let first = app.get(&path).await;
     let cohorts = first.expect(200)["cohorts"].clone();
     assert_eq!(cohorts.as_object().unwrap().keys().collect::<Vec<_>>(), ["3", "4"]);
-    apply_more(&app, json!({"cohorts": [cohort(4, json!([email("@new.io")]))]})).await;
+    app.apply(json!({"cohorts": [cohort(4, json!([email("@new.io")]))]})).await;
     let changed = poll(&app, &path, first.header("etag")).await;
     assert_eq!(changed.expect(200)["cohorts"]["4"]["values"][0]["value"], "@new.io");
     let org = "01900000-0000-7000-8000-000000000001";
-    apply_more(
-        &app,
-        json!({"projects": [{"id": "1", "organization": org, "name": "Shop",
-        "token": "phc_project_1", "group_types": ["team"]}]}),
-    )
-    .await;
+    app.apply(json!({"projects": [{"id": "1", "organization": org, "name": "Shop",
+        "token": "phc_project_1", "group_types": ["team"]}]}))
+        .await;
     let renamed = poll(&app, &path, changed.header("etag")).await;
     assert_eq!(renamed.expect(200)["group_type_mapping"], json!({"0": "team"}));
 }
@@ -403,7 +392,7 @@ async fn an_exhausted_quota_is_402_and_a_failure_500_in_their_own_shapes() {
     stranger.expect(403);
 
     let id = app.flag("a").await;
-    let at = keys::record(1, keys::Kind::Flag, id);
+    let at = keys::record(1, keys::RecordKind::Flag, id);
     let records = &app.services.app.store.records;
     let stored = records.get(&at).await.unwrap().unwrap();
     records.replace(vec![Item { text: "{}".to_owned(), ..stored }], Vec::new()).await.unwrap();

@@ -3,20 +3,11 @@
 
 use pennon::delete::DeleteRequest;
 use pennon_eventstore::{ErasureTarget, GRACE_MICROS};
-use pennon_tests::{NOW, TestApp, as_worker};
+use pennon_tests::{TestApp, as_worker, now_micros};
 use serde_json::{Value, json};
 
 const PERSONS: &str = "/api/projects/1/persons/";
 const WHO: [&str; 3] = ["device", "ada", "tablet"];
-
-fn now() -> i64 {
-    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
-}
-
-async fn send(app: &TestApp, events: Value) {
-    let sent = app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await;
-    assert_eq!(sent.expect(200), json!({"status": 1}));
-}
 
 /// Ada came by a device, has an alias without events, a cohort and a purchase; Bob bought too; Cy only looked.
 async fn shop() -> TestApp {
@@ -32,9 +23,9 @@ async fn shop() -> TestApp {
         {"event": "bought", "distinct_id": "ada", "timestamp": at(5), "properties": {"price": 7}},
         {"event": "bought", "distinct_id": "bob", "timestamp": at(6), "properties": {"price": 5}},
     ]);
-    send(&app, events).await;
-    as_worker(app.services.events.compact(1, now())).await.unwrap();
-    send(&app, json!([{"event": "seen", "distinct_id": "cy", "timestamp": at(7)}])).await;
+    app.capture(events).await;
+    as_worker(app.services.events.compact(1, now_micros())).await.unwrap();
+    app.capture(json!([{"event": "seen", "distinct_id": "cy", "timestamp": at(7)}])).await;
     let condition = json!([{"key": "id", "type": "cohort", "value": 5}]);
     let flag = json!({"key": "beta", "filters": {"groups": [{"properties": condition}]}});
     app.post("/api/projects/1/feature_flags/", flag).await.expect(201);
@@ -97,7 +88,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
     assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
-    let erased = request.erase(store, events, &|| now() + 1).await.unwrap();
+    let erased = request.erase(store, events, &|| now_micros() + 1).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.cohorts), (4, 1, 1));
 
     let other = app.another_process();
@@ -115,22 +106,20 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
             assert_eq!(found(app, "search=lovelace").await, Vec::<Value>::new());
             app.get(&by_id).await.expect(404);
         }
-        let later = now() + (round + 1) * 2 * GRACE_MICROS;
+        let later = now_micros() + (round + 1) * 2 * GRACE_MICROS;
         as_worker(events.compact(1, later)).await.unwrap();
         as_worker(events.sweep(1, later)).await.unwrap();
     }
     assert_eq!(request.describe(&request.count(events).await.unwrap()), "project 1 has no person \"tablet\"");
 
     // The device continues as a new person, without anything of Ada.
-    send(
-        &other,
-        json!([
+    other
+        .capture(json!([
             {"event": "seen", "distinct_id": "device", "timestamp": "2026-01-05T01:00:00Z"},
             {"event": "$identify", "distinct_id": "eve", "timestamp": "2026-01-05T02:00:00Z",
                 "properties": {"$anon_distinct_id": "device"}},
-        ]),
-    )
-    .await;
+        ]))
+        .await;
     for app in [&app, &other] {
         let eve = found(app, "distinct_id=device").await.remove(0);
         assert_eq!((&eve["distinct_ids"], &eve["properties"]), (&json!(["device", "eve"]), &json!({})));
@@ -145,7 +134,7 @@ async fn a_project_that_is_erased_answers_as_one_without_events() {
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);
     let request = DeleteRequest { project: 1, target: ErasureTarget::Project };
-    assert_eq!(request.erase(store, events, &|| now() + 1).await.unwrap().cohorts, 1);
+    assert_eq!(request.erase(store, events, &|| now_micros() + 1).await.unwrap().cohorts, 1);
     for app in [&app, &app.another_process()] {
         assert_eq!(numbers(app).await, json!([0, 0, 0.0, 0, 0.0, 0.0]));
         assert_eq!(in_beta(app, &["ada", "bob"]).await, [false, false]);

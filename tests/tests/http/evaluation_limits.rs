@@ -1,10 +1,9 @@
 //! Flags evaluated for one person: the groups that are looked up, the largest response, the rule for surveys, and the quota.
 
 use axum::http::{HeaderValue, header};
-use chrono::{DateTime, Utc};
 use pennon_core::store::{Item, keys};
 use pennon_eventstore::GroupRecord;
-use pennon_tests::{NOW, TestApp, TestResponse};
+use pennon_tests::{TestApp, TestResponse, now_micros};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -37,7 +36,7 @@ async fn of_six_groups_the_sixth_counts_as_it_was_sent() {
     let app = TestApp::new().await;
     let names = ["organization", "company", "team", "site", "room", "desk"];
     with_group_types(&app, &names).await;
-    let now = NOW.parse::<DateTime<Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     let mut groups = Vec::new();
     for (index, name) in (0..).zip(names) {
         let size = json!([{"key": "size", "type": "group", "group_type_index": index, "value": "9"}]);

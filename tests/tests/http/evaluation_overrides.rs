@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pennon_core::store::{Query, keys};
+use pennon_core::store::{PartitionQuery, keys};
 use pennon_eventstore::ErasureTarget;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn two(app: &TestApp) -> (String, String) {
 async fn stored(app: &TestApp) -> usize {
     let mut count = 0;
     for shard in 0..32 {
-        let query = Query::partition(format!("PROJECT#1#CONTINUITY#{shard}"));
+        let query = PartitionQuery::partition(format!("PROJECT#1#CONTINUITY#{shard}"));
         count += app.services.app.store.records.query(query).await.unwrap().len();
     }
     count
@@ -143,7 +143,7 @@ async fn overrides_expire_long_after_their_last_use_and_reads_extend_them_rarely
     variant(&app, "ann", Some(&a)).await;
     let row = async || {
         for shard in 0..32 {
-            let query = Query::partition(format!("PROJECT#1#CONTINUITY#{shard}"));
+            let query = PartitionQuery::partition(format!("PROJECT#1#CONTINUITY#{shard}"));
             if let Some(item) = app.services.app.store.records.query(query).await.unwrap().into_iter().next()
             {
                 return item;

@@ -1,30 +1,13 @@
 //! The names of events and properties over HTTP, and the values of properties.
 
 use pennon_eventstore::PersonRecord;
-use pennon_tests::{Keys, NOW, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, now_micros, percent_encoded};
 use serde_json::{Value, json};
 
 const EVENTS: &str = "/api/projects/1/event_definitions/";
 const PROPERTIES: &str = "/api/projects/1/property_definitions/";
 const VALUES: &str = "/api/projects/1/events/values/";
 const PERSON_VALUES: &str = "/api/projects/1/persons/values/";
-
-fn now() -> i64 {
-    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
-}
-
-async fn send(app: &TestApp, events: Value) {
-    let sent = app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await;
-    sent.expect(200);
-}
-
-async fn compact(app: &TestApp) {
-    as_worker(app.services.events.compact(1, now())).await.unwrap();
-}
-
-fn percent(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
-}
 
 fn names(page: &Value) -> Vec<&str> {
     page["results"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
@@ -48,7 +31,7 @@ async fn shop() -> TestApp {
         {"event": "bought", "distinct_id": "bob", "timestamp": "2026-01-03T01:00:00Z",
             "properties": {"price": 7, "gift": false, "note": null, "mixed": "x"}},
     ]);
-    send(&app, events).await;
+    app.capture(events).await;
     app
 }
 
@@ -70,13 +53,13 @@ async fn names_of_events_are_there_at_once_with_first_and_last_time() {
     assert_eq!(&app.get(&format!("{EVENTS}{id}/")).await.expect(200), pageview);
     assert_eq!(&app.get(&format!("{EVENTS}by_name/?name=%24pageview")).await.expect(200), pageview);
     assert_eq!(app.get("/api/environments/1/event_definitions").await.expect(200), page);
-    compact(&app).await;
+    app.compact().await;
     assert_eq!(app.get(EVENTS).await.expect(200), page, "out of a segment");
     let more = json!([
         {"event": "bought", "distinct_id": "cy", "timestamp": "2026-01-05T01:00:00Z"},
         {"event": "new", "distinct_id": "cy", "timestamp": "2026-01-01T01:00:00Z"},
     ]);
-    send(&app, more).await;
+    app.capture(more).await;
     let both = app.get(EVENTS).await.expect(200);
     assert_eq!(names(&both), ["bought", "$pageview", "new", "signed up"]);
     let bought = &both["results"][0];
@@ -94,7 +77,7 @@ async fn names_of_events_are_there_at_once_with_first_and_last_time() {
 #[tokio::test]
 async fn names_of_events_are_narrowed_sorted_and_paged() {
     let app = shop().await;
-    compact(&app).await;
+    app.compact().await;
     let found = async |query: &str| {
         let page = app.get(&format!("{EVENTS}?{query}")).await.expect(200);
         names(&page).into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -169,7 +152,7 @@ async fn properties_are_listed_with_the_type_of_their_values() {
             &app.get(&format!("{PROPERTIES}{}/", plan["id"].as_str().unwrap())).await.expect(200),
             plan
         );
-        compact(&app).await;
+        app.compact().await;
     }
     app.get(&format!("{PROPERTIES}01900000-0000-7000-8000-000000000001/")).await.expect(404);
     let sessions = app.get(&format!("{PROPERTIES}?type=session&search=duration")).await.expect(200);
@@ -182,7 +165,7 @@ async fn properties_are_listed_with_the_type_of_their_values() {
 #[tokio::test]
 async fn properties_are_narrowed_by_name_type_and_events() {
     let app = shop().await;
-    compact(&app).await;
+    app.compact().await;
     let found = async |query: String| {
         let page = app.get(&format!("{PROPERTIES}?{query}")).await.expect(200);
         names(&page).into_iter().map(str::to_owned).collect::<Vec<_>>()
@@ -198,7 +181,7 @@ async fn properties_are_narrowed_by_name_type_and_events() {
         found("exclude_core_properties=true".into()).await,
         ["gift", "mixed", "note", "plan", "price", "tags"]
     );
-    let bought = percent(r#"["bought"]"#);
+    let bought = percent_encoded(r#"["bought"]"#);
     let seen = app.get(&format!("{PROPERTIES}?event_names={bought}")).await.expect(200);
     assert_eq!(names(&seen)[..5], ["gift", "mixed", "note", "plan", "price"], "seen ones first");
     let is_seen =
@@ -207,7 +190,7 @@ async fn properties_are_narrowed_by_name_type_and_events() {
     assert_eq!(seen["count"], 9);
     let only = found(format!("event_names={bought}&filter_by_event_names=true")).await;
     assert_eq!(only, ["gift", "mixed", "note", "plan", "price"]);
-    let both = percent(r#"["bought", "signed up"]"#);
+    let both = percent_encoded(r#"["bought", "signed up"]"#);
     let only = found(format!("event_names={both}&filter_by_event_names=true")).await;
     assert_eq!(only, ["$lib", "gift", "mixed", "note", "plan", "price"]);
 }
@@ -217,7 +200,7 @@ async fn properties_of_groups_are_those_of_their_type() {
     let app = shop().await;
     let identify = json!([{"event": "$groupidentify", "distinct_id": "ann", "timestamp": "2026-01-04T01:00:00Z",
         "properties": {"$group_type": "company", "$group_key": "c1", "$group_set": {"seats": 5}}}]);
-    send(&app, identify).await;
+    app.capture(identify).await;
     let company = app.get(&format!("{PROPERTIES}?type=group&group_type_index=1")).await.expect(200);
     assert_eq!(
         (names(&company), &company["results"][0]["property_type"]),
@@ -254,14 +237,14 @@ async fn values_come_by_frequency_of_recent_events_and_of_persons() {
         assert_eq!(plans, json!([{"name": "free", "count": 1}, {"name": "pro", "count": 1}]), "{round}");
         let searched = app.get(&format!("{PERSON_VALUES}?key=plan&value=R")).await.expect(200);
         assert_eq!(values(&searched), [json!("free"), json!("pro")]);
-        compact(&app).await;
+        app.compact().await;
     }
     let record = PersonRecord {
         distinct_ids: vec!["dee".to_owned()],
         properties: json!({"plan": "pro"}).as_object().unwrap().clone(),
         created_at: None,
     };
-    app.services.events.add_persons(1, vec![record], now()).await.unwrap();
+    app.services.events.add_persons(1, vec![record], now_micros()).await.unwrap();
     let plans = app.get(&format!("{PERSON_VALUES}?key=plan")).await.expect(200);
     assert_eq!(plans[0], json!({"name": "pro", "count": 2}));
 }
@@ -270,12 +253,7 @@ async fn values_come_by_frequency_of_recent_events_and_of_persons() {
 async fn what_is_no_parameter_is_refused_by_name() {
     let app = shop().await;
     let refused = async |path: String, code: &str, field: &str| {
-        let response = app.get(&path).await.expect(400);
-        assert_eq!(
-            (&response["code"], &response["attr"]),
-            (&json!(code), &json!(field)),
-            "{path}: {response}"
-        );
+        app.get(&path).await.expect_field_error(code, field);
     };
     for (query, field) in [
         ("event_type=other", "event_type"),
@@ -300,8 +278,9 @@ async fn what_is_no_parameter_is_refused_by_name() {
     ] {
         refused(format!("{PROPERTIES}?{query}"), "invalid_input", field).await;
     }
-    let list =
-        |names: usize| percent(&json!((0..names).map(|n| n.to_string()).collect::<Vec<_>>()).to_string());
+    let list = |names: usize| {
+        percent_encoded(&json!((0..names).map(|n| n.to_string()).collect::<Vec<_>>()).to_string())
+    };
     app.get(&format!("{PROPERTIES}?event_names={}", list(20))).await.expect(200);
     refused(format!("{PROPERTIES}?event_names={}", list(21)), "invalid_input", "event_names").await;
     app.get(&format!("{EVENTS}?excluded_properties={}", list(1000))).await.expect(200);

@@ -5,31 +5,14 @@ use std::io::Write as _;
 use pennon::delete::DeleteRequest;
 use pennon::import::{ImportOptions, import_file};
 use pennon_eventstore::{ErasureTarget, Event};
-use pennon_tests::{Keys, NOW, Random, TestApp, as_worker, noise};
+use pennon_tests::{Keys, Random, TestApp, noise, now_micros, percent_encoded};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 const EVENTS: &str = "/api/projects/1/events/";
 
-fn now() -> i64 {
-    NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros()
-}
-
 fn at(minute: u32) -> String {
     format!("2026-01-04T01:{minute:02}:00Z")
-}
-
-async fn send(app: &TestApp, events: Value) {
-    let sent = app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await;
-    sent.expect(200);
-}
-
-async fn compact(app: &TestApp) {
-    as_worker(app.services.events.compact(1, now())).await.unwrap();
-}
-
-fn percent(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 /// The whole list, page after page.
@@ -59,7 +42,7 @@ async fn shop() -> TestApp {
             "properties": {"$anon_distinct_id": "device", "$set": {"email": "ann@example.com", "plan": "pro"}}},
         {"event": "bought", "distinct_id": "ann", "timestamp": at(4), "properties": {"price": 50.0, "gone": null}},
     ]);
-    send(&app, events).await;
+    app.capture(events).await;
     app
 }
 
@@ -88,9 +71,9 @@ async fn an_event_is_listed_at_once_and_alike_after_its_compaction() {
     let listed = app.get("/api/projects/1/persons/?distinct_id=ann").await.expect(200);
     assert_eq!(listed["results"][0]["id"], person["id"]);
     assert_eq!(app.get("/api/environments/1/events").await.expect(200), page);
-    compact(&app).await;
+    app.compact().await;
     assert_eq!(app.get(EVENTS).await.expect(200), page, "out of a segment");
-    send(&app, json!([{"event": "later", "distinct_id": "bob", "timestamp": at(9)}])).await;
+    app.capture(json!([{"event": "later", "distinct_id": "bob", "timestamp": at(9)}])).await;
     let both = app.get(EVENTS).await.expect(200);
     assert_eq!(both["results"][0]["event"], "later");
     assert_eq!(both["results"].as_array().unwrap()[1..], events[..]);
@@ -108,7 +91,7 @@ async fn events_are_found_by_name_person_time_and_properties() {
                 .map(|event| event["timestamp"].as_str().unwrap()[14..16].to_owned())
                 .collect::<Vec<_>>()
         };
-        let with = |properties: Value| format!("properties={}", percent(&properties.to_string()));
+        let with = |properties: Value| format!("properties={}", percent_encoded(&properties.to_string()));
         let of = async |distinct_id: &str| {
             let page =
                 app.get(&format!("/api/projects/1/persons/?distinct_id={distinct_id}")).await.expect(200);
@@ -136,7 +119,7 @@ async fn events_are_found_by_name_person_time_and_properties() {
         let of_company = json!([{"key": "$group_1", "value": "c1", "type": "event"}]);
         assert_eq!(found(with(of_company)).await, ["02"], "{round}");
         assert_eq!(found("properties=[]&event=&distinct_id=&cursor=".into()).await.len(), 4);
-        compact(&app).await;
+        app.compact().await;
     }
 }
 
@@ -149,13 +132,13 @@ async fn imported_events_and_erased_persons() {
     let mut file = tempfile::Builder::new().suffix(".jsonl").tempfile().unwrap();
     lines.for_each(|line| writeln!(file, "{line}").unwrap());
     let options = ImportOptions::default();
-    import_file(&app.services.events, file.path(), options, now(), &mut |_| {}).await.unwrap();
+    import_file(&app.services.events, file.path(), options, now_micros(), &mut |_| {}).await.unwrap();
     let all = follow(&app, "limit=2").await;
     assert_eq!(names(&all)[..4], ["imported", "imported", "imported", "bought"]);
     assert_eq!(follow(&app, "limit=3&distinct_id=bob").await.len(), 2);
     let (store, events) = (&app.services.app.store, &app.services.events);
     let request = DeleteRequest { project: 1, target: ErasureTarget::Person("bob".to_owned()) };
-    request.erase(store, events, &|| now() + 1).await.unwrap();
+    request.erase(store, events, &|| now_micros() + 1).await.unwrap();
     let left = follow(&app, "limit=2").await;
     assert_eq!(names(&left), ["imported", "imported", "bought", "$identify", "looked"]);
     assert!(left.iter().all(|event| event["distinct_id"] != "bob"), "{left:?}");
@@ -195,12 +178,12 @@ async fn pages_give_every_event_once_while_captures_and_compactions_go_on() {
                     "distinct_id": format!("p{}", random.below(30)), "timestamp": format!("2026-01-04T01:00:{second:02}Z")}));
                 model.add(second, uuid);
             }
-            send(&app, json!(events)).await;
+            app.capture(json!(events)).await;
         };
         for _ in 0..6 {
             capture(&mut random, &mut model).await;
             if random.below(2) == 0 {
-                compact(&app).await;
+                app.compact().await;
             }
         }
         let (mut path, mut below, mut seen) = (format!("{EVENTS}?limit=7"), None, 0);
@@ -223,7 +206,7 @@ async fn pages_give_every_event_once_while_captures_and_compactions_go_on() {
             path = next.strip_prefix("http://api.test").unwrap().to_owned();
             match random.below(3) {
                 0 => capture(&mut random, &mut model).await,
-                1 => compact(&app).await,
+                1 => app.compact().await,
                 _ => {}
             }
         }
@@ -238,15 +221,15 @@ async fn a_rare_event_is_found_over_several_pages_each_of_bounded_work() {
         uuid: Uuid::from_u128(n as u128 + 1),
         event: "seen".to_owned(),
         distinct_id: format!("p{}", n % 50),
-        timestamp: now() - n * 1_000_000,
+        timestamp: now_micros() - n * 1_000_000,
         properties: json!({"rare": n == 10 || n == 24_990}).as_object().unwrap().clone(),
     };
     for part in 0..25 {
         let events = (part * 1000..(part + 1) * 1000).map(event).collect::<Vec<_>>();
-        app.services.events.append(1, &events, now()).await.unwrap();
+        app.services.events.append(1, &events, now_micros()).await.unwrap();
     }
-    compact(&app).await;
-    let rare = percent(&json!([{"key": "rare", "value": ["true"]}]).to_string());
+    app.compact().await;
+    let rare = percent_encoded(&json!([{"key": "rare", "value": ["true"]}]).to_string());
     let first = app.get(&format!("{EVENTS}?properties={rare}")).await.expect(200);
     assert_eq!(first["results"].as_array().unwrap().len(), 1, "{first}");
     assert!(first["next"].is_string(), "20,000 events were examined and 5,000 were not");
@@ -263,12 +246,7 @@ async fn a_rare_event_is_found_over_several_pages_each_of_bounded_work() {
 async fn what_cannot_be_listed_is_refused_by_name() {
     let app = shop().await;
     let refused = async |query: String, code: &str, field: &str| {
-        let response = app.get(&format!("{EVENTS}?{query}")).await.expect(400);
-        assert_eq!(
-            (&response["code"], &response["attr"]),
-            (&json!(code), &json!(field)),
-            "{query}: {response}"
-        );
+        app.get(&format!("{EVENTS}?{query}")).await.expect_field_error(code, field);
     };
     for (query, field) in [
         ("limit=0", "limit"),
@@ -294,7 +272,12 @@ async fn what_cannot_be_listed_is_refused_by_name() {
     }
     for kind in ["person", "cohort", "session", "element"] {
         let filter = json!([{"key": if kind == "cohort" { "id" } else { "text" }, "value": 1, "type": kind}]);
-        refused(format!("properties={}", percent(&filter.to_string())), "invalid_input", "properties").await;
+        refused(
+            format!("properties={}", percent_encoded(&filter.to_string())),
+            "invalid_input",
+            "properties",
+        )
+        .await;
     }
     for field in ["event", "distinct_id"] {
         app.get(&format!("{EVENTS}?{field}={}", "x".repeat(1000))).await.expect(200);
@@ -309,8 +292,8 @@ async fn what_cannot_be_listed_is_refused_by_name() {
 #[tokio::test]
 async fn lists_wait_for_few_round_trips_and_read_few_objects() {
     let app = shop().await;
-    compact(&app).await;
-    send(&app, json!([{"event": "later", "distinct_id": "bob", "timestamp": at(9)}])).await;
+    app.compact().await;
+    app.capture(json!([{"event": "later", "distinct_id": "bob", "timestamp": at(9)}])).await;
     let mut taken = Vec::new();
     for (what, path, trips, gets) in [
         ("events", EVENTS, 6, 12),
@@ -356,13 +339,13 @@ async fn lists_read_no_more_of_event_files_than_documented() {
         uuid: Uuid::from_u128(n as u128 + 1),
         event: "seen".to_owned(),
         distinct_id: format!("p{}", n % 50),
-        timestamp: now() - n as i64 * 1_000_000,
+        timestamp: now_micros() - n as i64 * 1_000_000,
         properties: json!({"price": n, "text": noise(n as u64, 500)}).as_object().unwrap().clone(),
     };
     for part in 0..2 {
         let events = (part * 4000..(part + 1) * 4000).map(event).collect::<Vec<_>>();
-        app.services.events.append(1, &events, now()).await.unwrap();
-        compact(&app).await;
+        app.services.events.append(1, &events, now_micros()).await.unwrap();
+        app.compact().await;
     }
     let (texts, _) = bytes_read(&app, "/api/projects/1/events/values/?key=text").await;
     assert!(texts > 3_000_000, "{texts}: the column with the texts is most of both files");
@@ -375,7 +358,7 @@ async fn lists_read_no_more_of_event_files_than_documented() {
     let (numbers, _) = bytes_read(&app, "/api/projects/1/events/values/?key=price").await;
     assert!(numbers <= 2 * OPENED + 500_000, "{numbers}");
     // A page that finds nothing ends at 20,000 events or 64 MiB; these are fewer.
-    let none = percent(&json!([{"key": "price", "value": ["none"]}]).to_string());
+    let none = percent_encoded(&json!([{"key": "price", "value": ["none"]}]).to_string());
     let (page, _) = bytes_read(&app, &format!("{EVENTS}?properties={none}")).await;
     assert!(page <= 64 << 20, "{page}");
 }
@@ -387,13 +370,13 @@ async fn a_page_of_large_events_ends_at_three_million_bytes() {
         uuid: Uuid::from_u128(n as u128 + 1),
         event: "seen".to_owned(),
         distinct_id: "p".to_owned(),
-        timestamp: now() - n as i64 * 1_000_000,
+        timestamp: now_micros() - n as i64 * 1_000_000,
         properties: json!({"text": noise(n as u64, 199_989)}).as_object().unwrap().clone(),
     };
     assert_eq!(json!(event(0).properties).to_string().len(), 200_000);
     let events = (0..31).map(event).collect::<Vec<_>>();
     for part in events.chunks(8) {
-        app.services.events.append(1, part, now()).await.unwrap();
+        app.services.events.append(1, part, now_micros()).await.unwrap();
     }
     for round in ["in blocks", "in a segment"] {
         let first = app.get(&format!("{EVENTS}?limit=1000")).await.expect(200);
@@ -402,6 +385,6 @@ async fn a_page_of_large_events_ends_at_three_million_bytes() {
         let ids = follow(&app, "limit=1000").await;
         let ids = ids.iter().map(|event| event["id"].as_str().unwrap().parse::<Uuid>().unwrap().as_u128());
         assert_eq!(ids.collect::<Vec<_>>(), (1..=31).collect::<Vec<_>>(), "{round}");
-        compact(&app).await;
+        app.compact().await;
     }
 }

@@ -27,11 +27,6 @@ fn call(key: &str, at: &str) -> Value {
         "properties": {"$feature_flag": key, "$feature_flag_response": true}})
 }
 
-async fn capture(app: &TestApp, events: Vec<Value>) {
-    let body = json!({"api_key": "phc_project_1", "batch": events});
-    app.call("", "POST", "/batch/", body).await.expect(200);
-}
-
 /// Compacts what waits, and removes the blocks that segments replace.
 async fn compact(app: &TestApp) {
     let micros = now().timestamp_micros();
@@ -74,7 +69,7 @@ async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
         let alphas =
             (0..60).map(|second| call("alpha", &format!("2026-01-05T09:0{minute}:{second:02}.250Z")));
         let betas = (0..40).map(|second| call("beta", &format!("2026-01-05T08:5{}:{second:02}Z", 9 - batch)));
-        capture(&app, alphas.chain(betas).collect()).await;
+        app.capture(alphas.chain(betas).collect::<Vec<_>>()).await;
         let latest = format!("2026-01-05T09:0{}:59.250000Z", batch.min(8));
         assert_eq!(last_called_at(&app, alpha).await, latest, "batch {batch}");
     }
@@ -91,7 +86,7 @@ async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
     check(&app, "waiting").await;
     check(&app.another_process(), "waiting, in another process").await;
     compact(&app).await;
-    let blocks = pennon_core::store::Query::partition("PROJECT#1#SHARD#0");
+    let blocks = pennon_core::store::PartitionQuery::partition("PROJECT#1#SHARD#0");
     assert!(app.services.app.store.blocks.query(blocks).await.unwrap().is_empty());
     check(&app, "compacted").await;
     check(&app.another_process(), "compacted, in another process").await;
@@ -105,7 +100,7 @@ async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
     let changed = app.patch(&one(alpha), json!({"name": "x"})).await.expect(200);
     assert_eq!(changed["last_called_at"], "2026-01-05T09:08:59.250000Z");
     // An earlier call that arrives later moves nothing back, waiting or compacted.
-    capture(&app, vec![call("alpha", "2026-01-05T07:00:00Z")]).await;
+    app.capture(vec![call("alpha", "2026-01-05T07:00:00Z")]).await;
     check(&app, "an earlier call").await;
     compact(&app).await;
     check(&app, "an earlier call, compacted").await;
@@ -131,13 +126,13 @@ async fn capture_writes_nothing_for_calls_and_compaction_one_row() {
         vec![view; 500]
     };
     // The project has had events, and its token is known.
-    capture(&app, views()).await;
+    app.capture(views()).await;
     compact(&app).await;
     let mut captured = Vec::new();
     let mut compacted = Vec::new();
     for events in [views(), calls()] {
         app.round_trips.reset();
-        capture(&app, events).await;
+        app.capture(events).await;
         captured.push(operations(&app));
         app.round_trips.reset();
         as_worker(app.services.events.compact_blocks(1, now().timestamp_micros())).await.unwrap();
@@ -175,7 +170,7 @@ async fn staleness_and_the_order_of_lists_follow_the_calls() {
     };
     assert_eq!(listed("active=STALE&order=id").await, [old, young, never], "never called, old, always true");
     // Thirty days ago and a second more, or less.
-    capture(&app, vec![call("old", "2025-12-06T09:59:59Z"), call("young", "2025-12-06T10:00:01Z")]).await;
+    app.capture(vec![call("old", "2025-12-06T09:59:59Z"), call("young", "2025-12-06T10:00:01Z")]).await;
     for when in ["waiting", "compacted"] {
         assert_eq!(shown(&app, old).await.1, "Not called for 30 days", "{when}");
         assert_eq!(shown(&app, young).await.1, "Last called 29 days ago", "{when}");
@@ -186,9 +181,9 @@ async fn staleness_and_the_order_of_lists_follow_the_calls() {
         compact(&app).await;
     }
     // Of the time that callers set and that of calls the later one counts.
-    capture(&app, vec![call("set", "2025-12-31T00:00:00Z")]).await;
+    app.capture(vec![call("set", "2025-12-31T00:00:00Z")]).await;
     assert_eq!(last_called_at(&app, set).await, "2026-01-01T00:00:00Z");
-    capture(&app, vec![call("set", "2026-01-02T00:00:00Z"), call("old", "2026-01-05T09:59:59Z")]).await;
+    app.capture(vec![call("set", "2026-01-02T00:00:00Z"), call("old", "2026-01-05T09:59:59Z")]).await;
     assert_eq!(last_called_at(&app, set).await, "2026-01-02T00:00:00Z");
     assert_eq!(listed("active=STALE&order=id").await, [never]);
 }
@@ -231,29 +226,29 @@ async fn imported_calls_count_by_their_time_and_future_ones_as_now() {
 async fn calls_belong_to_the_flag_that_has_the_key_and_stay_with_it() {
     let app = TestApp::new().await;
     let first = app.flag("a").await;
-    capture(&app, vec![call("a", "2026-01-05T09:00:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:00:00Z")]).await;
     let renamed = app.patch(&one(first), json!({"key": "b"})).await.expect(200);
     assert_eq!(renamed["last_called_at"], "2026-01-05T09:00:00Z", "calls that wait stay with the flag");
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
     // From now on calls of the old key belong to no flag, and then to another flag.
-    capture(&app, vec![call("a", "2026-01-05T09:10:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:10:00Z")]).await;
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
     let second = app.flag("a").await;
     assert_eq!(last_called_at(&app, second).await, Value::Null);
-    capture(&app, vec![call("a", "2026-01-05T09:20:00Z"), call("b", "2026-01-05T09:30:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:20:00Z"), call("b", "2026-01-05T09:30:00Z")]).await;
     for when in ["waiting", "compacted"] {
         assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:30:00Z", "{when}");
         assert_eq!(last_called_at(&app, second).await, "2026-01-05T09:20:00Z", "{when}");
         compact(&app).await;
     }
     // A deleted flag keeps its calls and gets no more; a new one of its key has none of them.
-    capture(&app, vec![call("a", "2026-01-05T09:40:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:40:00Z")]).await;
     app.patch(&one(second), json!({"deleted": true})).await.expect(200);
     compact(&app).await;
-    capture(&app, vec![call("a", "2026-01-05T09:45:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:45:00Z")]).await;
     let deleted = app.get(&one(second)).await.expect(200);
     assert_eq!(deleted["last_called_at"], "2026-01-05T09:40:00Z");
     compact(&app).await;
@@ -273,12 +268,12 @@ async fn calls_belong_to_the_flag_that_has_the_key_and_stay_with_it() {
 async fn a_new_flag_has_no_calls_that_were_compacted_before_it() {
     let app = TestApp::new().await;
     app.flag("other").await;
-    capture(&app, vec![call("late", "2026-01-05T09:00:00Z")]).await;
+    app.capture(vec![call("late", "2026-01-05T09:00:00Z")]).await;
     as_worker(app.services.events.compact(1, now().timestamp_micros())).await.unwrap();
     let late = app.flag("late").await;
     assert_eq!(last_called_at(&app, late).await, Value::Null);
     assert_eq!(last_called_at(&app.another_process(), late).await, Value::Null);
-    capture(&app, vec![call("late", "2026-01-05T08:00:00Z")]).await;
+    app.capture(vec![call("late", "2026-01-05T08:00:00Z")]).await;
     assert_eq!(last_called_at(&app, late).await, "2026-01-05T08:00:00Z");
     compact(&app).await;
     assert_eq!(last_called_at(&app, late).await, "2026-01-05T08:00:00Z");
@@ -299,7 +294,7 @@ async fn calls_of_keys_that_no_flag_has_are_not_stored_however_many() {
     let mut events = odd.map(|key| json!({"event": "$feature_flag_called", "distinct_id": "d", "properties": {"$feature_flag": key}})).to_vec();
     events.push(json!({"event": "$feature_flag_called", "distinct_id": "d"}));
     events.push(json!({"event": "view", "distinct_id": "d", "properties": {"$feature_flag": "flag-0"}}));
-    capture(&app, events).await;
+    app.capture(events).await;
     assert_eq!(last_called_at(&app, ids[0]).await, Value::Null);
     compact(&app).await;
     assert_eq!(row().await, None);
@@ -307,7 +302,7 @@ async fn calls_of_keys_that_no_flag_has_are_not_stored_however_many() {
     for (keys, id) in [(500, ids[1]), (501, ids[2])] {
         let own = format!("flag-{}", id - ids[0]);
         let unknown = (1..keys).map(|number| call(&format!("unknown-{number}"), "2026-01-05T09:00:00Z"));
-        capture(&app, unknown.chain([call(&own, "2026-01-05T08:00:00Z")]).collect()).await;
+        app.capture(unknown.chain([call(&own, "2026-01-05T08:00:00Z")]).collect::<Vec<_>>()).await;
         compact(&app).await;
         assert_eq!(last_called_at(&app, id).await, "2026-01-05T08:00:00Z", "{keys} keys");
     }
@@ -318,7 +313,7 @@ async fn calls_of_keys_that_no_flag_has_are_not_stored_however_many() {
 async fn flags_are_answered_where_events_cannot_be_read() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
-    capture(&app, vec![call("a", "2026-01-05T09:00:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:00:00Z")]).await;
     compact(&app).await;
     // A row that names no block.
     let odd = Item::binary(Key::new("PROJECT#1#SHARD#0", "odd"), vec![1, 2, 3]);
@@ -341,7 +336,7 @@ async fn what_is_stored_for_the_most_flags_fits_into_one_item() {
     let row = Item::new(keys::flag_calls(1), &stored).unwrap().with_version(1);
     app.services.app.store.records.put(row, WriteCondition::Absent).await.unwrap();
     // One more flag: the one that was called longest ago is dropped.
-    capture(&app, vec![call("a", "2026-01-05T09:00:00Z")]).await;
+    app.capture(vec![call("a", "2026-01-05T09:00:00Z")]).await;
     compact(&app).await;
     assert_eq!(shown(&app, id).await, today("2026-01-05T09:00:00Z"));
     let item = app.services.app.store.records.get(&keys::flag_calls(1)).await.unwrap().unwrap();
@@ -363,7 +358,7 @@ async fn the_usage_dashboard_counts_the_calls() {
             "properties": {"$feature_flag": "a", "$feature_flag_response": response}});
         events.extend(vec![event; *count]);
     }
-    capture(&app, events).await;
+    app.capture(events).await;
     let dashboard = app.get(&one(id)).await.expect(200)["usage_dashboard"].clone();
     let list = app
         .get(&format!("/api/projects/1/insights/?order=id&dashboards=%5B{dashboard}%5D"))

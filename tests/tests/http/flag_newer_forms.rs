@@ -45,7 +45,7 @@ async fn they_decide_in_cohorts_reasons_and_my_flags() {
         person("user-2", json!({of_beta: false, of_open: "no", "plan": "pro"})),
         person("user-3", json!({"plan": "free"})),
     ]);
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    app.capture(batch).await;
 
     let early = |on: bool| -> Shown { (json!(on), "super_condition_value", json!(0)) };
     let held_out: Shown = (json!("holdout-7"), "holdout_condition_value", Value::Null);

@@ -1,15 +1,10 @@
 //! Flags and conditions put to persons and groups: evaluation reasons, my flags, static cohorts, blast radius.
 
-use chrono::{DateTime, Utc};
 use pennon_eventstore::{GroupRecord, PersonRecord};
-use pennon_tests::{Keys, NOW, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, as_worker, now_micros};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
-
-fn now() -> i64 {
-    NOW.parse::<DateTime<Utc>>().unwrap().timestamp_micros()
-}
 
 fn path(end: &str) -> String {
     format!("{FLAGS}{end}")
@@ -34,7 +29,11 @@ async fn import(app: &TestApp, persons: Vec<(Vec<String>, Value)>) {
         properties: properties.as_object().unwrap().clone(),
         created_at: None,
     };
-    app.services.events.add_persons(1, persons.into_iter().map(record).collect(), now()).await.unwrap();
+    app.services
+        .events
+        .add_persons(1, persons.into_iter().map(record).collect(), now_micros())
+        .await
+        .unwrap();
 }
 
 fn one(id: &str, properties: Value) -> (Vec<String>, Value) {
@@ -48,13 +47,7 @@ async fn import_groups(app: &TestApp, index: u32, name: &str, groups: &[(&str, V
         key: (*key).to_owned(),
         properties: properties.as_object().unwrap().clone(),
     };
-    app.services.events.add_groups(1, groups.iter().map(record).collect(), now()).await.unwrap();
-}
-
-/// Sends events as an SDK does.
-async fn capture(app: &TestApp, events: Value) {
-    let sent = app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await;
-    sent.expect(200);
+    app.services.events.add_groups(1, groups.iter().map(record).collect(), now_micros()).await.unwrap();
 }
 
 async fn reasons(app: &TestApp, query: &str) -> Value {
@@ -188,9 +181,7 @@ async fn person_changes_of_events_count_at_once_and_after_compaction() {
         json!([{"key": "size", "type": "group", "group_type_index": 1, "value": "5", "operator": "gt"}]);
     let filters = json!({"groups": [{"properties": company}], "aggregation_group_type_index": 1});
     flag(&app, json!({"key": "large", "filters": filters})).await;
-    capture(
-        &app,
-        json!([
+    app.capture(json!([
             {"event": "seen", "distinct_id": "dora", "$set": {"plan": "free"}, "timestamp": "2026-01-01T00:00:00Z"},
             {"event": "seen", "distinct_id": "dora", "properties": {"$set": {"plan": "pro"}, "$set_once": {"first": 1}}},
             {"event": "seen", "distinct_id": "device"},
@@ -215,7 +206,7 @@ async fn person_changes_of_events_count_at_once_and_after_compaction() {
         assert_eq!(blast(&app, json!([])).await, (2, 2), "{round}");
         let groups = json!({"condition": {"properties": []}, "group_type_index": 1});
         assert_eq!(app.post(&path("user_blast_radius/"), groups).await.expect(200)["total"], 1);
-        as_worker(app.services.events.compact(1, now())).await.unwrap();
+        as_worker(app.services.events.compact(1, now_micros())).await.unwrap();
         if round == "compacted" {
             app.services.flags.memory.clear();
             app.services.app.keys.clear();
@@ -241,7 +232,7 @@ async fn a_static_cohort_has_all_persons_for_whom_the_flag_is_on() {
         ],
     )
     .await;
-    capture(&app, json!([{"event": "seen", "distinct_id": "dora", "$set": {"plan": "pro"}}])).await;
+    app.capture(json!([{"event": "seen", "distinct_id": "dora", "$set": {"plan": "pro"}}])).await;
     let cohort = make_cohort(&app, pro).await;
     let olive = app.get(&path(&format!("{pro}/"))).await.expect(200)["created_by"].clone();
     let want = json!({
@@ -260,7 +251,7 @@ async fn a_static_cohort_has_all_persons_for_whom_the_flag_is_on() {
     assert_eq!(blast(&app, json!([members])).await, (3, 4));
     let others = json!({"key": "id", "type": "cohort", "value": cohort["id"], "operator": "not_in"});
     assert_eq!(blast(&app, json!([others])).await, (1, 4));
-    capture(&app, json!([{"event": "seen", "distinct_id": "bob", "$set": {"plan": "pro"}}])).await;
+    app.capture(json!([{"event": "seen", "distinct_id": "bob", "$set": {"plan": "pro"}}])).await;
     let value =
         async |who: &str| reasons(&app, &format!("distinct_id={who}")).await["members"]["value"].clone();
     for (who, member) in
@@ -269,8 +260,7 @@ async fn a_static_cohort_has_all_persons_for_whom_the_flag_is_on() {
         assert_eq!(value(who).await, json!(member), "{who}");
     }
     // A person who is merged into one of them is one of them.
-    capture(
-        &app,
+    app.capture(
         json!([{"event": "$identify", "distinct_id": "dora", "properties": {"$anon_distinct_id": "tab"}}]),
     )
     .await;
@@ -455,10 +445,10 @@ async fn a_blast_radius_is_what_counting_one_by_one_gives() {
     let (imported, captured) = persons.split_at(120);
     import(&app, imported.iter().map(|(id, properties)| one(id, properties.clone())).collect()).await;
     let events = captured.iter().map(|(id, set)| json!({"event": "seen", "distinct_id": id, "$set": set}));
-    capture(&app, events.collect()).await;
+    app.capture(events.collect::<Vec<_>>()).await;
     for round in 0..20 {
         if round == 10 {
-            as_worker(app.services.events.compact(1, now())).await.unwrap();
+            as_worker(app.services.events.compact(1, now_micros())).await.unwrap();
         }
         let (least, plan) = (below(10), ["pro", "free", "none"][below(3) as usize]);
         let size = json!({"key": "size", "type": "person", "value": least, "operator": "gte"});

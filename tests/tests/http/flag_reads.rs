@@ -1,24 +1,16 @@
 //! What reads of many flags hold beside changes, and where they end: never stale, never short, never without a bound.
 
 use axum::http::header;
-use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::{Item, WriteCondition, keys};
 use pennon_eventstore::PersonRecord;
 use pennon_flag_rules::FlagRow;
-use pennon_tests::{Keys, NOW, TestApp, TestResponse};
+use pennon_tests::{Keys, TestApp, TestResponse, now_micros};
 use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
 fn one(id: u64) -> String {
     format!("{FLAGS}{id}/")
-}
-
-async fn apply_more(app: &TestApp, more: Value) {
-    let file = Workspace::parse(&more.to_string()).unwrap();
-    apply(&app.services.app.store.records, &file, ApplyOptions::default(), NOW.parse().unwrap())
-        .await
-        .unwrap();
 }
 
 /// A workspace with one cohort: those whose mail address has one of `domains`.
@@ -37,14 +29,14 @@ async fn a_static_cohort_is_made_by_the_criteria_of_now() {
         created_at: None,
     };
     let persons = vec![person("ann", "@x.io"), person("bob", "@y.io")];
-    let now = NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     app.services.events.add_persons(1, persons, now).await.unwrap();
     let filters = json!({"groups": [{"properties": [{"key": "id", "type": "cohort", "value": 3}]}]});
     let made = app.post(FLAGS, json!({"key": "f", "filters": filters})).await.expect(201);
     let path = format!("{}create_static_cohort_for_flag/", one(made["id"].as_u64().unwrap()));
     let count = async || app.post(&path, json!({})).await.expect(201)["cohort"]["count"].clone();
     assert_eq!(count().await, 1);
-    apply_more(&app, cohort(&["@x.io", "@y.io"])).await;
+    app.apply(cohort(&["@x.io", "@y.io"])).await;
     assert_eq!(count().await, 2, "the same process");
 }
 

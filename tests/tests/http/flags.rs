@@ -1,7 +1,7 @@
 //! Feature flags over HTTP.
 
-use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, Kind, flag_rows_pk};
-use pennon_core::store::{Item, Query, Write, WriteCondition};
+use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, RecordKind, flag_rows_pk};
+use pennon_core::store::{Item, PartitionQuery, Write, WriteCondition};
 use pennon_tests::{Faults, Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -9,13 +9,6 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 
 fn one(id: u64) -> String {
     format!("{FLAGS}{id}/")
-}
-
-/// The activity entries of the flags of project 1, oldest first.
-async fn activity(app: &TestApp) -> Vec<Value> {
-    let query = Query::partition("PROJECT#1#ACTIVITY#FeatureFlag#2026-01");
-    let items = app.services.app.store.records.query(query).await.unwrap();
-    items.iter().map(|item| item.body().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -131,7 +124,7 @@ async fn every_write_raises_the_version_and_leaves_one_activity_entry() {
     app.call(Keys::MEMBER, "PATCH", &one(id), json!({"deleted": true})).await.expect(200);
     let restored = app.patch(&one(id), json!({"deleted": false})).await.expect(200);
     assert_eq!(restored["version"], 4);
-    let log = activity(&app).await;
+    let log = app.activity("FeatureFlag").await;
     let kinds: Vec<&str> = log.iter().map(|entry| entry["activity"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["created", "updated", "deleted", "restored"]);
     assert_eq!(log[2]["user"], json!({"first_name": "Mel", "email": "member@example.com"}));
@@ -140,9 +133,9 @@ async fn every_write_raises_the_version_and_leaves_one_activity_entry() {
     assert_eq!(log[1]["detail"]["changes"][1], filters);
     let refused = app.patch(&one(id), json!({"key": ""})).await;
     refused.expect_invalid("blank", "This field may not be blank.", Some("key"));
-    assert_eq!(activity(&app).await.len(), 4, "a refused write leaves no entry");
+    assert_eq!(app.activity("FeatureFlag").await.len(), 4, "a refused write leaves no entry");
     let own = format!("PROJECT#1#ACTIVITY#FeatureFlag#ITEM#{id}");
-    let pointers = app.services.app.store.records.query(Query::partition(own)).await.unwrap();
+    let pointers = app.services.app.store.records.query(PartitionQuery::partition(own)).await.unwrap();
     assert_eq!(pointers.len(), 4);
 }
 
@@ -224,8 +217,8 @@ async fn concurrent_creates_of_one_key_make_one_flag_and_concurrent_changes_are_
     assert_eq!(flag["version"], 5);
     let kept = (&flag["name"], &flag["active"], &flag["tags"], &flag["key"]);
     assert_eq!(kept, (&json!("n"), &json!(false), &json!(["t"]), &json!("k")));
-    assert_eq!(activity(&app).await.len(), 5);
-    let shards = (0..FLAG_ROW_SHARDS).map(|shard| Query::partition(flag_rows_pk(1, shard)));
+    assert_eq!(app.activity("FeatureFlag").await.len(), 5);
+    let shards = (0..FLAG_ROW_SHARDS).map(|shard| PartitionQuery::partition(flag_rows_pk(1, shard)));
     let shards = shards.map(|query| app.services.app.store.records.query(query));
     let rows = futures::future::try_join_all(shards).await.unwrap();
     assert_eq!(rows.iter().flatten().count(), 1);
@@ -298,7 +291,7 @@ async fn a_change_that_was_written_is_answered_though_names_cannot_be_read() {
     let faults = Faults::new(1, &[]);
     let app = TestApp::failing(&faults).await;
     let cohort = json!({"id": 5, "name": "testers", "is_static": true, "deleted": false});
-    let cohort = Item::new(keys::record(1, Kind::Cohort, 5), &cohort).unwrap();
+    let cohort = Item::new(keys::record(1, RecordKind::Cohort, 5), &cohort).unwrap();
     app.services.app.store.records.transact(vec![Write::Put(cohort, WriteCondition::None)]).await.unwrap();
     let id = app.flag("a").await;
     app.patch(&one(id), with(json!({"type": "cohort", "key": "id", "value": 5}))).await.expect(200);

@@ -1,7 +1,7 @@
 //! A project with thousands of flags: every filter, the first page and the last, in as many round trips as a small one.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_core::store::keys::{self, Counter, RecordKind};
 use pennon_core::store::{Precondition, Table, VersionBump, Write};
 use pennon_flag_rules::Flag;
 use pennon_flags::store::{FeedGrowth, change};
@@ -80,7 +80,7 @@ async fn filled(count: usize) -> TestApp {
     let app = TestApp::with(json!({"cohorts": cohorts})).await;
     let made = app.post("/api/projects/2/feature_flags/", json!({"key": "template"})).await.expect(201);
     let records = &app.services.app.store.records;
-    let key = keys::record(2, Kind::Flag, made["id"].as_u64().unwrap());
+    let key = keys::record(2, RecordKind::Flag, made["id"].as_u64().unwrap());
     let template: Flag = records.get(&key).await.unwrap().unwrap().body().unwrap();
     fill(records, &template, count).await;
     app

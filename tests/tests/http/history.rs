@@ -8,36 +8,14 @@ use std::sync::Arc;
 
 use pennon_tests::history::clients::{Recorder, run};
 use pennon_tests::history::{Fields, History, Outcome, Request, check};
-use pennon_tests::{Fault, Faults, TestApp};
+use pennon_tests::history_run::{assert_no_findings, operations, seed};
+use pennon_tests::{Faults, TestApp};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 32;
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
-}
-
-fn operations() -> usize {
-    usize::try_from(number("PENNON_HISTORY_OPERATIONS", 1000) / 2).unwrap()
-}
-
-fn seed() -> u64 {
-    number("PENNON_HISTORY_SEED", pennon_core::ids::random_below(1 << 40))
-}
-
 fn fields(value: Value) -> Fields {
     value.as_object().cloned().unwrap()
-}
-
-#[track_caller]
-fn assert_sound(history: &History, seed: u64) {
-    let findings = check(history);
-    assert!(
-        findings.is_empty(),
-        "PENNON_HISTORY_SEED={seed}: {} findings, the first of which are\n{}",
-        findings.len(),
-        findings[..findings.len().min(5)].join("\n"),
-    );
 }
 
 /// How often each kind of response was given.
@@ -64,7 +42,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     let recorder = Recorder::new(TestApp::new().await);
     run(&recorder, seed, CLIENTS, operations).await;
     let history = recorder.history().await;
-    assert_sound(&history, seed);
+    assert_no_findings(&check(&history), seed);
     let tally = tally(&history);
     eprintln!("seed {seed}: {tally:?}, {} calls of the store", recorder.app().round_trips.calls().len());
     for word in ["flag", "list", "taken"] {
@@ -80,31 +58,21 @@ async fn random_calls_on_a_file_are_explained_by_one_order() {
     let (seed, operations) = (seed(), operations());
     let recorder = Recorder::new(TestApp::in_file().await);
     run(&recorder, seed, CLIENTS, operations).await;
-    assert_sound(&recorder.history().await, seed);
+    assert_no_findings(&check(&recorder.history().await), seed);
     assert_eq!(recorder.app().round_trips.calls().len(), 0, "nothing went through the SDK");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     let (seed, operations) = (seed(), operations());
-    let shares = [
-        (Fault::Conflict, 60),
-        (Fault::Throttled, 10),
-        (Fault::RequestLost, 8),
-        (Fault::ResponseLost, 8),
-        (Fault::FailedAfterwards, 8),
-    ];
-    let faults = Faults::new(seed, &shares);
+    let faults = Faults::of_histories(seed);
     let recorder = Recorder::new(TestApp::failing(&faults).await);
     run(&recorder, seed, CLIENTS, operations).await;
     faults.stop();
     let history = recorder.history().await;
-    assert_sound(&history, seed);
-    let met = faults.counts();
+    assert_no_findings(&check(&history), seed);
+    let met = faults.assert_all_occurred(seed);
     eprintln!("seed {seed}: {:?}, faults {met:?}", tally(&history));
-    for (fault, _) in shares {
-        assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
-    }
 }
 
 /// Makes the calls side by side; returns the response to each.
@@ -143,7 +111,7 @@ async fn of_many_creates_of_one_key_one_wins() {
         let taken = outcome.iter().filter(|outcome| matches!(outcome, Outcome::Taken)).count();
         assert_eq!((won, taken), (1, CLIENTS - 1), "{outcome:?}");
     }
-    assert_sound(&recorder.history().await, 0);
+    assert_no_findings(&check(&recorder.history().await), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -195,7 +163,7 @@ async fn of_many_editors_of_one_field_one_wins() {
         let refused = outcome[1..].iter().filter(|outcome| matches!(outcome, Outcome::Conflict)).count();
         assert_eq!((won, refused), (1, CLIENTS - 2), "{outcome:?}");
     }
-    assert_sound(&recorder.history().await, 0);
+    assert_no_findings(&check(&recorder.history().await), 0);
 }
 
 /// The key's deleted holder is restored while others create: never two live flags, and the loser gets an error.
@@ -222,7 +190,7 @@ async fn deleting_creating_and_restoring_race_for_a_key() {
         .await;
         assert!(!outcome.iter().any(|outcome| matches!(outcome, Outcome::Other(..))), "{outcome:?}");
     }
-    assert_sound(&recorder.history().await, 0);
+    assert_no_findings(&check(&recorder.history().await), 0);
 }
 
 /// What a flag depends on is switched off or deleted while others come to depend on it: in the end no active flag

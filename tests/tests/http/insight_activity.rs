@@ -97,7 +97,7 @@ async fn a_change_that_began_before_the_last_one_is_logged_after_it() {
     let app = TestApp::new().await;
     let path = crate::background::saved(&app, crate::background::views("-7d")).await;
     for (now, name) in [("2026-01-05T12:00:00Z", "later"), ("2026-01-05T11:00:00Z", "earlier")] {
-        crate::background::at(&app, now, "PATCH", &path, json!({"name": name})).await.expect(200);
+        app.at(now, "PATCH", &path, json!({"name": name})).await.expect(200);
     }
     let insight = app.get(&path).await.expect(200);
     assert_eq!(

@@ -3,34 +3,12 @@
 //! `PENNON_HISTORY_OPERATIONS` sets how many random calls are made, half of them over a failing store;
 //! `PENNON_HISTORY_SEED` repeats a run's choices.
 
+use pennon_tests::history_run::{assert_no_findings, operations, seed};
 use pennon_tests::insight_history::clients::{Recorder, run, workspace};
 use pennon_tests::insight_history::{History, Outcome, Request, check};
-use pennon_tests::{Fault, Faults, TestApp};
+use pennon_tests::{Faults, TestApp};
 
 const CLIENTS: usize = 32;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
-}
-
-fn operations() -> usize {
-    usize::try_from(number("PENNON_HISTORY_OPERATIONS", 1000) / 2).unwrap()
-}
-
-fn seed() -> u64 {
-    number("PENNON_HISTORY_SEED", pennon_core::ids::random_below(1 << 40))
-}
-
-#[track_caller]
-fn assert_sound(history: &History, seed: u64) {
-    let findings = check(history);
-    assert!(
-        findings.is_empty(),
-        "PENNON_HISTORY_SEED={seed}: {} findings, the first of which are\n{}",
-        findings.len(),
-        findings[..findings.len().min(5)].join("\n"),
-    );
-}
 
 /// Responses of a kind.
 fn count(history: &History, is: fn(&Outcome) -> bool) -> usize {
@@ -43,7 +21,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     let recorder = Recorder::new(TestApp::with(workspace()).await).await;
     run(&recorder, seed, CLIENTS, operations).await;
     let history = recorder.history().await;
-    assert_sound(&history, seed);
+    assert_no_findings(&check(&history), seed);
     let busy = count(&history, |outcome| *outcome == Outcome::Busy);
     let missing = count(&history, |outcome| *outcome == Outcome::Missing);
     eprintln!(
@@ -61,30 +39,20 @@ async fn random_calls_on_a_file_are_explained_by_one_order() {
     let app = TestApp::in_file_with(workspace()).await;
     let recorder = Recorder::new(app).await;
     run(&recorder, seed, CLIENTS, operations).await;
-    assert_sound(&recorder.history().await, seed);
+    assert_no_findings(&check(&recorder.history().await), seed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
     let (seed, operations) = (seed(), operations());
-    let shares = [
-        (Fault::Conflict, 60),
-        (Fault::Throttled, 10),
-        (Fault::RequestLost, 8),
-        (Fault::ResponseLost, 8),
-        (Fault::FailedAfterwards, 8),
-    ];
-    let faults = Faults::new(seed, &shares);
+    let faults = Faults::of_histories(seed);
     let recorder = Recorder::new(TestApp::failing_with(&faults, workspace()).await).await;
     run(&recorder, seed, CLIENTS, operations).await;
     faults.stop();
     let history = recorder.history().await;
-    assert_sound(&history, seed);
-    let met = faults.counts();
+    assert_no_findings(&check(&history), seed);
+    let met = faults.assert_all_occurred(seed);
     eprintln!("seed {seed}: {} busy, faults {met:?}", count(&history, |outcome| *outcome == Outcome::Busy));
-    for (fault, _) in shares {
-        assert!(met.contains_key(&fault), "seed {seed}: no {fault:?} among {met:?}");
-    }
 }
 
 /// The checker finds the problem of an altered history.
@@ -93,7 +61,7 @@ async fn what_is_wrong_with_a_history_is_found() {
     let recorder = Recorder::new(TestApp::with(workspace()).await).await;
     run(&recorder, 7, 4, 200).await;
     let sound = recorder.history().await;
-    assert_sound(&sound, 7);
+    assert_no_findings(&check(&sound), 7);
     type Spoil = fn(&mut History);
     let spoilt: [(&str, Spoil); 8] = [
         ("a lost entry", |it| drop(it.stored.entries.remove(20))),

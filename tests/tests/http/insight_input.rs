@@ -1,6 +1,6 @@
 //! What bodies of insights may hold, field by field, and the limits of one insight at the limit and one past it.
 
-use pennon_core::store::{Item, Query};
+use pennon_core::store::{Item, PartitionQuery};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -208,7 +208,7 @@ async fn filters_on_cohorts_of_every_type_are_stored_and_calculated() {
     let viewed = |id: &str, plan: &str| json!({"event": "viewed", "distinct_id": id, "timestamp": "2026-01-04T10:00:00Z", "$set": {"plan": plan}});
     let batch =
         json!([viewed("ann", "free"), viewed("bob", "free"), viewed("cy", "pro"), viewed("di", "free")]);
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": batch})).await.expect(200);
+    app.capture(batch).await;
     for (kind, cohort, negated, count) in [
         ("static-cohort", 4, false, 2.0),
         ("precalculated-cohort", 4, false, 2.0),
@@ -307,7 +307,8 @@ async fn pointers(app: &TestApp, count: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for dashboard in 1..=count {
         let pk = format!("PROJECT#1#DASHBOARD#{dashboard}");
-        let rows: Vec<Item> = app.services.app.store.records.query(Query::partition(pk)).await.unwrap();
+        let rows: Vec<Item> =
+            app.services.app.store.records.query(PartitionQuery::partition(pk)).await.unwrap();
         found.extend(rows.iter().map(|_| dashboard));
     }
     found

@@ -1,9 +1,8 @@
 //! The numbers of saved insights over HTTP, and the dashboards that they are on.
 
-use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_eventstore::Event;
-use pennon_tests::{Keys, TestApp, TestResponse};
+use pennon_tests::{Keys, TestApp, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -16,21 +15,6 @@ fn one(id: &Value) -> String {
 /// Makes an insight as the owner; gives its full form.
 async fn made(app: &TestApp, body: Value) -> Value {
     app.post(INSIGHTS, body).await.expect(201)
-}
-
-/// The activity entries of the insights of project 1, oldest first.
-async fn activity(app: &TestApp) -> Vec<Value> {
-    let items =
-        app.services.app.store.records.query(Query::partition("PROJECT#1#ACTIVITY#Insight#2026-01")).await;
-    let mut entries: Vec<Value> = items.unwrap().iter().map(|item| item.body().unwrap()).collect();
-    entries.sort_by_key(|entry| entry["created_at"].as_str().unwrap().to_owned());
-    entries
-}
-
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
 }
 
 /// Three page views of two people on the third of January.
@@ -46,7 +30,7 @@ async fn with_views() -> TestApp {
             .timestamp_micros(),
         properties: json!({"page": who}).as_object().unwrap().clone(),
     };
-    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     app.services.events.append(1, &[event("ann"), event("bob"), event("bob")], now).await.unwrap();
     app
 }
@@ -115,7 +99,7 @@ async fn a_result_ages_by_the_interval_of_its_query() {
     let app = with_views().await;
     let path = one(&made(&app, json!({"query": views()})).await["id"]);
     let got = async |now: &str, refresh: &str| {
-        at(&app, now, "GET", &format!("{path}?refresh={refresh}"), Value::Null).await.expect(200)
+        app.at(now, "GET", &format!("{path}?refresh={refresh}"), Value::Null).await.expect(200)
     };
     let shown =
         |got: &Value| (got["is_cached"].as_bool().unwrap(), got["last_refresh"].as_str().unwrap().to_owned());
@@ -259,7 +243,7 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
     }
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 1);
     // The same set is no change; each other one is logged with names, the new one in the order sent.
-    let log = activity(&app).await;
+    let log = app.activity("Insight").await;
     let mut changes: Vec<Value> = log.iter().map(|entry| entry["detail"]["changes"].clone()).collect();
     changes.retain(|changes| !changes.is_null());
     let (d1, d2) = (json!({"id": 1, "name": "D1"}), json!({"id": 2, "name": "D2"}));
@@ -271,11 +255,13 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
     app.patch(&path, json!({"deleted": true, "dashboards": [1, 2]})).await.expect(200);
     let restored = app.patch(&path, json!({"deleted": false})).await.expect(200);
     assert_eq!((&restored["dashboards"], &restored["dashboard_tiles"]), (&json!([]), &json!([])));
-    let pointers = app.services.app.store.records.query(Query::partition("PROJECT#1#DASHBOARD#1")).await;
+    let pointers =
+        app.services.app.store.records.query(PartitionQuery::partition("PROJECT#1#DASHBOARD#1")).await;
     assert_eq!(pointers.unwrap().len(), 0);
     let placed = app.patch(&path, json!({"dashboards": [1]})).await.expect(200);
     assert_eq!(placed["dashboard_tiles"], json!([{"id": 2, "dashboard_id": 1, "deleted": false}]));
-    let pointers = app.services.app.store.records.query(Query::partition("PROJECT#1#DASHBOARD#1")).await;
+    let pointers =
+        app.services.app.store.records.query(PartitionQuery::partition("PROJECT#1#DASHBOARD#1")).await;
     assert_eq!(pointers.unwrap().len(), 1);
 }
 

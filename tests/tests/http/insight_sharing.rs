@@ -1,7 +1,7 @@
 //! Public links to insights.
 
 use pennon_core::payload_keys::PayloadKeys;
-use pennon_core::store::{Item, Key, Query, keys};
+use pennon_core::store::{Item, Key, PartitionQuery, keys};
 use pennon_tests::{Fault, Faults, Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn log(app: &TestApp, id: u64) -> Vec<String> {
 
 /// Every row of sharing, of any insight of project 1.
 async fn stored(app: &TestApp) -> Vec<Item> {
-    app.services.app.store.records.query(Query::partition("PROJECT#1#SHARING")).await.unwrap()
+    app.services.app.store.records.query(PartitionQuery::partition("PROJECT#1#SHARING")).await.unwrap()
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Who viewed which insight when, and what clients measure.
 
 use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 
@@ -109,7 +109,8 @@ async fn several_are_viewed_at_once_and_unknown_ones_passed_over() {
     let response = at(&app, Keys::OWNER, "POST", &path, sent, 3).await;
     assert_eq!((response.status.as_u16(), response.text.as_str()), (200, ""));
     assert_eq!(last(&app, Keys::OWNER).await, [b, a]);
-    let rows = app.services.app.store.records.query(Query::partition("PROJECT#1#VIEWED#1")).await.unwrap();
+    let rows =
+        app.services.app.store.records.query(PartitionQuery::partition("PROJECT#1#VIEWED#1")).await.unwrap();
     assert_eq!(rows.len(), 2);
     for (body, code, detail) in [
         (json!({}), "required", "This field is required."),

@@ -1,8 +1,7 @@
 //! Saved insights over HTTP.
 
-use pennon_core::clock::NOW_HEADER;
-use pennon_core::store::Query;
-use pennon_tests::{Keys, TestApp, TestResponse};
+use pennon_core::store::PartitionQuery;
+use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
@@ -14,21 +13,6 @@ fn one(id: &Value) -> String {
 /// Makes an insight as the owner; gives its full form.
 async fn made(app: &TestApp, body: Value) -> Value {
     app.post(INSIGHTS, body).await.expect(201)
-}
-
-/// The activity entries of the insights of project 1, oldest first.
-async fn activity(app: &TestApp) -> Vec<Value> {
-    let items =
-        app.services.app.store.records.query(Query::partition("PROJECT#1#ACTIVITY#Insight#2026-01")).await;
-    let mut entries: Vec<Value> = items.unwrap().iter().map(|item| item.body().unwrap()).collect();
-    entries.sort_by_key(|entry| entry["created_at"].as_str().unwrap().to_owned());
-    entries
-}
-
-async fn at(app: &TestApp, now: &str, method: &str, path: &str, body: Value) -> TestResponse {
-    let mut request = TestApp::request(Keys::OWNER, method, path, body);
-    request.headers_mut().insert(NOW_HEADER, now.parse().unwrap());
-    app.send(request).await
 }
 
 fn views() -> Value {
@@ -197,8 +181,7 @@ async fn a_change_touches_what_it_names() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "a", "description": "d", "tags": ["x"]})).await["id"].clone();
     let later = "2026-01-06T00:00:00Z";
-    let changed =
-        at(&app, later, "PATCH", &one(&id), json!({"favorited": true, "tags": []})).await.expect(200);
+    let changed = app.at(later, "PATCH", &one(&id), json!({"favorited": true, "tags": []})).await.expect(200);
     assert_eq!(
         (&changed["name"], &changed["favorited"], &changed["tags"]),
         (&json!("a"), &json!(true), &json!([]))
@@ -266,7 +249,7 @@ async fn no_change_is_lost_to_another_at_the_same_time() {
         assert_eq!(after[field], value, "{field}");
     }
     // One entry for the creation and one for each change of a logged field; saved and order are not logged.
-    assert_eq!(activity(&app).await.len(), 1 + 6);
+    assert_eq!(app.activity("Insight").await.len(), 1 + 6);
 }
 
 #[tokio::test]
@@ -291,8 +274,12 @@ async fn a_deleted_insight_is_gone_until_a_json_false_brings_it_back() {
         (&json!(false), &json!("b"), &gone["short_id"])
     );
     assert_eq!(app.get(INSIGHTS).await.expect(200)["results"][0]["name"], "b");
-    let log: Vec<String> =
-        activity(&app).await.iter().map(|entry| entry["activity"].as_str().unwrap().to_owned()).collect();
+    let log: Vec<String> = app
+        .activity("Insight")
+        .await
+        .iter()
+        .map(|entry| entry["activity"].as_str().unwrap().to_owned())
+        .collect();
     for word in ["created", "deleted", "restored"] {
         assert!(log.iter().any(|entry| entry == word), "{log:?}");
     }
@@ -305,9 +292,9 @@ async fn each_change_is_logged_once_with_what_changed() {
     let insight = made(&app, json!({"name": "a"})).await;
     made(&app, json!({"description": "nameless"})).await;
     let path = one(&insight["id"]);
-    at(&app, "2026-01-06T00:00:00Z", "PATCH", &path, json!({"name": "b", "order": 1})).await.expect(200);
-    at(&app, "2026-01-07T00:00:00Z", "PATCH", &path, json!({"name": "b", "saved": true})).await.expect(200);
-    let entries = activity(&app).await;
+    app.at("2026-01-06T00:00:00Z", "PATCH", &path, json!({"name": "b", "order": 1})).await.expect(200);
+    app.at("2026-01-07T00:00:00Z", "PATCH", &path, json!({"name": "b", "saved": true})).await.expect(200);
+    let entries = app.activity("Insight").await;
     assert_eq!(entries.len(), 2);
     let detail = |name: &str, changes: Value| json!({"id": null, "name": name, "short_id": insight["short_id"], "type": null, "trigger": null, "changes": changes});
     let user = json!({"first_name": "Olive", "email": "owner@example.com"});
@@ -321,7 +308,12 @@ async fn each_change_is_logged_once_with_what_changed() {
     let change =
         json!([{"type": "Insight", "action": "changed", "field": "name", "before": "a", "after": "b"}]);
     assert_eq!((&entries[1]["activity"], &entries[1]["detail"]), (&json!("updated"), &detail("b", change)));
-    let pointers =
-        app.services.app.store.records.query(Query::partition("PROJECT#1#ACTIVITY#Insight#ITEM#1")).await;
+    let pointers = app
+        .services
+        .app
+        .store
+        .records
+        .query(PartitionQuery::partition("PROJECT#1#ACTIVITY#Insight#ITEM#1"))
+        .await;
     assert_eq!(pointers.unwrap().len(), 2);
 }

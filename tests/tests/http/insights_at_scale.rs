@@ -1,8 +1,8 @@
 //! A project with twenty thousand insights: every filter, the first page and the last, in as many round trips as a small
 //! one.
 
-use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Item, Query, RowChecksums, VersionBump, Write};
+use pennon_core::store::keys::{self, RecordKind};
+use pennon_core::store::{Item, PartitionQuery, RowChecksums, VersionBump, Write};
 use pennon_flag_rules::stamp;
 use pennon_tests::TestApp;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn filled(count: u64) -> TestApp {
     app.post("/api/projects/2/insights/", json!({"name": "template", "query": query})).await.expect(201);
     let records = &app.services.app.store.records;
     let record: Value =
-        records.get(&keys::record(2, Kind::Insight, 1)).await.unwrap().unwrap().body().unwrap();
+        records.get(&keys::record(2, RecordKind::Insight, 1)).await.unwrap().unwrap().body().unwrap();
     let row: Value = records.get(&keys::insight_row(2, 1)).await.unwrap().unwrap().body().unwrap();
     let ids: Vec<u64> = (1..=count).collect();
     for some in ids.chunks(500) {
@@ -50,7 +50,7 @@ async fn filled(count: u64) -> TestApp {
                 }
                 Item::new(key, &body).unwrap().with_version(1)
             };
-            [with(&record, keys::record(1, Kind::Insight, *id)), with(&row, keys::insight_row(1, *id))]
+            [with(&record, keys::record(1, RecordKind::Insight, *id)), with(&row, keys::insight_row(1, *id))]
         });
         records.replace(items.collect(), Vec::new()).await.unwrap();
     }
@@ -133,8 +133,14 @@ async fn lists_of_many_insights_are_right_and_wait_no_longer_than_short_ones() {
 /// the default order.
 async fn another_process_reads_little(app: &TestApp, count: u64, by_order: &[u64]) {
     // A new process reads the rows beside the key, and what each partition has beyond a page after it; then the records.
-    let rows =
-        app.services.app.store.records.query(Query::partition(keys::insight_rows_pk(1, 0))).await.unwrap();
+    let rows = app
+        .services
+        .app
+        .store
+        .records
+        .query(PartitionQuery::partition(keys::insight_rows_pk(1, 0)))
+        .await
+        .unwrap();
     let bytes: usize = rows.iter().map(|row| row.text.len() + 100).sum();
     let pages = bytes.div_ceil(1 << 20);
     let another = app.another_process();

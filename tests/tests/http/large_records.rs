@@ -1,7 +1,9 @@
 //! Records and responses that are larger than one item, or one response, can be.
 
 use axum::http::header;
-use pennon_core::store::{Item, Key, PARTED_BYTES_MAX, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{
+    Item, Key, PARTED_BYTES_MAX, PartitionQuery, StoreError, Table, Write, WriteCondition,
+};
 use pennon_tests::{Keys, TestApp, noise};
 use serde_json::{Value, json};
 
@@ -22,7 +24,7 @@ fn item(sk: &str, text: &str) -> Item {
 }
 
 async fn parts(records: &Table, sk: &str) -> usize {
-    records.query(Query::partition(format!("TEST#{sk}#PART"))).await.unwrap().len()
+    records.query(PartitionQuery::partition(format!("TEST#{sk}#PART"))).await.unwrap().len()
 }
 
 #[tokio::test]
@@ -37,7 +39,7 @@ async fn a_long_body_comes_back_from_every_kind_of_read() {
     let texts: Vec<Option<String>> =
         batch.iter().map(|item| item.as_ref().map(|item| item.body().unwrap())).collect();
     assert_eq!(texts, [Some(long.clone()), None, Some("short".to_owned()), Some(long.clone())]);
-    let listed = records.query(Query::partition("TEST")).await.unwrap();
+    let listed = records.query(PartitionQuery::partition("TEST")).await.unwrap();
     let bodies: Vec<String> = listed.iter().map(|item| item.body().unwrap()).collect();
     assert_eq!(bodies, ["short".to_owned(), long]);
 }
@@ -67,7 +69,7 @@ async fn a_body_beyond_the_limit_is_refused_and_nothing_is_written() {
         Write::Put(item("b", &beyond), WriteCondition::None),
     ];
     assert!(matches!(records.transact(writes).await, Err(StoreError::TooLarge)));
-    assert_eq!(records.query(Query::partition("TEST")).await.unwrap().len(), 0);
+    assert_eq!(records.query(PartitionQuery::partition("TEST")).await.unwrap().len(), 0);
     // A failed condition is found where the caller put it, whatever parts stand beside it.
     let writes = vec![
         Write::Put(item("b", &noise(1, 900_000)), WriteCondition::None),

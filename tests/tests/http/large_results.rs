@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Duration, Utc};
 use pennon::delete::DeleteRequest;
 use pennon_core::clock::Clock;
-use pennon_core::store::{Query as Rows, keys};
+use pennon_core::store::{PartitionQuery as Rows, keys};
 use pennon_eventstore::{ErasureTarget, Event};
 use pennon_tests::{NOW, Random, TestApp, as_worker};
 use serde_json::{Value, json};

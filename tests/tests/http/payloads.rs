@@ -1,7 +1,7 @@
 //! Payloads by remote configuration, and secret ones at rest.
 
 use pennon_core::payload_keys::{PayloadKeys, SETTING, is_sealed};
-use pennon_core::store::keys::{Kind, record};
+use pennon_core::store::keys::{RecordKind, record};
 use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -106,8 +106,8 @@ fn payload(flag: &Value) -> &Value {
 /// Everything that the table has of the flag and its log, as one text.
 async fn at_rest(app: &TestApp, id: u64) -> String {
     let records = &app.services.app.store.records;
-    let mut texts = vec![records.get(&record(1, Kind::Flag, id)).await.unwrap().unwrap().text];
-    let log = pennon_core::store::Query::partition("PROJECT#1#ACTIVITY#FeatureFlag#2026-01");
+    let mut texts = vec![records.get(&record(1, RecordKind::Flag, id)).await.unwrap().unwrap().text];
+    let log = pennon_core::store::PartitionQuery::partition("PROJECT#1#ACTIVITY#FeatureFlag#2026-01");
     texts.extend(records.query(log).await.unwrap().into_iter().map(|item| item.text));
     texts.join("\n")
 }
@@ -191,7 +191,8 @@ async fn a_mask_keeps_the_stored_payload_and_the_log_shows_masks_only() {
     assert_eq!(payload(&open), 7);
     let closed = app.patch(&one, json!({"has_encrypted_payloads": true})).await.expect(200);
     assert_eq!(payload(&closed), 7);
-    let text = app.services.app.store.records.get(&record(1, Kind::Flag, id)).await.unwrap().unwrap().text;
+    let text =
+        app.services.app.store.records.get(&record(1, RecordKind::Flag, id)).await.unwrap().unwrap().text;
     let flag: Value = serde_json::from_str(&text).unwrap();
     assert!(payload(&flag).as_str().is_some_and(is_sealed), "{flag}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pennon_eventstore::PersonRecord;
-use pennon_tests::{Keys, TestApp, as_worker};
+use pennon_tests::{Keys, TestApp, as_worker, percent_encoded};
 use serde_json::{Value, json};
 
 const PERSONS: &str = "/api/projects/1/persons/";
@@ -93,7 +93,7 @@ async fn a_person_is_found_by_what_is_known_of_it() {
     assert_eq!(found("search=device").await, only(cy), "a distinct id as a whole");
     assert_eq!(found("search=devic").await, BTreeSet::new());
     assert_eq!(found("search=&distinct_id=&email=&properties=[]").await.len(), 3);
-    let with = |properties: Value| format!("properties={}", percent(&properties.to_string()));
+    let with = |properties: Value| format!("properties={}", percent_encoded(&properties.to_string()));
     let pro = json!({"key": "plan", "value": "pro", "operator": "exact", "type": "person"});
     let named = json!({"key": "name", "operator": "is_set", "value": "is_set"});
     assert_eq!(found(&with(json!([pro]))).await, only(ann));
@@ -145,12 +145,7 @@ async fn pages_together_have_each_person_once() {
 async fn what_cannot_be_answered_is_refused_by_name() {
     let app = world().await;
     let refused = async |path: String, code: &str, field: &str| {
-        let response = app.get(&path).await.expect(400);
-        assert_eq!(
-            (&response["code"], &response["attr"]),
-            (&json!(code), &json!(field)),
-            "{path}: {response}"
-        );
+        app.get(&path).await.expect_field_error(code, field);
     };
     for wrong in [
         "{",
@@ -160,7 +155,8 @@ async fn what_cannot_be_answered_is_refused_by_name() {
         r#"[{"key":"id","value":3,"type":"cohort"}]"#,
         r#"[{"key":"plan","operator":"near","value":"pro"}]"#,
     ] {
-        refused(format!("{PERSONS}?properties={}", percent(wrong)), "invalid_input", "properties").await;
+        refused(format!("{PERSONS}?properties={}", percent_encoded(wrong)), "invalid_input", "properties")
+            .await;
     }
     refused(format!("{PERSONS}?cohort=3"), "invalid_input", "cohort").await;
     refused(format!("{PERSONS}ann/"), "invalid_input", "id").await;
@@ -173,8 +169,4 @@ async fn what_cannot_be_answered_is_refused_by_name() {
     let weak = app.call(Keys::NO_SCOPES, "GET", PERSONS, Value::Null).await.expect(403);
     assert_eq!(weak["detail"], "API key missing required scope 'person:read'");
     app.call(Keys::OWNER, "POST", PERSONS, json!({})).await.expect(405);
-}
-
-fn percent(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

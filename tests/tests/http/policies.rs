@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon_calculation::jobs::JobOutcome;
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_core::throttle::Rates;
 use pennon_eventstore::{Event, GroupRecord, PersonRecord};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
@@ -25,10 +25,6 @@ fn now() -> DateTime<Utc> {
 
 fn later(minutes: i64) -> DateTime<Utc> {
     now() + TimeDelta::minutes(minutes)
-}
-
-async fn capture(app: &TestApp, events: Value) {
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await.expect(200);
 }
 
 async fn compact(app: &TestApp, at: DateTime<Utc>) {
@@ -151,7 +147,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
             "properties": {"$anon_distinct_id": format!("d{round}-{number}")}})
         };
         for number in 0..270 {
-            capture(&app, json!([merge(number)])).await;
+            app.capture(json!([merge(number)])).await;
         }
         // The merge table of imports is rebuilt, and the previous object is deleted.
         let person = PersonRecord {
@@ -164,7 +160,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
         compact(&app, at).await;
     }
     compact(&app, later(120)).await;
-    let first = Query::partition("PROJECT#1#OVERRIDE").prefix("MERGE#").limit(1);
+    let first = PartitionQuery::partition("PROJECT#1#OVERRIDE").prefix("MERGE#").limit(1);
     let first = app.services.app.store.records.query(first).await.unwrap();
     assert!(first[0].key.sk > format!("MERGE#{:020}", 100), "rows that two objects hold are gone");
     let old = later(3 * 24 * 60).timestamp_micros();
@@ -183,7 +179,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
     let other = app.another_process();
     app.get(&format!("{FLAGS}my_flags/?distinct_id=d0-7")).await.expect(200);
     let merge = json!({"event": "$identify", "distinct_id": "u9", "properties": {"$anon_distinct_id": "p1"}});
-    capture(&other, json!([merge])).await;
+    other.capture(json!([merge])).await;
     let trend = json!({"events": [{"id": "bought", "math": "dau"}], "date_from": "-7d"});
     assert_eq!(other.post(TREND, trend).await.expect(200)["result"][0]["count"], 3.0);
 }

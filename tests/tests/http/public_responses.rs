@@ -19,7 +19,7 @@ async fn capture(app: &TestApp) {
         .flat_map(|id| [event(id, "signed up", 1), event(id, "paid", 2)])
         .chain([event(VISITORS[0], "signed up", 3)])
         .collect();
-    app.call("", "POST", "/batch/", json!({"api_key": "phc_project_1", "batch": events})).await.expect(200);
+    app.capture(events).await;
 }
 
 /// Insights of several kinds with a filter by a cohort, made by the owner and changed by a member.

@@ -7,7 +7,7 @@
 use axum::http::header;
 use chrono::{DateTime, Utc};
 use pennon_eventstore::{Event, PersonRecord};
-use pennon_tests::{Keys, NOW, TestApp, TestResponse, noise};
+use pennon_tests::{Keys, NOW, TestApp, TestResponse, noise, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -101,7 +101,7 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
 #[tokio::test]
 async fn persons_with_long_properties_come_in_pages_that_go_through() {
     let app = TestApp::new().await;
-    let now = NOW.parse::<DateTime<Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     let person = |number: u64| PersonRecord {
         distinct_ids: vec![format!("p{number}")],
         properties: json!({"note": noise(number, 100_000)}).as_object().unwrap().clone(),

@@ -1,9 +1,8 @@
 //! Usage dashboards of flags over HTTP: their making, their enrichment, and what follows a change of the key.
 
-use pennon_core::store::Query;
-use pennon_core::store::keys::{Kind, record};
+use pennon_core::store::keys::{RecordKind, record};
 use pennon_eventstore::Event;
-use pennon_tests::{Keys, TestApp, TestResponse};
+use pennon_tests::{Keys, TestApp, TestResponse, now_micros};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -44,11 +43,6 @@ fn looks_for(insight: &Value) -> &Value {
     insight.pointer("/query/source/properties/values/0/values/0/value").unwrap()
 }
 
-async fn log_length(app: &TestApp, scope: &str) -> usize {
-    let query = Query::partition(format!("PROJECT#1#ACTIVITY#{scope}#2026-01"));
-    app.services.app.store.records.query(query).await.unwrap().len()
-}
-
 async fn project_version(app: &TestApp) -> i64 {
     let key = pennon_core::store::keys::project_version(1);
     app.services.app.store.records.get(&key).await.unwrap().map_or(0, |item| item.count)
@@ -67,10 +61,17 @@ async fn a_dashboard_has_two_insights_and_the_flag_names_it() {
     let after = app.get(&one(id)).await.expect(200);
     assert_eq!(after, expected, "the version stays, and who modified the flag");
     assert!(project_version(&app).await > version);
-    assert_eq!((log_length(&app, "FeatureFlag").await, log_length(&app, "Insight").await), (1, 0));
+    assert_eq!((app.activity("FeatureFlag").await.len(), app.activity("Insight").await.len()), (1, 0));
 
-    let stored =
-        app.services.app.store.records.get(&record(1, Kind::Dashboard, dashboard)).await.unwrap().unwrap();
+    let stored = app
+        .services
+        .app
+        .store
+        .records
+        .get(&record(1, RecordKind::Dashboard, dashboard))
+        .await
+        .unwrap()
+        .unwrap();
     let stored: Value = stored.body().unwrap();
     for (field, value) in [
         ("id", json!(dashboard)),
@@ -198,7 +199,7 @@ async fn a_new_flag_can_come_with_its_dashboard() {
     assert_eq!(app.get(&one(id)).await.expect(200), made);
     let dashboard = made["usage_dashboard"].as_u64().unwrap();
     assert_eq!(insights_on(&app, dashboard).await.len(), 4);
-    assert_eq!(log_length(&app, "FeatureFlag").await, 2);
+    assert_eq!(app.activity("FeatureFlag").await.len(), 2);
     // An update does not read the field.
     let updated = app.patch(&one(id), json!({"_should_create_usage_dashboard": true})).await.expect(200);
     assert_eq!(updated["usage_dashboard"], dashboard);
@@ -236,7 +237,7 @@ async fn generated_insights_follow_a_change_of_the_key() {
     let unique = "Shows the number of unique user calls made on feature flag per variant with key: new";
     assert_eq!(after[1]["description"], unique);
     assert_eq!(keys(&insights_on(&app, dashboard).await), ["old"; 4], "only the flag's dashboard of today");
-    assert_eq!(log_length(&app, "Insight").await, 0);
+    assert_eq!(app.activity("Insight").await.len(), 0);
 
     // An insight that people have edited is left alone: its name here, its description there.
     let path = |insight: &Value| format!("{INSIGHTS}{}/", insight["id"]);
@@ -377,7 +378,7 @@ async fn generated_insights_answer_with_numbers() {
         event("$feature_view", "bob", "other"),
         event("$feature_flag_called", "bob", "a"),
     ];
-    let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp_micros();
+    let now = now_micros();
     app.services.events.append(1, &events, now).await.unwrap();
     let insights = insights_on(&app, dashboard_of(&app, id).await).await;
     let viewed = app.get(&format!("{INSIGHTS}{}/?refresh=blocking", insights[3]["id"])).await.expect(200);

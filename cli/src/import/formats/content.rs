@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use crate::import::detect::{Compression, Format, detect_compression, detect_format};
+use crate::import::detect::{Compression, RecordFormat, detect_compression, detect_format};
 use crate::import::error::ImportError;
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -43,7 +43,7 @@ fn unreadable(error: &std::io::Error) -> ImportError {
 
 impl Content {
     /// Opens a file, and detects its format and compression.
-    pub(crate) fn open(file: File) -> Result<(Content, Format, Compression), ImportError> {
+    pub(crate) fn open(file: File) -> Result<(Content, RecordFormat, Compression), ImportError> {
         let bytes = file.metadata().map_err(|error| unreadable(&error))?.len();
         let read = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(BUFFER_BYTES, CountingReader { file, read: read.clone() });

@@ -7,7 +7,7 @@
 use pennon_eventstore::Event;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use super::{MappedRecord, Mapping, MappingContext, UnreadFields, field_table};
 use crate::import::record::ImportRecord;
 
 pub(super) fn detect(record: &Map<String, Value>) -> Option<String> {
@@ -101,8 +101,12 @@ impl Mapping for Amplitude {
         lines
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
-        let mut fields = Fields(record);
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
+        let mut fields = UnreadFields(record);
         if fields.0.contains_key("merged_amplitude_id") {
             return Err("this is a table of merged Amplitude ids, which is not needed: events link devices to users; \
                         import the files of events"
@@ -148,9 +152,9 @@ impl Mapping for Amplitude {
 
 /// `{type: {key: {property: value}}}`.
 fn group_properties(
-    fields: &mut Fields,
+    fields: &mut UnreadFields,
     mapped: &mut MappedRecord,
-    context: &Context<'_>,
+    context: &MappingContext<'_>,
     at: i64,
 ) -> Result<(), String> {
     for (type_name, groups) in fields.object("group_properties")? {
@@ -169,9 +173,9 @@ fn group_properties(
 
 /// The properties of an event: `event_properties`, and those of [`PROPERTIES`].
 fn properties(
-    mut fields: Fields,
+    mut fields: UnreadFields,
     device: Option<&str>,
-    context: &Context<'_>,
+    context: &MappingContext<'_>,
     mapped: &mut MappedRecord,
 ) -> Result<Map<String, Value>, String> {
     let mut properties = fields.object("event_properties")?;

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{Context, MappedRecord};
+use super::{MappedRecord, MappingContext};
 use crate::import::ExtraFields;
 use crate::import::record::parse_id;
 
 /// The fields that were not read yet.
-pub(crate) struct Fields(pub Map<String, Value>);
+pub(crate) struct UnreadFields(pub Map<String, Value>);
 
-impl Fields {
+impl UnreadFields {
     /// Removes a field; `None` if it is absent or null.
     pub(crate) fn take(&mut self, field: &str) -> Option<Value> {
         self.0.remove(field).filter(|value| !value.is_null())
@@ -66,7 +66,7 @@ impl Fields {
         self,
         what: &str,
         properties: &mut Map<String, Value>,
-        context: &Context<'_>,
+        context: &MappingContext<'_>,
         mapped: &mut MappedRecord,
     ) -> Result<(), String> {
         for (key, value) in self.0 {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use super::{MappedRecord, Mapping, MappingContext, UnreadFields, field_table};
 use crate::import::record::{ImportRecord, parse_id};
 use pennon_eventstore::Event;
 
@@ -48,8 +48,12 @@ impl Mapping for Mixpanel {
         ])
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
-        let mut fields = Fields(record);
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
+        let mut fields = UnreadFields(record);
         let mut mapped = MappedRecord::new(context.project()?);
         if let Some(results) = fields.take("results") {
             let Value::Array(results) = results else { return Err("results must be a list".to_owned()) };
@@ -63,7 +67,7 @@ impl Mapping for Mixpanel {
                 let Value::Object(result) = result else {
                     return Err("results must be a list of profiles".to_owned());
                 };
-                map_profile(Fields(result), context, &mut mapped)?;
+                map_profile(UnreadFields(result), context, &mut mapped)?;
             }
             fields.finish("a page of Mixpanel profiles", &mut Map::new(), context, &mut mapped)?;
             return Ok(mapped);
@@ -77,8 +81,8 @@ impl Mapping for Mixpanel {
 }
 
 fn map_profile(
-    mut fields: Fields,
-    context: &mut Context<'_>,
+    mut fields: UnreadFields,
+    context: &mut MappingContext<'_>,
     mapped: &mut MappedRecord,
 ) -> Result<(), String> {
     let distinct_id = parse_id(fields.take("$distinct_id"), "$distinct_id")?;
@@ -95,12 +99,12 @@ fn map_profile(
 }
 
 fn map_event(
-    mut fields: Fields,
-    context: &mut Context<'_>,
+    mut fields: UnreadFields,
+    context: &mut MappingContext<'_>,
     mut mapped: MappedRecord,
 ) -> Result<MappedRecord, String> {
     let name = fields.text("event")?.ok_or("the event has no name (event)")?;
-    let mut properties = Fields(fields.object("properties")?);
+    let mut properties = UnreadFields(fields.object("properties")?);
     let time = properties.take("time");
     let at = context
         .parse_time("properties.time", time.as_ref())

@@ -1,7 +1,7 @@
 //! Mappings of records of a file to events, persons and groups: one module per vendor, and [`native`] for this product's own
 //! fields.
 //!
-//! A mapping is a pure function of one record and its [`Context`]. Must stay true: every field of a record is used, counted
+//! A mapping is a pure function of one record and its [`MappingContext`]. Must stay true: every field of a record is used, counted
 //! in [`MappedRecord::ignored`], or rejected; two passes over a file have the same result.
 
 pub(crate) mod amplitude;
@@ -20,7 +20,7 @@ use super::people::PeopleUpdate;
 use super::record::{ImportRecord, derive_uuid};
 use super::time::TimeFormats;
 use super::{ExtraFields, ImportOptions};
-pub(crate) use fields::Fields;
+pub(crate) use fields::UnreadFields;
 
 /// Namespace of the version 5 uuids of events whose vendor identifies them by texts.
 const NAMESPACE: Uuid = Uuid::from_u128(0x0b7a_52c6_1d3f_4e88_a1c9_7f20_64de_93b5);
@@ -75,7 +75,7 @@ impl Vendor {
 }
 
 /// The input of a mapping besides the record.
-pub(crate) struct Context<'a> {
+pub(crate) struct MappingContext<'a> {
     /// The record's line, row or element.
     pub line: u64,
     pub options: &'a ImportOptions,
@@ -86,7 +86,7 @@ pub(crate) struct Context<'a> {
     pub times: &'a mut TimeFormats,
 }
 
-impl Context<'_> {
+impl MappingContext<'_> {
     /// Parses a time, in microseconds since the epoch.
     pub(crate) fn parse_time(&mut self, field: &'static str, value: Option<&Value>) -> Result<i64, String> {
         self.times.parse(field, self.line, value)
@@ -159,7 +159,7 @@ impl MappedRecord {
     /// Adds properties of a group, if its type is declared.
     pub(crate) fn add_group_properties(
         &mut self,
-        context: &Context<'_>,
+        context: &MappingContext<'_>,
         type_name: &str,
         key: &str,
         properties: Map<String, Value>,
@@ -188,7 +188,11 @@ pub(crate) trait Mapping: Send + Sync {
     }
 
     /// Maps a record.
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String>;
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String>;
 }
 
 /// A table of fields, as [`Mapping::describe`] returns it.

@@ -3,7 +3,7 @@
 use pennon_eventstore::{GroupRecord, PersonRecord};
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use super::{MappedRecord, Mapping, MappingContext, UnreadFields, field_table};
 use crate::import::people::PeopleUpdate;
 use crate::import::record::{
     EventFields, ImportRecord, build_event, derive_uuid, parse_id, parse_project, parse_properties,
@@ -53,7 +53,11 @@ impl Native {
     }
 
     /// Applies the rules of `--map`; those with `properties.NAME` go into `extra_properties`.
-    fn rename(&self, fields: &mut Fields, extra_properties: &mut Map<String, Value>) -> Result<(), String> {
+    fn rename(
+        &self,
+        fields: &mut UnreadFields,
+        extra_properties: &mut Map<String, Value>,
+    ) -> Result<(), String> {
         let renamed: Vec<(&FieldRule, Option<Value>)> =
             self.rules.iter().map(|rule| (rule, fields.0.remove(&rule.column))).collect();
         for (rule, value) in renamed {
@@ -72,7 +76,11 @@ impl Native {
         Ok(())
     }
 
-    fn event(&self, mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
+    fn event(
+        &self,
+        mut fields: UnreadFields,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
         let mut extra_properties = Map::new();
         self.rename(&mut fields, &mut extra_properties)?;
         let named_project = fields.0.remove("project");
@@ -151,8 +159,12 @@ impl Mapping for Native {
         Ok(())
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
-        let fields = Fields(record);
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
+        let fields = UnreadFields(record);
         let is_mapped = |kind: &str| {
             self.rules.iter().any(|rule| rule.field == kind && fields.0.contains_key(&rule.column))
         };
@@ -171,14 +183,14 @@ impl Mapping for Native {
     }
 }
 
-fn object(value: Option<Value>, field: &str) -> Result<Fields, String> {
+fn object(value: Option<Value>, field: &str) -> Result<UnreadFields, String> {
     match value {
-        Some(Value::Object(fields)) => Ok(Fields(fields)),
+        Some(Value::Object(fields)) => Ok(UnreadFields(fields)),
         _ => Err(format!("{field} must be an object")),
     }
 }
 
-fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
+fn person(mut fields: UnreadFields, context: &mut MappingContext<'_>) -> Result<MappedRecord, String> {
     let mut own = object(fields.0.remove("person"), "person")?;
     let named_project = fields.0.remove("project");
     let mut mapped =
@@ -203,7 +215,7 @@ fn person(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord,
     Ok(mapped)
 }
 
-fn group(mut fields: Fields, context: &mut Context<'_>) -> Result<MappedRecord, String> {
+fn group(mut fields: UnreadFields, context: &mut MappingContext<'_>) -> Result<MappedRecord, String> {
     let mut own = object(fields.0.remove("group"), "group")?;
     let named_project = fields.0.remove("project");
     let mut mapped =

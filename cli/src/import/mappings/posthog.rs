@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use super::{MappedRecord, Mapping, MappingContext, UnreadFields, field_table};
 use crate::import::people::PeopleUpdate;
 use crate::import::record::{EventFields, ImportRecord, build_event, derive_uuid, parse_id};
 
@@ -43,8 +43,12 @@ impl Mapping for Posthog {
         ])
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
-        let mut fields = Fields(record);
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
+        let mut fields = UnreadFields(record);
         let mut mapped = MappedRecord::new(context.project()?);
         let rule = "posthog: team_id, _inserted_at and version numbers are not kept";
         let person_version = fields.0.get("person_version").and_then(Value::as_i64);
@@ -67,9 +71,9 @@ impl Mapping for Posthog {
 
 /// A row of the model *persons*: one distinct id of a person.
 fn map_person(
-    mut fields: Fields,
+    mut fields: UnreadFields,
     version: i64,
-    context: &mut Context<'_>,
+    context: &mut MappingContext<'_>,
     mut mapped: MappedRecord,
 ) -> Result<MappedRecord, String> {
     if fields.take("is_deleted").is_some_and(|deleted| deleted == Value::Bool(true) || deleted == 1) {
@@ -90,8 +94,8 @@ fn map_person(
 }
 
 fn map_event(
-    mut fields: Fields,
-    context: &mut Context<'_>,
+    mut fields: UnreadFields,
+    context: &mut MappingContext<'_>,
     mut mapped: MappedRecord,
 ) -> Result<MappedRecord, String> {
     fields.ignore(&["created_at"], "posthog: created_at of events, the time of their arrival", &mut mapped);

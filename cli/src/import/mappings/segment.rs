@@ -6,7 +6,7 @@
 use pennon_eventstore::Event;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Fields, MappedRecord, Mapping, field_table};
+use super::{MappedRecord, Mapping, MappingContext, UnreadFields, field_table};
 use crate::import::record::ImportRecord;
 
 const CALLS: [&str; 6] = ["track", "page", "screen", "identify", "group", "alias"];
@@ -57,8 +57,12 @@ impl Mapping for Segment {
         ])
     }
 
-    fn map(&self, record: Map<String, Value>, context: &mut Context<'_>) -> Result<MappedRecord, String> {
-        let mut fields = Fields(record);
+    fn map(
+        &self,
+        record: Map<String, Value>,
+        context: &mut MappingContext<'_>,
+    ) -> Result<MappedRecord, String> {
+        let mut fields = UnreadFields(record);
         let mut mapped = MappedRecord::new(context.project()?);
         let call = fields.text("type")?.ok_or("there is no type")?;
         if !CALLS.contains(&call.as_str()) {
@@ -111,12 +115,12 @@ impl Mapping for Segment {
     }
 }
 
-fn group_type<'a>(context: &'a Context<'_>) -> &'a str {
+fn group_type<'a>(context: &'a MappingContext<'_>) -> &'a str {
     context.options.group_type.as_deref().unwrap_or("company")
 }
 
 /// The time of a call: by Segment's clock, else by the device's, else the time of its arrival.
-fn call_time(fields: &mut Fields, context: &mut Context<'_>) -> Result<i64, String> {
+fn call_time(fields: &mut UnreadFields, context: &mut MappingContext<'_>) -> Result<i64, String> {
     let names = ["timestamp", "originalTimestamp", "receivedAt"];
     for name in names {
         if let Some(value) = fields.take(name) {
@@ -129,9 +133,9 @@ fn call_time(fields: &mut Fields, context: &mut Context<'_>) -> Result<i64, Stri
 /// The name and the properties of the event of a track, page or screen call.
 fn event_of_call(
     call: &str,
-    mut fields: Fields,
+    mut fields: UnreadFields,
     call_context: Map<String, Value>,
-    context: &Context<'_>,
+    context: &MappingContext<'_>,
     mapped: &mut MappedRecord,
 ) -> Result<(String, Map<String, Value>), String> {
     let mut properties = fields.object("properties")?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Context, MappedRecord, Mapping, Vendor};
+use super::{MappedRecord, Mapping, MappingContext, Vendor};
 use crate::import::people::PeopleUpdate;
 use crate::import::record::ImportRecord;
 use crate::import::time::TimeFormats;
@@ -26,7 +26,7 @@ fn options() -> ImportOptions {
 fn map_by(mapping: &dyn Mapping, options: &ImportOptions, record: Value) -> Result<MappedRecord, String> {
     let extra = options.extra.unwrap_or(ExtraFields::Refuse);
     let mut times = TimeFormats::default();
-    let mut context = Context { line: 3, options, extra, content: &[5; 32], times: &mut times };
+    let mut context = MappingContext { line: 3, options, extra, content: &[5; 32], times: &mut times };
     mapping.map(object(record), &mut context)
 }
 

@@ -34,7 +34,7 @@ pub use registry::ConnectionRegistry;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
                          content-type: text/plain\r\ncontent-length: 57\r\n\r\n\
-                         Every connection is being answered. Retry in one second.\n";
+                         Every connection is in use. Retry in one second.\n";
 
 /// Serves `router` on `listener` until `stopped`, and then until the running requests are done.
 pub async fn serve(

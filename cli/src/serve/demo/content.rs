@@ -31,18 +31,18 @@ pub(super) fn flags() -> [Value; 3] {
 }
 
 /// A dashboard and its insights.
-pub(super) struct Dashboard {
+pub(super) struct DemoDashboard {
     /// The request body that creates it.
     pub(super) body: Value,
     /// The request bodies that create the insights, without `dashboards`.
     pub(super) insights: Vec<Value>,
 }
 
-pub(super) fn dashboards() -> [Dashboard; 2] {
+pub(super) fn dashboards() -> [DemoDashboard; 2] {
     let all = json!({"date_from": "-180d"});
     let month = json!({"date_from": "-30d"});
     [
-        Dashboard {
+        DemoDashboard {
             body: json!({"name": "Web shop", "description": "How many visit, and how many buy", "pinned": true}),
             insights: vec![
                 trend("Purchases a day", &month, "day", event("purchase", None), &json!({})),
@@ -58,7 +58,7 @@ pub(super) fn dashboards() -> [Dashboard; 2] {
                 ),
             ],
         },
-        Dashboard {
+        DemoDashboard {
             body: json!({"name": "Checkout", "description": "Where the checkout loses people"}),
             insights: vec![
                 funnel(

@@ -83,7 +83,7 @@ async fn create_dashboards(router: &Router, key: &str) -> Result<(), String> {
     let existing = |page: Value| -> Vec<Value> { page["results"].as_array().cloned().unwrap_or_default() };
     let dashboards = existing(send(router, key, "GET", "dashboards", &Value::Null, &[StatusCode::OK]).await?);
     let insights = existing(send(router, key, "GET", "insights", &Value::Null, &[StatusCode::OK]).await?);
-    for content::Dashboard { body, insights: new_insights } in content::dashboards() {
+    for content::DemoDashboard { body, insights: new_insights } in content::dashboards() {
         let dashboard = match dashboards.iter().find(|it| it["name"] == body["name"]) {
             Some(dashboard) => dashboard["id"].clone(),
             None => {

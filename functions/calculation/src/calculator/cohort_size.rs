@@ -29,7 +29,8 @@ impl Calculator {
             let membership = membership.map_err(engine_error)?;
             let permit = self.acquire_shared_permit().await?;
             let memory = self.events.query_memory();
-            let facts = self.facts(project, membership.needs(), &definitions.cohort_lists, &memory).await?;
+            let join_data =
+                self.load_join_data(project, membership.needs(), &definitions.cohort_lists, &memory).await?;
             let people = self.events.load_people(project.id, &BTreeSet::new(), &memory).await;
             let people = people.map_err(event_store_error)?;
             let is_cancelled = cancellation.cancellation_check();
@@ -42,7 +43,7 @@ impl Calculator {
                 });
                 // If the loop was cancelled, so is this: no partial count is returned.
                 execution::metered(&memory, &is_cancelled, |is_cancelled| {
-                    membership.count(&persons, facts, is_cancelled)
+                    membership.count(&persons, join_data, is_cancelled)
                 })
             });
             counted.await.map_err(|error| ApiError::internal(&error))?

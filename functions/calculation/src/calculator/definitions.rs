@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_analytics::{Action, Cohort, DefinitionIds, Definitions, Query};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Table};
 use pennon_eventstore::cohort_lists::CohortList;
 use serde_json::Value;
@@ -31,24 +31,24 @@ impl DefinitionId {
     /// The key of its record.
     pub(super) fn key(self, project: ProjectId) -> Key {
         match self {
-            DefinitionId::Action(id) => keys::record(project, Kind::Action, id),
-            DefinitionId::Cohort(id) => keys::record(project, Kind::Cohort, id),
+            DefinitionId::Action(id) => keys::record(project, RecordKind::Action, id),
+            DefinitionId::Cohort(id) => keys::record(project, RecordKind::Cohort, id),
         }
     }
 }
 
-fn definition_ids(mentions: &DefinitionIds) -> BTreeSet<DefinitionId> {
-    let actions = mentions.actions.iter().map(|id| DefinitionId::Action(*id));
-    actions.chain(mentions.cohorts.iter().map(|id| DefinitionId::Cohort(*id))).collect()
+fn definition_ids(referenced: &DefinitionIds) -> BTreeSet<DefinitionId> {
+    let actions = referenced.actions.iter().map(|id| DefinitionId::Action(*id));
+    actions.chain(referenced.cohorts.iter().map(|id| DefinitionId::Cohort(*id))).collect()
 }
 
 /// The definitions that a query itself refers to; with a project, also those of its test account filters.
 pub(crate) fn direct_references(query: &Query, project: Option<&Project>) -> BTreeSet<DefinitionId> {
-    let mut mentions = query.mentions();
+    let mut referenced = query.direct_references();
     if let Some(project) = project.filter(|_| query.uses_test_account_filters()) {
-        project.test_account_filters.iter().for_each(|filter| mentions.take(filter));
+        project.test_account_filters.iter().for_each(|filter| referenced.take(filter));
     }
-    definition_ids(&mentions)
+    definition_ids(&referenced)
 }
 
 #[derive(Debug, Clone)]
@@ -78,13 +78,13 @@ pub struct TransitiveDefinitions {
 }
 
 impl TransitiveDefinitions {
-    /// Fetches everything reachable from `mentions`; 400 beyond [`DEFINITIONS_MAX`] definitions or [`LEVELS_MAX`] levels.
+    /// Fetches everything reachable from `referenced`; 400 beyond [`DEFINITIONS_MAX`] definitions or [`LEVELS_MAX`] levels.
     pub async fn fetch(
         records: &Table,
         project: ProjectId,
-        mentions: &DefinitionIds,
+        referenced: &DefinitionIds,
     ) -> ApiResult<TransitiveDefinitions> {
-        let roots = definition_ids(mentions);
+        let roots = definition_ids(referenced);
         let mut known = DefinitionLookup::default();
         known.fetch_missing(records, project, &roots).await?;
         let used = known.of(project, &roots)?;
@@ -231,12 +231,12 @@ fn decode_record(
         return Ok(None);
     }
     let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-    let (definition, mentions) = match id {
+    let (definition, referenced) = match id {
         DefinitionId::Action(_) => {
             let steps = body["steps"].as_array().cloned().unwrap_or_default();
             let action = Action { name: text("name"), steps };
-            let mentions = action.mentions();
-            (Definition::Action(action), mentions)
+            let referenced = action.direct_references();
+            (Definition::Action(action), referenced)
         }
         DefinitionId::Cohort(_) => {
             let cohort = Cohort {
@@ -245,13 +245,13 @@ fn decode_record(
                 filters: body["filters"].clone(),
                 groups: body["groups"].clone(),
             };
-            let mentions = cohort.mentions();
-            (Definition::Cohort(cohort, CohortList::of_record(project, &body)), mentions)
+            let referenced = cohort.direct_references();
+            (Definition::Cohort(cohort, CohortList::of_record(project, &body)), referenced)
         }
     };
     Ok(Some(DefinitionRecord {
         definition,
-        references: definition_ids(&mentions),
+        references: definition_ids(&referenced),
         version: item.version,
         text: item.text,
     }))

@@ -56,7 +56,7 @@ pub(super) fn cores() -> usize {
 /// The data that a plan runs over.
 pub(super) struct PlanInputs {
     pub partitions: Vec<Partition>,
-    pub facts: JoinData,
+    pub join_data: JoinData,
     /// The memory reservation of the query; the execution reserves from it too.
     pub memory: QueryMemory,
 }
@@ -105,7 +105,7 @@ pub(super) async fn run_plan(
     finished.await.map_err(|error| ApiError::internal(&error))?
 }
 
-/// Joins the facts to the partitions and folds them on all cores: `add` adds one partition to a thread's partial result.
+/// Joins the data to the partitions and folds them on all cores: `add` adds one partition to a thread's partial result.
 /// Returns one partial result per thread.
 pub(super) async fn map_partitions<T, F>(
     plan: Arc<Plan>,
@@ -118,11 +118,11 @@ where
     T: Default + Send + 'static,
     F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
 {
-    let PlanInputs { partitions, facts, memory } = inputs;
+    let PlanInputs { partitions, join_data, memory } = inputs;
     let join_inputs = (plan.clone(), permit.clone(), cancellation.cancellation_check(), memory.clone());
     let joined = tokio::task::spawn_blocking(move || {
         let (plan, _permit, is_cancelled, memory) = join_inputs;
-        metered(&memory, &is_cancelled, |is_cancelled| plan.join(partitions, facts, is_cancelled))
+        metered(&memory, &is_cancelled, |is_cancelled| plan.join(partitions, join_data, is_cancelled))
     });
     let partitions = joined.await.map_err(|error| ApiError::internal(&error))??;
     let workers = cores().min(partitions.len());

@@ -12,7 +12,7 @@ use pennon_eventstore::ScanStats;
 use super::definitions::{DefinitionLookup, direct_references};
 use super::{Calculator, context};
 use crate::errors::event_store_error;
-use crate::query_state::Progress;
+use crate::query_state::QueryProgress;
 
 /// Statistics of a calculator's scans, and the progress of its calculations. Clones share the counters.
 #[derive(Debug, Clone, Default)]
@@ -37,9 +37,9 @@ impl CalculationMetrics {
     }
 
     /// The progress of a calculation that has run for `elapsed`.
-    pub(crate) fn progress(&self, elapsed: Duration) -> Progress {
+    pub(crate) fn progress(&self, elapsed: Duration) -> QueryProgress {
         let scans = self.scans();
-        Progress {
+        QueryProgress {
             bytes_read: scans.iter().map(|scan| scan.bytes_read).sum(),
             rows_read: self.0.rows.load(Ordering::Relaxed),
             estimated_rows_total: scans.iter().map(|scan| scan.rows).sum(),

@@ -38,7 +38,7 @@ pub struct ValuesQuery {
 
 /// A value and its number of occurrences.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PropertyValue {
+pub struct ValueCount {
     /// The value; no list and no null.
     pub value: Value,
     /// Its number of occurrences.
@@ -47,7 +47,7 @@ pub struct PropertyValue {
 
 /// Occurrences of values, by their JSON text.
 #[derive(Debug, Default)]
-struct ValueCounts(HashMap<String, PropertyValue>);
+struct ValueCounts(HashMap<String, ValueCount>);
 
 impl ValueCounts {
     /// Adds `times` occurrences of `value`; of each item if it is a list.
@@ -60,15 +60,14 @@ impl ValueCounts {
                     |search: &str| text_of(value).is_some_and(|text| text.to_lowercase().contains(search));
                 if search.is_none_or(is_found) {
                     let counted = self.0.entry(value.to_string());
-                    counted.or_insert_with(|| PropertyValue { value: value.clone(), count: 0 }).count +=
-                        times;
+                    counted.or_insert_with(|| ValueCount { value: value.clone(), count: 0 }).count += times;
                 }
             }
         }
     }
 
     /// The most frequent values; equally frequent ones are sorted by their text.
-    fn most_frequent(self, limit: usize) -> Vec<PropertyValue> {
+    fn most_frequent(self, limit: usize) -> Vec<ValueCount> {
         let mut values = self.0.into_iter().collect::<Vec<_>>();
         values.sort_unstable_by(|(text, a), (other, b)| b.count.cmp(&a.count).then_with(|| text.cmp(other)));
         values.truncate(limit);
@@ -111,7 +110,7 @@ impl Calculator {
         query: ValuesQuery,
         now: i64,
         deadline: Instant,
-    ) -> ApiResult<Vec<PropertyValue>> {
+    ) -> ApiResult<Vec<ValueCount>> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
             let recent = self.values_since(project, &query, now - RECENT_MICROS, &cancellation).await?;
@@ -130,7 +129,7 @@ impl Calculator {
         query: &ValuesQuery,
         from: i64,
         cancellation: &CancellationGuard,
-    ) -> ApiResult<Vec<PropertyValue>> {
+    ) -> ApiResult<Vec<ValueCount>> {
         let permit = self.acquire_shared_permit().await?;
         let column = match query.key.as_str() {
             "distinct_id" => ColumnKey::DistinctId,
@@ -163,7 +162,7 @@ impl Calculator {
         project: &Project,
         query: ValuesQuery,
         deadline: Instant,
-    ) -> ApiResult<Vec<PropertyValue>> {
+    ) -> ApiResult<Vec<ValueCount>> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
             let permit = self.acquire_shared_permit().await?;
@@ -211,6 +210,6 @@ mod tests {
         assert_eq!(values.collect::<Vec<_>>(), [(json!("Firefox"), 5), (json!("Safari"), 3), (json!(7), 3)]);
         let mut found = ValueCounts::default();
         found.add(&json!(["Safari", "Firefox", 15]), 1, Some("fi"));
-        assert_eq!(found.most_frequent(9), [PropertyValue { value: json!("Firefox"), count: 1 }]);
+        assert_eq!(found.most_frequent(9), [ValueCount { value: json!("Firefox"), count: 1 }]);
     }
 }

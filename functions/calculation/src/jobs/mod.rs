@@ -16,7 +16,7 @@ mod worker;
 use std::time::Duration;
 
 use pennon_core::store::keys;
-use pennon_core::store::{Key, Query, StoreError, Table};
+use pennon_core::store::{Key, PartitionQuery, StoreError, Table};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -110,7 +110,8 @@ struct CalculationRef {
 
 /// Jobs that wait, or whose workers may have crashed: at most 100 of each partition.
 pub async fn left_over(records: &Table) -> Result<Vec<JobKey>, StoreError> {
-    let pages = keys::jobs_pks().map(|pk| records.query(Query::partition(pk).limit(PENDING_JOBS_MAX)));
+    let pages =
+        keys::jobs_pks().map(|pk| records.query(PartitionQuery::partition(pk).limit(PENDING_JOBS_MAX)));
     let rows = futures::future::try_join_all(pages.collect::<Vec<_>>()).await?;
     Ok(rows.into_iter().flatten().filter_map(|row| JobKey::parse(&row.key.pk, &row.key.sk)).collect())
 }

@@ -26,7 +26,7 @@ use crate::calculator::{
 };
 use crate::errors::{engine_error, is_timeout};
 use crate::query_state::{
-    Failure, Progress, QueryState, RunEnd, VersionedQueryState, machine_now, next_version, state_row,
+    Failure, QueryProgress, QueryState, RunEnd, VersionedQueryState, machine_now, next_version, state_row,
 };
 
 /// Most attempts after version conflicts with waiters that join or cancel.
@@ -194,7 +194,7 @@ impl ClaimedJob<'_> {
     }
 
     /// Writes a heartbeat; false where this worker has lost the claim.
-    async fn heartbeat(&mut self, progress: Progress) -> Result<bool, StoreError> {
+    async fn heartbeat(&mut self, progress: QueryProgress) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS_ON_CONFLICT {
             let state = QueryState {
                 progress: Some(progress),

@@ -11,7 +11,7 @@ use pennon_core::clock::Clock;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, StoreError, WriteCondition};
 
-pub use state::{Failure, Progress};
+pub use state::{Failure, QueryProgress};
 pub(crate) use state::{QueryState, RunEnd, RunSummary, StartRequest, Transition, Waiter};
 pub use status::QueryStatus;
 

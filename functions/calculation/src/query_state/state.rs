@@ -42,7 +42,7 @@ pub(crate) struct QueryState {
     /// The worker's last heartbeat, by the machine's clock.
     pub seen_at: Option<DateTime<Utc>>,
     /// How far it is.
-    pub progress: Option<Progress>,
+    pub progress: Option<QueryProgress>,
     /// A client received a 503 and has not fetched the result yet.
     #[serde(rename = "owed")]
     pub result_pending: bool,
@@ -100,7 +100,7 @@ pub struct Failure {
 
 /// How far a calculation is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct QueryProgress {
     /// Bytes read from the object store.
     pub bytes_read: u64,
     /// Events processed.
@@ -132,7 +132,7 @@ pub(crate) struct RunSummary {
     pub start_time: DateTime<Utc>,
     pub pickup_time: Option<DateTime<Utc>>,
     pub end: Option<RunEnd>,
-    pub progress: Option<Progress>,
+    pub progress: Option<QueryProgress>,
 }
 
 impl RunSummary {

@@ -5,7 +5,7 @@ use pennon_core::clock::timestamp;
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Value, json};
 
-use super::state::{Failure, Progress, RunSummary, STATUS_TTL};
+use super::state::{Failure, QueryProgress, RunSummary, STATUS_TTL};
 
 /// The status of a calculation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct QueryStatus {
     /// Generation of the background calculation, if it is one.
     pub task_id: Option<String>,
     /// How far it is.
-    pub progress: Option<Progress>,
+    pub progress: Option<QueryProgress>,
 }
 
 impl QueryStatus {

@@ -17,8 +17,8 @@ use super::configuration::ProjectConfiguration;
 use super::project::{AuthenticatedProject, CompiledProject, open_project, store_unavailable};
 use super::request::EvaluationRequest;
 use super::response::{Evaluations, ResponseEnvelope, deliver};
-use super::response_version::{ResponseVersion, Route};
-use super::subject::{SubjectFacts, load_stored_facts, stores_override};
+use super::response_version::{EvaluationRoute, ResponseVersion};
+use super::subject::{SubjectData, load_stored_data, stores_override};
 use crate::Flags;
 use crate::persons::scan::REQUEST_TIMEOUT;
 
@@ -31,32 +31,32 @@ const CONFIGURATION_CACHE_TTL: Duration = Duration::from_secs(60);
 
 /// `POST /flags`: evaluates flags.
 pub async fn evaluate(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    respond(&flags, &call, Route::Flags).await
+    respond(&flags, &call, EvaluationRoute::Flags).await
 }
 
 /// `POST /decide`: evaluates flags for older SDKs.
 pub async fn decide(State(flags): State<Flags>, call: Call) -> ApiResult<Response> {
-    respond(&flags, &call, Route::Decide).await
+    respond(&flags, &call, EvaluationRoute::Decide).await
 }
 
 /// `GET /flags`: no flags, only the configuration.
 pub async fn no_flags(call: Call) -> ApiResult<Response> {
-    respond_without_flags(&call, Route::Flags)
+    respond_without_flags(&call, EvaluationRoute::Flags)
 }
 
 /// `GET /decide`: the same for older SDKs.
 pub async fn no_decision(call: Call) -> ApiResult<Response> {
-    respond_without_flags(&call, Route::Decide)
+    respond_without_flags(&call, EvaluationRoute::Decide)
 }
 
-fn respond_without_flags(call: &Call, route: Route) -> ApiResult<Response> {
+fn respond_without_flags(call: &Call, route: EvaluationRoute) -> ApiResult<Response> {
     let version = ResponseVersion { with_configuration: true, ..ResponseVersion::of(route, call) };
     let text =
         ResponseEnvelope::new(version, call).encode_without_flags().map_err(|e| ApiError::internal(&e))?;
     deliver(&call.headers, text, "no-store")
 }
 
-async fn respond(flags: &Flags, call: &Call, route: Route) -> ApiResult<Response> {
+async fn respond(flags: &Flags, call: &Call, route: EvaluationRoute) -> ApiResult<Response> {
     let envelope = ResponseEnvelope::new(ResponseVersion::of(route, call), call);
     let fields = body::parse_fields(call)?;
     let token = token(&fields, call)?;
@@ -135,7 +135,7 @@ pub fn needs_events(
         return false;
     }
     let plan = project.evaluator.select(&CallerContext::of(call, request).selection(request, options));
-    let lookups = SubjectFacts::of(project, request).lookups(&plan, request, call.now);
+    let lookups = SubjectData::of(project, request).lookups(&plan, request, call.now);
     lookups.person || !lookups.groups.is_empty()
 }
 
@@ -151,16 +151,16 @@ pub async fn evaluate_selected<T: Send + 'static>(
     let AuthenticatedProject { project, waiting_blocks } = authenticated;
     let caller = CallerContext::of(call, &request);
     let plan = project.evaluator.select(&caller.selection(&request, options));
-    let facts = SubjectFacts::of(&project, &request);
-    let lookups = facts.lookups(&plan, &request, call.now);
-    let facts = if lookups.is_empty() && !stores_override(&project, &request) {
-        facts
+    let subject_data = SubjectData::of(&project, &request);
+    let lookups = subject_data.lookups(&plan, &request, call.now);
+    let subject_data = if lookups.is_empty() && !stores_override(&project, &request) {
+        subject_data
     } else {
-        load_stored_facts(flags, &project, &request, &lookups, facts, waiting_blocks, call.now).await
+        load_stored_data(flags, &project, &request, &lookups, subject_data, waiting_blocks, call.now).await
     };
     if plan.len() <= INLINE_FLAGS_MAX && call.bytes().len() <= INLINE_BODY_BYTES_MAX {
         let is_slow = Cell::new(false);
-        let evaluations = facts.evaluate(&plan, &request, caller.now, SlowSearches::Detect(&is_slow));
+        let evaluations = subject_data.evaluate(&plan, &request, caller.now, SlowSearches::Detect(&is_slow));
         if !is_slow.get() {
             return Ok(write(&project, &evaluations));
         }
@@ -171,7 +171,7 @@ pub async fn evaluate_selected<T: Send + 'static>(
     let result = tokio::task::spawn_blocking(move || {
         let plan = project.evaluator.select(&caller.selection(&request, options));
         let slow = SlowSearches::UntilCancelled(&cancellation);
-        write(&project, &facts.evaluate(&plan, &request, caller.now, slow))
+        write(&project, &subject_data.evaluate(&plan, &request, caller.now, slow))
     });
     let result = tokio::time::timeout(REQUEST_TIMEOUT, result).await.map_err(|_| ApiError::busy(1))?;
     result.map_err(|e| ApiError::internal(&e))

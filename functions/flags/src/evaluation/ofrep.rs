@@ -9,7 +9,7 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty, json_text};
 use pennon_flag_rules::definitions::{etag, matches};
-use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, FlagValue, Reason};
+use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, EvaluationReason, FlagValue};
 use serde_json::{Map, Value, json as object};
 
 use super::body;
@@ -176,7 +176,7 @@ fn entry(flag: &CompiledFlag, evaluation: &Evaluation) -> Value {
         other => other.is_on().to_string(),
     };
     let shown_value = match value {
-        _ if evaluation.reason == Reason::Disabled => None,
+        _ if evaluation.reason == EvaluationReason::Disabled => None,
         _ if flag.is_remote_configuration => payload.and_then(parse_payload),
         FlagValue::Variant(key) if flag.has_variants() => Some(Value::from(&**key)),
         _ if flag.has_variants() => None,

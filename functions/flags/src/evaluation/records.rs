@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, Reason};
+use pennon_flag_rules::evaluate::{CompiledFlag, Evaluation, EvaluationReason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ impl RecordTemplates {
 }
 
 /// Whether a flag is on, the reason, and the condition.
-type Outcome = (bool, Reason, Option<usize>);
+type Outcome = (bool, EvaluationReason, Option<usize>);
 
 /// Encoded outcomes of a response: the fields from `enabled` to `reason`, without a variant.
 #[derive(Default)]

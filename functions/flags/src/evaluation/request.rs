@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::Fields;
+use pennon_core::http::{Fields, nesting};
 use pennon_core::limits::evaluation::{DISTINCT_ID_CHARS_MAX, FLAG_KEYS_MAX, ID_CHARS_MAX, NESTING_MAX};
 use pennon_filters::body::json::Object;
 use serde_json::Value;
@@ -207,15 +207,6 @@ fn parse_properties(name: &str, properties: Value) -> ApiResult<Object> {
         return Err(invalid(name, detail));
     }
     Ok(properties)
-}
-
-/// The depth of nested arrays and objects. The parser stops at 128, so the recursion is bounded.
-fn nesting(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(nesting).max().unwrap_or(0),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

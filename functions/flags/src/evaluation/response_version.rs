@@ -4,7 +4,7 @@ use pennon_core::http::Call;
 
 /// The evaluation routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum EvaluationRoute {
     /// `/flags`.
     Flags,
     /// `/decide`, of older SDKs.
@@ -35,14 +35,14 @@ pub struct ResponseVersion {
 
 impl ResponseVersion {
     /// Reads the version from the query string.
-    pub fn of(route: Route, call: &Call) -> Self {
+    pub fn of(route: EvaluationRoute, call: &Call) -> Self {
         Self::parse(route, call.query_value("v"), call.query_value("config"))
     }
 
-    fn parse(route: Route, version: Option<&str>, config: Option<&str>) -> Self {
+    fn parse(route: EvaluationRoute, version: Option<&str>, config: Option<&str>) -> Self {
         let number = version.map(|version| version.parse::<i64>().unwrap_or(1));
         match route {
-            Route::Flags => {
+            EvaluationRoute::Flags => {
                 let is_plain = version.is_none() && config.is_none();
                 let number = number.unwrap_or(if is_plain { 2 } else { 1 });
                 Self {
@@ -50,7 +50,7 @@ impl ResponseVersion {
                     with_configuration: is_plain || matches!(config, Some("true" | "1" | "")),
                 }
             }
-            Route::Decide => Self {
+            EvaluationRoute::Decide => Self {
                 shape: match number.unwrap_or(1) {
                     4.. => ResponseShape::Records,
                     3 => ResponseShape::Values,
@@ -70,21 +70,21 @@ mod tests {
     #[test]
     fn the_shape_follows_from_route_and_version() {
         for (route, version, config, shape, with_configuration) in [
-            (Route::Flags, None, None, ResponseShape::Records, true),
-            (Route::Flags, Some("2"), None, ResponseShape::Records, false),
-            (Route::Flags, Some("2"), Some("true"), ResponseShape::Records, true),
-            (Route::Flags, Some("2"), Some("false"), ResponseShape::Records, false),
-            (Route::Flags, Some("4"), None, ResponseShape::Records, false),
-            (Route::Flags, Some("1"), None, ResponseShape::Values, false),
-            (Route::Flags, Some("0"), None, ResponseShape::Values, false),
-            (Route::Flags, Some("x"), Some("1"), ResponseShape::Values, true),
-            (Route::Flags, None, Some(""), ResponseShape::Values, true),
-            (Route::Decide, None, None, ResponseShape::OnKeys, true),
-            (Route::Decide, Some("0"), None, ResponseShape::OnKeys, true),
-            (Route::Decide, Some("two"), None, ResponseShape::OnKeys, true),
-            (Route::Decide, Some("2"), None, ResponseShape::OnValues, true),
-            (Route::Decide, Some("3"), Some("false"), ResponseShape::Values, false),
-            (Route::Decide, Some("9"), Some("0"), ResponseShape::Records, true),
+            (EvaluationRoute::Flags, None, None, ResponseShape::Records, true),
+            (EvaluationRoute::Flags, Some("2"), None, ResponseShape::Records, false),
+            (EvaluationRoute::Flags, Some("2"), Some("true"), ResponseShape::Records, true),
+            (EvaluationRoute::Flags, Some("2"), Some("false"), ResponseShape::Records, false),
+            (EvaluationRoute::Flags, Some("4"), None, ResponseShape::Records, false),
+            (EvaluationRoute::Flags, Some("1"), None, ResponseShape::Values, false),
+            (EvaluationRoute::Flags, Some("0"), None, ResponseShape::Values, false),
+            (EvaluationRoute::Flags, Some("x"), Some("1"), ResponseShape::Values, true),
+            (EvaluationRoute::Flags, None, Some(""), ResponseShape::Values, true),
+            (EvaluationRoute::Decide, None, None, ResponseShape::OnKeys, true),
+            (EvaluationRoute::Decide, Some("0"), None, ResponseShape::OnKeys, true),
+            (EvaluationRoute::Decide, Some("two"), None, ResponseShape::OnKeys, true),
+            (EvaluationRoute::Decide, Some("2"), None, ResponseShape::OnValues, true),
+            (EvaluationRoute::Decide, Some("3"), Some("false"), ResponseShape::Values, false),
+            (EvaluationRoute::Decide, Some("9"), Some("0"), ResponseShape::Records, true),
         ] {
             let expected = ResponseVersion { shape, with_configuration };
             assert_eq!(

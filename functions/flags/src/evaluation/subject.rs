@@ -12,7 +12,7 @@ use pennon_eventstore::continuity::Overrides;
 use pennon_eventstore::{EventStoreError, GroupType, WaitingBlocks, derive_person_id};
 use pennon_filters::body::json::Object;
 use pennon_flag_rules::evaluate::{
-    CompiledFlag, DISTINCT_ID, DataLookups, Evaluation, GroupSubject, Plan, SlowSearches, Subject,
+    CompiledFlag, DISTINCT_ID, DataLookups, Evaluation, EvaluationPlan, GroupSubject, SlowSearches, Subject,
     Unavailable,
 };
 use serde_json::Value;
@@ -27,7 +27,7 @@ const LOADED_GROUPS_MAX: usize = 5;
 
 /// The data about the person and the groups of a request.
 #[derive(Debug, Default)]
-pub struct SubjectFacts {
+pub struct SubjectData {
     person: Object,
     /// Keys and properties of the groups in the request, by group type index.
     groups: BTreeMap<u32, (String, Object)>,
@@ -36,7 +36,7 @@ pub struct SubjectFacts {
     unavailable: Unavailable,
 }
 
-impl SubjectFacts {
+impl SubjectData {
     /// The data in the request itself.
     pub fn of(project: &CompiledProject, request: &EvaluationRequest) -> Self {
         let group = |(index, name): (u32, &String)| {
@@ -63,14 +63,19 @@ impl SubjectFacts {
     }
 
     /// The data that must be loaded for the flags of `plan`.
-    pub fn lookups(&self, plan: &Plan<'_>, request: &EvaluationRequest, now: DateTime<Utc>) -> DataLookups {
+    pub fn lookups(
+        &self,
+        plan: &EvaluationPlan<'_>,
+        request: &EvaluationRequest,
+        now: DateTime<Utc>,
+    ) -> DataLookups {
         plan.lookups(&self.subject(request, now))
     }
 
     /// The evaluations of the flags of `plan`, sorted by key.
     pub fn evaluate<'a>(
         &self,
-        plan: &Plan<'a>,
+        plan: &EvaluationPlan<'a>,
         request: &EvaluationRequest,
         now: DateTime<Utc>,
         slow_searches: SlowSearches<'_>,
@@ -98,22 +103,22 @@ pub fn stores_override(project: &CompiledProject, request: &EvaluationRequest) -
     has_other_id && !project.continuous_flags.is_empty()
 }
 
-/// Adds the stored data to the facts.
-pub async fn load_stored_facts(
+/// Adds the stored data.
+pub async fn load_stored_data(
     flags: &Flags,
     project: &Arc<CompiledProject>,
     request: &EvaluationRequest,
     lookups: &DataLookups,
-    mut facts: SubjectFacts,
+    mut subject_data: SubjectData,
     waiting_blocks: Option<WaitingBlocks>,
     now: DateTime<Utc>,
-) -> SubjectFacts {
+) -> SubjectData {
     let wants_overrides = lookups.overrides || stores_override(project, request);
     if lookups.is_empty() && !wants_overrides {
-        return facts;
+        return subject_data;
     }
     let (id, distinct_id) = (project.settings.id, request.distinct_id.as_str());
-    let groups = groups_to_load(project, &facts, lookups);
+    let groups = groups_to_load(project, &subject_data, lookups);
     let reader = PersonReader { flags, project, lookups, wants_overrides };
     let prefetched = async {
         let cached_person_ids = flags.events.cached_person_ids(id, distinct_id).await?;
@@ -125,14 +130,14 @@ pub async fn load_stored_facts(
         (Ok(subject), Ok(prefetched)) => (subject, prefetched),
         (Err(error), _) | (_, Err(error)) => {
             tracing::warn!(cause = %error, "the stored person of an evaluation could not be read");
-            facts.unavailable =
+            subject_data.unavailable =
                 Unavailable { person: true, groups: true, static_cohorts: true, overrides: wants_overrides };
-            return facts;
+            return subject_data;
         }
     };
-    facts.person = merge_properties(subject.person.properties, request);
+    subject_data.person = merge_properties(subject.person.properties, request);
     for ((of, _), stored) in groups.iter().zip(subject.groups) {
-        if let Some((_, properties)) = facts.groups.get_mut(&of.index) {
+        if let Some((_, properties)) = subject_data.groups.get_mut(&of.index) {
             let sent = std::mem::replace(properties, stored);
             apply_sent(properties, &sent);
         }
@@ -145,32 +150,32 @@ pub async fn load_stored_facts(
         records_by_id = records_by_id.merge(reader.read(&other_ids).await);
     }
     match records_by_id.static_cohorts {
-        Ok(cohorts) => facts.static_cohorts = cohorts,
+        Ok(cohorts) => subject_data.static_cohorts = cohorts,
         Err(error) => {
             tracing::warn!(cause = %error, "the static cohorts of an evaluation could not be read");
-            facts.unavailable.static_cohorts = true;
+            subject_data.unavailable.static_cohorts = true;
         }
     }
     if wants_overrides {
         match load_overrides(flags, project, request, records_by_id.overrides, now).await {
-            Ok(overrides) => facts.overrides = overrides,
+            Ok(overrides) => subject_data.overrides = overrides,
             Err(error) => {
                 tracing::warn!(cause = %error, "the overrides of an evaluation could not be read or stored");
-                facts.unavailable.overrides = true;
+                subject_data.unavailable.overrides = true;
             }
         }
     }
-    facts
+    subject_data
 }
 
 /// The groups in the request that need stored properties.
 fn groups_to_load(
     project: &CompiledProject,
-    facts: &SubjectFacts,
+    subject_data: &SubjectData,
     lookups: &DataLookups,
 ) -> Vec<(GroupType, String)> {
     let named = project.group_types().filter_map(|(index, name)| {
-        let (key, _) = facts.groups.get(&index)?;
+        let (key, _) = subject_data.groups.get(&index)?;
         Some((GroupType { index, name: name.clone() }, key.clone()))
     });
     named.take(LOADED_GROUPS_MAX).filter(|(of, _)| lookups.groups.contains(&of.index)).collect()

@@ -66,8 +66,9 @@ async fn validate(
     linked: LinkedInputs,
 ) -> ApiResult<(FlagInput, ResolvedReferences)> {
     let LinkedInputs { key_holder, version, references, .. } = linked;
-    let mentioned = body_references::collect(body, None);
-    let resolved = resolve_references(writer.state, writer.project, version, &mentioned, references).await?;
+    let body_references = body_references::collect(body, None);
+    let resolved =
+        resolve_references(writer.state, writer.project, version, &body_references, references).await?;
     let context = ValidationContext {
         stored: None,
         key_holder,

@@ -7,7 +7,7 @@ use axum::response::Response;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, GATEWAY_BYTES_MAX, deliver};
 use pennon_core::payload_keys::PayloadKeys;
-use pennon_flag_rules::definitions::Definitions;
+use pennon_flag_rules::definitions::FlagDefinitions;
 use pennon_role_access::payloads;
 
 use crate::Flags;
@@ -40,7 +40,7 @@ pub async fn my_flags(State(flags): State<Flags>, call: Call) -> ApiResult<Respo
 /// The response body; `None` when it is too large.
 fn flags_json(keys: &PayloadKeys, project: u64, mut values: FlagValues) -> Option<String> {
     values.sort_by_key(|value| Reverse((flag_of(value).created_at, flag_of(value).id)));
-    let definitions = Definitions::new(project, values.iter().map(flag_of));
+    let definitions = FlagDefinitions::new(project, values.iter().map(flag_of));
     let mut text = "[".to_owned();
     for value in &values {
         if text.len() > 1 {

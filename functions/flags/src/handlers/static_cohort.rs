@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, created};
-use pennon_core::store::keys::{self, Counter, Kind};
+use pennon_core::store::keys::{self, Counter, RecordKind};
 use pennon_core::store::{Item, VersionBump, Write, WriteCondition};
 use pennon_eventstore::cohort_lists::CohortList;
 use pennon_filters::CancellationToken;
@@ -153,7 +153,7 @@ async fn store_cohort(
         CohortList::store(records, project, id.unsigned_abs(), &members).await.map_err(event_store_error)?;
     let mut record: Map<String, Value> = cohort_json.as_object().cloned().unwrap_or_default();
     record.extend(list);
-    let key = keys::record(project, Kind::Cohort, id.unsigned_abs());
+    let key = keys::record(project, RecordKind::Cohort, id.unsigned_abs());
     let item = Item::new(key, &record)?;
     let row = summary_row(project, &item.body::<CohortRecord>()?)?;
     let writes = vec![

@@ -13,8 +13,8 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::{FEED_BYTES_LIMIT, FEED_BYTES_MAX};
 use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
-use pennon_flag_rules::definitions::{CohortForm, Definitions, etag};
-use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::definitions::{CohortForm, FlagDefinitions, etag};
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use pennon_flag_rules::{Flag, FlagRow};
 
 use super::cache::{DocumentBody, Feed, FeedDocument};
@@ -157,11 +157,11 @@ struct SizedDocument {
 fn build_documents(
     project: ProjectId,
     records: &[Arc<StoredFlag>],
-    cohorts: &BTreeMap<i64, Cohort>,
+    cohorts: &BTreeMap<i64, FlagCohort>,
     group_types: &[String],
 ) -> std::io::Result<(SizedDocument, SizedDocument)> {
     let flags: Vec<&Flag> = records.iter().map(|stored| &stored.flag).collect();
-    let definitions = Definitions::new(project, flags.iter().copied());
+    let definitions = FlagDefinitions::new(project, flags.iter().copied());
     let text = |form| definitions.document(cohorts, group_types, form, TEXT_BYTES_MAX).ok();
     let sent = compress_document(text(CohortForm::Sent))?;
     if cohorts.is_empty() {

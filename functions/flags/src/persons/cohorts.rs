@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pennon_core::store::keys::{self, Kind, ProjectId};
-use pennon_core::store::{Item, Query, StoreError};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
+use pennon_core::store::{Item, PartitionQuery, StoreError};
 use pennon_eventstore::cohort_lists::CohortList;
-use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use serde_json::Value;
 
 use crate::Flags;
@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub struct LoadedCohorts {
     /// The existing cohorts by id, deleted ones included.
-    pub by_id: BTreeMap<i64, Cohort>,
+    pub by_id: BTreeMap<i64, FlagCohort>,
     /// Member lists of the static ones.
     pub cohort_lists: BTreeMap<i64, CohortList>,
     requested: BTreeSet<i64>,
@@ -32,7 +32,7 @@ pub struct LoadedCohorts {
 impl LoadedCohorts {
     fn add_item(&mut self, project: ProjectId, item: &Item) -> Result<(), StoreError> {
         let record: Value = item.body()?;
-        let Some(cohort) = Cohort::read(&record) else { return Ok(()) };
+        let Some(cohort) = FlagCohort::read(&record) else { return Ok(()) };
         if cohort.is_static && !cohort.deleted {
             self.cohort_lists.insert(cohort.id, CohortList::of_record(project, &record));
         }
@@ -105,9 +105,9 @@ pub async fn load(
         return Ok(loaded);
     }
     let records = &flags.app.store.records;
-    let all = Query::partition(keys::records_pk(project, Kind::Cohort));
+    let all = PartitionQuery::partition(keys::records_pk(project, RecordKind::Cohort));
     let record_keys = |ids: &BTreeSet<i64>| -> Vec<_> {
-        ids.iter().map(|id| keys::record(project, Kind::Cohort, record_id(*id))).collect()
+        ids.iter().map(|id| keys::record(project, RecordKind::Cohort, record_id(*id))).collect()
     };
     let named_keys = record_keys(&named);
     let (items, page) = tokio::try_join!(records.batch_get(&named_keys), records.page(&all, None))?;
@@ -116,9 +116,9 @@ pub async fn load(
     }
     loaded.requested = named;
     while page.next.is_some() {
-        let mentioned = loaded.by_id.values().flat_map(Cohort::named);
+        let named = loaded.by_id.values().flat_map(FlagCohort::named);
         let missing: BTreeSet<i64> =
-            mentioned.filter(|id| !loaded.by_id.contains_key(id) && !loaded.requested.contains(id)).collect();
+            named.filter(|id| !loaded.by_id.contains_key(id) && !loaded.requested.contains(id)).collect();
         if missing.is_empty() {
             break;
         }

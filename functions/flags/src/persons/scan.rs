@@ -11,7 +11,7 @@ use pennon_eventstore::People;
 use pennon_eventstore::cohort_lists::CohortList;
 use pennon_filters::CancellationToken;
 use pennon_filters::body::json::Object;
-use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -148,6 +148,8 @@ pub fn property_keys<'a>(filters: impl IntoIterator<Item = &'a Value>) -> BTreeS
 }
 
 /// The criteria of cohorts, as input of [`property_keys`].
-pub fn cohort_criteria<'a>(cohorts: impl IntoIterator<Item = &'a Cohort>) -> impl Iterator<Item = &'a Value> {
+pub fn cohort_criteria<'a>(
+    cohorts: impl IntoIterator<Item = &'a FlagCohort>,
+) -> impl Iterator<Item = &'a Value> {
     cohorts.into_iter().map(|cohort| &cohort.filters)
 }

@@ -5,7 +5,7 @@
 
 use futures::future::try_join;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Query, QueryPage, StoreError, Table};
+use pennon_core::store::{Item, PartitionQuery, QueryPage, StoreError, Table};
 use pennon_flag_rules::FlagRow;
 
 use super::ProjectVersion;
@@ -68,6 +68,6 @@ async fn finish_prefetch(
     Ok(items)
 }
 
-fn dependents_query(project: ProjectId) -> Query {
-    Query::partition(keys::dependents_pk(project))
+fn dependents_query(project: ProjectId) -> PartitionQuery {
+    PartitionQuery::partition(keys::dependents_pk(project))
 }

@@ -32,7 +32,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::activity::Entry;
 use pennon_core::ids;
 use pennon_core::model::User;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{
     Item, Key, Precondition, RowChecksums, StoreError, Table, VersionBump, Write, WriteCondition,
 };
@@ -61,7 +61,7 @@ impl StoredFlag {
 
 /// Table key of the record of flag `id`.
 pub fn flag_record_key(project: ProjectId, id: u64) -> Key {
-    keys::record(project, Kind::Flag, id)
+    keys::record(project, RecordKind::Flag, id)
 }
 
 /// Result of a conditional write.

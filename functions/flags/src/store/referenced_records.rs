@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::error::ApiResult;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, Precondition, StoreError, Write, WriteCondition};
 use pennon_flag_rules::flag::body_references::BodyReferences;
 use pennon_flag_rules::flag::transition::dependents_of;
-use pennon_flag_rules::relations::cohort::Cohort;
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use pennon_flag_rules::relations::dependencies::RelatedFlag;
 use pennon_flag_rules::{CohortReference, Flag, FlagReference, FlagRow, References};
 use serde_json::Value;
@@ -38,11 +38,11 @@ pub struct ReferenceIds {
 
 impl ReferenceIds {
     /// The ids that the request body names directly.
-    pub fn of(mentioned: &BodyReferences) -> ReferenceIds {
+    pub fn of(body_references: &BodyReferences) -> ReferenceIds {
         ReferenceIds {
-            flags: mentioned.flag_ids.clone(),
-            cohorts: mentioned.cohort_ids.clone(),
-            dashboards: mentioned.dashboard_ids.clone(),
+            flags: body_references.flag_ids.clone(),
+            cohorts: body_references.cohort_ids.clone(),
+            dashboards: body_references.dashboard_ids.clone(),
         }
     }
 
@@ -54,8 +54,9 @@ impl ReferenceIds {
     /// The table keys of the records.
     pub fn keys(&self, project: ProjectId) -> Vec<Key> {
         let flags = positive_ids(&self.flags).map(|id| keys::flag_row(project, id));
-        let cohorts = positive_ids(&self.cohorts).map(|id| keys::record(project, Kind::Cohort, id));
-        let dashboards = positive_ids(&self.dashboards).map(|id| keys::record(project, Kind::Dashboard, id));
+        let cohorts = positive_ids(&self.cohorts).map(|id| keys::record(project, RecordKind::Cohort, id));
+        let dashboards =
+            positive_ids(&self.dashboards).map(|id| keys::record(project, RecordKind::Dashboard, id));
         flags.chain(cohorts).chain(dashboards).collect()
     }
 }
@@ -146,7 +147,7 @@ impl ResolvedReferences {
             ..Precondition::default()
         };
         let cohort = |(id, version): (&i64, &u64)| {
-            let key = keys::record(project, Kind::Cohort, record_id(*id));
+            let key = keys::record(project, RecordKind::Cohort, record_id(*id));
             Write::Check(key, WriteCondition::Version(*version))
         };
         // Beyond this limit, which hardly any flag reaches, a cohort may be deleted concurrently with the write.
@@ -178,18 +179,18 @@ impl ResolvedReferences {
     }
 }
 
-/// Loads the records that `mentioned` names, and transitively the records that those name, unless they are in
+/// Loads the records that `body_references` names, and transitively the records that those name, unless they are in
 /// `resolved`. No round trip when nothing is missing, or when only flags are missing whose rows are cached for
 /// `version`; otherwise one round trip per level.
 pub async fn resolve_references(
     state: &Flags,
     project: ProjectId,
     version: ProjectVersion,
-    mentioned: &BodyReferences,
+    body_references: &BodyReferences,
     mut resolved: ResolvedReferences,
 ) -> ApiResult<ResolvedReferences> {
     let mut all_rows: Option<FlagRows> = None;
-    let (flags, _) = mentioned.unresolved(&resolved.references);
+    let (flags, _) = body_references.unresolved(&resolved.references);
     if !flags.is_empty() {
         all_rows = cached_rows(state, project, version);
     }
@@ -197,14 +198,14 @@ pub async fn resolve_references(
         resolved.clear_flags();
     }
     loop {
-        let (flags, cohorts) = mentioned.unresolved(&resolved.references);
+        let (flags, cohorts) = body_references.unresolved(&resolved.references);
         if all_rows.is_none() && resolved.flag_versions.len() + flags.len() > MAX_CHECKED_RECORDS {
             all_rows = Some(load_verified_rows(state, project, version).await?);
             resolved.clear_flags();
             continue;
         }
         let dashboards =
-            mentioned.dashboard_ids.difference(&resolved.requested_dashboards).copied().collect();
+            body_references.dashboard_ids.difference(&resolved.requested_dashboards).copied().collect();
         let mut ids = ReferenceIds { flags, cohorts, dashboards };
         if let Some(rows) = &all_rows {
             for id in std::mem::take(&mut ids.flags) {
@@ -215,10 +216,10 @@ pub async fn resolve_references(
         let items =
             if keys.is_empty() { Vec::new() } else { state.app.store.records.batch_get(&keys).await? };
         resolved.add_items(&ids, &items)?;
-        let (flags, cohorts) = mentioned.unresolved(&resolved.references);
+        let (flags, cohorts) = body_references.unresolved(&resolved.references);
         if flags.is_empty()
             && cohorts.is_empty()
-            && mentioned.dashboard_ids.is_subset(&resolved.requested_dashboards)
+            && body_references.dashboard_ids.is_subset(&resolved.requested_dashboards)
         {
             break;
         }
@@ -229,6 +230,6 @@ pub async fn resolve_references(
     Ok(resolved)
 }
 
-fn live_cohort(item: &Item) -> Result<Option<Cohort>, StoreError> {
-    Ok(Cohort::read(&item.body()?).filter(|cohort| !cohort.deleted))
+fn live_cohort(item: &Item) -> Result<Option<FlagCohort>, StoreError> {
+    Ok(FlagCohort::read(&item.body()?).filter(|cohort| !cohort.deleted))
 }

@@ -6,7 +6,7 @@ use pennon_analytics::limits::{ACTION_STEPS, NAME_BYTES};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::fields::{self, BodyField, TextRule};
 use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
@@ -89,7 +89,7 @@ fn step(at: usize, sent: &Value) -> Result<Value, FieldError> {
     let mut kept = Map::new();
     for name in STEP_FIELDS {
         let attr = format!("steps__{at}__{name}");
-        let field = Field::new(&attr, sent.get(name));
+        let field = BodyField::new(&attr, sent.get(name));
         let value = match name {
             "properties" => field.nullable(properties)?,
             "text_matching" | "href_matching" | "url_matching" => {

@@ -8,7 +8,7 @@ mod names;
 mod record;
 mod response;
 
-pub use record::Action;
+pub use record::ActionRecord;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -31,7 +31,7 @@ const WRITE: &str = "action:write";
 
 /// `GET P/actions/`: the newest first.
 pub async fn index(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let page = list::fetch_page::<Action>(
+    let page = list::fetch_page::<ActionRecord>(
         &state,
         &call,
         READ,
@@ -39,15 +39,15 @@ pub async fn index(State(state): State<Insights>, call: Call) -> ApiResult<Respo
         |left, right| right.created_at.cmp(&left.created_at).then_with(|| left.name.cmp(&right.name)),
     );
     let page = Box::pin(page).await?;
-    let to_json = |action: &Action| response::action_json(action, &page.access).to_string();
+    let to_json = |action: &ActionRecord| response::action_json(action, &page.access).to_string();
     let results: Vec<String> = page.records.iter().map(to_json).collect();
     page.page.reply(&call, page.count, &results)
 }
 
 /// `GET P/actions/{id}/`: a deleted one too.
 pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let (access, item) = resource::get_record::<Action>(&state, &call, READ).await?;
-    let (action, _) = resource::require_record::<Action>(item)?;
+    let (access, item) = resource::get_record::<ActionRecord>(&state, &call, READ).await?;
+    let (action, _) = resource::require_record::<ActionRecord>(item)?;
     Ok(json(response::action_json(&action, &access)))
 }
 
@@ -61,7 +61,7 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
     let input = ActionInput::parse(&call.fields()?)?;
     let now = access.write_time(call.now);
-    let mut action = Action::create(0, &input, access.caller.user(), now);
+    let mut action = ActionRecord::create(0, &input, access.caller.user(), now);
     let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
     loop {
         if Box::pin(try_write(&state, &call, &access, now, None, &mut action)).await? {
@@ -73,10 +73,10 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
 
 /// `PATCH P/actions/{id}/`, and `PUT`: fields that are not sent are kept.
 pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let (access, mut current) = resource::get_record::<Action>(&state, &call, WRITE).await?;
+    let (access, mut current) = resource::get_record::<ActionRecord>(&state, &call, WRITE).await?;
     let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
     loop {
-        let (before, item) = resource::require_record::<Action>(current)?;
+        let (before, item) = resource::require_record::<ActionRecord>(current)?;
         let input = ActionInput::parse(&call.fields()?)?;
         let now = access.write_time(call.now);
         let mut after = before.apply(&input, now);
@@ -91,7 +91,7 @@ pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 /// `DELETE P/actions/{id}/`: 405; clients set `deleted` instead.
 pub async fn destroy(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    resource::destroy::<Action>(&state, &call, WRITE).await
+    resource::destroy::<ActionRecord>(&state, &call, WRITE).await
 }
 
 /// Validates and writes the change to `after`. False if something that the validation depends on was changed concurrently. A
@@ -101,8 +101,8 @@ async fn try_write(
     call: &Call,
     access: &Access,
     now: DateTime<Utc>,
-    before: Option<(&Action, &Item)>,
-    after: &mut Action,
+    before: Option<(&ActionRecord, &Item)>,
+    after: &mut ActionRecord,
 ) -> ApiResult<bool> {
     let (records, project) = (&state.app.store.records, access.project.id);
     let old = before.map(|(before, _)| before);
@@ -112,7 +112,7 @@ async fn try_write(
     }
     let names = names::claim_name(records, project, old, after).await?;
     if old.is_none() && after.id == 0 {
-        after.id = resource::reserve_id::<Action>(records).await?;
+        after.id = resource::reserve_id::<ActionRecord>(records).await?;
     }
     let mut writes = RecordWrite { access, now, before, after, linked_changes: Vec::new() }.writes()?;
     writes.extend(names.writes(after.id));
@@ -131,12 +131,12 @@ async fn validate_definition(
     state: &Insights,
     call: &Call,
     access: &Access,
-    action: &Action,
+    action: &ActionRecord,
 ) -> ApiResult<()> {
     let definition = action.definition();
-    let mentions = definition.mentions();
+    let referenced = definition.direct_references();
     let reached =
-        TransitiveDefinitions::fetch(&state.app.store.records, access.project.id, &mentions).await?;
+        TransitiveDefinitions::fetch(&state.app.store.records, access.project.id, &referenced).await?;
     let mut definitions = reached.definitions;
     definitions.actions.insert(action.id, definition.clone());
     let (project, now) = (context(&access.project, definitions)?, call.now);

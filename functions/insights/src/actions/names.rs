@@ -7,7 +7,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::ProjectId;
 use pennon_core::store::{Item, Key, Table, Write, WriteCondition};
 
-use super::Action;
+use super::ActionRecord;
 use crate::resource::ListedResource;
 
 /// The names that a write claims and releases.
@@ -21,10 +21,10 @@ pub struct NameChange {
 pub async fn claim_name(
     records: &Table,
     project: ProjectId,
-    before: Option<&Action>,
-    after: &Action,
+    before: Option<&ActionRecord>,
+    after: &ActionRecord,
 ) -> ApiResult<NameChange> {
-    let name = |action: &Action| if action.deleted { None } else { action.unique_names(project).pop() };
+    let name = |action: &ActionRecord| if action.deleted { None } else { action.unique_names(project).pop() };
     let (old, new) = (before.and_then(name), name(after));
     if old == new {
         return Ok(NameChange::default());

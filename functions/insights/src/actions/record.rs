@@ -1,19 +1,19 @@
 //! The record of an action.
 
 use chrono::{DateTime, Utc};
-use pennon_analytics::Action as Definition;
+use pennon_analytics::Action;
 use pennon_core::model::User;
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::ActionInput;
-use crate::resource::{ListedResource, Resource, Row, row_of};
+use crate::resource::{ListedResource, Resource, SummaryRow, row_of};
 
 /// An action. A workspace file writes its id, name and steps only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Action {
+pub struct ActionRecord {
     /// Its id.
     pub id: u64,
     /// Its name; unique as far as it was set over HTTP.
@@ -47,10 +47,10 @@ pub struct Action {
     pub slack_message_format: String,
 }
 
-impl Action {
+impl ActionRecord {
     /// A new action.
-    pub fn create(id: u64, input: &ActionInput, user: &User, now: DateTime<Utc>) -> Action {
-        let blank = Action {
+    pub fn create(id: u64, input: &ActionInput, user: &User, now: DateTime<Utc>) -> ActionRecord {
+        let blank = ActionRecord {
             id,
             name: None,
             description: String::new(),
@@ -68,11 +68,11 @@ impl Action {
 
     /// The action after a write. Pinning it again keeps the first `pinned_at`.
     #[must_use]
-    pub fn apply(&self, input: &ActionInput, now: DateTime<Utc>) -> Action {
+    pub fn apply(&self, input: &ActionInput, now: DateTime<Utc>) -> ActionRecord {
         fn sent<T: Clone>(new: &Option<T>, old: &T) -> T {
             new.as_ref().unwrap_or(old).clone()
         }
-        Action {
+        ActionRecord {
             name: sent(&input.name, &self.name),
             description: sent(&input.description, &self.description),
             tags: sent(&input.tags, &self.tags),
@@ -90,13 +90,13 @@ impl Action {
     }
 
     /// Its definition for queries.
-    pub fn definition(&self) -> Definition {
-        Definition { name: self.name.clone().unwrap_or_default(), steps: self.steps.clone() }
+    pub fn definition(&self) -> Action {
+        Action { name: self.name.clone().unwrap_or_default(), steps: self.steps.clone() }
     }
 }
 
-impl Resource for Action {
-    const KIND: Kind = Kind::Action;
+impl Resource for ActionRecord {
+    const KIND: RecordKind = RecordKind::Action;
     const COUNTER: Counter = Counter::Action;
     const SCOPE: &'static str = "Action";
 
@@ -129,21 +129,21 @@ impl Resource for Action {
         ]
     }
 
-    fn activity(before: &Action, after: &Action) -> &'static str {
+    fn activity(before: &ActionRecord, after: &ActionRecord) -> &'static str {
         // A restoration is logged as an update.
         if !before.deleted && after.deleted { "deleted" } else { "updated" }
     }
 }
 
-impl ListedResource for Action {
-    const ROWS: Kind = Kind::ActionRow;
+impl ListedResource for ActionRecord {
+    const ROWS: RecordKind = RecordKind::ActionRow;
 
-    fn row(&self) -> Row {
-        Row {
+    fn row(&self) -> SummaryRow {
+        SummaryRow {
             name: self.name.clone(),
             tags: self.tags.clone(),
             created_by: self.created_by.as_ref().map(|user| user.id),
-            ..Row::new(self.id, self.created_at)
+            ..SummaryRow::new(self.id, self.created_at)
         }
     }
 

@@ -4,12 +4,12 @@ use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value, json};
 
-use super::Action;
+use super::ActionRecord;
 use super::input::STEP_FIELDS;
 use crate::resource::access_level;
 
 /// The JSON of an action.
-pub fn action_json(action: &Action, access: &Access) -> Value {
+pub fn action_json(action: &ActionRecord, access: &Access) -> Value {
     json!({
         "id": action.id,
         "name": action.name,

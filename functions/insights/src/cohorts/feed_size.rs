@@ -18,7 +18,7 @@ use super::record::CohortRecord;
 const ASSUMED_COPIES: usize = 20;
 
 /// 400 where the change of a cohort from `before` to `after` would make the feed too large. For writers other than the HTTP API.
-pub async fn require_feed_room(
+pub async fn require_feed_fits(
     records: &Table,
     project: ProjectId,
     before: &CohortRecord,

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, FLAG_ROW_SHARDS, ProjectId};
-use pennon_core::store::{Item, Precondition, Query, StoreError, Table};
+use pennon_core::store::{Item, PartitionQuery, Precondition, StoreError, Table};
 use pennon_flag_rules::FlagRow;
 
 use super::CohortRecord;
-use crate::resource::{Row, list};
+use crate::resource::{SummaryRow, list};
 
 /// The flags that use a cohort.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl FlagReferences {
             ..Precondition::default()
         };
         let shards = (0..FLAG_ROW_SHARDS)
-            .map(|shard| records.query(Query::partition(keys::flag_rows_pk(project, shard))));
+            .map(|shard| records.query(PartitionQuery::partition(keys::flag_rows_pk(project, shard))));
         let flags = async { futures::future::try_join_all(shards).await.map_err(ApiError::from) };
         let (flags, rows) = tokio::try_join!(flags, list::rows::<CohortRecord>(records, project))?;
         let using = with_dependents(&rows, BTreeSet::from([id]));
@@ -64,10 +64,11 @@ impl FlagReferences {
 }
 
 /// These cohorts, and all that refer to them, at any depth.
-pub fn with_dependents(rows: &[Row], cohorts: BTreeSet<u64>) -> BTreeSet<u64> {
+pub fn with_dependents(rows: &[SummaryRow], cohorts: BTreeSet<u64>) -> BTreeSet<u64> {
     let mut found = cohorts;
     loop {
-        let refers = |row: &&Row| !found.contains(&row.id) && row.cohorts.iter().any(|id| found.contains(id));
+        let refers =
+            |row: &&SummaryRow| !found.contains(&row.id) && row.cohorts.iter().any(|id| found.contains(id));
         let more: Vec<u64> = rows.iter().filter(refers).map(|row| row.id).collect();
         if more.is_empty() {
             return found;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
-use pennon_filters::body::fields::{self, Field};
+use pennon_filters::body::fields::{self, BodyField};
 use pennon_filters::body::{FieldError, json};
 use serde_json::Value;
 use uuid::Uuid;
@@ -144,7 +144,7 @@ pub fn person_id(body: &Fields) -> ApiResult<Uuid> {
             Ok(id) => Ok(id),
             Err(_) => invalid_input("person_id must be a valid UUID"),
         },
-        Some(_) => Field::of(body, "person_id")
+        Some(_) => BodyField::of(body, "person_id")
             .required(|name, _| Err(FieldError::invalid(name, "person_id must be a string")))
             .map_err(invalid),
     }

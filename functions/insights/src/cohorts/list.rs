@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 
-use crate::resource::Row;
+use crate::resource::SummaryRow;
 
 /// The filter of a list of cohorts, beside the search.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +39,7 @@ impl CohortListFilter {
     }
 
     /// Removes the rows that do not match.
-    pub fn apply(&self, rows: &mut Vec<Row>) {
+    pub fn apply(&self, rows: &mut Vec<SummaryRow>) {
         let hidden = if self.hides_behavioral { behavioral(rows) } else { BTreeSet::new() };
         rows.retain(|row| {
             self.is_static.is_none_or(|is_static| row.is_static == is_static)
@@ -50,7 +50,7 @@ impl CohortListFilter {
 }
 
 /// The cohorts with criteria on events, and all that refer to them, at any depth.
-fn behavioral(rows: &[Row]) -> BTreeSet<u64> {
+fn behavioral(rows: &[SummaryRow]) -> BTreeSet<u64> {
     let first = rows.iter().filter(|row| row.behavioral).map(|row| row.id).collect();
     super::flag_references::with_dependents(rows, first)
 }

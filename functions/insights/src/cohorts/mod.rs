@@ -17,7 +17,7 @@ mod response;
 mod store;
 mod write;
 
-pub use feed_size::require_feed_room;
+pub use feed_size::require_feed_fits;
 pub use list_cleanup::run_list_cleanup;
 pub use record::CohortRecord;
 

@@ -1,12 +1,12 @@
 //! The record of a cohort.
 
 use chrono::{DateTime, Utc};
-use pennon_analytics::Cohort as Definition;
+use pennon_analytics::Cohort;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::User;
 use pennon_eventstore::cohort_lists::{CohortList, PartitionedList};
 use pennon_flag_rules::CohortReference;
-use pennon_flag_rules::relations::cohort::Cohort as Criteria;
+use pennon_flag_rules::relations::cohort::FlagCohort;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -107,8 +107,8 @@ impl CohortRecord {
     }
 
     /// Its definition for queries.
-    pub fn definition(&self) -> Definition {
-        Definition {
+    pub fn definition(&self) -> Cohort {
+        Cohort {
             name: self.name.clone().unwrap_or_default(),
             is_static: self.is_static,
             filters: self.filters.clone(),
@@ -122,14 +122,14 @@ impl CohortRecord {
     }
 
     /// Its rules in the newer form.
-    pub fn criteria(&self) -> Criteria {
+    pub fn criteria(&self) -> FlagCohort {
         let id = i64::try_from(self.id).unwrap_or(i64::MAX);
-        let criteria = Criteria::read(&json!({
+        let criteria = FlagCohort::read(&json!({
             "id": id, "name": self.name, "is_static": self.is_static, "deleted": self.deleted,
             "filters": self.filters, "groups": self.groups,
         }));
         // Parsing fails only without an id.
-        criteria.unwrap_or(Criteria {
+        criteria.unwrap_or(FlagCohort {
             id,
             name: String::new(),
             is_static: self.is_static,

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use pennon_core::store::keys::{Counter, Kind, ProjectId};
+use pennon_core::store::keys::{Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, StoreError, Write};
 use serde_json::{Value, json};
 
 use super::list_cleanup::cleanup_of_replaced;
 use super::record::CohortRecord;
-use crate::resource::{ListedResource, Resource, Row, row_of};
+use crate::resource::{ListedResource, Resource, SummaryRow, row_of};
 
 impl Resource for CohortRecord {
-    const KIND: Kind = Kind::Cohort;
+    const KIND: RecordKind = RecordKind::Cohort;
     const COUNTER: Counter = Counter::Cohort;
     const SCOPE: &'static str = "Cohort";
 
@@ -50,17 +50,17 @@ impl Resource for CohortRecord {
 }
 
 impl ListedResource for CohortRecord {
-    const ROWS: Kind = Kind::CohortRow;
+    const ROWS: RecordKind = RecordKind::CohortRow;
 
-    fn row(&self) -> Row {
+    fn row(&self) -> SummaryRow {
         let reference = self.reference();
-        Row {
+        SummaryRow {
             name: self.name.clone(),
             created_by: self.created_by.as_ref().map(|user| user.id),
             is_static: self.is_static,
             behavioral: reference.has_event_criterion,
             cohorts: reference.cohorts.iter().filter_map(|id| u64::try_from(*id).ok()).collect(),
-            ..Row::new(self.id, self.created_at)
+            ..SummaryRow::new(self.id, self.created_at)
         }
     }
 

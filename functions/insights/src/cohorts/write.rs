@@ -171,7 +171,7 @@ async fn validate(
         return Ok(Preconditions::default());
     }
     let definition = after.definition();
-    let mut reached = TransitiveDefinitions::fetch(records, project, &definition.mentions()).await?;
+    let mut reached = TransitiveDefinitions::fetch(records, project, &definition.direct_references()).await?;
     if before.is_some() && reached.definitions.cohorts.contains_key(&after.id) {
         let detail = "Cohorts cannot reference other cohorts in a loop.";
         return Err(ApiError::invalid("invalid_input", detail, Some("filters")));
@@ -250,7 +250,7 @@ fn require_no_events(references: &FlagReferences, own: bool, dependency: Option<
 }
 
 fn has_event_criteria(cohort: &pennon_analytics::Cohort) -> bool {
-    let criteria = pennon_flag_rules::relations::cohort::Cohort::read(&json!({
+    let criteria = pennon_flag_rules::relations::cohort::FlagCohort::read(&json!({
         "id": 0, "is_static": cohort.is_static, "filters": cohort.filters, "groups": cohort.groups,
     }));
     criteria.is_some_and(|criteria| pennon_flag_rules::CohortReference::from(&criteria).has_event_criterion)

@@ -11,7 +11,7 @@ use pennon_core::ids;
 use pennon_core::model::User;
 use pennon_core::retry::ConflictRetries;
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, Write, WriteCondition};
 use pennon_core::write_times::write_time;
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +164,7 @@ pub async fn run_tile_removal(
     let stored = records.get(&key(project, dashboard)).await?;
     if let Some(version) = deleted_version(stored.as_ref())? {
         let pk = keys::dashboard_children_pk(project, dashboard);
-        let pointers = records.query(Query::partition(pk).prefix(keys::DASHBOARD_TILES)).await?;
+        let pointers = records.query(PartitionQuery::partition(pk).prefix(keys::DASHBOARD_TILES)).await?;
         for pointer in pointers {
             remove_tile(records, project, dashboard, version, pointer.key).await?;
         }

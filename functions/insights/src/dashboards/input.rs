@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule, invalid_choice};
+use pennon_filters::body::fields::{self, BodyField, TextRule, invalid_choice};
 use pennon_filters::body::{json, python};
 use serde_json::{Map, Value};
 
@@ -55,7 +55,7 @@ impl DashboardInput {
     pub fn parse(fields: &Fields, is_update: bool) -> ApiResult<DashboardInput> {
         let body = Body(fields);
         body.reject_unsupported(&["use_template", "use_dashboard", "duplicate_tiles", "variables"])?;
-        let level = Field::of(fields, "restriction_level").sent(restriction_level).map_err(invalid)?;
+        let level = BodyField::of(fields, "restriction_level").sent(restriction_level).map_err(invalid)?;
         Ok(DashboardInput {
             name: body.name(true)?,
             description: body.text("description", limits::DESCRIPTION_CHARS)?,
@@ -115,11 +115,11 @@ fn tile(at: usize, sent: &Value) -> Result<(u64, TileInput), FieldError> {
         fields::object(name, value).map(|object| Value::Object(object.clone()))
     };
     let tile = TileInput {
-        layouts: Field::new(&layouts, sent.get("layouts")).sent(object)?,
-        color: Field::new(&color, sent.get("color"))
+        layouts: BodyField::new(&layouts, sent.get("layouts")).sent(object)?,
+        color: BodyField::new(&color, sent.get("color"))
             .nullable(|name, value| fields::string(name, value, COLOR))?,
     };
-    Ok((Field::new(&id, sent.get("id")).required(number)?, tile))
+    Ok((BodyField::new(&id, sent.get("id")).required(number)?, tile))
 }
 
 #[cfg(test)]

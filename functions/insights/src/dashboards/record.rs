@@ -3,14 +3,14 @@
 use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::model::User;
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::input::DashboardInput;
 use crate::placement::{COLLABORATORS_EDIT, MEMBERS_EDIT};
-use crate::resource::{ListedResource, Resource, Row, row_of};
+use crate::resource::{ListedResource, Resource, SummaryRow, row_of};
 
 /// A dashboard. A workspace file writes its id, name, filters, level, creator and `deleted` only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ impl DashboardRecord {
 }
 
 impl Resource for DashboardRecord {
-    const KIND: Kind = Kind::Dashboard;
+    const KIND: RecordKind = RecordKind::Dashboard;
     const COUNTER: Counter = Counter::Dashboard;
     const SCOPE: &'static str = "Dashboard";
     const LOGGED_TYPE: Option<&'static str> = Some("dashboard");
@@ -159,16 +159,16 @@ impl Resource for DashboardRecord {
 }
 
 impl ListedResource for DashboardRecord {
-    const ROWS: Kind = Kind::DashboardRow;
+    const ROWS: RecordKind = RecordKind::DashboardRow;
 
-    fn row(&self) -> Row {
-        Row {
+    fn row(&self) -> SummaryRow {
+        SummaryRow {
             name: self.name.clone(),
             tags: self.tags.clone(),
             created_by: self.created_by.as_ref().map(|user| user.id),
             pinned: self.pinned,
             creation_mode: Some(self.creation_mode.clone()).filter(|mode| *mode != default_mode()),
-            ..Row::new(self.id, self.created_at)
+            ..SummaryRow::new(self.id, self.created_at)
         }
     }
 }

@@ -12,7 +12,7 @@ use super::record::DashboardRecord;
 use crate::Insights;
 use crate::placement::{COLLABORATORS_EDIT, Dashboards, MAY_EDIT, MAY_VIEW, Placement, tiles};
 use crate::resource::access_level;
-use crate::results::response::{self, Viewer};
+use crate::results::response::{self, InsightViewer};
 use crate::results::{self, ResultRequest, overrides};
 
 /// The JSON of lists, without tiles and filters.
@@ -89,7 +89,7 @@ pub async fn full_json(
     };
     let (results, others) =
         tokio::try_join!(results, Dashboards::load(records, access.project.id, dashboard_ids))?;
-    let viewer = Viewer::new(access, view.explicit);
+    let viewer = InsightViewer::new(access, view.explicit);
     let tile = |(order, placed): (usize, &DashboardInsight)| {
         let (insight, tile) = (merged.get(order)?, &placed.tile);
         let placement = Placement::new(&placed.insight.tiles, &others, access);

@@ -5,7 +5,7 @@ pub mod write;
 
 use axum::extract::State;
 use axum::response::Response;
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json, sized};
@@ -14,8 +14,8 @@ use pennon_core::store::{Item, Key};
 
 use crate::insight::{self, Insight, READ, WRITE};
 use crate::lists::is_true;
-use crate::placement::{Dashboard, Dashboards, Placement, dashboards, tiles};
-use crate::results::response::{self, Viewer};
+use crate::placement::{DashboardFields, Dashboards, Placement, dashboards, tiles};
+use crate::results::response::{self, InsightViewer};
 use crate::results::{self, ResultRequest, overrides, permitted_refresh};
 use crate::{Insights, resource};
 
@@ -59,16 +59,16 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
         (Some(id), Some(dashboard)) => vec![insight::key(project, id), dashboards::key(project, dashboard)],
     };
     let (access, shared_id, items) = authenticate_reader(&state, &call, keys).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let mut items = items.into_iter();
     let insight: Insight = items.next().flatten().ok_or_else(ApiError::not_found)?.body()?;
     if insight.deleted || shared_id.is_some_and(|id| id != insight.id) {
         return Err(ApiError::not_found());
     }
-    let dashboard = Dashboard::from_item(items.next().flatten().as_ref())?.zip(dashboard_id);
+    let dashboard = DashboardFields::from_item(items.next().flatten().as_ref())?.zip(dashboard_id);
     let (refresh, explicit) = results::parse_refresh(&call)?;
     let overriding = overrides::parse(&call)?.filter(|_| !access.is_shared_link());
-    let viewer = Viewer::new(&access, explicit);
+    let viewer = InsightViewer::new(&access, explicit);
     let records = &state.app.store.records;
     let dashboards = Dashboards::load(records, access.project.id, tiles::current_dashboards(&insight.tiles));
     if call.query_value("basic").is_some_and(is_true) {

@@ -6,7 +6,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::auth::Access;
 use pennon_core::clock::never_before;
 use pennon_core::error::{ApiError, ApiResult};
@@ -22,7 +22,7 @@ use super::{path_id, retrieve};
 use crate::insight::{self, Insight, InsightInput, WRITE, dashboard_change, id_of_count};
 use crate::placement::{self, Dashboards, Placement, pointers, tiles};
 use crate::resource::{RecordWrite, reserve_ids};
-use crate::results::response::{self, Viewer};
+use crate::results::response::{self, InsightViewer};
 use crate::results::{self, ResultRequest};
 use crate::{Insights, limits};
 
@@ -35,7 +35,7 @@ pub async fn create(State(state): State<Insights>, call: Call) -> ApiResult<Resp
 
 async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, WRITE, |_| []).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let input = InsightInput::parse(&call.json_fields()?)?;
     let (refresh, explicit) = results::parse_refresh(&call)?;
     let dashboard_ids = input.dashboards.clone().unwrap_or_default();
@@ -67,7 +67,7 @@ async fn try_create(state: Insights, call: Call) -> ApiResult<Response> {
         writes.extend(idempotency_write(&call, insight.id)?);
         match records.transact(writes).await {
             Ok(()) => {
-                let viewer = Viewer::new(&access, explicit);
+                let viewer = InsightViewer::new(&access, explicit);
                 let placement = Placement::new(&insight.tiles, &dashboards, &access);
                 let body = response::full_json(&insight, &result, &placement, &viewer, None);
                 return Ok(write_response(&call, StatusCode::CREATED, body));
@@ -118,7 +118,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
     if before.deleted && !fields.as_ref().is_ok_and(restores) {
         return Err(ApiError::not_found());
     }
-    Format::of(call)?;
+    ResponseFormat::of(call)?;
     let records = &state.app.store.records;
     let dashboard_ids =
         tiles::current_dashboards(&before.tiles).chain(fields.iter().flat_map(sent_dashboards));
@@ -144,7 +144,7 @@ async fn try_update(state: &Insights, call: &Call, access: &Access, item: &Item)
         Ok(()) => {
             let placement =
                 Placement::new(&after.tiles, &dashboards, access).sorted_as_sent(input.dashboards.as_ref());
-            let viewer = Viewer::new(access, explicit);
+            let viewer = InsightViewer::new(access, explicit);
             Ok(Some(response::full_json(&after, &result, &placement, &viewer, None)))
         }
         Err(StoreError::Condition { .. }) => Ok(None),

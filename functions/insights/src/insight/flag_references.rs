@@ -49,7 +49,7 @@ mod tests {
     use crate::insight::record::tests::insight;
 
     #[test]
-    fn a_flag_is_mentioned_in_breakdowns_and_properties() {
+    fn a_flag_is_referenced_in_breakdowns_and_properties() {
         let property = json!([{"key": "$feature/beta", "value": ["true"]}]);
         let node = |field: &str, value: Value| json!({"query": {"kind": "InsightVizNode", "source": {"kind": "TrendsQuery", "series": [], field: value}}});
         for body in [

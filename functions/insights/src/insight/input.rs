@@ -8,7 +8,7 @@ use pennon_calculation::engine_error;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::fields::{self, BodyField, TextRule};
 use pennon_filters::body::spelling::check_spelling;
 use serde_json::{Map, Value};
 
@@ -52,7 +52,7 @@ impl InsightInput {
         let (writable, others): (Vec<&InsightField>, Vec<&InsightField>) =
             INSIGHT_FIELDS.iter().partition(|field| field.write != FieldWrite::Ignored);
         check_spelling(body, &names(&writable), &names(&others)).map_err(invalid)?;
-        let field = |name| Field::of(body, name);
+        let field = |name| BodyField::of(body, name);
         let text =
             |name| field(name).nullable(|name, value| fields::string(name, value, TEXT)).map_err(invalid);
         let boolean = |name| field(name).sent(fields::boolean).map_err(invalid);

@@ -4,7 +4,7 @@
 //! transaction.
 
 use pennon_core::error::ApiResult;
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::resource::{Resource, next_version, record_writes};
 
 /// The key of an insight's record.
 pub fn key(project: ProjectId, id: u64) -> Key {
-    keys::record(project, Kind::Insight, id)
+    keys::record(project, RecordKind::Insight, id)
 }
 
 /// The key of an insight's summary row, which exists while the insight is not deleted.
@@ -34,7 +34,7 @@ pub async fn fetch_insights(records: &Table, project: ProjectId, ids: &[u64]) ->
 }
 
 impl Resource for Insight {
-    const KIND: Kind = Kind::Insight;
+    const KIND: RecordKind = RecordKind::Insight;
     const COUNTER: Counter = Counter::Insight;
     const SCOPE: &'static str = "Insight";
     const LOGS_UNNAMED: bool = false;

@@ -14,7 +14,7 @@ use axum::response::Response;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use futures::{StreamExt, TryStreamExt};
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::auth::Access;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::insight::{self, Insight, InsightRow, InsightRowKind, READ, refers_to_flag};
 use crate::placement::{Dashboards, Placement, tiles};
 use crate::resource::body::invalid;
-use crate::results::response::{self, Viewer};
+use crate::results::response::{self, InsightViewer};
 use crate::results::{self, ResultRequest, overrides, permitted_refresh};
 use crate::views::view_times::{self, ViewTimes};
 use crate::{Insights, limits};
@@ -46,7 +46,7 @@ pub async fn list(State(state): State<Insights>, call: Call) -> ApiResult<Respon
         Some(token) => authenticate_shared(&state, &call, token).await?,
         None => access_and_rows(&state, &call).await?,
     };
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let query = InsightListQuery::parse(call.query(), local_now(&access, &call)?).map_err(invalid)?;
     require_users(&state, &access, &query, rows.all()).await?;
     for _ in 1..ATTEMPTS {
@@ -168,7 +168,7 @@ async fn results_json(
 ) -> ApiResult<Vec<String>> {
     let (refresh, explicit) = results::parse_refresh(call)?;
     let overriding = overrides::parse(call)?.filter(|_| !access.is_shared_link());
-    let viewer = Viewer::new(access, explicit);
+    let viewer = InsightViewer::new(access, explicit);
     let place = |insight: &Insight| Placement::new(&insight.tiles, dashboards, access);
     let text = |insight: &Insight, mut body: Value| {
         body["last_viewed_at"] = json!(view_times.get(&insight.id).map(|at| timestamp(*at)));

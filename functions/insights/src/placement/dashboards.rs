@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_core::auth::Access;
 use pennon_core::error::ApiResult;
 use pennon_core::model::User;
-use pennon_core::store::keys::{self, Kind, ProjectId};
+use pennon_core::store::keys::{self, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, Table};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ pub const COLLABORATORS_EDIT: u8 = 37;
 
 /// The fields of a dashboard that insights need.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Dashboard {
+pub struct DashboardFields {
     /// Its name.
     #[serde(default)]
     pub name: Option<String>,
@@ -34,11 +34,11 @@ pub struct Dashboard {
     deleted: bool,
 }
 
-impl Dashboard {
+impl DashboardFields {
     /// Decodes a dashboard; `None` where there is no item, or it is deleted.
-    pub fn from_item(item: Option<&Item>) -> ApiResult<Option<Dashboard>> {
+    pub fn from_item(item: Option<&Item>) -> ApiResult<Option<DashboardFields>> {
         let Some(item) = item else { return Ok(None) };
-        let dashboard: Dashboard = item.body()?;
+        let dashboard: DashboardFields = item.body()?;
         Ok((!dashboard.deleted).then_some(dashboard))
     }
 
@@ -56,12 +56,12 @@ impl Dashboard {
 
 /// The key of a dashboard.
 pub fn key(project: ProjectId, id: u64) -> Key {
-    keys::record(project, Kind::Dashboard, id)
+    keys::record(project, RecordKind::Dashboard, id)
 }
 
 /// Dashboards by id, without deleted ones.
 #[derive(Debug, Clone, Default)]
-pub struct Dashboards(BTreeMap<u64, Dashboard>);
+pub struct Dashboards(BTreeMap<u64, DashboardFields>);
 
 impl Dashboards {
     /// Those of `ids` that exist and are not deleted. No request without ids.
@@ -77,7 +77,7 @@ impl Dashboards {
         let keys: Vec<Key> = ids.iter().map(|id| key(project, *id)).collect();
         let mut live = BTreeMap::new();
         for (id, item) in ids.into_iter().zip(records.batch_get(&keys).await?) {
-            live.extend(Dashboard::from_item(item.as_ref())?.map(|dashboard| (id, dashboard)));
+            live.extend(DashboardFields::from_item(item.as_ref())?.map(|dashboard| (id, dashboard)));
         }
         Ok(Dashboards(live))
     }
@@ -90,7 +90,7 @@ impl Dashboards {
     }
 
     /// The dashboard with this id.
-    pub fn get(&self, id: u64) -> Option<&Dashboard> {
+    pub fn get(&self, id: u64) -> Option<&DashboardFields> {
         self.0.get(&id)
     }
 
@@ -101,8 +101,8 @@ impl Dashboards {
 }
 
 #[cfg(test)]
-impl FromIterator<(u64, Dashboard)> for Dashboards {
-    fn from_iter<T: IntoIterator<Item = (u64, Dashboard)>>(dashboards: T) -> Self {
+impl FromIterator<(u64, DashboardFields)> for Dashboards {
+    fn from_iter<T: IntoIterator<Item = (u64, DashboardFields)>>(dashboards: T) -> Self {
         Dashboards(dashboards.into_iter().collect())
     }
 }

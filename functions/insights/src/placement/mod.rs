@@ -7,7 +7,7 @@ pub mod dashboards;
 pub mod pointers;
 pub mod tiles;
 
-pub use dashboards::{COLLABORATORS_EDIT, Dashboard, Dashboards, MEMBERS_EDIT};
+pub use dashboards::{COLLABORATORS_EDIT, DashboardFields, Dashboards, MEMBERS_EDIT};
 
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
@@ -37,7 +37,7 @@ impl Placement {
     /// The placement of an insight with these tiles for the caller of `access`.
     pub fn new(tiles: &[Tile], dashboards: &Dashboards, access: &Access) -> Placement {
         let visible = || tiles::visible(tiles, dashboards);
-        let on_dashboards: Vec<&Dashboard> =
+        let on_dashboards: Vec<&DashboardFields> =
             visible().filter_map(|tile| dashboards.get(tile.dashboard_id)).collect();
         let is_open = on_dashboards.is_empty()
             || on_dashboards.iter().any(|dashboard| dashboard.is_editable_by(access));

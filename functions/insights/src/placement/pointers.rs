@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, Write, WriteCondition};
 
 use super::tiles::{Tile, current_dashboards};
 use crate::limits;
@@ -33,8 +33,8 @@ pub async fn insight_ids_on(
     dashboard: u64,
     limit: Option<usize>,
 ) -> Result<Vec<u64>, StoreError> {
-    let mut query =
-        Query::partition(keys::dashboard_children_pk(project, dashboard)).prefix(keys::DASHBOARD_TILES);
+    let mut query = PartitionQuery::partition(keys::dashboard_children_pk(project, dashboard))
+        .prefix(keys::DASHBOARD_TILES);
     if let Some(limit) = limit {
         query = query.limit(limit);
     }

@@ -3,7 +3,7 @@
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Fields;
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::fields::{self, BodyField, TextRule};
 use pennon_filters::body::json;
 use serde_json::{Map, Value};
 
@@ -19,8 +19,8 @@ pub fn invalid(error: FieldError) -> ApiError {
 pub struct Body<'a>(pub &'a Fields);
 
 impl Body<'_> {
-    fn field<'a>(&'a self, name: &'a str) -> Field<'a> {
-        Field::of(self.0, name)
+    fn field<'a>(&'a self, name: &'a str) -> BodyField<'a> {
+        BodyField::of(self.0, name)
     }
 
     /// A name, which may be null. `blank`: it may be empty.

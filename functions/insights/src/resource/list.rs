@@ -9,9 +9,9 @@ use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page};
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, Key, Query, StoreError, Table};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table};
 
-use super::{ListedResource, Row, key, row_backfill};
+use super::{ListedResource, SummaryRow, key, row_backfill};
 use crate::Insights;
 use crate::limits;
 
@@ -33,8 +33,8 @@ pub async fn fetch_page<R: ListedResource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
-    filter: impl FnOnce(&mut Vec<Row>) -> ApiResult<()>,
-    compare: impl Fn(&Row, &Row) -> Ordering,
+    filter: impl FnOnce(&mut Vec<SummaryRow>) -> ApiResult<()>,
+    compare: impl Fn(&SummaryRow, &SummaryRow) -> Ordering,
 ) -> ApiResult<ListPage<R>> {
     let (access, mut rows) = access_and_rows::<R>(state, call, scope).await?;
     if let Some(search) = search(call)? {
@@ -68,7 +68,7 @@ async fn access_and_rows<R: ListedResource>(
     state: &Insights,
     call: &Call,
     scope: &'static str,
-) -> ApiResult<(Access, Vec<Row>)> {
+) -> ApiResult<(Access, Vec<SummaryRow>)> {
     let records = &state.app.store.records;
     let path_id = call.id("project_id").filter(|_| call.credential().is_some());
     let prefetch = async {
@@ -98,8 +98,8 @@ async fn access_and_rows<R: ListedResource>(
 async fn fetch_rows<R: ListedResource>(
     records: &Table,
     project: ProjectId,
-) -> Result<Option<Vec<Row>>, StoreError> {
-    let mut items = records.query(Query::partition(keys::records_pk(project, R::ROWS))).await?;
+) -> Result<Option<Vec<SummaryRow>>, StoreError> {
+    let mut items = records.query(PartitionQuery::partition(keys::records_pk(project, R::ROWS))).await?;
     let complete_marker = keys::summary_rows_complete_marker(project, R::ROWS);
     match items.pop() {
         Some(last) if last.key == complete_marker => {
@@ -110,7 +110,7 @@ async fn fetch_rows<R: ListedResource>(
 }
 
 /// All rows of the kind. Backfills them if necessary.
-pub async fn rows<R: ListedResource>(records: &Table, project: ProjectId) -> ApiResult<Vec<Row>> {
+pub async fn rows<R: ListedResource>(records: &Table, project: ProjectId) -> ApiResult<Vec<SummaryRow>> {
     if let Some(rows) = fetch_rows::<R>(records, project).await? {
         return Ok(rows);
     }

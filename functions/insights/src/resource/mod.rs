@@ -25,20 +25,20 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::Call;
 use pennon_core::ids;
 use pennon_core::model::User;
-use pennon_core::store::keys::{self, Counter, Kind, ProjectId};
+use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, StoreError, Table, Write, WriteCondition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use row::Row;
+pub use row::SummaryRow;
 
 use crate::Insights;
 
 /// A kind of record that is managed over HTTP.
 pub trait Resource: Serialize + DeserializeOwned + Clone + Send + Sync {
     /// Kind of the records.
-    const KIND: Kind;
+    const KIND: RecordKind;
     /// Counter of their ids.
     const COUNTER: Counter;
     /// Scope of their activity entries.
@@ -88,10 +88,10 @@ pub trait Resource: Serialize + DeserializeOwned + Clone + Send + Sync {
 /// A kind of record whose summary rows are in one partition, and that workspace files declare.
 pub trait ListedResource: Resource {
     /// Kind of the summary rows.
-    const ROWS: Kind;
+    const ROWS: RecordKind;
 
     /// Its summary row.
-    fn row(&self) -> Row;
+    fn row(&self) -> SummaryRow;
     /// Keys of the rows that make its name unique while it is not deleted.
     fn unique_names(&self, _project: ProjectId) -> Vec<Key> {
         Vec::new()

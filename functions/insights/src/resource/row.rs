@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The fields of a record that a list needs before it reads the record. One list may read 10,000 rows, so default values are
 /// not stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SummaryRow {
     /// Its id.
     pub id: u64,
     /// Its name.
@@ -37,10 +37,10 @@ pub struct Row {
     pub creation_mode: Option<String>,
 }
 
-impl Row {
+impl SummaryRow {
     /// A row with default values.
-    pub fn new(id: u64, created_at: DateTime<Utc>) -> Row {
-        Row {
+    pub fn new(id: u64, created_at: DateTime<Utc>) -> SummaryRow {
+        SummaryRow {
             id,
             name: None,
             tags: Vec::new(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pennon_core::store::keys::{self, ProjectId};
-use pennon_core::store::{Item, PageStart, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PageStart, PartitionQuery, StoreError, Table, Write, WriteCondition};
 
 use super::{ListedResource, claim_names, row_of};
 
@@ -20,7 +20,7 @@ pub(super) async fn backfill_rows<R: ListedResource>(
     records: &Table,
     project: ProjectId,
 ) -> Result<(), StoreError> {
-    let all = Query::partition(keys::records_pk(project, R::KIND));
+    let all = PartitionQuery::partition(keys::records_pk(project, R::KIND));
     let mut start: Option<PageStart> = None;
     loop {
         let page = records.page(&all, start).await?;

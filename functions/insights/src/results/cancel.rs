@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use pennon_calculation::{Format, QUERY_ID};
+use pennon_calculation::{QUERY_ID, ResponseFormat};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::insight::READ;
 /// `POST P/insights/cancel/`: 200 whether or not the calculation exists, and also without an id.
 pub async fn cancel(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let fields = call.json_fields()?;
     match fields.get(QUERY_ID) {
         Some(Value::String(id)) if !id.is_empty() => {

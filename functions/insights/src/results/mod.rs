@@ -162,7 +162,7 @@ impl Insights {
         let response = match &parsed {
             ParsedInsight::Query(query) => {
                 let stored = self.calculator.read(request.project, &[query]).await?;
-                let question = QueryRequest {
+                let query_request = QueryRequest {
                     project: request.project,
                     keyed: query,
                     stored: stored.stored.first().and_then(Option::as_ref),
@@ -172,7 +172,7 @@ impl Insights {
                     deadline,
                     origin: request.requested_by(insight),
                 };
-                Box::pin(self.calculator.respond(&question, request.refresh)).await?
+                Box::pin(self.calculator.respond(&query_request, request.refresh)).await?
             }
             ParsedInsight::Invalid(error) if request.refresh.waits() => {
                 return Err(engine_error(error.clone()));
@@ -215,7 +215,7 @@ impl Insights {
         require_results_fit(
             parsed.iter().map(|parsed| parsed.key().and_then(|key| sizes.get(key.as_str())).copied()),
         )?;
-        let questions: Vec<QueryRequest<'_>> = distinct
+        let query_requests: Vec<QueryRequest<'_>> = distinct
             .iter()
             .enumerate()
             .map(|(at, (insight, query))| QueryRequest {
@@ -229,7 +229,7 @@ impl Insights {
                 origin: request.requested_by(insight),
             })
             .collect();
-        let responses = Box::pin(self.calculator.respond_all(&questions, request.refresh)).await;
+        let responses = Box::pin(self.calculator.respond_all(&query_requests, request.refresh)).await;
         let responses: BTreeMap<&str, ApiResult<QueryResponse>> =
             queries.iter().map(|query| query.key.as_str()).zip(responses).collect();
         let results = insights.iter().zip(&parsed).map(|(insight, one)| {

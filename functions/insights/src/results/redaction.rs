@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 
-/// Removes users and links to actors from `answer`.
-pub fn redact(answer: &mut Value) {
-    match answer {
+/// Removes users and links to actors from `response`.
+pub fn redact(response: &mut Value) {
+    match response {
         Value::Object(fields) => {
             for (name, value) in fields {
                 match name.as_str() {
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn users_and_links_to_people_are_removed_at_every_depth() {
         let user = json!({"id": 1, "uuid": "u", "distinct_id": "d", "first_name": "Olive", "email": "o@example.com"});
-        let mut answer = json!({
+        let mut response = json!({
             "name": "n", "created_by": user, "last_modified_by": user, "query_status": null,
             "result": [
                 {"count": 3, "persons_urls": [{"url": "api/x"}], "action": {"made_by": user, "name": "a"}},
@@ -58,7 +58,7 @@ mod tests {
             ],
             "query": {"source": {"created_by": "o@example.com", "email": "sent", "current_url": "https://x"}},
         });
-        redact(&mut answer);
+        redact(&mut response);
         let expected = json!({
             "name": "n", "created_by": null, "last_modified_by": null, "query_status": null,
             "result": [
@@ -68,6 +68,6 @@ mod tests {
             ],
             "query": {"source": {"created_by": null, "email": "sent", "current_url": "https://x"}},
         });
-        assert_eq!(answer, expected);
+        assert_eq!(response, expected);
     }
 }

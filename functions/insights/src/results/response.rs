@@ -13,25 +13,25 @@ use crate::resource::access_level;
 
 /// The caller of a request, and how the response is formatted.
 #[derive(Debug, Clone, Copy)]
-pub struct Viewer<'a> {
+pub struct InsightViewer<'a> {
     /// The caller and the project.
     pub access: &'a Access,
     /// Whether `refresh` was sent.
     pub explicit_refresh: bool,
 }
 
-impl<'a> Viewer<'a> {
+impl<'a> InsightViewer<'a> {
     /// The viewer of a request.
-    pub fn new(access: &'a Access, explicit_refresh: bool) -> Viewer<'a> {
-        Viewer { access, explicit_refresh }
+    pub fn new(access: &'a Access, explicit_refresh: bool) -> InsightViewer<'a> {
+        InsightViewer { access, explicit_refresh }
     }
 
     /// The response as far as the caller may read it.
-    fn redact(&self, mut answer: Value) -> Value {
+    fn redact(&self, mut response: Value) -> Value {
         if self.access.is_shared_link() {
-            redaction::redact(&mut answer);
+            redaction::redact(&mut response);
         }
-        answer
+        response
     }
 
     /// The `user_access_level` of the caller. It depends on the creator and the membership only.
@@ -48,7 +48,7 @@ pub fn full_json(
     insight: &Insight,
     result: &InsightResult,
     placement: &Placement,
-    viewer: &Viewer<'_>,
+    viewer: &InsightViewer<'_>,
     tile: Option<&Tile>,
 ) -> Value {
     let calculated = result.calculated.as_ref();
@@ -82,16 +82,16 @@ pub fn full_json(
         "alerts": [],
         "last_viewed_at": null,
     });
-    let mut answer = fields_json(insight, ResponseForm::Full, computed);
+    let mut response = fields_json(insight, ResponseForm::Full, computed);
     if let Some(tile) = tile {
-        answer["color"] = json!(tile.color);
-        answer["layouts"] = tile.layouts.clone();
+        response["color"] = json!(tile.color);
+        response["layouts"] = tile.layouts.clone();
     }
-    viewer.redact(answer)
+    viewer.redact(response)
 }
 
 /// The short JSON, without a result.
-pub fn short_json(insight: &Insight, placement: &Placement, viewer: &Viewer<'_>) -> Value {
+pub fn short_json(insight: &Insight, placement: &Placement, viewer: &InsightViewer<'_>) -> Value {
     let computed = json!({
         "filters": shown_filters(insight),
         "dashboards": placement.dashboards,

@@ -20,7 +20,7 @@ pub struct SavedInsight {
     /// Its name, else the name that a client generated.
     pub name: Option<String>,
     /// Its query.
-    pub question: CalcResult<ParsedQuery>,
+    pub query: CalcResult<ParsedQuery>,
 }
 
 /// The row of a short id.
@@ -41,7 +41,7 @@ pub async fn find(records: &Table, project: ProjectId, name: &str) -> ApiResult<
     let insight: Insight = item.body()?;
     Ok((!insight.deleted).then(|| SavedInsight {
         id: insight.id,
-        question: parse_query(&insight),
+        query: parse_query(&insight),
         name: insight.name.or(insight.derived_name),
         short_id: insight.short_id,
     }))

@@ -9,7 +9,7 @@ mod tokens;
 use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::auth::Access;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
@@ -59,7 +59,7 @@ fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
 /// The sharing configuration of an insight.
 pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, items) = state.app.authorize_project_with(&call, READ, row_keys(&call)).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let shared = SharedInsight::from_items(items)?;
     let tokens = Tokens { app: &state.app, project: access.project.id, insight: shared.insight.id };
     Ok(json(match &shared.sharing {
@@ -89,7 +89,7 @@ enum SharingChange {
 async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResult<Response> {
     let keys = row_keys(call);
     let (access, mut items) = state.app.authorize_project_with(call, WRITE, &keys).await?;
-    Format::of(call)?;
+    ResponseFormat::of(call)?;
     let records = &state.app.store.records;
     let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
     loop {

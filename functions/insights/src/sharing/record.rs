@@ -8,7 +8,7 @@ use pennon_core::http::Fields;
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule};
+use pennon_filters::body::fields::{self, BodyField, TextRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -41,8 +41,8 @@ pub(super) struct SharingInput {
 impl SharingInput {
     pub fn parse(body: &Fields) -> ApiResult<SharingInput> {
         Ok(SharingInput {
-            enabled: Field::of(body, "enabled").sent(fields::boolean).map_err(invalid)?,
-            settings: Field::of(body, "settings").nullable(settings).map_err(invalid)?,
+            enabled: BodyField::of(body, "enabled").sent(fields::boolean).map_err(invalid)?,
+            settings: BodyField::of(body, "settings").nullable(settings).map_err(invalid)?,
         })
     }
 }

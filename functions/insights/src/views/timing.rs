@@ -5,7 +5,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Fields, empty};
@@ -17,7 +17,7 @@ use crate::{Insights, limits};
 /// Logs the body.
 pub async fn record(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     if call.bytes().len() > limits::TIMING_BYTES {
         return Err(ApiError::too_large());
     }

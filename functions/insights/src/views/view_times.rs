@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use futures::future::try_join_all;
 use pennon_core::store::keys::{self, ProjectId, VIEW_SHARDS};
-use pennon_core::store::{Item, Key, Query, StoreError, Table};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table};
 
 /// The latest view of each insight by any user.
 pub type ViewTimes = BTreeMap<u64, DateTime<Utc>>;
@@ -36,14 +36,14 @@ pub async fn fetch(records: &Table, project: ProjectId, insights: &[u64]) -> Res
 
 /// The latest views of all insights.
 pub async fn fetch_all(records: &Table, project: ProjectId) -> Result<ViewTimes, StoreError> {
-    let shards =
-        (0..VIEW_SHARDS).map(|shard| records.query(Query::partition(keys::views_pk(project, shard))));
+    let shards = (0..VIEW_SHARDS)
+        .map(|shard| records.query(PartitionQuery::partition(keys::views_pk(project, shard))));
     Ok(try_join_all(shards).await?.iter().flatten().filter_map(view).collect())
 }
 
 /// The insights that a user has viewed, the latest first.
 pub async fn list_viewed_by(records: &Table, project: ProjectId, user: u64) -> Result<Vec<u64>, StoreError> {
-    let rows = records.query(Query::partition(keys::viewed_pk(project, user))).await?;
+    let rows = records.query(PartitionQuery::partition(keys::viewed_pk(project, user))).await?;
     let mut views: Vec<(u64, DateTime<Utc>)> = rows.iter().filter_map(view).collect();
     views.sort_unstable_by_key(|(insight, at)| Reverse((*at, *insight)));
     Ok(views.into_iter().map(|(insight, _)| insight).collect())

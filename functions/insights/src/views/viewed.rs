@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures::{StreamExt, TryStreamExt};
-use pennon_calculation::Format;
+use pennon_calculation::ResponseFormat;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, empty, json};
 use pennon_core::store::Key;
@@ -15,7 +15,7 @@ use super::view_times;
 use crate::insight::{self, Insight, READ};
 use crate::placement::{Dashboards, Placement, tiles};
 use crate::resource::body::invalid;
-use crate::results::response::{self, Viewer};
+use crate::results::response::{self, InsightViewer};
 use crate::{Insights, limits};
 
 /// Insights in the response of `my_last_viewed`.
@@ -30,7 +30,7 @@ pub async fn one(State(state): State<Insights>, call: Call) -> ApiResult<Respons
     let id = call.id("id");
     let keys = |project| id.iter().map(|id| insight::row_key(project, *id)).collect::<Vec<Key>>();
     let (access, items) = state.app.authorize_project_with(&call, READ, keys).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let (Some(id), Some(_)) = (id, items.into_iter().next().flatten()) else {
         return Err(ApiError::not_found());
     };
@@ -45,7 +45,7 @@ pub async fn several(State(state): State<Insights>, call: Call) -> ApiResult<Res
     let ids = sent.as_deref().unwrap_or_default();
     let keys = |project| ids.iter().map(|id| insight::row_key(project, *id)).collect::<Vec<Key>>();
     let (access, items) = state.app.authorize_project_with(&call, READ, keys).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let ids = sent.as_ref().map_err(Clone::clone)?;
     let (records, project, user) = (&state.app.store.records, access.project.id, access.caller.user().id);
     let live: Vec<u64> = ids.iter().zip(items).filter_map(|(id, row)| row.map(|_| *id)).collect();
@@ -84,7 +84,7 @@ fn insight_ids(call: &Call) -> ApiResult<Vec<u64>> {
 /// The insights that the caller has viewed last.
 pub async fn my_last(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
     let (access, []) = state.app.project(&call, READ, |_| []).await?;
-    Format::of(&call)?;
+    ResponseFormat::of(&call)?;
     let (records, project) = (&state.app.store.records, access.project.id);
     let ids = view_times::list_viewed_by(records, project, access.caller.user().id).await?;
     let mut latest: Vec<Insight> = Vec::new();
@@ -97,7 +97,7 @@ pub async fn my_last(State(state): State<Insights>, call: Call) -> ApiResult<Res
     latest.truncate(LAST_VIEWED_COUNT);
     let on = latest.iter().flat_map(|insight| tiles::current_dashboards(&insight.tiles));
     let dashboards = Dashboards::load(records, project, on).await?;
-    let viewer = Viewer::new(&access, false);
+    let viewer = InsightViewer::new(&access, false);
     let short = |insight: &Insight| {
         response::short_json(insight, &Placement::new(&insight.tiles, &dashboards, &access), &viewer)
     };

@@ -124,7 +124,7 @@ impl TestedValue<'_> {
 
 fn test_condition(subject: &mut TestedValue<'_>, test: &ValueTest) -> CalcResult<String> {
     Ok(match test {
-        ValueTest::Always(answer) => constant(*answer),
+        ValueTest::Always(passes) => constant(*passes),
         ValueTest::Presence { negated } => {
             let text = subject.text()?;
             if *negated { format!("{text} IS NULL") } else { format!("{text} IS NOT NULL") }
@@ -190,7 +190,7 @@ fn test_condition(subject: &mut TestedValue<'_>, test: &ValueTest) -> CalcResult
 /// A test of the event's time.
 fn time_test(test: &ValueTest) -> CalcResult<String> {
     Ok(match test {
-        ValueTest::Always(answer) => constant(*answer),
+        ValueTest::Always(passes) => constant(*passes),
         ValueTest::Presence { negated } => constant(!negated),
         ValueTest::InstantMicros { order, bounds, negated, .. } => {
             let sign = sign(*order);
@@ -221,8 +221,8 @@ fn sign(order: ComparisonOperator) -> &'static str {
     }
 }
 
-fn constant(answer: bool) -> String {
-    if answer { quote::TRUE } else { quote::FALSE }.to_owned()
+fn constant(value: bool) -> String {
+    if value { quote::TRUE } else { quote::FALSE }.to_owned()
 }
 
 /// Replaces null by false.

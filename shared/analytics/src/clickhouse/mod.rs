@@ -34,7 +34,7 @@ pub struct SegmentFiles {
     /// Their location.
     pub place: FileLocation,
     /// The files to read.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<SqlSegment>,
     /// Merged person ids in the files and their canonical ids: at most [`MAX_PERSON_MERGES`].
     pub merged: Vec<(Uuid, Uuid)>,
 }
@@ -50,11 +50,11 @@ pub enum FileLocation {
 
 /// A segment file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Segment {
+pub struct SqlSegment {
     /// Its path relative to the location.
     pub object: String,
     /// Its property columns, by key.
-    pub columns: BTreeMap<String, Column>,
+    pub columns: BTreeMap<String, SqlColumn>,
     /// Further keys in its JSON column; none if not known.
     pub rest: Option<Vec<String>>,
     /// First and last time of its events.
@@ -65,7 +65,7 @@ pub struct Segment {
 
 /// A property column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
+pub struct SqlColumn {
     /// Its type.
     pub kind: ColumnType,
     /// Some values of the key are in the JSON column, because they do not fit the type.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pennon_filters::error::CalcResult;
 use uuid::Uuid;
 
-use super::{MAX_PERSON_MERGES, Segment, StatementWriter, quote, unsupported, values};
+use super::{MAX_PERSON_MERGES, SqlSegment, StatementWriter, quote, unsupported, values};
 use crate::clickhouse::FileLocation;
 use crate::scan::ActorKind;
 use crate::scan::{EventSelection, Micros};
@@ -22,7 +22,7 @@ pub(super) fn events(writer: &StatementWriter<'_>, times: (Micros, Micros)) -> C
         EventSelection::All => None,
         EventSelection::Named(names) => Some(names),
     };
-    let may_match = |segment: &&Segment| {
+    let may_match = |segment: &&SqlSegment| {
         let named = match (names, &segment.events) {
             (Some(names), Some(listed)) => listed.iter().any(|name| names.contains(name)),
             _ => true,
@@ -63,7 +63,7 @@ fn head(actor: &str) -> String {
 }
 
 /// The columns of the values that the query reads, for one file.
-fn columns(writer: &StatementWriter<'_>, segment: &Segment) -> String {
+fn columns(writer: &StatementWriter<'_>, segment: &SqlSegment) -> String {
     let mut out = String::new();
     for (at, key, text, number) in writer.fields.columns() {
         if text {

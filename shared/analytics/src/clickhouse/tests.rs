@@ -21,17 +21,17 @@ fn project() -> ProjectContext {
     }
 }
 
-fn segment(object: &str, kind: ColumnType, events: &[&str]) -> Segment {
-    Segment {
+fn segment(object: &str, kind: ColumnType, events: &[&str]) -> SqlSegment {
+    SqlSegment {
         object: object.to_owned(),
-        columns: [("plan".to_owned(), Column { kind, exceptions: false })].into(),
+        columns: [("plan".to_owned(), SqlColumn { kind, exceptions: false })].into(),
         rest: Some(Vec::new()),
         times: (1_704_067_200_000_000, 1_706_659_200_000_000),
         events: Some(events.iter().map(|name| (*name).to_owned()).collect()),
     }
 }
 
-fn files(segments: Vec<Segment>) -> SegmentFiles {
+fn files(segments: Vec<SqlSegment>) -> SegmentFiles {
     SegmentFiles { place: FileLocation::Directory("/data".to_owned()), segments, merged: Vec::new() }
 }
 
@@ -47,7 +47,7 @@ fn trend(properties: Value) -> Value {
 
 #[test]
 fn only_files_that_may_have_its_events_are_named() {
-    let late = Segment {
+    let late = SqlSegment {
         times: (1_709_251_200_000_000, 1_709_251_200_000_000),
         ..segment("p/late", ColumnType::Text, &["a"])
     };

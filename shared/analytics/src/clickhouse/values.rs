@@ -2,7 +2,7 @@
 //!
 //! Must stay true: missing and null have no text and no number; `50.0` and `50` have the same text.
 
-use super::{Column, Segment, quote};
+use super::{SqlColumn, SqlSegment, quote};
 use crate::clickhouse::ColumnType;
 use crate::scan::ColumnKey;
 
@@ -10,7 +10,7 @@ use crate::scan::ColumnKey;
 const EXACT_FLOAT_LIMIT: &str = "9007199254740992";
 
 /// The text of a value of a segment's events.
-pub(crate) fn text(segment: &Segment, key: &ColumnKey) -> String {
+pub(crate) fn text(segment: &SqlSegment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return "distinct_id".to_owned() };
     first_non_null(
         property_column(segment, key).map(|(column, kind)| column_text(&column, kind)),
@@ -20,7 +20,7 @@ pub(crate) fn text(segment: &Segment, key: &ColumnKey) -> String {
 }
 
 /// The number of a value of a segment's events.
-pub(crate) fn number(segment: &Segment, key: &ColumnKey) -> String {
+pub(crate) fn number(segment: &SqlSegment, key: &ColumnKey) -> String {
     let ColumnKey::Property(key) = key else { return numeric("distinct_id") };
     first_non_null(
         property_column(segment, key).and_then(|(column, kind)| column_number(&column, kind)),
@@ -37,15 +37,15 @@ fn first_non_null(own: Option<String>, rest: Option<String>) -> Option<String> {
 }
 
 /// The property column of a key.
-fn property_column(segment: &Segment, key: &str) -> Option<(String, ColumnType)> {
+fn property_column(segment: &SqlSegment, key: &str) -> Option<(String, ColumnType)> {
     let column = segment.columns.get(key)?;
     Some((quote::name(&format!("p.{key}")), column.kind))
 }
 
 /// The JSON text of a key in the JSON column; none if the file has no such value.
-fn json_column(segment: &Segment, key: &str) -> Option<String> {
+fn json_column(segment: &SqlSegment, key: &str) -> Option<String> {
     let listed = match (segment.columns.get(key), &segment.rest) {
-        (Some(Column { exceptions, .. }), _) => *exceptions,
+        (Some(SqlColumn { exceptions, .. }), _) => *exceptions,
         (None, Some(keys)) => keys.iter().any(|listed| listed == key),
         (None, None) => true,
     };

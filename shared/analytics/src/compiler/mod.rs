@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use cohort::Cohorts;
+use cohort::CohortRules;
 use pennon_filters::CompileBudget;
 use pennon_filters::error::CalcResult;
 use pennon_filters::operator::{Operator, ValueTest};
@@ -44,7 +44,7 @@ pub struct Compiler<'a> {
     /// The data that the plan reads.
     pub(crate) needs: DataRequirements,
     /// The compiled cohorts.
-    pub(crate) cohorts: Cohorts,
+    pub(crate) cohorts: CohortRules,
 }
 
 impl<'a> Compiler<'a> {
@@ -52,7 +52,7 @@ impl<'a> Compiler<'a> {
     pub(crate) fn new(project: &'a ProjectContext, now: DateTime<Utc>) -> Self {
         let needs = DataRequirements {
             scan: empty_scan(),
-            facts: BTreeSet::new(),
+            joined_columns: BTreeSet::new(),
             persons: BTreeSet::new(),
             groups: BTreeMap::new(),
             whole_persons: false,
@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
             budget: CompileBudget::default(),
             parser: Parser::default(),
             needs,
-            cohorts: Cohorts::default(),
+            cohorts: CohortRules::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl<'a> Compiler<'a> {
         match key {
             ColumnRef::Event(key) => self.require_event_column(key.clone()),
             ColumnRef::Joined(key) => {
-                self.needs.facts.insert(key.clone());
+                self.needs.joined_columns.insert(key.clone());
                 match key {
                     JoinedColumnKey::PersonId | JoinedColumnKey::TimeBounds => {}
                     JoinedColumnKey::Person(property) => {
@@ -211,12 +211,14 @@ impl<'a> Compiler<'a> {
         &mut self,
         compile: impl FnOnce(&mut Self) -> CalcResult<T>,
     ) -> CalcResult<(ScanRequest, BTreeSet<JoinedColumnKey>, T)> {
-        let outer =
-            (std::mem::replace(&mut self.needs.scan, empty_scan()), std::mem::take(&mut self.needs.facts));
+        let outer = (
+            std::mem::replace(&mut self.needs.scan, empty_scan()),
+            std::mem::take(&mut self.needs.joined_columns),
+        );
         let compiled = compile(self)?;
         let scan = std::mem::replace(&mut self.needs.scan, outer.0);
-        let facts = std::mem::replace(&mut self.needs.facts, outer.1);
-        Ok((scan, facts, compiled))
+        let joined_columns = std::mem::replace(&mut self.needs.joined_columns, outer.1);
+        Ok((scan, joined_columns, compiled))
     }
 }
 

@@ -96,21 +96,23 @@ impl ElementTest {
     /// Whether each row passes. Each distinct chain and list is parsed once.
     pub(crate) fn rows(&self, run: &EventRun, work: &WorkBudget<'_>) -> CalcResult<Vec<bool>> {
         work.consume(run.actors.len())?;
-        let answers = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
+        let test_column = |key: &ColumnKey, read: fn(&Value) -> Vec<Element>| {
             let Some(column) = run.columns.get(key) else { return Ok(None) };
-            let answer = |value: &Value| {
+            let test_value = |value: &Value| {
                 self.consume_budget(text_length(value), work)?;
                 Ok(has_content(value).then(|| self.holds(&read(value))))
             };
-            Ok(Some((column, column.values.iter().map(answer).collect::<CalcResult<Vec<_>>>()?)))
+            Ok(Some((column, column.values.iter().map(test_value).collect::<CalcResult<Vec<_>>>()?)))
         };
-        let columns =
-            [answers(&chain_column(), chain::parse_chain)?, answers(&list_column(), chain::parse_list)?];
+        let columns = [
+            test_column(&chain_column(), chain::parse_chain)?,
+            test_column(&list_column(), chain::parse_list)?,
+        ];
         let none = self.holds(&[]);
-        let answer = |row: usize| {
-            columns.iter().flatten().find_map(|(column, answers)| *answers.get(code(column, row)?)?)
+        let passes = |row: usize| {
+            columns.iter().flatten().find_map(|(column, passes)| *passes.get(code(column, row)?)?)
         };
-        Ok((0..run.actors.len()).map(|row| answer(row).unwrap_or(none)).collect())
+        Ok((0..run.actors.len()).map(|row| passes(row).unwrap_or(none)).collect())
     }
 
     /// Consumes the work of testing the elements of an event, of `bytes` bytes.

@@ -131,11 +131,11 @@ impl Predicate {
                 Mask::constant(test.matches_within_budget(Some(&Value::String(run.event.clone())), work)?)
             }
             Self::Time(test) => {
-                let answers = run.times.iter().map(|time| {
+                let passes = run.times.iter().map(|time| {
                     work.consume_comparisons(test.comparisons(), 0)?;
                     Ok(test.matches_time(*time))
                 });
-                Mask::of(answers.collect::<CalcResult<_>>()?)
+                Mask::of(passes.collect::<CalcResult<_>>()?)
             }
             Self::Elements(test) => Mask::of(test.rows(run, work)?),
             Self::Column(key, test) => match run.column(key) {
@@ -205,19 +205,19 @@ fn column_mask(column: &Column, test: &ValueTest, work: &WorkBudget<'_>) -> Calc
     // For few rows of a long dictionary, test the values of the rows only.
     if column.codes.len() < column.values.len() {
         let value = |code: &u32| usize::try_from(*code).ok().and_then(|code| column.values.get(code));
-        let answer = |code: &u32| {
+        let test_code = |code: &u32| {
             value(code).map_or(Ok(missing), |value| test.matches_within_budget(Some(value), work))
         };
-        return Ok(Mask::of(column.codes.iter().map(answer).collect::<CalcResult<_>>()?));
+        return Ok(Mask::of(column.codes.iter().map(test_code).collect::<CalcResult<_>>()?));
     }
-    let answers = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
-    let answers: Vec<bool> = answers.collect::<CalcResult<_>>()?;
-    if answers.iter().all(|answer| *answer == missing) {
+    let passes = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
+    let passes: Vec<bool> = passes.collect::<CalcResult<_>>()?;
+    if passes.iter().all(|passes| *passes == missing) {
         return Ok(Mask::constant(missing));
     }
     // A row with a code outside of the dictionary has no value.
-    let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| answers.get(code)).copied();
-    Ok(Mask::Rows(column.codes.iter().map(|code| answer(code).unwrap_or(missing)).collect()))
+    let of_code = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code)).copied();
+    Ok(Mask::Rows(column.codes.iter().map(|code| of_code(code).unwrap_or(missing)).collect()))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub trait InsightQuery: Debug {
     }
 
     /// The ids of the actions and cohorts that the query references directly.
-    fn mentions(&self) -> DefinitionIds;
+    fn direct_references(&self) -> DefinitionIds;
 
     /// The query node with defaults filled in, for cache keys. Fields that do not affect the result are left out.
     fn canonical_node(&self) -> Value;

@@ -139,8 +139,8 @@ impl Query {
     }
 
     /// The ids of the actions and cohorts that the query references directly. These may reference further ones.
-    pub fn mentions(&self) -> DefinitionIds {
-        self.as_insight().mentions()
+    pub fn direct_references(&self) -> DefinitionIds {
+        self.as_insight().direct_references()
     }
 
     /// Whether resolving the date range needs the time of the project's earliest event.

@@ -10,7 +10,7 @@ use pennon_filters::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::{CompiledQuery, DataPoint, PartitionResult, Query, QueryOutput};
-use crate::compiler::{Compiler, cohort::Cohorts};
+use crate::compiler::{Compiler, cohort::CohortRules};
 use crate::join::{DataRequirements, JoinData};
 use crate::join_derived::derive_join_data;
 use crate::people::MatchedActor;
@@ -23,7 +23,7 @@ use crate::scan::{ActorKind, Partition, ScanRequest};
 pub struct Plan {
     needs: DataRequirements,
     actors: BTreeSet<ActorKind>,
-    cohorts: Cohorts,
+    cohorts: CohortRules,
     query: CompiledQuery,
 }
 
@@ -56,19 +56,19 @@ impl Plan {
         self.query.actor_kind(point).unwrap_or_else(first)
     }
 
-    /// Joins `facts` to the scanned partitions and repartitions them by actor kind, as [`Plan::partial`] expects them.
+    /// Joins `join_data` to the scanned partitions and repartitions them by actor kind, as [`Plan::partial`] expects them.
     /// Takes all partitions at once, because the events of one group or distinct id may lie in all of them.
     /// `is_cancelled` is called as in [`Plan::partial`].
     pub fn join(
         &self,
         mut partitions: Vec<Partition>,
-        mut facts: JoinData,
+        mut join_data: JoinData,
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<Vec<Partition>> {
         let work = &WorkBudget::new(is_cancelled);
-        derive_join_data(&self.needs, &self.cohorts, &mut facts, work)?;
+        derive_join_data(&self.needs, &self.cohorts, &mut join_data, work)?;
         for partition in &mut partitions {
-            self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
+            self.cohorts.join(partition, &self.needs.joined_columns, &join_data, work)?;
         }
         let partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
         self.query.relate_partitions(partitions, work)

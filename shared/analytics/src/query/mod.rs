@@ -104,7 +104,10 @@ impl EventOrAction {
 
 impl CommonFields {
     /// The ids of the actions and cohorts that these fields and `series` reference.
-    pub(crate) fn mentions<'a>(&self, series: impl IntoIterator<Item = &'a Series>) -> DefinitionIds {
+    pub(crate) fn direct_references<'a>(
+        &self,
+        series: impl IntoIterator<Item = &'a Series>,
+    ) -> DefinitionIds {
         let mut actions = BTreeSet::new();
         let mut cohorts: BTreeSet<u64> = self.breakdown.iter().flat_map(Breakdown::cohorts).collect();
         let mut add_filter_cohorts = |filter: &Filter| {

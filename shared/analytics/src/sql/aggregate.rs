@@ -138,15 +138,15 @@ impl AggregateCall {
     }
 
     /// An empty accumulator.
-    pub(super) fn accumulator(&self) -> Accumulator {
+    pub(super) fn accumulator(&self) -> FunctionState {
         match self.operation {
-            Operation::Count => Accumulator::Count(0),
-            Operation::Distinct => Accumulator::Distinct(HashSet::new()),
-            Operation::Sum | Operation::Average => Accumulator::Sum { sum: 0.0, rest: 0.0, count: 0 },
-            Operation::Min => Accumulator::Min(None),
-            Operation::Max => Accumulator::Max(None),
-            Operation::Quantile(_) => Accumulator::Numbers(Vec::new()),
-            Operation::First => Accumulator::First(None),
+            Operation::Count => FunctionState::Count(0),
+            Operation::Distinct => FunctionState::Distinct(HashSet::new()),
+            Operation::Sum | Operation::Average => FunctionState::Sum { sum: 0.0, rest: 0.0, count: 0 },
+            Operation::Min => FunctionState::Min(None),
+            Operation::Max => FunctionState::Max(None),
+            Operation::Quantile(_) => FunctionState::Numbers(Vec::new()),
+            Operation::First => FunctionState::First(None),
         }
     }
 
@@ -179,26 +179,28 @@ impl AggregateCall {
     }
 
     /// The result of an accumulator; missing if nothing was aggregated.
-    pub(super) fn result(&self, accumulator: &Accumulator) -> Value {
+    pub(super) fn result(&self, accumulator: &FunctionState) -> Value {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let whole = |count: u64| Value::Number(count as f64);
         match accumulator {
-            Accumulator::Count(count) => whole(*count),
-            Accumulator::Distinct(seen) => whole(u64::try_from(seen.len()).unwrap_or(u64::MAX)),
-            Accumulator::Sum { count: 0, .. } => Value::Missing,
+            FunctionState::Count(count) => whole(*count),
+            FunctionState::Distinct(seen) => whole(u64::try_from(seen.len()).unwrap_or(u64::MAX)),
+            FunctionState::Sum { count: 0, .. } => Value::Missing,
             #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-            Accumulator::Sum { sum, rest, count } => Value::number_of(match self.operation {
+            FunctionState::Sum { sum, rest, count } => Value::number_of(match self.operation {
                 Operation::Average => (sum + rest) / *count as f64,
                 _ => sum + rest,
             }),
-            Accumulator::Min(number) | Accumulator::Max(number) => {
+            FunctionState::Min(number) | FunctionState::Max(number) => {
                 number.map_or(Value::Missing, Value::Number)
             }
-            Accumulator::Numbers(numbers) => match self.operation {
+            FunctionState::Numbers(numbers) => match self.operation {
                 Operation::Quantile(level) => quantile(numbers, level).map_or(Value::Missing, Value::Number),
                 _ => Value::Missing,
             },
-            Accumulator::First(first) => first.as_ref().map_or(Value::Missing, |(_, _, value)| value.clone()),
+            FunctionState::First(first) => {
+                first.as_ref().map_or(Value::Missing, |(_, _, value)| value.clone())
+            }
         }
     }
 }
@@ -220,7 +222,7 @@ struct Argument {
 
 /// The mergeable state of one aggregate function.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Accumulator {
+pub(super) enum FunctionState {
     Count(u64),
     Distinct(HashSet<Box<str>>),
     /// A compensated sum: `rest` is the accumulated rounding error.
@@ -236,7 +238,7 @@ pub(super) enum Accumulator {
     First(Option<(Micros, Seq, Value)>),
 }
 
-impl Accumulator {
+impl FunctionState {
     /// Approximate memory in bytes. Texts count with their table entry only, which is as large as most texts.
     pub(super) fn weight(&self) -> usize {
         64 + match self {

@@ -12,7 +12,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value as Json;
 
 use super::function::Function;
-use super::node::{Arithmetic, Comparison, Node, SymbolTable};
+use super::node::{Arithmetic, ComparisonSign, Node, SymbolTable};
 use super::value::Value;
 use crate::scan::{Column, ColumnRef, EventRun, MISSING, Micros};
 
@@ -239,7 +239,7 @@ impl Arithmetic {
     }
 }
 
-impl Comparison {
+impl ComparisonSign {
     fn holds(self, left: &Value, right: &Value, zone: Tz) -> bool {
         let both_missing = || *left == Value::Missing && *right == Value::Missing;
         let order = || left.order(right, zone);

@@ -29,7 +29,7 @@ use serde_json::Value as Json;
 
 use crate::mask::Mask;
 use crate::scan::{Column, ColumnRef, EventRun, MISSING};
-use aggregate::{Accumulator, AggregateCall, AggregateInput};
+use aggregate::{AggregateCall, AggregateInput, FunctionState};
 use evaluate::Environment;
 use node::{Node, SymbolTable};
 use tree::TreeBuilder;
@@ -77,7 +77,7 @@ pub(crate) struct AggregateInputs<'a> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct AggregateState {
     rows: u64,
-    accumulators: Vec<Accumulator>,
+    accumulators: Vec<FunctionState>,
 }
 
 impl Expression {
@@ -243,7 +243,7 @@ impl CompiledAggregate {
 impl AggregateState {
     /// Approximate memory in bytes.
     pub(crate) fn weight(&self) -> usize {
-        48 + self.accumulators.iter().map(Accumulator::weight).sum::<usize>()
+        48 + self.accumulators.iter().map(FunctionState::weight).sum::<usize>()
     }
 
     /// Merges another state of the same aggregate.

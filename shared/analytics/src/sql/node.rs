@@ -19,7 +19,7 @@ pub(crate) enum Node {
     Not(Box<Node>),
     Negate(Box<Node>),
     Arithmetic(Arithmetic, Box<Node>, Box<Node>),
-    Compare(Comparison, Box<Node>, Box<Node>),
+    Compare(ComparisonSign, Box<Node>, Box<Node>),
     All(Vec<Node>),
     Any(Vec<Node>),
     Like {
@@ -54,7 +54,7 @@ pub(crate) enum Arithmetic {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
+pub(crate) enum ComparisonSign {
     Equal,
     NotEqual,
     Less,

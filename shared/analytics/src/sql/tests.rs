@@ -35,10 +35,11 @@ fn run(rows: &[Json]) -> EventRun {
     }
     let all = |value: &str| text_column(vec![json!(value); count]);
     run.columns.insert(ColumnKey::DistinctId, all("u1"));
-    run.facts.insert(JoinedColumnKey::PersonId, all("p1"));
-    run.facts.insert(JoinedColumnKey::Person("plan".to_owned()), all("free"));
-    run.facts.insert(JoinedColumnKey::Group(1, "size".to_owned()), text_column(vec![json!(40); count]));
-    run.facts.insert(
+    run.joined_columns.insert(JoinedColumnKey::PersonId, all("p1"));
+    run.joined_columns.insert(JoinedColumnKey::Person("plan".to_owned()), all("free"));
+    run.joined_columns
+        .insert(JoinedColumnKey::Group(1, "size".to_owned()), text_column(vec![json!(40); count]));
+    run.joined_columns.insert(
         JoinedColumnKey::Session("$session_duration".to_owned()),
         text_column(vec![json!(90); count]),
     );

@@ -11,7 +11,7 @@ use sqlparser::ast::{
 
 use super::aggregate::{AggregateCall, AggregateFunction};
 use super::function::Function;
-use super::node::{Arithmetic, Comparison, Node, SymbolTable};
+use super::node::{Arithmetic, ComparisonSign, Node, SymbolTable};
 use super::unsupported::construct_name;
 use super::value::Value;
 use crate::limits;
@@ -156,12 +156,12 @@ impl<'a> TreeBuilder<'a> {
             BinaryOperator::Or => return self.chain(left, operator, right, depth).map(Node::Any),
             other => {
                 let comparison = match other {
-                    BinaryOperator::Eq => Comparison::Equal,
-                    BinaryOperator::NotEq => Comparison::NotEqual,
-                    BinaryOperator::Lt => Comparison::Less,
-                    BinaryOperator::LtEq => Comparison::LessOrEqual,
-                    BinaryOperator::Gt => Comparison::Greater,
-                    BinaryOperator::GtEq => Comparison::GreaterOrEqual,
+                    BinaryOperator::Eq => ComparisonSign::Equal,
+                    BinaryOperator::NotEq => ComparisonSign::NotEqual,
+                    BinaryOperator::Lt => ComparisonSign::Less,
+                    BinaryOperator::LtEq => ComparisonSign::LessOrEqual,
+                    BinaryOperator::Gt => ComparisonSign::Greater,
+                    BinaryOperator::GtEq => ComparisonSign::GreaterOrEqual,
                     other => return Err(self.unsupported(&format!("the operator {other}"))),
                 };
                 let left = self.boxed(left, depth)?;

@@ -4,7 +4,7 @@ use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
-use crate::support::{World, cases};
+use crate::support::{World, cases, link_parameters};
 
 fn query(request: &Value) -> Result<Query, CalcError> {
     match InsightKind::Correlation.parse_request(request.as_object().unwrap())? {
@@ -231,26 +231,10 @@ fn equal_questions_have_one_text_and_others_have_another() {
     }
 }
 
-/// The parameters of a link, as an endpoint reads them from its query string.
+/// The parameters of a link to the people of a correlation.
 fn parameters(url: &str) -> Map<String, Value> {
-    let (path, query) = url.split_once('?').unwrap();
-    assert_eq!(path, "/api/projects/7/persons/funnel/correlation/");
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
-    pairs.map(|(key, value)| (decoded(key), Value::String(decoded(value)))).collect()
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let hex = [rest.next().unwrap(), rest.next().unwrap()];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).unwrap()
+    assert!(url.starts_with("/api/projects/7/persons/funnel/correlation/?"), "{url}");
+    link_parameters(url)
 }
 
 fn people(world: &World, request: &Map<String, Value>) -> usize {

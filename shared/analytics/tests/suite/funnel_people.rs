@@ -7,28 +7,7 @@ use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
-use crate::support::{World, cases};
-
-/// The parameters of a link, as an endpoint reads them from its query string.
-fn parameters(url: &str) -> Map<String, Value> {
-    let (_, query) = url.split_once('?').unwrap();
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
-    pairs.map(|(key, value)| (decoded(key), Value::String(decoded(value)))).collect()
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let hex = [rest.next().unwrap(), rest.next().unwrap()];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).unwrap()
-}
+use crate::support::{World, cases, link_parameters};
 
 fn query(request: &Map<String, Value>) -> Result<Query, CalcError> {
     match InsightKind::Funnels.parse_request(request)? {
@@ -58,7 +37,7 @@ fn follow(name: &str, world: &World, steps: &[Value], optional: &[bool]) -> usiz
     let mut links = 0;
     for (index, step) in steps.iter().enumerate() {
         let mut check = |key: &str, want: usize| {
-            let request = parameters(step[key].as_str().unwrap());
+            let request = link_parameters(step[key].as_str().unwrap());
             let found = people(world, &request).unwrap();
             assert_eq!(found.len(), want, "{name}: {key} of step {index}");
             for one in &found {

@@ -62,7 +62,7 @@ fn run(name: &str, events: &[Event], unused: usize) -> Option<EventRun> {
             (key("k"), Column { codes: codes.into(), values: dictionary }),
             (key("n"), Column::new(passes, vec![json!(0), json!(1)])),
         ]),
-        facts: BTreeMap::new(),
+        joined_columns: BTreeMap::new(),
     })
 }
 

@@ -5,7 +5,7 @@ use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{World, link_parameters};
 
 /// Events as (name, distinct id, time, properties).
 fn world(now: &str, events: &[(&str, &str, &str, Value)]) -> World {
@@ -452,16 +452,7 @@ fn links_of_rolling_people_by_the_minute_lead_to_them() {
 }
 
 fn people_of(world: &World, url: &str) -> (u64, u64) {
-    let request: serde_json::Map<String, Value> = url
-        .split_once('?')
-        .unwrap()
-        .1
-        .split('&')
-        .map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap();
-            (decoded(key), Value::String(decoded(value)))
-        })
-        .collect();
+    let request = link_parameters(url);
     let Ok(ParsedQuery::Query(query)) = InsightKind::Trends.parse_request(&request) else { panic!("{url}") };
     let selector = query.data_point(&request).unwrap();
     let plan = query.plan(&world.project, world.now).unwrap();
@@ -470,19 +461,4 @@ fn people_of(world: &World, url: &str) -> (u64, u64) {
     let people = parts.iter().flat_map(|part| plan.people(part, &selector, &|| false).unwrap());
     let people = union(people);
     (people.len() as u64, people.iter().map(|one| one.times.len() as u64).sum())
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&after[..2]).unwrap(), 16).unwrap());
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).unwrap()
 }

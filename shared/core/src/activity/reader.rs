@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::http::Call;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{ByteLimitedRead, Item, Key, KeyRange, Query, RangeEnd, StoreError, Table};
+use crate::store::{ByteLimitedRead, Item, Key, KeyRange, PartitionQuery, RangeEnd, StoreError, Table};
 
 /// Maximum entries, and bytes of entries, that are prefetched before the caller is authorized.
 const PREFETCH_ENTRIES_MAX: usize = 10 * LIMIT_DEFAULT;
@@ -84,14 +84,14 @@ impl ScopeLog<'_> {
 
     /// The days that have entries, newest first.
     async fn days(&self) -> Result<Vec<Day>, StoreError> {
-        let query = Query::partition(keys::activity_days_pk(self.project, self.scope)).descending();
+        let query = PartitionQuery::partition(keys::activity_days_pk(self.project, self.scope)).descending();
         let days = self.records.query(query).await?.into_iter();
         let day = |item: Item| Day { count: usize::try_from(item.count).unwrap_or(0), day: item.key.sk };
         Ok(days.map(day).collect())
     }
 
-    fn month(&self, month: &str) -> Query {
-        Query::partition(keys::activity_month_pk(self.project, self.scope, month)).descending()
+    fn month(&self, month: &str) -> PartitionQuery {
+        PartitionQuery::partition(keys::activity_month_pk(self.project, self.scope, month)).descending()
     }
 
     /// Fetches the entries of `ranges` in order, or the first of them if they exceed [`READ_BYTES_MAX`].

@@ -16,7 +16,7 @@ use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
 use crate::request_metrics;
 use crate::store::keys::{self, ProjectId};
-use crate::store::{Item, Key, Query};
+use crate::store::{Item, Key, PartitionQuery};
 use crate::throttle::Bucket;
 
 /// How a request identifies its project.
@@ -282,7 +282,8 @@ impl App {
     /// Lists the projects of `organizations`.
     async fn list_projects(&self, organizations: &[Uuid]) -> ApiResult<Vec<OrganizationProject>> {
         let queries = organizations.iter().map(|id| {
-            let query = Query::partition(keys::organization_pk(*id)).prefix(keys::ORGANIZATION_PROJECTS);
+            let query =
+                PartitionQuery::partition(keys::organization_pk(*id)).prefix(keys::ORGANIZATION_PROJECTS);
             self.store.records.query(query)
         });
         let lists = futures::future::try_join_all(queries).await?;

@@ -77,7 +77,7 @@ fn python_type(value: &Value) -> &'static str {
 }
 
 /// The nesting depth of arrays and objects. The parser stops at 128, so recursion is bounded.
-fn nesting(value: &Value) -> usize {
+pub fn nesting(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
         Value::Object(fields) => 1 + fields.values().map(nesting).max().unwrap_or(0),
@@ -86,7 +86,7 @@ fn nesting(value: &Value) -> usize {
 }
 
 fn urlencoded(body: &[u8]) -> Fields {
-    super::call::parse_query(&String::from_utf8_lossy(body))
+    super::query_string::parse_query(&String::from_utf8_lossy(body))
         .into_iter()
         .map(|(name, value)| (name, Value::String(value)))
         .collect()

@@ -6,11 +6,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::{HeaderMap, Method, header, request::Parts};
 use chrono::{DateTime, Utc};
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::body::{Accepts, BODY_BYTES_MAX, Fields, fields, file, json_object};
 use super::edge::{ClientPath, RequestClock};
+use super::query_string::{decode, parse_query};
 use crate::clock::{Clock, NOW_HEADER};
 use crate::error::{ApiError, ApiResult};
 use crate::request_metrics;
@@ -247,21 +247,6 @@ fn client_url(parts: &Parts) -> ClientUrl {
 /// Whether the text is a host with an optional port, so that it does not change the path of a link.
 fn is_host(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
-}
-
-fn decode(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
-/// Parses the pairs of a query string or an HTML form. `a` means `a=`.
-pub(super) fn parse_query(text: &str) -> Vec<(String, String)> {
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ mod body;
 mod call;
 mod edge;
 mod page;
+mod query_string;
 mod request_log;
 mod response;
 mod sdk_body;
 
-pub use body::{BODY_BYTES_MAX, Fields};
+pub use body::{BODY_BYTES_MAX, Fields, nesting};
 pub use call::{Call, ClientUrl, Credential, CredentialSource, RestoredRecord, RestoredTile};
 pub(crate) use edge::SdkRouteMarker;
 pub use edge::{StagePrefix, edge};

@@ -81,7 +81,7 @@ pub enum Counter {
 
 /// The kinds of records of a project that have a numeric id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A flag.
     Flag,
     /// An insight.
@@ -100,17 +100,17 @@ pub enum Kind {
     DashboardRow,
 }
 
-impl Kind {
+impl RecordKind {
     fn key_segment(self) -> &'static str {
         match self {
-            Kind::Flag => "FLAG",
-            Kind::Insight => "INSIGHT",
-            Kind::Action => "ACTION",
-            Kind::Cohort => "COHORT",
-            Kind::Dashboard => "DASHBOARD",
-            Kind::ActionRow => "ACTIONROW",
-            Kind::CohortRow => "COHORTROW",
-            Kind::DashboardRow => "DASHBOARDROW",
+            RecordKind::Flag => "FLAG",
+            RecordKind::Insight => "INSIGHT",
+            RecordKind::Action => "ACTION",
+            RecordKind::Cohort => "COHORT",
+            RecordKind::Dashboard => "DASHBOARD",
+            RecordKind::ActionRow => "ACTIONROW",
+            RecordKind::CohortRow => "COHORTROW",
+            RecordKind::DashboardRow => "DASHBOARDROW",
         }
     }
 }
@@ -195,7 +195,7 @@ pub fn project_version(id: ProjectId) -> Key {
 pub fn project_of_version_bump(key: &Key) -> Option<ProjectId> {
     let rest = key.pk.strip_prefix("PROJECT#")?;
     let id = match rest.split_once('#') {
-        Some((id, kind)) if kind == Kind::Cohort.key_segment() => id,
+        Some((id, kind)) if kind == RecordKind::Cohort.key_segment() => id,
         None if key.sk == "PROJECT" => rest,
         _ => return None,
     };
@@ -203,18 +203,18 @@ pub fn project_of_version_bump(key: &Key) -> Option<ProjectId> {
 }
 
 /// Partition of a project's records of one kind.
-pub fn records_pk(project: ProjectId, kind: Kind) -> String {
+pub fn records_pk(project: ProjectId, kind: RecordKind) -> String {
     format!("PROJECT#{project}#{}", kind.key_segment())
 }
 
 /// A record of a project.
-pub fn record(project: ProjectId, kind: Kind, id: u64) -> Key {
+pub fn record(project: ProjectId, kind: RecordKind, id: u64) -> Key {
     Key::new(records_pk(project, kind), padded(id))
 }
 
 /// A marker that exists once every record of a kind has its summary row; sorted after these rows. Records of releases without
 /// summary rows get theirs with the first list request.
-pub fn summary_rows_complete_marker(project: ProjectId, rows: Kind) -> Key {
+pub fn summary_rows_complete_marker(project: ProjectId, rows: RecordKind) -> Key {
     Key::new(records_pk(project, rows), "WHOLE")
 }
 

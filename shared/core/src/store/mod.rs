@@ -1,4 +1,4 @@
-//! The DynamoDB tables. Callers use [`Key`], [`Item`], [`Query`] and [`Write`]; only this module uses the AWS SDK.
+//! The DynamoDB tables. Callers use [`Key`], [`Item`], [`PartitionQuery`] and [`Write`]; only this module uses the AWS SDK.
 
 mod access;
 mod batch_write;
@@ -30,7 +30,7 @@ pub use fresh_connections::IDLE_TIME_MAX;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, ItemParts, Key, RowChecksums};
 pub use item_parts::PARTED_BYTES_MAX;
 pub use key_range::{KeyRange, RangeEnd};
-pub use query::{PageStart, Query, QueryPage};
+pub use query::{PageStart, PartitionQuery, QueryPage};
 pub use table::{
     Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition, back_off_after_conflict,
 };

@@ -11,7 +11,7 @@ use super::{StoreError, Table};
 
 /// A query of one partition, in order of the sort keys.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct PartitionQuery {
     pk: String,
     prefix: Option<String>,
     after: Option<String>,
@@ -20,43 +20,50 @@ pub struct Query {
     descending: bool,
 }
 
-impl Query {
+impl PartitionQuery {
     /// All items of partition `pk`.
-    pub fn partition(pk: impl Into<String>) -> Query {
-        Query { pk: pk.into(), prefix: None, after: None, limit: None, bytes: None, descending: false }
+    pub fn partition(pk: impl Into<String>) -> PartitionQuery {
+        PartitionQuery {
+            pk: pk.into(),
+            prefix: None,
+            after: None,
+            limit: None,
+            bytes: None,
+            descending: false,
+        }
     }
 
     /// Only sort keys that start with `prefix`.
     #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Query {
+    pub fn prefix(mut self, prefix: impl Into<String>) -> PartitionQuery {
         self.prefix = Some(prefix.into());
         self
     }
 
     /// Only items after the sort key `sk`, in the order of the query. `sk` must start with the prefix.
     #[must_use]
-    pub fn after(mut self, sk: impl Into<String>) -> Query {
+    pub fn after(mut self, sk: impl Into<String>) -> PartitionQuery {
         self.after = Some(sk.into());
         self
     }
 
     /// At most `limit` items.
     #[must_use]
-    pub fn limit(mut self, limit: usize) -> Query {
+    pub fn limit(mut self, limit: usize) -> PartitionQuery {
         self.limit = Some(limit);
         self
     }
 
     /// Stops with the item whose body makes the total exceed this number of bytes.
     #[must_use]
-    pub fn bytes(mut self, bytes: usize) -> Query {
+    pub fn bytes(mut self, bytes: usize) -> PartitionQuery {
         self.bytes = Some(bytes);
         self
     }
 
     /// Largest sort key first.
     #[must_use]
-    pub fn descending(mut self) -> Query {
+    pub fn descending(mut self) -> PartitionQuery {
         self.descending = true;
         self
     }
@@ -77,7 +84,7 @@ pub struct PageStart(Attributes);
 
 impl Table {
     /// Fetches all items of `query`.
-    pub async fn query(&self, query: Query) -> Result<Vec<Item>, StoreError> {
+    pub async fn query(&self, query: PartitionQuery) -> Result<Vec<Item>, StoreError> {
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut start = None;
@@ -97,13 +104,17 @@ impl Table {
     }
 
     /// Fetches one page of `query`, at most 1 MB.
-    pub async fn page(&self, query: &Query, start: Option<PageStart>) -> Result<QueryPage, StoreError> {
+    pub async fn page(
+        &self,
+        query: &PartitionQuery,
+        start: Option<PageStart>,
+    ) -> Result<QueryPage, StoreError> {
         self.query_page(query, query.limit, None, start).await
     }
 
     fn query_page<'a>(
         &'a self,
-        query: &'a Query,
+        query: &'a PartitionQuery,
         limit: Option<usize>,
         bytes_max: Option<usize>,
         start: Option<PageStart>,
@@ -133,7 +144,12 @@ impl Table {
         })
     }
 
-    fn sdk_query(&self, query: &Query, limit: Option<usize>, start: Option<PageStart>) -> QueryFluentBuilder {
+    fn sdk_query(
+        &self,
+        query: &PartitionQuery,
+        limit: Option<usize>,
+        start: Option<PageStart>,
+    ) -> QueryFluentBuilder {
         let mut call = self
             .client
             .query()
@@ -156,7 +172,7 @@ impl Table {
     /// The page from the local backend, if there is one.
     fn local_page(
         &self,
-        query: &Query,
+        query: &PartitionQuery,
         limit: Option<usize>,
         start: Option<&PageStart>,
     ) -> Option<BackendFuture<'_, PartitionPage>> {

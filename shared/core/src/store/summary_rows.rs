@@ -16,7 +16,7 @@ use std::sync::Arc;
 use futures::future::{try_join, try_join_all};
 
 use super::keys::ProjectId;
-use super::{Item, Key, Query, QueryPage, RowChecksums, StoreError, Table};
+use super::{Item, Key, PartitionQuery, QueryPage, RowChecksums, StoreError, Table};
 use crate::byte_limited_cache::ByteLimitedCache;
 
 /// How many times rows and version are read before unverified rows are used.
@@ -155,7 +155,7 @@ impl<K: SummaryRowKind> SummaryRowCache<K> {
         }
         let partitions = K::partitions(project)
             .into_iter()
-            .map(|partition| async move { records.page(&Query::partition(partition), None).await });
+            .map(|partition| async move { records.page(&PartitionQuery::partition(partition), None).await });
         Ok(Some(PrefetchedRows { project, pages: try_join_all(partitions).await? }))
     }
 
@@ -217,7 +217,7 @@ async fn fetch_all<K: SummaryRowKind>(
     let first_pages = prefetched.map_or_else(Vec::new, |prefetched| prefetched.pages);
     let mut first_pages = first_pages.into_iter();
     let partitions = K::partitions(project).into_iter().map(|partition| {
-        let (query, first_page) = (Query::partition(partition), first_pages.next());
+        let (query, first_page) = (PartitionQuery::partition(partition), first_pages.next());
         async move {
             let Some(QueryPage { mut items, mut next }) = first_page else {
                 return records.query(query).await;

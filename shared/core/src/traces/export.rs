@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::settings::Settings;
+use super::settings::TraceSettings;
 
 /// An HTTP client for the collector. Connections are reused.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    pub fn new(settings: &Settings) -> Exporter {
+    pub fn new(settings: &TraceSettings) -> Exporter {
         Exporter {
             client: Client::builder(TokioExecutor::new()).build_http(),
             endpoint: settings.endpoint.clone(),
@@ -49,9 +49,9 @@ impl Exporter {
         let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
         let response = tokio::time::timeout(self.timeout, self.client.request(request)).await;
         let status = response
-            .map_err(|_| "the collector does not answer")?
+            .map_err(|_| "the collector does not respond")?
             .map_err(|error| error.to_string())?
             .status();
-        if status.is_success() { Ok(()) } else { Err(format!("the collector answers {status}")) }
+        if status.is_success() { Ok(()) } else { Err(format!("the collector returned {status}")) }
     }
 }

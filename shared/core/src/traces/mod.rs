@@ -19,7 +19,7 @@ use std::future::Future;
 use std::sync::OnceLock;
 
 use export::Exporter;
-use settings::Settings;
+use settings::TraceSettings;
 
 pub use span::CallSpan;
 pub(crate) use span::RequestSpan;
@@ -37,14 +37,14 @@ pub enum SendTiming {
 }
 
 struct Tracer {
-    settings: Settings,
+    settings: TraceSettings,
     exporter: Exporter,
     sending: SendTiming,
 }
 
 /// Starts tracing if the environment configures it, once per process. Returns an error message for invalid settings.
 pub fn start(sending: SendTiming) -> Result<(), String> {
-    let Some(settings) = Settings::read(crate::config::variable)? else { return Ok(()) };
+    let Some(settings) = TraceSettings::read(crate::config::variable)? else { return Ok(()) };
     let exporter = Exporter::new(&settings);
     // Only the first call has an effect.
     let _ = TRACER.set(Tracer { settings, exporter, sending });

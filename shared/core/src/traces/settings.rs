@@ -13,7 +13,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct TraceSettings {
     /// The collector's URL.
     pub endpoint: Uri,
     /// Headers of export requests.
@@ -65,9 +65,9 @@ impl Sampler {
     }
 }
 
-impl Settings {
+impl TraceSettings {
     /// Reads the settings. `None` if no collector is configured or tracing is disabled; an error message if they are invalid.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Settings>, String> {
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<TraceSettings>, String> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             || variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
@@ -89,7 +89,7 @@ impl Settings {
         let timeout = traces_variable("TIMEOUT").and_then(|text| text.trim().parse().ok());
         let sampler = variable("OTEL_TRACES_SAMPLER").unwrap_or_else(|| "parentbased_always_on".to_owned());
         let propagators = variable("OTEL_PROPAGATORS");
-        Ok(Some(Settings {
+        Ok(Some(TraceSettings {
             endpoint: uri,
             headers: parse_pairs(&traces_variable("HEADERS").unwrap_or_default()),
             timeout: timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
@@ -131,8 +131,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Option<Settings>, String> {
-        Settings::read(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+    fn read(set: &[(&str, &str)]) -> Result<Option<TraceSettings>, String> {
+        TraceSettings::read(|name| {
+            set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
     }
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/");

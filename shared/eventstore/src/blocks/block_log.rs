@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pennon_analytics::scan::Micros;
 use pennon_core::ids::random_below;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, Write, WriteCondition};
 use uuid::Uuid;
 
 use crate::blocks::backlog::Backlog;
@@ -210,7 +210,9 @@ impl BlockLog {
     /// replaces. One round trip: at most one page per shard.
     pub(crate) async fn newest_blocks(&self, project: ProjectId) -> Result<Vec<RawBlock>, EventStoreError> {
         let pages = (0..keys::SHARDS).map(|shard| async move {
-            let query = Query::partition(keys::shard_pk(project, shard)).descending().limit(NEWEST_PER_SHARD);
+            let query = PartitionQuery::partition(keys::shard_pk(project, shard))
+                .descending()
+                .limit(NEWEST_PER_SHARD);
             self.blocks.page(&query, None).await
         });
         let pages = futures::future::try_join_all(pages).await?;
@@ -224,7 +226,7 @@ impl BlockLog {
         for shard in 0..keys::SHARDS {
             let mut after = None;
             loop {
-                let query = Query::partition(keys::shard_pk(project, shard)).bytes(SHARD_BYTES_MAX);
+                let query = PartitionQuery::partition(keys::shard_pk(project, shard)).bytes(SHARD_BYTES_MAX);
                 let query = match after.take() {
                     Some(after) => query.after(after),
                     None => query,
@@ -284,7 +286,7 @@ impl BlockLog {
         bytes: usize,
     ) -> Result<Vec<ShardPage>, EventStoreError> {
         let shards = (0..keys::SHARDS).map(|shard| {
-            let query = Query::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
+            let query = PartitionQuery::partition(keys::shard_pk(project, shard)).limit(limit).bytes(bytes);
             // The id of a block sorts before the keys of its parts.
             let query = match from {
                 Some(from) => query.after(from.to_string()),

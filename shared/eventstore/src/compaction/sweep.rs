@@ -18,7 +18,7 @@ use pennon_core::store::keys::ProjectId;
 
 use crate::blocks::BlockLog;
 use crate::error::EventStoreError;
-use crate::installation::Installation;
+use crate::installation::InstallationCheck;
 use crate::manifest::{GRACE_MICROS, ManifestStore, ReplacedBlocks, SegmentEntry};
 use crate::objects::Objects;
 use crate::persons::{ImportedRecords, MergeLog};
@@ -41,7 +41,7 @@ pub(crate) struct Sweeper {
     segments: Arc<SegmentStore>,
     imports: Arc<ImportedRecords>,
     log: Arc<MergeLog>,
-    pub(super) installation: Arc<Installation>,
+    pub(super) installation: Arc<InstallationCheck>,
     pub(super) objects: Objects,
 }
 
@@ -52,7 +52,7 @@ impl Sweeper {
         segments: Arc<SegmentStore>,
         imports: Arc<ImportedRecords>,
         log: Arc<MergeLog>,
-        installation: Arc<Installation>,
+        installation: Arc<InstallationCheck>,
         objects: Objects,
     ) -> Sweeper {
         Sweeper { manifests, blocks, segments, imports, log, installation, objects }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
-use super::Definitions;
+use super::DefinitionLists;
 use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 
@@ -52,7 +52,7 @@ impl EventNames {
     }
 }
 
-impl Definitions {
+impl DefinitionLists {
     /// All event names of a project, ascending.
     ///
     /// [`EventStoreError::TooLarge`] above [`EVENT_NAMES_MAX`] names.

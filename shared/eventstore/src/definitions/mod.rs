@@ -9,7 +9,7 @@
 //!
 //! No event of a segment is decoded. Must stay true: a captured event is in these lists at once; they do not
 //! depend on compaction, except the types of rare properties and of those that a footer does not list.
-//! The public interface is [`Definitions`].
+//! The public interface is [`DefinitionLists`].
 
 mod events;
 mod properties;
@@ -35,7 +35,7 @@ const OPENED_AT_ONCE: usize = 16;
 
 /// Lists names of events and properties.
 #[derive(Debug)]
-pub(crate) struct Definitions {
+pub(crate) struct DefinitionLists {
     blocks: Arc<BlockLog>,
     manifests: Arc<ManifestStore>,
     segments: Arc<SegmentStore>,
@@ -43,15 +43,15 @@ pub(crate) struct Definitions {
     lookup: Arc<PersonLookup>,
 }
 
-impl Definitions {
+impl DefinitionLists {
     pub(crate) fn new(
         blocks: Arc<BlockLog>,
         manifests: Arc<ManifestStore>,
         segments: Arc<SegmentStore>,
         snapshots: Arc<SnapshotReader>,
         lookup: Arc<PersonLookup>,
-    ) -> Definitions {
-        Definitions { blocks, manifests, segments, snapshots, lookup }
+    ) -> DefinitionLists {
+        DefinitionLists { blocks, manifests, segments, snapshots, lookup }
     }
 
     /// Opens the segments with events, and reads the events of blocks without properties.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_core::store::keys::ProjectId;
 use serde_json::{Map, Value};
 
-use super::Definitions;
+use super::DefinitionLists;
 use crate::error::EventStoreError;
 use crate::memory::QueryMemory;
 use crate::persons::lookup::GroupType;
@@ -79,7 +79,7 @@ fn type_of_column(kind: PropertyColumnKind) -> ValueType {
     }
 }
 
-impl Definitions {
+impl DefinitionLists {
     /// The property names of events: of each segment its columns, at most 250, and its other keys if there are
     /// at most 2,000, whose type is unknown.
     pub(crate) async fn event_property_names(

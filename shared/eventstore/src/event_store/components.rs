@@ -9,12 +9,12 @@ use pennon_core::store::{Store, Table};
 
 use crate::blocks::BlockLog;
 use crate::compaction::{Compactor, MergeFailures, SegmentMerger, StalePersonChecks, Sweeper};
-use crate::definitions::Definitions;
+use crate::definitions::DefinitionLists;
 use crate::erasure::Eraser;
 use crate::event_list::EventList;
 use crate::flag_calls::FlagCallCounter;
 use crate::ingest::{EventCapture, EventImporter};
-use crate::installation::Installation;
+use crate::installation::InstallationCheck;
 use crate::integrity::IntegrityChecker;
 use crate::manifest::{ManifestStore, ProjectList, VersionMarks};
 use crate::memory::{DecodeBudget, MemoryBudget};
@@ -36,7 +36,7 @@ pub(super) struct Components {
     pub results: ResultObjects,
     pub projects: Arc<ProjectList>,
     pub manifests: Arc<ManifestStore>,
-    pub installation: Arc<Installation>,
+    pub installation: Arc<InstallationCheck>,
     pub blocks: Arc<BlockLog>,
     pub flag_calls: Arc<FlagCallCounter>,
     pub imports: Arc<ImportedRecords>,
@@ -46,7 +46,7 @@ pub(super) struct Components {
     pub importer: EventImporter,
     pub scanner: Scanner,
     pub event_list: EventList,
-    pub definitions: Definitions,
+    pub definitions: DefinitionLists,
     pub compactor: Arc<Compactor>,
     pub sweeper: Sweeper,
     pub eraser: Eraser,
@@ -61,7 +61,7 @@ struct Storage {
     settings: Settings,
     projects: Arc<ProjectList>,
     manifests: Arc<ManifestStore>,
-    installation: Arc<Installation>,
+    installation: Arc<InstallationCheck>,
     blocks: Arc<BlockLog>,
     flag_calls: Arc<FlagCallCounter>,
     segments: Arc<SegmentStore>,
@@ -85,7 +85,7 @@ impl Storage {
         let marks = Arc::new(VersionMarks::new(objects.clone()));
         let projects = Arc::new(ProjectList::new(records.clone()));
         let manifests = Arc::new(ManifestStore::new(records.clone(), marks.clone()));
-        let installation = Arc::new(Installation::new(
+        let installation = Arc::new(InstallationCheck::new(
             records.clone(),
             objects.clone(),
             manifests.clone(),
@@ -191,7 +191,7 @@ impl Components {
                 duplicates.clone(),
                 decode_budget,
             ),
-            definitions: Definitions::new(
+            definitions: DefinitionLists::new(
                 blocks.clone(),
                 manifests.clone(),
                 segments.clone(),

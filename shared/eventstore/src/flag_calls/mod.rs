@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::{ProjectId, flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
-use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, WriteCondition, back_off_after_conflict};
 use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, FlagCalls, StoredCalls};
 use pennon_flag_rules::is_possible_key;
 use serde_json::Value;
@@ -116,7 +116,7 @@ impl FlagCallCounter {
             let called = rows.iter().zip(calls.iter());
             return Ok(called.filter_map(|(row, (_, at))| Some((row.as_ref()?.count, at))).collect());
         }
-        let rows = records.query(Query::partition(flag_keys_pk(project))).await?;
+        let rows = records.query(PartitionQuery::partition(flag_keys_pk(project))).await?;
         let called = |row: &Item| Some((row.count, calls.get(live_flag_key(&row.key.sk)?)?));
         Ok(rows.iter().filter_map(called).collect())
     }

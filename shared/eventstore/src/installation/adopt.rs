@@ -11,7 +11,7 @@ use pennon_core::store::WriteCondition;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
-use super::{Installation, InstallationRow};
+use super::{InstallationCheck, InstallationRow};
 use crate::error::EventStoreError;
 use crate::keys;
 use crate::objects::checksums::id_of;
@@ -32,7 +32,7 @@ pub struct AdoptionReport {
     pub missing: usize,
 }
 
-impl Installation {
+impl InstallationCheck {
     /// Makes tables and objects one installation, whatever they were before.
     pub(crate) async fn adopt_installation(&self, now: Micros) -> Result<AdoptionReport, EventStoreError> {
         let objects = &self.objects;

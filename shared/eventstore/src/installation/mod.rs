@@ -2,9 +2,9 @@
 //!
 //! The tables hold a row with the installation id (`EVENTS`/`INSTALLATION`) and, per project, the manifest
 //! version (`HEAD`). The object store holds both as marks ([`crate::manifest::VersionMarks`]). Must stay true: nothing
-//! compacts or sweeps before [`Installation::claim_installation`] has verified both; verifying writes nothing; a
+//! compacts or sweeps before [`InstallationCheck::claim_installation`] has verified both; verifying writes nothing; a
 //! process may be killed between any two steps, and the next claim completes them.
-//! The public interface is [`Installation`].
+//! The public interface is [`InstallationCheck`].
 
 mod adopt;
 mod compatibility;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pennon_core::store::keys::INSTALLATION;
-use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, WriteCondition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ pub(crate) struct InstallationRow {
 
 /// Compares the tables with the objects.
 #[derive(Debug)]
-pub(crate) struct Installation {
+pub(crate) struct InstallationCheck {
     records: Table,
     objects: Objects,
     manifests: Arc<ManifestStore>,
@@ -42,15 +42,15 @@ pub(crate) struct Installation {
     projects: Arc<ProjectList>,
 }
 
-impl Installation {
+impl InstallationCheck {
     pub(crate) fn new(
         records: Table,
         objects: Objects,
         manifests: Arc<ManifestStore>,
         marks: Arc<VersionMarks>,
         projects: Arc<ProjectList>,
-    ) -> Installation {
-        Installation { records, objects, manifests, marks, projects }
+    ) -> InstallationCheck {
+        InstallationCheck { records, objects, manifests, marks, projects }
     }
 
     /// Verifies tables and objects, and assigns an id if they have none: a new installation, or one of an
@@ -128,8 +128,10 @@ impl Installation {
     }
 
     async fn installation_row(&self) -> Result<Option<InstallationRow>, EventStoreError> {
-        let rows =
-            self.records.query(Query::partition(keys::PROJECTS_PK).prefix(keys::INSTALLATION_SK)).await?;
+        let rows = self
+            .records
+            .query(PartitionQuery::partition(keys::PROJECTS_PK).prefix(keys::INSTALLATION_SK))
+            .await?;
         Ok(rows.first().map(Item::body).transpose()?)
     }
 
@@ -142,7 +144,7 @@ impl Installation {
     }
 
     async fn has_no_workspace(&self) -> Result<bool, EventStoreError> {
-        let first = Query::partition(INSTALLATION).limit(1);
+        let first = PartitionQuery::partition(INSTALLATION).limit(1);
         Ok(self.records.query(first).await?.is_empty())
     }
 

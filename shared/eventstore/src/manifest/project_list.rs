@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pennon_core::store::keys::{ProjectId, project_ingested};
-use pennon_core::store::{Item, Key, Query, Table, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, Table, WriteCondition};
 
 use crate::error::EventStoreError;
 use crate::keys;
@@ -48,7 +48,7 @@ impl ProjectList {
 
     /// Lists the projects.
     pub(crate) async fn projects(&self) -> Result<Vec<ProjectId>, EventStoreError> {
-        let items = self.records.query(Query::partition(keys::PROJECTS_PK)).await?;
+        let items = self.records.query(PartitionQuery::partition(keys::PROJECTS_PK)).await?;
         Ok(items.iter().filter_map(|item| keys::project_of_sk(&item.key.sk)).collect())
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Key, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, Write, WriteCondition};
 
 use super::state::{
     ChangeOutcome, EntryKind, Manifest, ManifestChange, ManifestEntry, ManifestHead, is_consistent,
@@ -37,7 +37,7 @@ impl ManifestStore {
     /// Reads a consistent manifest of `project`.
     pub(crate) async fn load(&self, project: ProjectId) -> Result<Manifest, EventStoreError> {
         for _ in 0..READ_ATTEMPTS {
-            let items = self.records.query(Query::partition(keys::manifest_pk(project))).await?;
+            let items = self.records.query(PartitionQuery::partition(keys::manifest_pk(project))).await?;
             formats::require(&items)?;
             if is_consistent(&items)? {
                 return Manifest::of(&items);
@@ -49,7 +49,8 @@ impl ManifestStore {
 
     /// Reads only the entries of imported persons and of their merges.
     pub(crate) async fn load_persons(&self, project: ProjectId) -> Result<Manifest, EventStoreError> {
-        let listed = |prefix| self.records.query(Query::partition(keys::manifest_pk(project)).prefix(prefix));
+        let listed =
+            |prefix| self.records.query(PartitionQuery::partition(keys::manifest_pk(project)).prefix(prefix));
         let (persons, links) = futures::try_join!(listed(keys::PERSONS), listed(keys::LINKS))?;
         let items = [persons, links].concat();
         formats::require(&items)?;

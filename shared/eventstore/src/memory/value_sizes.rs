@@ -2,7 +2,7 @@
 //!
 //! Must stay true: all modules that reserve memory for values use the same sizes.
 
-use pennon_analytics::scan::{Column, Dictionary};
+use pennon_analytics::scan::Column;
 use serde_json::{Map, Value};
 
 /// Approximate bytes of the values of a column.
@@ -10,27 +10,22 @@ pub(crate) fn values_bytes(column: &Column) -> u64 {
     column.values.iter().map(value_bytes).sum()
 }
 
-/// Approximate bytes of a value in a column.
-pub(crate) fn value_bytes(value: &Value) -> u64 {
-    bytes_of(value) + Dictionary::CACHED_BYTES_PER_VALUE as u64
-}
-
 /// Approximate bytes of a value.
-fn bytes_of(value: &Value) -> u64 {
+pub(crate) fn value_bytes(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
     // Allocator overhead per allocation.
     let held = |bytes: usize| 16 + bytes as u64;
     own + match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => held(text.capacity()),
-        Value::Array(items) => held(0) + items.iter().map(bytes_of).sum::<u64>(),
+        Value::Array(items) => held(0) + items.iter().map(value_bytes).sum::<u64>(),
         Value::Object(fields) => held(0) + properties_bytes(fields),
     }
 }
 
 /// Approximate bytes of properties.
 pub(crate) fn properties_bytes(properties: &Map<String, Value>) -> u64 {
-    let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + bytes_of(value);
+    let field = |(key, value): (&String, &Value)| field_bytes(key.capacity()) + value_bytes(value);
     properties.iter().map(field).sum()
 }
 

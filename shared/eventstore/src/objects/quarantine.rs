@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query, StoreError, Table, Write, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;
@@ -106,7 +106,7 @@ impl Quarantine {
             return Ok(Some((id.to_owned(), Write::Check(key, WriteCondition::Present))));
         }
         // An import that was rewritten by an erasure has an object with another id than its entry.
-        let records = Query::partition(keys::manifest_pk(project)).prefix(prefix);
+        let records = PartitionQuery::partition(keys::manifest_pk(project)).prefix(prefix);
         for item in self.records.query(records).await? {
             let entry: ListedImport = item.body()?;
             if checksums::split(&entry.object).0 == checksums::split(object).0 {
@@ -121,7 +121,7 @@ impl Quarantine {
         &self,
         project: ProjectId,
     ) -> Result<BTreeMap<String, Damage>, EventStoreError> {
-        let rows = Query::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
+        let rows = PartitionQuery::partition(keys::manifest_pk(project)).prefix(keys::DAMAGED);
         let items = self.records.query(rows).await?;
         let known = items.iter().filter_map(|item| {
             let id = item.key.sk.strip_prefix(keys::DAMAGED)?.to_owned();

@@ -182,7 +182,7 @@ impl RetryPolicy {
                 Ok(done) => return done,
                 Err(_) => Error::Generic {
                     store: "object store",
-                    source: format!("no answer within {} s", self.attempt_timeout.as_secs_f32()).into(),
+                    source: format!("no response within {} s", self.attempt_timeout.as_secs_f32()).into(),
                 },
             };
             tried += 1;

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query, StoreError, Table, WriteCondition, back_off_after_conflict};
+use pennon_core::store::{Item, PartitionQuery, StoreError, Table, WriteCondition, back_off_after_conflict};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -156,7 +156,7 @@ pub(crate) async fn erase(
     let mut gone = Vec::new();
     if erase.everything {
         for shard in 0..keys::CONTINUITY_SHARDS {
-            let query = Query::partition(keys::continuity_pk(project, shard));
+            let query = PartitionQuery::partition(keys::continuity_pk(project, shard));
             gone.extend(records.query(query).await?.into_iter().map(|item| item.key));
         }
     } else {

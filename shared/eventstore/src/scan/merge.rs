@@ -259,7 +259,7 @@ fn merged(
     keys: &[ColumnKey],
     form: TieOrder,
 ) -> EventRun {
-    let facts = BTreeMap::new();
+    let joined_columns = BTreeMap::new();
     if let [only] = heads {
         let run = only.run;
         let rows = run.core.codes.len();
@@ -280,7 +280,7 @@ fn merged(
             times: run.core.times.clone(),
             order,
             columns,
-            facts,
+            joined_columns,
         };
     }
     let codes = heads.iter().map(MergeInput::codes).collect::<Vec<_>>();
@@ -302,7 +302,7 @@ fn merged(
     };
     let columns =
         keys.iter().enumerate().map(|(at, key)| (key.clone(), column(heads, &places, at))).collect();
-    EventRun { event, actors: actors.into(), times: times.into(), order, columns, facts }
+    EventRun { event, actors: actors.into(), times: times.into(), order, columns, joined_columns }
 }
 
 /// Scatters the values of all heads to the positions of their rows.

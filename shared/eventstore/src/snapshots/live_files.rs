@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use pennon_analytics::clickhouse::{Column, ColumnType as Value, Segment};
+use pennon_analytics::clickhouse::{ColumnType as Value, SqlColumn, SqlSegment};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ use crate::segments::property_columns::PropertyColumnKind;
 #[derive(Debug, Clone, Default)]
 pub struct LiveFiles {
     /// The segments.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<SqlSegment>,
     /// Events that count but are in no segment yet.
     pub waiting: u64,
     /// Person ids in the files that were merged, with their canonical ids.
@@ -60,7 +60,7 @@ fn collect_merged(persons: &Bytes, person_merges: &PersonMerges, merged: &mut BT
     }
 }
 
-fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
+fn segment(entry: &SegmentEntry, footer: &Footer) -> SqlSegment {
     let column = |kind, exceptions| {
         let kind = match kind {
             PropertyColumnKind::Text => Value::Text,
@@ -69,10 +69,10 @@ fn segment(entry: &SegmentEntry, footer: &Footer) -> Segment {
             PropertyColumnKind::Boolean => Value::Boolean,
             PropertyColumnKind::Json => Value::Json,
         };
-        Column { kind, exceptions }
+        SqlColumn { kind, exceptions }
     };
     let columns = footer.columns.iter().map(|own| (own.key.clone(), column(own.kind, own.exceptions)));
-    Segment {
+    SqlSegment {
         object: entry.object.clone().unwrap_or_default(),
         columns: columns.collect(),
         rest: footer.overflow_keys.clone(),

@@ -1,6 +1,6 @@
 //! Many waiting blocks: compaction takes them in batches of bounded memory, and counts every event once.
 
-use pennon_core::store::{Item, Key, Query, Write, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, Write, WriteCondition};
 use pennon_eventstore::Settings;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ async fn more_blocks_than_a_query_reads_are_taken_a_thousand_at_a_time() {
     place.events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
     let mut block = None;
     for shard in 0..4 {
-        let query = Query::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
+        let query = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
         block = block.or(place.store.blocks.query(query).await.unwrap().pop());
     }
     let block = block.unwrap();

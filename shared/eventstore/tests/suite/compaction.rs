@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
-use pennon_core::store::{Item, Query};
+use pennon_core::store::{Item, PartitionQuery};
 use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, MergeMode, Settings, derive_person_id};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ where
         assert_eq!(all(&events).await, want, "after {waits} waits, and sweeps");
         assert_eq!(events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.segments, 1);
         for shard in 0..4 {
-            let shard = Query::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
+            let shard = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
             assert!(place.store.blocks.query(shard).await.unwrap().is_empty());
         }
         if completed {
@@ -135,7 +135,7 @@ async fn a_sweep_that_stops_anywhere_loses_and_doubles_nothing() {
 
 /// The rows of the manifest that are of segments.
 async fn entries(place: &Place) -> Vec<Item> {
-    let query = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
+    let query = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
     place.store.records.query(query).await.unwrap()
 }
 
@@ -381,7 +381,7 @@ async fn a_run_takes_thousands_of_blocks_and_the_manifest_stays_small() {
     loop {
         let done = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
         blocks += done.blocks;
-        let manifest = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
+        let manifest = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
         let longest =
             place.store.records.query(manifest).await.unwrap().iter().map(|item| item.text.len()).max();
         assert!(longest.unwrap() < 2000, "an entry of {longest:?} bytes");

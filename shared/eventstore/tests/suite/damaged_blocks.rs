@@ -1,6 +1,6 @@
 //! Blocks of captured events whose stored bytes have changed: nothing counts them wrong, and nothing else suffers.
 
-use pennon_core::store::{Item, Query, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, WriteCondition};
 use pennon_eventstore::{ErasureTarget, Event, EventStore, EventStoreError};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn made(n: u128) -> Event {
 async fn stored(place: &Place) -> Vec<Item> {
     let mut items = Vec::new();
     for shard in 0..4 {
-        let query = Query::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
+        let query = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SHARD#{shard}"));
         items.extend(place.store.blocks.query(query).await.unwrap());
     }
     items.sort_by(|a, b| a.key.sk.cmp(&b.key.sk));

@@ -7,8 +7,8 @@ use crate::support::{MINUTE, NOW, PROJECT, Place, PlainRow, event, expected, req
 use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use pennon_core::store::keys::{self, Kind};
-use pennon_core::store::{Item, Query, WriteCondition};
+use pennon_core::store::keys::{self, RecordKind};
+use pennon_core::store::{Item, PartitionQuery, WriteCondition};
 use pennon_eventstore::cohort_lists::{self, CohortList};
 use pennon_eventstore::{
     ErasureReport, ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode, PersonRecord,
@@ -164,7 +164,7 @@ pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     let parts =
         (0..64).flat_map(|part| [1, 2].map(|cohort| format!("PROJECT#{PROJECT}#COHORT#{cohort}#{part}")));
     for partition in partitions.into_iter().chain(parts).chain(["INSTALLATION".to_owned()]) {
-        for item in place.store.records.query(Query::partition(partition)).await.unwrap() {
+        for item in place.store.records.query(PartitionQuery::partition(partition)).await.unwrap() {
             for id in who {
                 let person = derive_person_id(PROJECT, id);
                 let text = format!("{} {} {}", item.key.pk, item.key.sk, item.text);
@@ -219,7 +219,7 @@ async fn cohorts(place: &Place) {
         let packed = CohortList::store(&place.store.records, PROJECT, id, &list).await.unwrap();
         let mut record = json!({"id": id, "name": "c", "is_static": true, "count": list.len()});
         record.as_object_mut().unwrap().extend(packed);
-        let item = Item::new(keys::record(PROJECT, Kind::Cohort, id), &record).unwrap();
+        let item = Item::new(keys::record(PROJECT, RecordKind::Cohort, id), &record).unwrap();
         place.store.records.put(item, WriteCondition::None).await.unwrap();
         // As a workspace file declares it.
         let declared = json!({"spec": {"id": id, "project": PROJECT, "distinct_ids": if id == 1 { list } else { Vec::new() }}});
@@ -231,7 +231,8 @@ async fn cohorts(place: &Place) {
 async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
     let mut found = Vec::new();
     for id in [1, 2] {
-        let item = place.store.records.get(&keys::record(PROJECT, Kind::Cohort, id)).await.unwrap().unwrap();
+        let item =
+            place.store.records.get(&keys::record(PROJECT, RecordKind::Cohort, id)).await.unwrap().unwrap();
         let record: Value = item.body().unwrap();
         let cohort_list = CohortList::of_record(PROJECT, &record);
         let members = cohort_list.members(&place.store.records, PROJECT, id).await.unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
-use pennon_core::store::{Query, WriteCondition};
+use pennon_core::store::{PartitionQuery, WriteCondition};
 use pennon_eventstore::{ErasureTarget, Event, EventStore, GRACE_MICROS, PersonRecord, derive_person_id};
 use serde_json::{Map, json};
 use uuid::Uuid;
@@ -135,7 +135,7 @@ async fn an_object_that_is_damaged_changes_no_response_and_is_made_anew() {
     show(&place, "/persons/");
     place.events.sweep(PROJECT, NOW + 1 + LATER).await.unwrap();
     assert_eq!(files(&place, "/links/").len(), 1);
-    let rows = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
+    let rows = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT"));
     let rows = place.store.records.query(rows).await.unwrap();
     let named = |start: &str| rows.iter().filter(|row| row.key.sk.starts_with(start)).count();
     assert_eq!((named("LINKS#"), named("DAMAGED#")), (1, 0));
@@ -192,7 +192,7 @@ async fn imports_of_the_first_form_are_read_and_refuse_merges_until_compaction_w
     let place = Place::new().await;
     let mut sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"])], NOW).await.unwrap();
-    let rows = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("PERSONS#");
+    let rows = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("PERSONS#");
     let mut row = place.store.records.query(rows).await.unwrap().remove(0);
     row.text = row.text.replace("\"format\":2", "\"format\":1");
     let version = row.version;

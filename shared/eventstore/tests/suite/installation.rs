@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::{NOW, PROJECT, Place, simple};
 use pennon::embedded::Embedded;
-use pennon_core::store::{Item, Query, Store};
+use pennon_core::store::{Item, PartitionQuery, Store};
 use pennon_eventstore::{EventStore, EventStoreError, ORPHANED_MICROS};
 
 const DAY: i64 = 24 * 3600 * 1_000_000;
@@ -42,7 +42,7 @@ fn marks(place: &Place) -> usize {
 async fn rows(store: &Store) -> Vec<Item> {
     let mut rows = Vec::new();
     for pk in ["EVENTS", "PROJECT#7#SEGMENT"] {
-        rows.extend(store.records.query(Query::partition(pk)).await.unwrap());
+        rows.extend(store.records.query(PartitionQuery::partition(pk)).await.unwrap());
     }
     rows
 }

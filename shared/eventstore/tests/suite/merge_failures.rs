@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::support::{NOW, PROJECT, Place, PlainRow, event, expected, request, rows, simple};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use pennon_core::store::{Item, Query, WriteCondition};
+use pennon_core::store::{Item, PartitionQuery, WriteCondition};
 use pennon_eventstore::{
     CompactionReport, Event, EventStore, EventStoreError, MergeMode, PersonRecord, Settings, derive_person_id,
 };
@@ -113,7 +113,7 @@ async fn segments_of_a_person_who_fits_into_no_range_stay_apart_and_others_are_m
 
 /// The entry of a segment in the manifest, the third one.
 async fn entry(place: &Place) -> Item {
-    let manifest = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
+    let manifest = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
     place.store.records.query(manifest).await.unwrap().swap_remove(2)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{NOW, PROJECT, Place, event};
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_eventstore::{
     Event, EventStore, EventStoreError, GRACE_MICROS, MERGES_MAX, PersonRecord, derive_person_id,
 };
@@ -160,8 +160,8 @@ fn orders(merge_requests: &[MergeRequest]) -> Vec<Vec<MergeRequest>> {
     first.collect()
 }
 
-fn log() -> Query {
-    Query::partition(format!("PROJECT#{PROJECT}#OVERRIDE")).prefix("MERGE#")
+fn log() -> PartitionQuery {
+    PartitionQuery::partition(format!("PROJECT#{PROJECT}#OVERRIDE")).prefix("MERGE#")
 }
 
 pub(crate) async fn rows_of_the_log(place: &Place) -> usize {
@@ -304,7 +304,8 @@ async fn who_saw_no_row_begins_no_second_log() {
     place.events.append(PROJECT, &[requested(0)], NOW).await.unwrap();
     // As it looks to a process that looked before the first row came, and writes after it was folded.
     let log = format!("PROJECT#{PROJECT}#OVERRIDE");
-    let row = place.store.records.query(Query::partition(log).prefix("MERGE#")).await.unwrap().remove(0);
+    let row =
+        place.store.records.query(PartitionQuery::partition(log).prefix("MERGE#")).await.unwrap().remove(0);
     place.store.records.sweep(vec![row.key]).await.unwrap();
     assert!(place.again().append(PROJECT, &[requested(2)], NOW).await.is_err());
     assert_eq!(rows_of_the_log(&place).await, 0);

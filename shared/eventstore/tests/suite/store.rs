@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
-use pennon_core::store::Query;
+use pennon_core::store::PartitionQuery;
 use pennon_eventstore::{
     EventStore, EventStoreError, GRACE_MICROS, PersonRecord, Settings, SweepReport, derive_person_id,
 };
@@ -337,7 +337,8 @@ async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
         }
     }
     assert!((2..20).contains(&runs), "{runs} runs");
-    let shard = |n: u8| place.store.blocks.query(Query::partition(format!("PROJECT#{PROJECT}#SHARD#{n}")));
+    let shard =
+        |n: u8| place.store.blocks.query(PartitionQuery::partition(format!("PROJECT#{PROJECT}#SHARD#{n}")));
     for n in 0..4 {
         assert!(shard(n).await.unwrap().is_empty(), "blocks that a segment holds are gone");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{MINUTE, NOW, PROJECT, Place, event, expected, request, rows, simple};
 use pennon_core::store::local_backend::{BackendFuture, LocalBackend, PartitionPage, PartitionRange};
-use pennon_core::store::{Attributes, ItemChange, Key, Query, Store, StoreError};
+use pennon_core::store::{Attributes, ItemChange, Key, PartitionQuery, Store, StoreError};
 use pennon_eventstore::{
     ErasureTarget, Event, EventStore, EventStoreError, GRACE_MICROS, GroupRecord, MergeMode, PersonRecord,
     Settings, derive_person_id,
@@ -239,7 +239,7 @@ async fn the_grace_period_of_a_merge_begins_when_it_is_done() {
         place.events.ingest(PROJECT, lines, NOW).await.unwrap();
     }
     place.events.merge_segments(PROJECT, NOW, MergeMode::Due).await.unwrap();
-    let manifest = Query::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
+    let manifest = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
     let entries = place.store.records.query(manifest).await.unwrap();
     let entries = entries.iter().map(|item| item.body::<serde_json::Value>().unwrap());
     let merged = entries.filter(|entry| entry["replaces_segments"] != json!([])).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
 //! Parsers of single body fields, with the error messages that all endpoints share.
 //!
 //! Must stay true: a parser accepts the JSON form of a value and its string form (bodies of HTML forms contain only
-//! strings); absent, null and present are distinct, see [`Field`].
+//! strings); absent, null and present are distinct, see [`BodyField`].
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::limits;
 
 /// A field of a body: its name, and its value if present.
 #[derive(Debug, Clone, Copy)]
-pub struct Field<'a> {
+pub struct BodyField<'a> {
     name: &'a str,
     value: Option<&'a Value>,
 }
 
-impl<'a> Field<'a> {
+impl<'a> BodyField<'a> {
     /// The field `name` with a value from anywhere.
     pub fn new(name: &'a str, value: Option<&'a Value>) -> Self {
         Self { name, value }

@@ -282,7 +282,7 @@ impl Cursor<'_> {
     }
 
     /// Parses the rest: nothing, `Z`, or `+hh[[:]mm]`. The outer `None` is a syntax error.
-    #[expect(clippy::option_option, reason = "no offset and no match are different answers")]
+    #[expect(clippy::option_option, reason = "no offset and no match are different results")]
     pub(super) fn offset(&mut self) -> Option<Option<FixedOffset>> {
         if self.0.is_empty() {
             return Some(None);

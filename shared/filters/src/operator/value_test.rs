@@ -18,7 +18,7 @@ use crate::dates::zone::{from_micros, utc_text};
 use crate::error::{CalcError, CalcResult};
 use crate::re2;
 use crate::regex_bounds::BoundedRegex;
-use crate::semver::{Range, RangeKind, Version};
+use crate::semver::{RangeKind, Version, VersionRange};
 use crate::text::{number_of, text_length, text_of};
 use crate::work_budget::WorkBudget;
 
@@ -43,7 +43,7 @@ pub enum ValueTest {
     /// Present and not null; `negated`: missing or null.
     Presence { negated: bool },
     /// A version in one of these ranges; an invalid version is in none. `negated` inverts the result.
-    Version { ranges: Vec<Range>, negated: bool },
+    Version { ranges: Vec<VersionRange>, negated: bool },
     /// Compares an instant, in microseconds, with one of these. Texts without an offset are in `zone`.
     InstantMicros { order: ComparisonOperator, bounds: Vec<Micros>, zone: Tz, negated: bool },
     /// An instant inside (`negated`: outside) a closed interval.
@@ -227,7 +227,7 @@ impl ValueTest {
     pub fn holds(&self, value: Option<&Value>) -> bool {
         let value = value.filter(|value| !value.is_null());
         match self {
-            Self::Always(answer) => *answer,
+            Self::Always(passes) => *passes,
             Self::Presence { negated } => value.is_some() != *negated,
             Self::OneOf { texts, negated } => {
                 value.and_then(text_of).is_some_and(|text| texts.contains(text.as_ref())) != *negated
@@ -340,9 +340,9 @@ fn number_range(values: &[Value], attr: &str) -> CalcResult<(f64, f64)> {
     }
 }
 
-fn ranges(kind: RangeKind, values: &[Value], attr: &str) -> CalcResult<Vec<Range>> {
+fn ranges(kind: RangeKind, values: &[Value], attr: &str) -> CalcResult<Vec<VersionRange>> {
     let range = |value: &Value| {
-        let range = text_of(value).and_then(|text| Range::parse(kind, &text));
+        let range = text_of(value).and_then(|text| VersionRange::parse(kind, &text));
         range.ok_or_else(|| CalcError::invalid(attr, format!("{value} is not a version.")))
     };
     values.iter().map(range).collect()

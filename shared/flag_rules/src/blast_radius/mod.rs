@@ -18,13 +18,13 @@ use pennon_filters::work_budget::CancellationToken;
 use serde_json::Value;
 
 use super::evaluate::{
-    Cohorts, Compiler, EvaluationState, GroupSubject, Leaf, PersonTestResults, RequiredData, Subject,
-    is_enrolled,
+    CohortEvaluator, EvaluationState, FlagCompiler, GroupSubject, Leaf, PersonTestResults, RequiredData,
+    Subject, is_enrolled,
 };
 use crate::conditions::filter_view as view;
 use crate::conditions::record_ids::is_cohort;
 use crate::hash;
-use crate::relations::cohort::Cohort;
+use crate::relations::cohort::FlagCohort;
 
 mod group_key;
 mod request;
@@ -45,12 +45,12 @@ impl Conditions {
     /// Compiles the conditions. Dates without an offset are in `zone`, relative ones count from `now`.
     pub fn compile(
         &self,
-        cohorts: impl IntoIterator<Item = Cohort>,
+        cohorts: impl IntoIterator<Item = FlagCohort>,
         zone: Tz,
         now: DateTime<Utc>,
     ) -> BlastRadius {
-        let compiler = Compiler::by_text(zone);
-        let cohorts = Cohorts::new(cohorts, &compiler);
+        let compiler = FlagCompiler::by_text(zone);
+        let cohorts = CohortEvaluator::new(cohorts, &compiler);
         let leaf = |property: &Value| {
             let property = &with_plain_operator(property);
             if is_of_group(property) {
@@ -85,7 +85,7 @@ impl Conditions {
 pub struct BlastRadius {
     /// The properties of each condition; it is enough that all properties of one condition match.
     alternatives: Vec<Vec<Leaf>>,
-    cohorts: Cohorts,
+    cohorts: CohortEvaluator,
     used: Vec<usize>,
     static_cohorts: BTreeSet<i64>,
     actors: Actors,

@@ -11,7 +11,7 @@ fn parse(body: Value) -> Result<Conditions, FieldError> {
     Conditions::parse(&testing::object(body))
 }
 
-fn blast_with(body: Value, cohorts: Vec<Cohort>) -> BlastRadius {
+fn blast_with(body: Value, cohorts: Vec<FlagCohort>) -> BlastRadius {
     parse(body).unwrap().compile(cohorts, Tz::UTC, testing::now())
 }
 
@@ -288,9 +288,9 @@ fn reaches_person(property: Value, person: Value) -> bool {
 fn cohorts_by_membership_and_by_criteria() {
     let dynamic = |id: i64, values: Value| {
         let criteria = json!({"properties": {"type": "OR", "values": values}});
-        Cohort::read(&json!({"id": id, "name": "c", "filters": criteria})).unwrap()
+        FlagCohort::read(&json!({"id": id, "name": "c", "filters": criteria})).unwrap()
     };
-    let listed = Cohort::read(&json!({"id": 3, "name": "s", "is_static": true})).unwrap();
+    let listed = FlagCohort::read(&json!({"id": 3, "name": "s", "is_static": true})).unwrap();
     let member =
         |id: i64, operator: &str| json!({"key": "id", "type": "cohort", "value": id, "operator": operator});
     let criteria = json!([member(3, "in"), {"key": "age", "type": "person", "value": 25}]);

@@ -12,10 +12,10 @@ use super::filters::clean_property;
 use crate::conditions::record_ids;
 use crate::evaluate::topological_order;
 use crate::flag::Flag;
-use crate::relations::cohort::{Cohort, named_cohorts};
+use crate::relations::cohort::{FlagCohort, named_cohorts};
 
 /// The criteria of every referenced cohort, by id as text, ascending.
-pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, Cohort>) -> Object {
+pub fn referenced(flags: &[&Flag], all_cohorts: &BTreeMap<i64, FlagCohort>) -> Object {
     let dynamic: BTreeMap<i64, Object> = all_cohorts
         .values()
         .filter(|cohort| !cohort.deleted)

@@ -16,10 +16,10 @@ use super::cohorts;
 use crate::conditions::filter_view as view;
 use crate::conditions::record_ids::{self, is_cohort};
 use crate::limits;
-use crate::relations::cohort::Cohort;
+use crate::relations::cohort::FlagCohort;
 
 /// Replaces the cohort conditions of a flag that refers to exactly one cohort, with person properties only.
-pub fn flatten(filters: &mut Cow<'_, Object>, all_cohorts: &BTreeMap<i64, Cohort>) {
+pub fn flatten(filters: &mut Cow<'_, Object>, all_cohorts: &BTreeMap<i64, FlagCohort>) {
     let Some(flattened) = flattened(filters, all_cohorts) else { return };
     let Some(Value::Array(conditions)) = filters.to_mut().get_mut("groups") else { return };
     let (mut kept, mut expanded) = (Vec::new(), Vec::new());
@@ -40,7 +40,7 @@ pub fn flatten(filters: &mut Cow<'_, Object>, all_cohorts: &BTreeMap<i64, Cohort
 }
 
 /// Alternative lists of properties, one of which has to match. `None`: the flag is unchanged.
-fn flattened(filters: &Object, all_cohorts: &BTreeMap<i64, Cohort>) -> Option<Vec<Vec<Value>>> {
+fn flattened(filters: &Object, all_cohorts: &BTreeMap<i64, FlagCohort>) -> Option<Vec<Vec<Value>>> {
     let conditions = view::groups(filters);
     let (mut ids, mut uses) = (BTreeSet::new(), 0);
     for property in view::all_conditions(filters).flat_map(view::properties).filter(|p| is_cohort(p)) {

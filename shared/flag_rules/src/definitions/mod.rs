@@ -21,7 +21,7 @@ pub use self::etag::{etag, matches};
 use super::evaluate::dependency_graph::DependencyGraph;
 use crate::flag::Flag;
 use crate::flag::field_table::{DefinitionsValue, FieldValue, definition_fields};
-use crate::relations::cohort::Cohort;
+use crate::relations::cohort::FlagCohort;
 
 /// The representation of cohorts in conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct TooLarge;
 
 /// The flags of a project, for encoding in minimal form.
 #[derive(Debug)]
-pub struct Definitions<'a> {
+pub struct FlagDefinitions<'a> {
     project: u64,
     graph: DependencyGraph<'a>,
 }
@@ -75,7 +75,7 @@ impl Serialize for MinimalFlag<'_> {
     }
 }
 
-impl<'a> Definitions<'a> {
+impl<'a> FlagDefinitions<'a> {
     /// The live flags of a project.
     pub fn new(project: u64, flags: impl IntoIterator<Item = &'a Flag>) -> Self {
         Self { project, graph: DependencyGraph::new(flags) }
@@ -101,7 +101,7 @@ impl<'a> Definitions<'a> {
     /// the flags refer to transitively; `group_types` are names in the order of their indexes.
     pub fn document(
         &self,
-        cohorts: &BTreeMap<i64, Cohort>,
+        cohorts: &BTreeMap<i64, FlagCohort>,
         group_types: &[String],
         form: CohortForm,
         bytes_max: usize,

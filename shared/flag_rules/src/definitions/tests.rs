@@ -12,24 +12,25 @@ fn flag(id: i64, key: &str, filters: Value) -> Flag {
     Flag { id, key: key.to_owned(), filters: testing::object(filters), ..testing::flag() }
 }
 
-fn cohort(id: i64, criteria: Value) -> Cohort {
-    Cohort::read(&json!({"id": id, "name": format!("c{id}"), "filters": {"properties": criteria}})).unwrap()
+fn cohort(id: i64, criteria: Value) -> FlagCohort {
+    FlagCohort::read(&json!({"id": id, "name": format!("c{id}"), "filters": {"properties": criteria}}))
+        .unwrap()
 }
 
-fn by_id(cohorts: Vec<Cohort>) -> BTreeMap<i64, Cohort> {
+fn by_id(cohorts: Vec<FlagCohort>) -> BTreeMap<i64, FlagCohort> {
     cohorts.into_iter().map(|cohort| (cohort.id, cohort)).collect()
 }
 
-fn text(flags: &[Flag], cohorts: Vec<Cohort>, group_types: &[&str], form: CohortForm) -> String {
+fn text(flags: &[Flag], cohorts: Vec<FlagCohort>, group_types: &[&str], form: CohortForm) -> String {
     let group_types: Vec<String> = group_types.iter().map(|name| (*name).to_owned()).collect();
-    Definitions::new(7, flags).document(&by_id(cohorts), &group_types, form, MOST).unwrap()
+    FlagDefinitions::new(7, flags).document(&by_id(cohorts), &group_types, form, MOST).unwrap()
 }
 
 fn minimal(flag: &Flag) -> Value {
-    Definitions::new(1, [flag]).minimal(flag, &mut MOST.clone()).unwrap().to_json()
+    FlagDefinitions::new(1, [flag]).minimal(flag, &mut MOST.clone()).unwrap().to_json()
 }
 
-fn document(flags: &[Flag], cohorts: Vec<Cohort>) -> Value {
+fn document(flags: &[Flag], cohorts: Vec<FlagCohort>) -> Value {
     serde_json::from_str(&text(flags, cohorts, &[], CohortForm::Sent)).unwrap()
 }
 
@@ -208,7 +209,7 @@ fn dependencies_have_chains_of_keys() {
 fn a_long_chain_of_dependencies() {
     let mut flags = vec![flag(10_000, "f10000", json!({"groups": []}))];
     flags.extend((1..10_000).map(|id| flag(id, &format!("f{id}"), needs(id + 1))));
-    let definitions = Definitions::new(7, &flags);
+    let definitions = FlagDefinitions::new(7, &flags);
     let mut left = MOST;
     let minimal = definitions.minimal(&flags[1], &mut left).unwrap().to_json();
     let chain = minimal["filters"]["groups"][0]["properties"][0]["dependency_chain"].as_array().unwrap();
@@ -225,7 +226,7 @@ fn a_long_chain_of_dependencies() {
 #[test]
 fn the_size_has_a_limit() {
     let flags = [flag(1, "a", json!({"groups": []})), flag(2, "b", json!({"groups": []}))];
-    let definitions = Definitions::new(7, &flags);
+    let definitions = FlagDefinitions::new(7, &flags);
     let with = |most| definitions.document(&BTreeMap::new(), &["x".to_owned()], CohortForm::Sent, most);
     let size = with(MOST).unwrap().len();
     assert!(with(size).is_ok());
@@ -243,7 +244,7 @@ fn cohorts_that_flags_use_at_any_depth() {
         cohort(1, group(json!([in_cohort(2), leaf]))),
         cohort(2, group(json!([in_cohort(3), in_cohort(4), in_cohort(404)]))),
         cohort(3, group(json!([leaf]))),
-        Cohort { is_static: true, ..cohort(4, group(json!([leaf]))) },
+        FlagCohort { is_static: true, ..cohort(4, group(json!([leaf]))) },
         cohort(5, group(json!([leaf]))),
         deleted,
         cohort(7, json!({"type": "OR", "values": []})),
@@ -282,7 +283,8 @@ fn criteria_are_cleaned() {
 #[test]
 fn the_older_form_of_a_cohort_is_sent_in_the_newer() {
     let older = json!({"id": 1, "groups": [{"properties": [person("a", "x")]}, {"properties": {"b": "y"}}]});
-    let sent = document(&[flag(1, "a", asking(json!([in_cohort(1)])))], vec![Cohort::read(&older).unwrap()]);
+    let sent =
+        document(&[flag(1, "a", asking(json!([in_cohort(1)])))], vec![FlagCohort::read(&older).unwrap()]);
     let expected = json!({"type": "OR", "values": [
         {"type": "AND", "values": [person("a", "x")]}, {"type": "AND", "values": [person("b", "y")]},
     ]});

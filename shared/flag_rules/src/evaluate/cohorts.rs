@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::{
     Subject,
-    compiler::Compiler,
+    compiler::FlagCompiler,
     leaf::Leaf,
     required_data::RequiredData,
     state::{CohortMembership, EvaluationState, PersonTestResults},
     topological_order,
 };
-use crate::relations::cohort::{Cohort, named_cohorts};
+use crate::relations::cohort::{FlagCohort, named_cohorts};
 
 /// Deepest nesting of groups in criteria; deeper ones never match.
 const NESTING_MAX: usize = 128;
@@ -35,7 +35,7 @@ pub enum CohortTest {
 
 /// The compiled cohorts of a project.
 #[derive(Debug, Default)]
-pub struct Cohorts {
+pub struct CohortEvaluator {
     tests: BTreeMap<i64, CohortTest>,
     /// The dynamic cohorts in topological order.
     dynamic: Vec<DynamicCohort>,
@@ -57,10 +57,10 @@ enum Criteria {
     One { leaf: Leaf, negated: bool },
 }
 
-impl Cohorts {
+impl CohortEvaluator {
     /// Compiles cohorts.
-    pub fn new(cohorts: impl IntoIterator<Item = Cohort>, compiler: &Compiler) -> Self {
-        let live: BTreeMap<i64, Cohort> =
+    pub fn new(cohorts: impl IntoIterator<Item = FlagCohort>, compiler: &FlagCompiler) -> Self {
+        let live: BTreeMap<i64, FlagCohort> =
             cohorts.into_iter().filter(|cohort| !cohort.deleted).map(|cohort| (cohort.id, cohort)).collect();
         let with_criteria: Vec<(i64, &Object)> =
             live.iter().filter_map(|(id, cohort)| Some((*id, cohort.criteria()?))).collect();
@@ -89,7 +89,7 @@ impl Cohorts {
         compiled
     }
 
-    fn add(&mut self, id: i64, criteria: &Object, compiler: &Compiler) {
+    fn add(&mut self, id: i64, criteria: &Object, compiler: &FlagCompiler) {
         compiler.patterns.start_owner();
         let Some(criteria) = self.group(criteria, compiler, 0) else { return };
         let (mut uses, mut needs) = (BTreeSet::new(), RequiredData::default());
@@ -102,7 +102,7 @@ impl Cohorts {
     }
 
     /// `None` for a group without criteria, which restricts nothing.
-    fn group(&self, group: &Object, compiler: &Compiler, depth: usize) -> Option<Criteria> {
+    fn group(&self, group: &Object, compiler: &FlagCompiler, depth: usize) -> Option<Criteria> {
         let values = group.get("values").and_then(Value::as_array)?;
         if depth >= NESTING_MAX {
             return Some(Criteria::One { leaf: Leaf::Never, negated: false });
@@ -125,7 +125,7 @@ impl Cohorts {
         Some(if any { Criteria::Any(members) } else { Criteria::All(members) })
     }
 
-    fn leaf(&self, criterion: &Value, compiler: &Compiler) -> Criteria {
+    fn leaf(&self, criterion: &Value, compiler: &FlagCompiler) -> Criteria {
         let leaf = Leaf::criterion(criterion, self, compiler);
         let negation = criterion.get("negation").and_then(Value::as_bool).unwrap_or(false);
         // The negation of a cohort property is part of the leaf.

@@ -13,9 +13,9 @@ use pennon_filters::body::json::Object;
 use serde_json::Value;
 
 use super::{
-    Cohorts, Evaluation, FlagValue, OpenFeatureReason, Reason, Subject, compiler::Compiler,
-    dependency_graph::DependencyGraph, leaf::Leaf, required_data::RequiredData, selection::FlagRuntime,
-    state::EvaluationState,
+    CohortEvaluator, Evaluation, EvaluationReason, FlagValue, OpenFeatureReason, Subject,
+    compiler::FlagCompiler, dependency_graph::DependencyGraph, leaf::Leaf, required_data::RequiredData,
+    selection::FlagRuntime, state::EvaluationState,
 };
 use crate::conditions::{filter_view as view, filters};
 use crate::flag::Flag;
@@ -57,7 +57,7 @@ pub struct CompiledFlag {
     bucket_by: BucketBy,
     early_access: Option<EarlyAccess>,
     holdout: Option<Holdout>,
-    conditions: Vec<Condition>,
+    conditions: Vec<CompiledCondition>,
     variants: Vec<(Arc<str>, f64)>,
     early_exit: bool,
     /// Payload texts by variant, or `true`; empty for a flag with encrypted payloads.
@@ -79,7 +79,7 @@ enum EarlyAccess {
     /// Decided by this person property.
     Enrollment(String),
     /// Decides for every person with any of these properties.
-    Condition { keys: Vec<String>, leaves: Vec<Leaf> },
+    CompiledCondition { keys: Vec<String>, leaves: Vec<Leaf> },
 }
 
 #[derive(Debug)]
@@ -89,13 +89,13 @@ struct Holdout {
 }
 
 #[derive(Debug)]
-struct Condition {
+struct CompiledCondition {
     leaves: Vec<Leaf>,
     rollout: Option<f64>,
     variant: Option<usize>,
 }
 
-impl Condition {
+impl CompiledCondition {
     fn is_partial(&self) -> bool {
         self.rollout.is_some_and(|percentage| percentage < 100.0)
     }
@@ -108,7 +108,11 @@ struct HashedIds<'a> {
 }
 
 /// Compiles flags in the order of their graph.
-pub fn compile_all(graph: &DependencyGraph<'_>, cohorts: &Cohorts, compiler: &Compiler) -> Vec<CompiledFlag> {
+pub fn compile_all(
+    graph: &DependencyGraph<'_>,
+    cohorts: &CohortEvaluator,
+    compiler: &FlagCompiler,
+) -> Vec<CompiledFlag> {
     let compiled = graph.nodes.iter().enumerate().map(|(index, node)| {
         compiler.patterns.start_owner();
         CompiledFlag {
@@ -122,7 +126,12 @@ pub fn compile_all(graph: &DependencyGraph<'_>, cohorts: &Cohorts, compiler: &Co
 }
 
 impl CompiledFlag {
-    fn new(flag: &Flag, flags: &BTreeMap<i64, usize>, cohorts: &Cohorts, compiler: &Compiler) -> Self {
+    fn new(
+        flag: &Flag,
+        flags: &BTreeMap<i64, usize>,
+        cohorts: &CohortEvaluator,
+        compiler: &FlagCompiler,
+    ) -> Self {
         // Filters that were never sent count as the default, which matches everyone.
         let default = filters::default_filters();
         let filters = if flag.filters.is_empty() { &default } else { &flag.filters };
@@ -141,18 +150,18 @@ impl CompiledFlag {
                 Some((view::text(variant, "key")?.into(), view::rollout(variant).unwrap_or(0.0)))
             })
             .collect();
-        let condition = |condition: &Value| Condition {
+        let condition = |condition: &Value| CompiledCondition {
             leaves: leaves(condition),
             rollout: view::rollout(condition),
             variant: view::condition_variant(condition)
                 .and_then(|name| variants.iter().position(|(key, _)| **key == *name)),
         };
-        let conditions: Vec<Condition> = view::groups(filters).iter().map(condition).collect();
+        let conditions: Vec<CompiledCondition> = view::groups(filters).iter().map(condition).collect();
         let early_access = early_access(&flag.key, filters, leaves);
         let holdout = holdout(filters);
         let is_continuous = bucket_by == BucketBy::Person && flag.ensure_experience_continuity == Some(true);
         let varies =
-            holdout.is_some() || !variants.is_empty() || conditions.iter().any(Condition::is_partial);
+            holdout.is_some() || !variants.is_empty() || conditions.iter().any(CompiledCondition::is_partial);
 
         let (used, mut needs) = collect_requirements(&conditions, early_access.as_ref());
         let used: Vec<usize> = used.into_iter().collect();
@@ -205,7 +214,7 @@ impl CompiledFlag {
     /// Maps the reason of an evaluation to OpenFeature.
     pub fn open_feature_reason(&self, evaluation: &Evaluation) -> OpenFeatureReason {
         match evaluation.reason {
-            Reason::ConditionMatch => {
+            EvaluationReason::ConditionMatch => {
                 let condition = evaluation.condition_index.and_then(|index| self.conditions.get(index));
                 let is_split = condition.is_some_and(|condition| {
                     condition.is_partial() || (self.variants.len() > 1 && condition.variant.is_none())
@@ -217,42 +226,44 @@ impl CompiledFlag {
                     (false, false) => OpenFeatureReason::TargetingMatch,
                 }
             }
-            Reason::SuperConditionValue => OpenFeatureReason::TargetingMatch,
-            Reason::OutOfRolloutBound | Reason::HoldoutConditionValue => OpenFeatureReason::Split,
-            Reason::Disabled => OpenFeatureReason::Disabled,
-            Reason::NoConditionMatch
-            | Reason::NoGroupType
-            | Reason::MissingDependency
-            | Reason::StoreUnavailable
-            | Reason::OverrideUnavailable => OpenFeatureReason::Unknown,
+            EvaluationReason::SuperConditionValue => OpenFeatureReason::TargetingMatch,
+            EvaluationReason::OutOfRolloutBound | EvaluationReason::HoldoutConditionValue => {
+                OpenFeatureReason::Split
+            }
+            EvaluationReason::Disabled => OpenFeatureReason::Disabled,
+            EvaluationReason::NoConditionMatch
+            | EvaluationReason::NoGroupType
+            | EvaluationReason::MissingDependency
+            | EvaluationReason::StoreUnavailable
+            | EvaluationReason::OverrideUnavailable => OpenFeatureReason::Unknown,
         }
     }
 
     /// Evaluates the flag; the flags and cohorts that it refers to were evaluated before.
     pub fn evaluate(&self, state: &EvaluationState<'_>) -> Evaluation {
         if !self.active {
-            return Evaluation::off(Reason::Disabled, None);
+            return Evaluation::off(EvaluationReason::Disabled, None);
         }
         if self.unresolvable {
-            return Evaluation::off(Reason::MissingDependency, None);
+            return Evaluation::off(EvaluationReason::MissingDependency, None);
         }
         let Some(ids) = self.hashed_ids(state.subject) else {
-            return Evaluation::off(Reason::NoGroupType, None);
+            return Evaluation::off(EvaluationReason::NoGroupType, None);
         };
         if let Some(reason) = self.failure(state) {
             return Evaluation::off(reason, None);
         }
         if let Some(on) = self.early_access(state) {
-            return Evaluation::new(on.into(), Reason::SuperConditionValue, Some(0));
+            return Evaluation::new(on.into(), EvaluationReason::SuperConditionValue, Some(0));
         }
         if let Some(holdout) = &self.holdout
             && hash::in_holdout(ids.holdout, holdout.percentage)
         {
             let value = FlagValue::Variant(Arc::clone(&holdout.value));
-            return Evaluation::new(value, Reason::HoldoutConditionValue, None);
+            return Evaluation::new(value, EvaluationReason::HoldoutConditionValue, None);
         }
         match (ids.rollout, self.conditions.len().checked_sub(1)) {
-            (None, Some(last)) => Evaluation::off(Reason::OutOfRolloutBound, Some(last)),
+            (None, Some(last)) => Evaluation::off(EvaluationReason::OutOfRolloutBound, Some(last)),
             (id, _) => self.conditions(id.unwrap_or(state.subject.distinct_id), state),
         }
     }
@@ -276,7 +287,7 @@ impl CompiledFlag {
     }
 
     /// Why there is no value: data that it, or transitively a dependency, needs could not be loaded.
-    fn failure(&self, state: &EvaluationState<'_>) -> Option<Reason> {
+    fn failure(&self, state: &EvaluationState<'_>) -> Option<EvaluationReason> {
         let dependency_failure = || {
             let mut others = self.flags.iter().filter_map(|flag| state.evaluation(*flag));
             others.find(|other| other.is_failure()).map(|other| other.reason)
@@ -290,7 +301,7 @@ impl CompiledFlag {
         let properties = state.subject.properties;
         match self.early_access.as_ref()? {
             EarlyAccess::Enrollment(key) => properties.get(key).map(is_enrolled),
-            EarlyAccess::Condition { keys, leaves } => {
+            EarlyAccess::CompiledCondition { keys, leaves } => {
                 let applies = keys.iter().any(|key| properties.contains_key(key));
                 applies.then(|| all_hold(leaves, state))
             }
@@ -300,10 +311,10 @@ impl CompiledFlag {
     fn conditions(&self, id: &str, state: &EvaluationState<'_>) -> Evaluation {
         // The hash is the same for all conditions, and not needed when all are fully rolled out.
         let mut hashed = None;
-        let mut closest = (Reason::NoConditionMatch, 0);
+        let mut closest = (EvaluationReason::NoConditionMatch, 0);
         for (index, condition) in self.conditions.iter().enumerate() {
             if !all_hold(&condition.leaves, state) {
-                if closest.0 == Reason::NoConditionMatch {
+                if closest.0 == EvaluationReason::NoConditionMatch {
                     closest.1 = index;
                 }
                 continue;
@@ -316,9 +327,9 @@ impl CompiledFlag {
             };
             if inside {
                 let value = self.matched_value(condition, id);
-                return Evaluation::new(value, Reason::ConditionMatch, Some(index));
+                return Evaluation::new(value, EvaluationReason::ConditionMatch, Some(index));
             }
-            closest = (Reason::OutOfRolloutBound, index);
+            closest = (EvaluationReason::OutOfRolloutBound, index);
             if self.early_exit {
                 break;
             }
@@ -326,7 +337,7 @@ impl CompiledFlag {
         Evaluation::off(closest.0, Some(closest.1))
     }
 
-    fn matched_value(&self, condition: &Condition, id: &str) -> FlagValue {
+    fn matched_value(&self, condition: &CompiledCondition, id: &str) -> FlagValue {
         let variant = condition.variant.or_else(|| {
             let hashed = || hash::hash(&self.prefix, id, hash::VARIANT_SALT);
             let widths = self.variants.iter().map(|(_, percentage)| *percentage);
@@ -356,7 +367,7 @@ fn early_access(key: &str, filters: &Object, leaves: impl Fn(&Value) -> Vec<Leaf
     if let Some(property) = enrollment_property(key, filters) {
         return Some(EarlyAccess::Enrollment(property));
     }
-    view::super_groups(filters).first().map(|condition| EarlyAccess::Condition {
+    view::super_groups(filters).first().map(|condition| EarlyAccess::CompiledCondition {
         keys: view::properties(condition)
             .iter()
             .filter(|property| matches!(view::text(property, "type"), Some("person") | None))
@@ -405,7 +416,7 @@ pub fn is_enrolled(value: &Value) -> bool {
 
 /// The dynamic cohorts that conditions refer to, and the data that the conditions read.
 fn collect_requirements(
-    conditions: &[Condition],
+    conditions: &[CompiledCondition],
     early_access: Option<&EarlyAccess>,
 ) -> (BTreeSet<usize>, RequiredData) {
     let (mut cohorts, mut needs) = (BTreeSet::new(), RequiredData::default());
@@ -415,7 +426,7 @@ fn collect_requirements(
             needs.add_person(key);
             &[]
         }
-        Some(EarlyAccess::Condition { keys, leaves }) => {
+        Some(EarlyAccess::CompiledCondition { keys, leaves }) => {
             keys.iter().for_each(|key| needs.add_person(key));
             leaves
         }

@@ -13,7 +13,7 @@ use super::{patterns::Patterns, predicate::Equality};
 
 /// Compiles the filters of one evaluator.
 #[derive(Debug)]
-pub struct Compiler {
+pub struct FlagCompiler {
     pub(super) zone: Tz,
     pub(super) patterns: Patterns,
     pub(super) equality: Equality,
@@ -21,7 +21,7 @@ pub struct Compiler {
     person_tests: RefCell<HashMap<(String, Operator, String), usize>>,
 }
 
-impl Compiler {
+impl FlagCompiler {
     /// A compiler for flags: dates without an offset are in `zone`. Relative dates count from the instant of each
     /// evaluation.
     pub fn new(zone: Tz) -> Self {

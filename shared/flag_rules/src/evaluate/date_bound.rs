@@ -14,7 +14,7 @@ use crate::conditions::date_value::{self, DateValue};
 
 /// The context for parsing dates: the project's time zone for dates without an offset, and the time of evaluation.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct EvaluationClock {
     pub(crate) zone: Tz,
     pub(crate) now: DateTime<Utc>,
 }
@@ -40,7 +40,7 @@ impl DateBound {
     }
 
     /// The instant. `None` outside of the years 1 to 9999.
-    pub fn at(self, clock: &Clock) -> Option<Micros> {
+    pub fn at(self, clock: &EvaluationClock) -> Option<Micros> {
         match self {
             Self::Fixed(instant) => Some(instant),
             Self::Relative(relative) => {
@@ -50,7 +50,7 @@ impl DateBound {
     }
 }
 
-impl Clock {
+impl EvaluationClock {
     /// Parses a relative or absolute date.
     pub fn parse(&self, text: &str) -> Option<Micros> {
         DateBound::parse(text, self.zone)?.at(self)

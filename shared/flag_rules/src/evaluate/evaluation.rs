@@ -1,6 +1,6 @@
 //! The subject of an evaluation, and its result.
 //!
-//! Must stay true: [`Reason::as_str`] returns the codes of the HTTP contract; [`FlagValue`] serializes as clients
+//! Must stay true: [`EvaluationReason::as_str`] returns the codes of the HTTP contract; [`FlagValue`] serializes as clients
 //! expect.
 
 use std::{
@@ -140,7 +140,7 @@ impl Serialize for FlagValue {
 
 /// Why a flag has its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum EvaluationReason {
     /// A condition matched.
     ConditionMatch,
     /// No condition's properties matched.
@@ -163,7 +163,7 @@ pub enum Reason {
     OverrideUnavailable,
 }
 
-impl Reason {
+impl EvaluationReason {
     /// The code in responses.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -211,7 +211,7 @@ pub struct Evaluation {
     /// The value.
     pub value: FlagValue,
     /// The reason.
-    pub reason: Reason,
+    pub reason: EvaluationReason,
     /// The index of the condition that decided or came closest.
     pub condition_index: Option<usize>,
 }
@@ -219,35 +219,39 @@ pub struct Evaluation {
 impl Evaluation {
     /// Whether there is no value, because data could not be loaded.
     pub fn is_failure(&self) -> bool {
-        matches!(self.reason, Reason::StoreUnavailable | Reason::OverrideUnavailable)
+        matches!(self.reason, EvaluationReason::StoreUnavailable | EvaluationReason::OverrideUnavailable)
     }
 
     /// The reason as a text, which SDKs copy into their events.
     pub fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self.reason {
-            Reason::ConditionMatch => {
+            EvaluationReason::ConditionMatch => {
                 let set = self.condition_index.map_or(1, |index| index + 1);
                 return Cow::Owned(format!("Matched condition set {set}"));
             }
-            Reason::NoConditionMatch => "No matching condition set",
-            Reason::OutOfRolloutBound => "Out of rollout bound",
-            Reason::NoGroupType => "No group type",
-            Reason::SuperConditionValue => "Super condition value",
-            Reason::HoldoutConditionValue => "Holdout condition value",
-            Reason::Disabled => "Flag is disabled",
-            Reason::MissingDependency => "Flag cannot be evaluated due to missing dependency",
-            Reason::StoreUnavailable => "The stored properties that the flag needs could not be read",
-            Reason::OverrideUnavailable => "The stored override of the person could not be read or written",
+            EvaluationReason::NoConditionMatch => "No matching condition set",
+            EvaluationReason::OutOfRolloutBound => "Out of rollout bound",
+            EvaluationReason::NoGroupType => "No group type",
+            EvaluationReason::SuperConditionValue => "Super condition value",
+            EvaluationReason::HoldoutConditionValue => "Holdout condition value",
+            EvaluationReason::Disabled => "Flag is disabled",
+            EvaluationReason::MissingDependency => "Flag cannot be evaluated due to missing dependency",
+            EvaluationReason::StoreUnavailable => {
+                "The stored properties that the flag needs could not be read"
+            }
+            EvaluationReason::OverrideUnavailable => {
+                "The stored override of the person could not be read or written"
+            }
         })
     }
 
     /// A result.
-    pub(super) fn new(value: FlagValue, reason: Reason, condition_index: Option<usize>) -> Self {
+    pub(super) fn new(value: FlagValue, reason: EvaluationReason, condition_index: Option<usize>) -> Self {
         Self { value, reason, condition_index }
     }
 
     /// The result off.
-    pub(super) fn off(reason: Reason, condition_index: Option<usize>) -> Self {
+    pub(super) fn off(reason: EvaluationReason, condition_index: Option<usize>) -> Self {
         Self::new(FlagValue::Off, reason, condition_index)
     }
 }

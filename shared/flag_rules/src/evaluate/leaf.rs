@@ -8,10 +8,10 @@ use pennon_filters::operator::Operator;
 use serde_json::Value;
 
 use super::{
-    Cohorts, FlagValue,
+    CohortEvaluator, FlagValue,
     cohorts::CohortTest,
-    compiler::Compiler,
-    predicate::{ComparableValue, Predicate},
+    compiler::FlagCompiler,
+    predicate::{ComparableValue, PropertyPredicate},
     state::EvaluationState,
 };
 use crate::conditions::filter_view as view;
@@ -26,11 +26,11 @@ pub enum Leaf {
     /// Never matches.
     Never,
     /// A property of the person; equal tests have the same number.
-    Person { key: String, predicate: Predicate, test: usize },
+    Person { key: String, predicate: PropertyPredicate, test: usize },
     /// A property of the group of this type.
-    Group { index: u32, key: String, predicate: Predicate },
+    Group { index: u32, key: String, predicate: PropertyPredicate },
     /// The key of the group of this type.
-    GroupKey { index: u32, predicate: Predicate },
+    GroupKey { index: u32, predicate: PropertyPredicate },
     /// Membership in a cohort.
     Member { cohort: CohortTest, negated: bool },
     /// The value of another flag.
@@ -53,8 +53,8 @@ impl Leaf {
         property: &Value,
         flags: &BTreeMap<i64, usize>,
         own_index: Option<u32>,
-        cohorts: &Cohorts,
-        compiler: &Compiler,
+        cohorts: &CohortEvaluator,
+        compiler: &FlagCompiler,
     ) -> Self {
         match view::text(property, "type") {
             Some("flag") => Self::flag(property, flags).unwrap_or(Self::Never),
@@ -64,7 +64,7 @@ impl Leaf {
     }
 
     /// Compiles a criterion of a cohort, or a property of a flag's condition on a person or a cohort.
-    pub fn criterion(property: &Value, cohorts: &Cohorts, compiler: &Compiler) -> Self {
+    pub fn criterion(property: &Value, cohorts: &CohortEvaluator, compiler: &FlagCompiler) -> Self {
         if record_ids::is_cohort(property) {
             return Self::cohort_membership(property, cohorts);
         }
@@ -74,7 +74,7 @@ impl Leaf {
         }
     }
 
-    fn person(property: &Value, compiler: &Compiler) -> Option<Self> {
+    fn person(property: &Value, compiler: &FlagCompiler) -> Option<Self> {
         let key = view::text(property, "key")?.to_owned();
         let predicate = predicate(property, compiler)?;
         let test = compiler.person_test(&key, view::operator(property)?, property.get("value"));
@@ -82,7 +82,7 @@ impl Leaf {
     }
 
     /// Compiles a property of a group; its type is the stated one, otherwise that of the flag.
-    pub fn group(property: &Value, own_index: Option<u32>, compiler: &Compiler) -> Option<Self> {
+    pub fn group(property: &Value, own_index: Option<u32>, compiler: &FlagCompiler) -> Option<Self> {
         let index = match property.get("group_type_index").filter(|index| !index.is_null()) {
             Some(index) => u32::try_from(index.as_u64()?).ok()?,
             None => own_index?,
@@ -94,7 +94,7 @@ impl Leaf {
         })
     }
 
-    fn cohort_membership(property: &Value, cohorts: &Cohorts) -> Self {
+    fn cohort_membership(property: &Value, cohorts: &CohortEvaluator) -> Self {
         let not_in = match view::operator(property) {
             Some(Operator::In | Operator::Exact) => false,
             Some(Operator::NotIn) => true,
@@ -163,6 +163,6 @@ impl Leaf {
     }
 }
 
-fn predicate(property: &Value, compiler: &Compiler) -> Option<Predicate> {
-    Predicate::new(view::operator(property)?, property.get("value"), compiler)
+fn predicate(property: &Value, compiler: &FlagCompiler) -> Option<PropertyPredicate> {
+    PropertyPredicate::new(view::operator(property)?, property.get("value"), compiler)
 }

@@ -1,8 +1,8 @@
 //! Evaluation: the value of a flag for a person or a group, with the reason.
 //!
 //! [`Evaluator`] compiles the flags and cohorts of a project once: lower-case strings, numbers, dates, regular
-//! expressions, the order in which dependencies are evaluated. [`Plan`] is a selection of its flags with their
-//! dependencies; it reports which data must be loaded for a subject ([`Plan::lookups`]) and evaluates the flags for any
+//! expressions, the order in which dependencies are evaluated. [`EvaluationPlan`] is a selection of its flags with their
+//! dependencies; it reports which data must be loaded for a subject ([`EvaluationPlan::lookups`]) and evaluates the flags for any
 //! number of subjects.
 //!
 //! Must stay true: results equal those of the SDKs for the definitions of the same flags; any stored JSON evaluates to
@@ -32,31 +32,31 @@ use std::sync::OnceLock;
 use chrono_tz::Tz;
 
 pub(crate) use self::{
-    cohorts::Cohorts,
+    cohorts::CohortEvaluator,
     compiled_flag::{enrollment_property, holdout_percentage, is_enrolled},
-    compiler::Compiler,
+    compiler::FlagCompiler,
     leaf::{GROUP_KEY, Leaf},
     required_data::RequiredData,
     state::{EvaluationState, PersonTestResults},
 };
 pub use self::{
     compiled_flag::{CompiledFlag, ENROLLMENT},
-    evaluation::{Evaluation, FlagValue, GroupSubject, OpenFeatureReason, Reason, Subject},
-    plan::Plan,
+    evaluation::{Evaluation, EvaluationReason, FlagValue, GroupSubject, OpenFeatureReason, Subject},
+    plan::EvaluationPlan,
     required_data::{DISTINCT_ID, DataLookups, Unavailable},
     selection::{Runtime, Selection, Sender},
     slow_searches::SlowSearches,
 };
 use self::{plan::FlagSet, selection::SELECTIONS_WITHOUT_KEYS};
 use crate::flag::Flag;
-pub use crate::relations::cohort::Cohort;
+pub use crate::relations::cohort::FlagCohort;
 
 /// The compiled flags and cohorts of a project.
 #[derive(Debug)]
 pub struct Evaluator {
     /// Topologically sorted: dependencies come first, unless they form a cycle.
     flags: Vec<CompiledFlag>,
-    cohorts: Cohorts,
+    cohorts: CohortEvaluator,
     /// How many different tests of person properties there are.
     person_tests: usize,
     by_id: BTreeMap<i64, usize>,
@@ -69,11 +69,11 @@ impl Evaluator {
     /// Compiles the flags that are not deleted, and the cohorts. Naive dates are in `zone`.
     pub fn new<'a>(
         flags: impl IntoIterator<Item = &'a Flag>,
-        cohorts: impl IntoIterator<Item = Cohort>,
+        cohorts: impl IntoIterator<Item = FlagCohort>,
         zone: Tz,
     ) -> Self {
-        let compiler = Compiler::new(zone);
-        let cohorts = Cohorts::new(cohorts, &compiler);
+        let compiler = FlagCompiler::new(zone);
+        let cohorts = CohortEvaluator::new(cohorts, &compiler);
         let graph = dependency_graph::DependencyGraph::new(flags);
         let flags = compiled_flag::compile_all(&graph, &cohorts, &compiler);
         let by_id = graph.numbers().clone();
@@ -97,26 +97,26 @@ impl Evaluator {
     }
 
     /// A plan of all flags.
-    pub fn all(&self) -> Plan<'_> {
+    pub fn all(&self) -> EvaluationPlan<'_> {
         let all = || FlagSet::new(self, (0..self.flags.len()).collect()).with_merged_requirements(self);
-        Plan::of(self, self.all.get_or_init(all))
+        EvaluationPlan::of(self, self.all.get_or_init(all))
     }
 
     /// A plan of one flag and its dependencies. `None`: no such flag.
-    pub fn plan(&self, flag_id: i64) -> Option<Plan<'_>> {
+    pub fn plan(&self, flag_id: i64) -> Option<EvaluationPlan<'_>> {
         let flag = *self.by_id.get(&flag_id)?;
         let flags = topological_order::reachable([flag], |index| self.flags[index].flags.as_slice());
-        Some(Plan::new(self, flags).with_target(flag))
+        Some(EvaluationPlan::new(self, flags).with_target(flag))
     }
 
     /// The plan of a request. Requested flags include their dependencies; a dependency that the request may not see is
     /// left out and counts as off.
-    pub fn select(&self, selection: &Selection<'_>) -> Plan<'_> {
+    pub fn select(&self, selection: &Selection<'_>) -> EvaluationPlan<'_> {
         let admitted = |flag: &usize| selection.admits(&self.flags[*flag]);
         if let Some(number) = selection.number() {
             let flags = || (0..self.flags.len()).filter(admitted).collect();
             let flag_set = || FlagSet::new(self, flags()).with_merged_requirements(self);
-            return Plan::of(self, self.selected[number].get_or_init(flag_set));
+            return EvaluationPlan::of(self, self.selected[number].get_or_init(flag_set));
         }
         let named = (0..self.flags.len()).filter(|flag| selection.names(&self.flags[*flag]));
         let named: Vec<usize> = named.filter(admitted).collect();
@@ -127,7 +127,7 @@ impl Evaluator {
                 pending.extend(self.flags[flag].flags.iter().copied().filter(admitted));
             }
         }
-        Plan::new(self, selected.into_iter().collect())
+        EvaluationPlan::new(self, selected.into_iter().collect())
     }
 
     /// The value of one flag. `None`: no such flag.

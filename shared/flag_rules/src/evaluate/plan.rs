@@ -41,14 +41,14 @@ impl FlagSet {
 
 /// Flags of an [`Evaluator`] with their dependencies.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct EvaluationPlan<'a> {
     evaluator: &'a Evaluator,
     set: Cow<'a, FlagSet>,
     /// Position of the flag that the plan was made for, if any.
     target: Option<usize>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> EvaluationPlan<'a> {
     /// A plan of these flags, which are ascending and closed under dependencies, except for flags that count as off.
     pub(super) fn new(evaluator: &'a Evaluator, flags: Vec<usize>) -> Self {
         Self { evaluator, set: Cow::Owned(FlagSet::new(evaluator, flags)), target: None }

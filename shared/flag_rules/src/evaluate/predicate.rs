@@ -10,13 +10,13 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use pennon_filters::operator::{ComparisonOperator, Operator};
-use pennon_filters::semver::{Range, RangeKind, Version};
+use pennon_filters::semver::{RangeKind, Version, VersionRange};
 use pennon_filters::text;
 use serde_json::Value;
 
 use super::{
-    compiler::Compiler,
-    date_bound::{Clock, DateBound},
+    compiler::FlagCompiler,
+    date_bound::{DateBound, EvaluationClock},
     patterns::Pattern,
     slow_searches::SlowSearches,
 };
@@ -77,7 +77,7 @@ pub enum Equality {
 
 /// A compiled property filter.
 #[derive(Debug, Clone)]
-pub struct Predicate {
+pub struct PropertyPredicate {
     test: CompiledOperator,
     /// Whether the result is inverted, and an absent property matches.
     negated: bool,
@@ -100,12 +100,12 @@ enum CompiledOperator {
     Number(ComparisonOperator, f64),
     Between(f64, f64),
     Instant(ComparisonOperator, DateBound, Tz),
-    Version(Range),
+    Version(VersionRange),
 }
 
-impl Predicate {
+impl PropertyPredicate {
     /// Compiles an operator and its value. `None`: nothing matches.
-    pub fn new(operator: Operator, value: Option<&Value>, compiler: &Compiler) -> Option<Self> {
+    pub fn new(operator: Operator, value: Option<&Value>, compiler: &FlagCompiler) -> Option<Self> {
         let value = match value {
             None if operator.needs_value() => return None,
             value => value.unwrap_or(&Value::Null),
@@ -175,7 +175,7 @@ impl Predicate {
 #[derive(Clone, Copy)]
 struct FilterValue<'a> {
     value: &'a Value,
-    compiler: &'a Compiler,
+    compiler: &'a FlagCompiler,
 }
 
 impl<'a> FilterValue<'a> {
@@ -234,14 +234,14 @@ impl<'a> FilterValue<'a> {
     }
 
     fn versions(self, kind: RangeKind) -> Option<CompiledOperator> {
-        Range::parse(kind, &ComparableValue::from(self.value).text()).map(CompiledOperator::Version)
+        VersionRange::parse(kind, &ComparableValue::from(self.value).text()).map(CompiledOperator::Version)
     }
 }
 
 impl CompiledOperator {
     fn is_comparable(&self, now: DateTime<Utc>, slow: SlowSearches<'_>) -> bool {
         match self {
-            Self::Instant(_, bound, zone) => bound.at(&Clock { zone: *zone, now }).is_some(),
+            Self::Instant(_, bound, zone) => bound.at(&EvaluationClock { zone: *zone, now }).is_some(),
             Self::Matches(patterns) => patterns.iter().all(|pattern| pattern.compiles(slow)),
             _ => true,
         }
@@ -280,7 +280,7 @@ impl CompiledOperator {
                 return Some(value.number().is_some_and(inside));
             }
             Self::Instant(comparison, bound, zone) => {
-                let clock = Clock { zone: *zone, now };
+                let clock = EvaluationClock { zone: *zone, now };
                 let bound = bound.at(&clock)?;
                 return Some(
                     clock.parse_property(value).is_some_and(|instant| comparison.holds(&instant, &bound)),

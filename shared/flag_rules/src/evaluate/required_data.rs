@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Reason, Subject, cohorts::CohortTest, leaf::Leaf};
+use super::{EvaluationReason, Subject, cohorts::CohortTest, leaf::Leaf};
 
 /// The person property that is always known: the distinct id of the request.
 pub const DISTINCT_ID: &str = "distinct_id";
@@ -92,15 +92,15 @@ impl RequiredData {
     }
 
     /// Why the subject cannot be evaluated: required data could not be loaded.
-    pub fn failure(&self, subject: &Subject<'_>) -> Option<Reason> {
+    pub fn failure(&self, subject: &Subject<'_>) -> Option<EvaluationReason> {
         let Unavailable { person, groups, static_cohorts, overrides } = subject.unavailable;
         if (person && self.lacks_person(subject))
             || (groups && self.lacking_groups(subject).next().is_some())
             || (static_cohorts && !self.static_cohorts.is_empty())
         {
-            return Some(Reason::StoreUnavailable);
+            return Some(EvaluationReason::StoreUnavailable);
         }
-        (overrides && self.overrides).then_some(Reason::OverrideUnavailable)
+        (overrides && self.overrides).then_some(EvaluationReason::OverrideUnavailable)
     }
 
     fn lacks_person(&self, subject: &Subject<'_>) -> bool {

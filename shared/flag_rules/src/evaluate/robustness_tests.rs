@@ -15,10 +15,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cohort, Evaluation, Evaluator, GroupSubject, SlowSearches, Subject,
-    compiler::Compiler,
-    date_bound::Clock,
-    predicate::{ComparableValue, Predicate},
+    Evaluation, Evaluator, FlagCohort, GroupSubject, SlowSearches, Subject,
+    compiler::FlagCompiler,
+    date_bound::EvaluationClock,
+    predicate::{ComparableValue, PropertyPredicate},
 };
 use crate::flag::Flag;
 use crate::testing::random_json::{self, word};
@@ -52,28 +52,26 @@ fn condition() -> impl Strategy<Value = Value> {
 }
 
 fn filters() -> impl Strategy<Value = Object> {
-    (
+    let conditions = (
         prop::collection::vec(condition(), 0..3),
         prop::option::of(condition()),
         prop::option::weighted(0.2, condition()),
-        prop::collection::vec((word(), any_json()), 0..2),
-    )
-        .prop_map(|(groups, early, holdout, extra)| {
-            let mut filters = testing::object(json!({
-                "groups": groups, "super_groups": early.into_iter().collect::<Vec<_>>(),
-                "holdout_groups": holdout.into_iter().collect::<Vec<_>>(),
-                "multivariate": {"variants": [
-                    {"key": "a", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50},
-                ]},
-            }));
-            filters.extend(extra);
-            filters
+    );
+    let filters = conditions.prop_map(|(groups, early, holdout)| {
+        json!({
+            "groups": groups, "super_groups": early.into_iter().collect::<Vec<_>>(),
+            "holdout_groups": holdout.into_iter().collect::<Vec<_>>(),
+            "multivariate": {"variants": [
+                {"key": "a", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50},
+            ]},
         })
+    });
+    random_json::with_random_fields(filters, any_json(), 1).prop_map(testing::object)
 }
 
-fn cohort_of(id: i64, criteria: Value) -> Cohort {
+fn cohort_of(id: i64, criteria: Value) -> FlagCohort {
     let stored = json!({"id": id, "name": "c", "is_static": id == 4, "filters": {"properties": criteria}});
-    Cohort::read(&stored).unwrap()
+    FlagCohort::read(&stored).unwrap()
 }
 
 fn criteria() -> impl Strategy<Value = Value> {
@@ -109,9 +107,9 @@ proptest! {
         turn in 0..4_usize,
     ) {
         let mut flags: Vec<Flag> = (1..).zip(filters).map(|(id, filters)| flag(id, filters)).collect();
-        let mut cohorts: Vec<Cohort> =
+        let mut cohorts: Vec<FlagCohort> =
             (1..).zip(cohorts).map(|(id, criteria)| cohort_of(id, criteria)).collect();
-        let evaluate = |flags: &[Flag], cohorts: &[Cohort]| -> BTreeMap<i64, Evaluation> {
+        let evaluate = |flags: &[Flag], cohorts: &[FlagCohort]| -> BTreeMap<i64, Evaluation> {
             let evaluator = Evaluator::new(flags, cohorts.to_vec(), Tz::UTC);
             with_subject(&person, "someone", |subject| {
                 let all = evaluator.evaluate_all(subject);
@@ -128,9 +126,9 @@ proptest! {
         cohorts.reverse();
         prop_assert_eq!(first, evaluate(&flags, &cohorts));
 
-        let cohorts: BTreeMap<i64, Cohort> =
+        let cohorts: BTreeMap<i64, FlagCohort> =
             cohorts.into_iter().map(|cohort| (cohort.id, cohort)).collect();
-        let definitions = definitions::Definitions::new(1, &flags);
+        let definitions = definitions::FlagDefinitions::new(1, &flags);
         for form in [definitions::CohortForm::Sent, definitions::CohortForm::Flattened] {
             let text = definitions.document(&cohorts, &[], form, 1 << 20).unwrap();
             let document: Value = serde_json::from_str(&text).unwrap();
@@ -178,15 +176,15 @@ proptest! {
         zone in prop::sample::select(vec![Tz::UTC, Tz::America__Sao_Paulo, Tz::Asia__Kathmandu]),
     ) {
         Version::parse(&text);
-        let clock = Clock { zone, now: testing::now() };
+        let clock = EvaluationClock { zone, now: testing::now() };
         if let Some(instant) = clock.parse_property(ComparableValue::Text(&text)) {
             let text = chrono::DateTime::from_timestamp_micros(instant).unwrap().to_rfc3339();
             prop_assert_eq!(clock.parse(&text), Some(instant));
         }
-        let compiler = Compiler::new(zone);
+        let compiler = FlagCompiler::new(zone);
         for operator in Operator::available_to(FilterSide::Flags) {
             for value in [json!(text), json!([text, other])] {
-                let Some(predicate) = Predicate::new(*operator, Some(&value), &compiler) else { continue };
+                let Some(predicate) = PropertyPredicate::new(*operator, Some(&value), &compiler) else { continue };
                 predicate.holds(None, testing::now(), SlowSearches::Allowed);
                 predicate.holds(Some(ComparableValue::Text(&other)), testing::now(), SlowSearches::Allowed);
                 predicate.holds(Some(ComparableValue::Text(&text)), testing::now(), SlowSearches::Allowed);
@@ -196,9 +194,9 @@ proptest! {
 
     #[test]
     fn versions_have_one_order(texts in prop::collection::vec("[0-3]\\.[0-3](\\.[0-3](-[a1]{1,2}(\\.[a1])?)?)?", 3)) {
-        let compiler = Compiler::new(Tz::UTC);
+        let compiler = FlagCompiler::new(Tz::UTC);
         let is = |left: &str, operator: Operator, right: &str| {
-            let predicate = Predicate::new(operator, Some(&json!(right)), &compiler).unwrap();
+            let predicate = PropertyPredicate::new(operator, Some(&json!(right)), &compiler).unwrap();
             predicate.holds(Some(ComparableValue::Text(left)), testing::now(), SlowSearches::Allowed) == Some(true)
         };
         let (a, b, c) = (&texts[0], &texts[1], &texts[2]);

@@ -21,7 +21,7 @@ fn flag(id: i64, key: &str, filters: Value) -> Flag {
 /// What flags are evaluated with; a test changes what it is about.
 struct World {
     flags: Vec<Flag>,
-    cohorts: Vec<Cohort>,
+    cohorts: Vec<FlagCohort>,
     properties: Value,
     groups: Vec<(u32, &'static str, Value)>,
     members_of: BTreeSet<i64>,
@@ -369,7 +369,7 @@ fn values_as_answers_show_them() {
 fn an_evaluator_can_be_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Evaluator>();
-    shared::<Plan<'_>>();
+    shared::<EvaluationPlan<'_>>();
 }
 
 #[test]

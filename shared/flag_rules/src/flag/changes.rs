@@ -12,7 +12,7 @@ use crate::conditions::payloads;
 
 /// The kind of a write in the activity log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FlagActivity {
     /// A new flag.
     Created,
     /// Any other change.
@@ -23,7 +23,7 @@ pub enum Kind {
     Restored,
 }
 
-impl Kind {
+impl FlagActivity {
     /// The value in the log.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,12 +36,12 @@ impl Kind {
 }
 
 /// The kind of a write that left `after`.
-pub fn kind(before: Option<&Flag>, after: &Flag) -> Kind {
+pub fn kind(before: Option<&Flag>, after: &Flag) -> FlagActivity {
     match before.map(|flag| flag.deleted) {
-        None => Kind::Created,
-        Some(false) if after.deleted => Kind::Deleted,
-        Some(true) if !after.deleted => Kind::Restored,
-        Some(_) => Kind::Updated,
+        None => FlagActivity::Created,
+        Some(false) if after.deleted => FlagActivity::Deleted,
+        Some(true) if !after.deleted => FlagActivity::Restored,
+        Some(_) => FlagActivity::Updated,
     }
 }
 

@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::Flag;
 use super::field_table::{FLAG_FIELDS, RequestValue, ResponseValue};
-use super::status::{FlagUsage, Reason};
+use super::status::{FlagUsage, StatusReason};
 use crate::calls::{CallTimes, CalledFlag};
 use crate::conditions::record_ids;
 use crate::conditions::{filter_view as view, filters};
 
 /// What a caller may do with a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessLevel {
+pub enum UserAccessLevel {
     /// Everything: the creator, and administrators of the organization.
     Manager,
     /// Edit it.
@@ -29,7 +29,7 @@ pub enum AccessLevel {
     Viewer,
 }
 
-impl AccessLevel {
+impl UserAccessLevel {
     /// All names, the highest level first.
     pub const NAMES: [&str; 3] = [Self::Manager.name(), Self::Editor.name(), Self::Viewer.name()];
 
@@ -45,11 +45,11 @@ impl AccessLevel {
 
 /// The caller for whom a flag is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Viewer {
+pub struct FlagViewer {
     /// Whether the caller may edit the flag.
     pub can_edit: bool,
     /// The access level of the caller.
-    pub level: AccessLevel,
+    pub level: UserAccessLevel,
 }
 
 /// A flag rendered except for the fields that depend on the caller and on the time, which are inserted between its
@@ -122,7 +122,7 @@ impl FlagTemplate {
     }
 
     /// Renders the record for `viewer` at an instant, given the known calls.
-    pub fn render(&self, viewer: Viewer, now: DateTime<Utc>, calls: &CallTimes) -> String {
+    pub fn render(&self, viewer: FlagViewer, now: DateTime<Utc>, calls: &CallTimes) -> String {
         let FlagUsage { deleted, last_called_at: recorded, .. } = self.usage;
         let last_called_at =
             calls.last_called_at(CalledFlag { id: self.id, key: &self.key, deleted, recorded });
@@ -132,9 +132,9 @@ impl FlagTemplate {
             text.push_str(before);
             match value {
                 RequestValue::CanEdit => text.push_str(if viewer.can_edit { "true" } else { "false" }),
-                RequestValue::AccessLevel => text.extend(["\"", viewer.level.name(), "\""]),
+                RequestValue::UserAccessLevel => text.extend(["\"", viewer.level.name(), "\""]),
                 RequestValue::Status => {
-                    text.extend(["\"", Reason::of(usage, now).status().record_value(), "\""]);
+                    text.extend(["\"", StatusReason::of(usage, now).status().record_value(), "\""]);
                 }
                 RequestValue::LastCalledAt => match last_called_at {
                     Some(at) => text.extend(["\"", &timestamp::format(at), "\""]),
@@ -162,7 +162,7 @@ impl Flag {
     /// The full record for `viewer`. `cohort_names` has the live cohorts that the flag refers to.
     pub fn response(
         &self,
-        viewer: Viewer,
+        viewer: FlagViewer,
         cohort_names: &BTreeMap<i64, String>,
         now: DateTime<Utc>,
     ) -> Value {

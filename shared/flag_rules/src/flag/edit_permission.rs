@@ -3,7 +3,7 @@
 //! Must stay true: the first rule that applies decides; role access to the flag is checked last, because it needs a
 //! look-up.
 
-use super::{AccessLevel, Viewer};
+use super::{FlagViewer, UserAccessLevel};
 
 /// The access level of an organization or role whose members can always edit flags.
 pub const EDIT_LEVEL: u8 = 37;
@@ -83,13 +83,13 @@ impl CallerPermissions<'_> {
     }
 
     /// The viewer for rendering the flag, given whether the caller may edit it.
-    pub fn viewer(&self, can_edit: bool) -> Viewer {
+    pub fn viewer(&self, can_edit: bool) -> FlagViewer {
         let level = match can_edit {
-            _ if self.is_creator || self.membership.is_admin() => AccessLevel::Manager,
-            true => AccessLevel::Editor,
-            false => AccessLevel::Viewer,
+            _ if self.is_creator || self.membership.is_admin() => UserAccessLevel::Manager,
+            true => UserAccessLevel::Editor,
+            false => UserAccessLevel::Viewer,
         };
-        Viewer { can_edit, level }
+        FlagViewer { can_edit, level }
     }
 }
 
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn access_levels_of_viewers() {
         let creator = CallerPermissions { is_creator: true, ..MEMBER };
-        assert_eq!(creator.viewer(true), Viewer { can_edit: true, level: AccessLevel::Manager });
-        assert_eq!(MEMBER.viewer(true), Viewer { can_edit: true, level: AccessLevel::Editor });
-        assert_eq!(MEMBER.viewer(false), Viewer { can_edit: false, level: AccessLevel::Viewer });
+        assert_eq!(creator.viewer(true), FlagViewer { can_edit: true, level: UserAccessLevel::Manager });
+        assert_eq!(MEMBER.viewer(true), FlagViewer { can_edit: true, level: UserAccessLevel::Editor });
+        assert_eq!(MEMBER.viewer(false), FlagViewer { can_edit: false, level: UserAccessLevel::Viewer });
     }
 }

@@ -17,7 +17,7 @@ use crate::relations::{
 
 /// The data about the flag being written that the rules need.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct FilterContext<'a> {
     /// Create or update.
     pub write: WriteKind,
     /// The flag being written, for rules about dependencies.
@@ -31,7 +31,7 @@ pub struct Context<'a> {
 }
 
 /// Validates the `filters` of a body. `None` when the stored ones stay, because an update sent no `groups`.
-pub fn parse(value: Option<&Value>, context: &Context<'_>) -> Result<Option<Object>, FieldError> {
+pub fn parse(value: Option<&Value>, context: &FilterContext<'_>) -> Result<Option<Object>, FieldError> {
     let Some(value) = value else { return Ok(None) };
     if value.is_null() {
         return Err(FieldError::null("filters"));
@@ -64,7 +64,7 @@ fn require_condition(filters: &Object) -> Result<(), FieldError> {
     Err(FieldError::invalid("filters", detail))
 }
 
-fn check_rules(filters: &Object, context: &Context<'_>) -> Result<(), FieldError> {
+fn check_rules(filters: &Object, context: &FilterContext<'_>) -> Result<(), FieldError> {
     shape::check(filters)?;
     properties::check_form(filters)?;
     properties::check_person_types(filters)?;

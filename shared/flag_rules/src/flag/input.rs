@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use pennon_filters::body::FieldError;
-use pennon_filters::body::fields::{self, Field, TextRule, boolean, choice};
+use pennon_filters::body::fields::{self, BodyField, TextRule, boolean, choice};
 use pennon_filters::body::json::{self, Object};
 use pennon_filters::body::spelling::check_spelling;
 use serde_json::Value;
@@ -86,7 +86,7 @@ impl FlagInput {
         let mut input = Self::default();
         for field in &FLAG_FIELDS {
             let Some(parse) = field.write.parse() else { continue };
-            let sent = SentField { field: Field::of(body, field.name), body, kind, context };
+            let sent = SentField { field: BodyField::of(body, field.name), body, kind, context };
             if parse(&sent, &mut input)? {
                 input.sent.insert(field.name);
             }
@@ -141,7 +141,7 @@ impl FlagInput {
 /// A field of a body, with everything that its validation may read.
 #[derive(Debug, Clone, Copy)]
 pub struct SentField<'a> {
-    field: Field<'a>,
+    field: BodyField<'a>,
     body: &'a Object,
     kind: WriteKind,
     context: &'a ValidationContext<'a>,
@@ -224,13 +224,13 @@ pub fn parse_key(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, Fi
 /// Validates the filters. The key was parsed before.
 pub fn parse_filters(sent: &SentField<'_>, input: &mut FlagInput) -> Result<bool, FieldError> {
     let context = sent.context;
-    let sent_encrypted = Field::of(sent.body, "has_encrypted_payloads").nullable(boolean).ok().flatten();
+    let sent_encrypted = BodyField::of(sent.body, "has_encrypted_payloads").nullable(boolean).ok().flatten();
     let is_encrypted = match sent_encrypted {
         Some(sent) => sent == Some(true),
         None => context.stored.is_some_and(Flag::is_encrypted),
     };
     let key = Some(&input.values.key).filter(|key| !key.is_empty()).or(context.stored.map(|flag| &flag.key));
-    let filters_context = filters::Context {
+    let filters_context = filters::FilterContext {
         write: sent.kind,
         own: FlagIdentity {
             id: context.stored.map(|flag| flag.id),

@@ -19,7 +19,7 @@ pub mod status;
 pub mod transition;
 pub mod usage;
 
-pub use display::{AccessLevel, FlagTemplate, Viewer};
+pub use display::{FlagTemplate, FlagViewer, UserAccessLevel};
 pub use input::{FlagInput, ValidationContext, WriteKind, is_possible_key};
 pub use record::{Flag, UserRef};
 pub use row::{FlagRow, stamp};

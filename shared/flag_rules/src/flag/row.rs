@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Flag;
-use super::status::{self, FlagUsage, Reason, Status};
+use super::status::{self, FlagUsage, Status, StatusReason};
 use crate::calls::{CallTimes, CalledFlag};
 use crate::conditions::filter_view as view;
 use crate::conditions::record_ids;
@@ -157,7 +157,7 @@ impl FlagRow {
             last_called_at: self.latest_call(calls),
             fully_rolled_out: self.fully_rolled_out,
         };
-        Reason::of(usage, now).status()
+        StatusReason::of(usage, now).status()
     }
 
     /// Whether the list of stale flags contains the flag.

@@ -91,7 +91,7 @@ pub struct FlagUsage {
 
 /// Why a flag has its status: the first reason that applies, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum StatusReason {
     /// Soft-deleted.
     Deleted,
     /// Disabled, so staleness is not evaluated.
@@ -106,7 +106,7 @@ pub enum Reason {
     NoData,
 }
 
-impl Reason {
+impl StatusReason {
     /// Computes the reason at an instant.
     pub fn of(usage: FlagUsage, now: DateTime<Utc>) -> Self {
         let limit = TimeDelta::days(STALE_DAYS);
@@ -165,11 +165,11 @@ impl Flag {
     /// The body of the status endpoint: `{status, reason, reason_states_rollout, rollout}`.
     pub fn status_response(&self, now: DateTime<Utc>) -> Value {
         let rollout = full_rollout(&self.filters);
-        let reason = Reason::of(self.usage(), now);
+        let reason = StatusReason::of(self.usage(), now);
         json!({
             "status": reason.status().endpoint_value(),
             "reason": reason.message(rollout.as_ref()),
-            "reason_states_rollout": reason == Reason::RolledOut,
+            "reason_states_rollout": reason == StatusReason::RolledOut,
             "rollout": {
                 "effectively_full_rollout": rollout.is_some(),
                 "has_targeting_conditions":

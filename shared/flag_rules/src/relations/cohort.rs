@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::conditions::record_ids;
 
-/// A cohort of a project.
+/// A cohort of a project, as flags read it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cohort {
+pub struct FlagCohort {
     /// Unique within its project.
     pub id: i64,
     /// Its name.
@@ -26,7 +26,7 @@ pub struct Cohort {
     pub filters: Value,
 }
 
-impl Cohort {
+impl FlagCohort {
     /// Parses a stored record: `id, name, is_static, deleted, filters`, or the older `groups` instead of `filters`.
     pub fn read(stored: &Value) -> Option<Self> {
         let flag = |key: &str| stored.get(key).and_then(Value::as_bool).unwrap_or(false);

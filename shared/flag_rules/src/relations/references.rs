@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::cohort::Cohort;
+use super::cohort::FlagCohort;
 use crate::conditions::filter_view as view;
 use crate::conditions::record_ids::{cohort_id, is_cohort};
 
@@ -33,9 +33,9 @@ pub struct CohortReference {
     pub cohorts: Vec<i64>,
 }
 
-impl From<&Cohort> for CohortReference {
+impl From<&FlagCohort> for CohortReference {
     /// A static cohort is a list of members: its filters are ignored.
-    fn from(cohort: &Cohort) -> Self {
+    fn from(cohort: &FlagCohort) -> Self {
         let mut reference =
             Self { name: cohort.name.clone(), has_event_criterion: false, cohorts: Vec::new() };
         if !cohort.is_static {
@@ -105,7 +105,7 @@ mod tests {
             ]}]},
             {"key": "email", "type": "person", "value": "x"},
         ]}});
-        let read = |record: Value| CohortReference::from(&Cohort::read(&record).unwrap());
+        let read = |record: Value| CohortReference::from(&FlagCohort::read(&record).unwrap());
         let cohort = read(json!({"id": 1, "name": "c", "filters": filters}));
         assert!(cohort.has_event_criterion);
         assert_eq!(cohort.cohorts, [4, 2]);

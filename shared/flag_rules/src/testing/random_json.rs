@@ -99,3 +99,17 @@ pub fn any_json(floats: impl Strategy<Value = f64> + 'static) -> impl Strategy<V
 pub fn exact_floats() -> impl Strategy<Value = f64> {
     any::<i16>().prop_map(|eighths| f64::from(eighths) / 8.0)
 }
+
+/// Objects with up to `most` fields named by [`word`] that are added or replaced.
+pub fn with_random_fields(
+    objects: impl Strategy<Value = Value>,
+    values: impl Strategy<Value = Value>,
+    most: usize,
+) -> impl Strategy<Value = Value> {
+    (objects, prop::collection::vec((word(), values), 0..=most)).prop_map(|(mut object, fields)| {
+        if let Some(object) = object.as_object_mut() {
+            object.extend(fields);
+        }
+        object
+    })
+}

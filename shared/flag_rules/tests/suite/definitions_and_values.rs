@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use pennon_flag_rules::Flag;
-use pennon_flag_rules::definitions::{CohortForm, Definitions};
-use pennon_flag_rules::evaluate::{Cohort, Evaluator, Reason, Subject};
+use pennon_flag_rules::definitions::{CohortForm, FlagDefinitions};
+use pennon_flag_rules::evaluate::{EvaluationReason, Evaluator, FlagCohort, Subject};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -241,11 +241,11 @@ fn a_client_gets_from_the_document_what_the_service_says() {
                 serde_json::from_value(flag).unwrap()
             })
             .collect();
-        let listed = Cohort::read(&json!({"id": 4, "is_static": true})).unwrap();
-        let cohorts: BTreeMap<i64, Cohort> = (1..)
+        let listed = FlagCohort::read(&json!({"id": 4, "is_static": true})).unwrap();
+        let cohorts: BTreeMap<i64, FlagCohort> = (1..)
             .zip(criteria)
             .map(|(id, criteria)| {
-                Cohort::read(&json!({"id": id, "filters": {"properties": criteria}})).unwrap()
+                FlagCohort::read(&json!({"id": id, "filters": {"properties": criteria}})).unwrap()
             })
             .chain([listed])
             .map(|cohort| (cohort.id, cohort))
@@ -256,7 +256,7 @@ fn a_client_gets_from_the_document_what_the_service_says() {
         let evaluator = Evaluator::new(&flags, cohorts.values().cloned(), chrono_tz::Tz::UTC);
         let evaluations = evaluator.evaluate_all(&subject);
         for form in [CohortForm::Sent, CohortForm::Flattened] {
-            let text = Definitions::new(1, &flags).document(&cohorts, &[], form, 1 << 20).unwrap();
+            let text = FlagDefinitions::new(1, &flags).document(&cohorts, &[], form, 1 << 20).unwrap();
             let document: Value = serde_json::from_str(&text).unwrap();
             let client = Client { document: &document, person: &person, distinct_id: &distinct_id };
             for flag in &flags {
@@ -266,7 +266,7 @@ fn a_client_gets_from_the_document_what_the_service_says() {
                     continue;
                 };
                 // A client may find a match before it comes to a dependency that cannot be resolved.
-                if evaluation.reason == Reason::MissingDependency {
+                if evaluation.reason == EvaluationReason::MissingDependency {
                     continue;
                 }
                 assert_eq!(value, evaluation.value.to_json(), "{} of {text} for {person:?}", flag.key);

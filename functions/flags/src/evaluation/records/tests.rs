@@ -94,16 +94,16 @@ fn records_of_evaluations_are_those_of_the_contract() {
 fn every_reason_value_and_condition_is_written() {
     let evaluator = evaluator();
     let reasons = [
-        Reason::ConditionMatch,
-        Reason::NoConditionMatch,
-        Reason::OutOfRolloutBound,
-        Reason::NoGroupType,
-        Reason::SuperConditionValue,
-        Reason::HoldoutConditionValue,
-        Reason::Disabled,
-        Reason::MissingDependency,
-        Reason::StoreUnavailable,
-        Reason::OverrideUnavailable,
+        EvaluationReason::ConditionMatch,
+        EvaluationReason::NoConditionMatch,
+        EvaluationReason::OutOfRolloutBound,
+        EvaluationReason::NoGroupType,
+        EvaluationReason::SuperConditionValue,
+        EvaluationReason::HoldoutConditionValue,
+        EvaluationReason::Disabled,
+        EvaluationReason::MissingDependency,
+        EvaluationReason::StoreUnavailable,
+        EvaluationReason::OverrideUnavailable,
     ];
     let values =
         [FlagValue::Off, FlagValue::On, FlagValue::Variant("b".into()), FlagValue::Variant("\"".into())];
@@ -114,7 +114,7 @@ fn every_reason_value_and_condition_is_written() {
         for value in &values {
             for condition_index in conditions {
                 // Only of a match is the number of the condition in the text, counted from 1.
-                let last = condition_index == Some(usize::MAX) && reason == Reason::ConditionMatch;
+                let last = condition_index == Some(usize::MAX) && reason == EvaluationReason::ConditionMatch;
                 let condition_index = if last { Some(usize::MAX - 1) } else { condition_index };
                 outcomes.push(Evaluation { value: value.clone(), reason, condition_index });
             }

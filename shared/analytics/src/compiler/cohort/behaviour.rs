@@ -41,7 +41,7 @@ pub const BEHAVIOUR_UNITS: [&str; 4] = ["day", "week", "month", "year"];
 #[derive(Debug, Clone)]
 pub(super) struct Behaviour {
     /// The columns joined to the rows of its scan.
-    pub(super) facts: BTreeSet<JoinedColumnKey>,
+    pub(super) joined_columns: BTreeSet<JoinedColumnKey>,
     first: Matcher,
     /// The event that has to follow, in a sequence.
     second: Option<Matcher>,
@@ -65,7 +65,7 @@ pub(super) fn compile(
     }
     let criterion = Criterion { fields, now: compiler.now, attr };
     let (pattern, from, to) = criterion.pattern()?;
-    let (scan, facts, (first, second)) = compiler.in_separate_scan(|compiler| {
+    let (scan, joined_columns, (first, second)) = compiler.in_separate_scan(|compiler| {
         compiler.extend_time_range(from, to);
         let filters = compiler.parse_filter(fields.get("event_filters"), attr)?;
         let first = matcher(&criterion.source("key", "event_type")?, &filters, compiler, attr)?;
@@ -80,7 +80,7 @@ pub(super) fn compile(
     })?;
     // Behaviours that its event filters depend on have been pushed before.
     compiler.needs.behaviours.push(scan);
-    compiler.cohorts.behaviours.push(Behaviour { facts, first, second, pattern });
+    compiler.cohorts.behaviours.push(Behaviour { joined_columns, first, second, pattern });
     compiler.cohorts.criteria.push(key);
     Ok(compiler.cohorts.behaviours.len() - 1)
 }

@@ -24,7 +24,7 @@ pub use behaviour::{BEHAVIOUR_UNITS, BEHAVIOURS};
 
 /// The compiled cohorts of a query, including those that they reference.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cohorts {
+pub(crate) struct CohortRules {
     /// Cohort id and rule, in topological order.
     rules: Vec<(u64, Rule)>,
     /// In the order of [`crate::join::DataRequirements::behaviours`].
@@ -89,34 +89,34 @@ pub(crate) fn validate(id: u64, compiler: &mut Compiler<'_>) -> CalcResult<()> {
     criteria::rule(cohort, compiler, attr).map(drop)
 }
 
-impl Cohorts {
+impl CohortRules {
     /// Joins the columns `keys` to the rows of a person partition.
     pub(crate) fn join(
         &self,
         partition: &mut Partition,
         keys: &BTreeSet<JoinedColumnKey>,
-        facts: &JoinData,
+        join_data: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let reads_membership = keys.iter().any(|key| matches!(key, JoinedColumnKey::InCohort(_)));
         let members = if reads_membership {
-            self.evaluate_membership(&partition.actors, facts, work)?
+            self.evaluate_membership(&partition.actors, join_data, work)?
         } else {
             BTreeMap::new()
         };
-        join::join(partition, keys, facts, &members, work)
+        join::join(partition, keys, join_data, &members, work)
     }
 
-    /// The persons of a partition of the behaviour's scan that match it. `facts` must have all earlier behaviours.
+    /// The persons of a partition of the behaviour's scan that match it. `join_data` must have all earlier behaviours.
     pub(crate) fn matching_persons(
         &self,
         index: usize,
         partition: &mut Partition,
-        facts: &JoinData,
+        join_data: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<Uuid>> {
         let Some(behaviour) = self.behaviours.get(index) else { return Ok(Vec::new()) };
-        self.join(partition, &behaviour.facts, facts, work)?;
+        self.join(partition, &behaviour.joined_columns, join_data, work)?;
         behaviour.matching_persons(partition, work)
     }
 
@@ -125,25 +125,25 @@ impl Cohorts {
         &self,
         id: u64,
         persons: &[Uuid],
-        facts: &JoinData,
+        join_data: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<usize> {
-        let members = self.evaluate_membership(persons, facts, work)?;
-        Ok(members.get(&id).map_or(0, |answers| answers.iter().filter(|belongs| **belongs).count()))
+        let members = self.evaluate_membership(persons, join_data, work)?;
+        Ok(members.get(&id).map_or(0, |members| members.iter().filter(|is_member| **is_member).count()))
     }
 
     /// For each cohort: whether each actor is a member.
     fn evaluate_membership(
         &self,
         actors: &[Uuid],
-        facts: &JoinData,
+        join_data: &JoinData,
         work: &WorkBudget<'_>,
     ) -> CalcResult<BTreeMap<u64, Vec<bool>>> {
         let mut members = BTreeMap::new();
         for (id, rule) in &self.rules {
             work.check()?;
-            let answers = rule.evaluate(actors, facts, &members, work)?;
-            members.insert(*id, answers);
+            let is_member = rule.evaluate(actors, join_data, &members, work)?;
+            members.insert(*id, is_member);
         }
         Ok(members)
     }
@@ -154,7 +154,7 @@ impl Rule {
     fn evaluate(
         &self,
         actors: &[Uuid],
-        facts: &JoinData,
+        join_data: &JoinData,
         members: &BTreeMap<u64, Vec<bool>>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Vec<bool>> {
@@ -163,30 +163,30 @@ impl Rule {
             actors.iter().map(|actor| list.is_some_and(|list| list.contains(actor))).collect()
         };
         let combine = |rules: &[Self], start: bool, combine: fn(&mut bool, bool)| {
-            let mut answers = vec![start; actors.len()];
+            let mut passes = vec![start; actors.len()];
             for rule in rules {
-                let more = rule.evaluate(actors, facts, members, work)?;
-                answers.iter_mut().zip(more).for_each(|(answer, more)| combine(answer, more));
+                let more = rule.evaluate(actors, join_data, members, work)?;
+                passes.iter_mut().zip(more).for_each(|(passes, more)| combine(passes, more));
             }
-            Ok(answers)
+            Ok(passes)
         };
         Ok(match self {
-            Self::All(rules) => combine(rules, true, |answer, more| *answer &= more)?,
-            Self::Any(rules) => combine(rules, false, |answer, more| *answer |= more)?,
+            Self::All(rules) => combine(rules, true, |passes, more| *passes &= more)?,
+            Self::Any(rules) => combine(rules, false, |passes, more| *passes |= more)?,
             Self::Not(rule) => {
-                rule.evaluate(actors, facts, members, work)?.into_iter().map(|answer| !answer).collect()
+                rule.evaluate(actors, join_data, members, work)?.into_iter().map(|passes| !passes).collect()
             }
             Self::Person(key, test) => {
-                let column = facts.persons.column(actors.iter().map(Some), key);
+                let column = join_data.persons.column(actors.iter().map(Some), key);
                 let passes = column.values.iter().map(|value| test.matches_within_budget(Some(value), work));
                 let passes: Vec<bool> = passes.collect::<CalcResult<_>>()?;
                 let missing = test.holds(None);
-                let answer = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
-                column.codes.iter().map(|code| answer(code).copied().unwrap_or(missing)).collect()
+                let of_code = |code: &u32| usize::try_from(*code).ok().and_then(|code| passes.get(code));
+                column.codes.iter().map(|code| of_code(code).copied().unwrap_or(missing)).collect()
             }
-            Self::StaticList(id) => in_list(facts.cohort_lists.get(id)),
+            Self::StaticList(id) => in_list(join_data.cohort_lists.get(id)),
             Self::Member(id) => members.get(id).cloned().unwrap_or_else(|| vec![false; actors.len()]),
-            Self::Behaviour(index) => in_list(facts.behaviours.get(*index)),
+            Self::Behaviour(index) => in_list(join_data.behaviours.get(*index)),
         })
     }
 }

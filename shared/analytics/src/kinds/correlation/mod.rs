@@ -39,8 +39,8 @@ impl InsightQuery for CorrelationQuery {
         self.funnel.rounding()
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        self.funnel.mentions()
+    fn direct_references(&self) -> DefinitionIds {
+        self.funnel.direct_references()
     }
 
     fn canonical_node(&self) -> Value {

@@ -67,8 +67,9 @@ impl InsightQuery for FunnelsQuery {
         Rounding { interval: self.common.interval, exact: false, cut_minutes: true }
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        self.common.mentions(self.series.iter().chain(self.exclusions.iter().map(|entry| &entry.series)))
+    fn direct_references(&self) -> DefinitionIds {
+        self.common
+            .direct_references(self.series.iter().chain(self.exclusions.iter().map(|entry| &entry.series)))
     }
 
     fn canonical_node(&self) -> Value {

@@ -56,8 +56,8 @@ impl InsightQuery for TrendsQuery {
         }
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        self.common.mentions(&self.series)
+    fn direct_references(&self) -> DefinitionIds {
+        self.common.direct_references(&self.series)
     }
 
     fn canonical_node(&self) -> Value {

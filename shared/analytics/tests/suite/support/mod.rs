@@ -7,12 +7,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use pennon_analytics::scan::{Column, ColumnKey, EventRun, EventSelection, MISSING, Partition, ScanRequest};
 use pennon_analytics::{
-    Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext, Properties,
-    Query,
+    Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext,
+    PropertyTable, Query,
 };
 use pennon_filters::CalcError;
 use pennon_filters::dates::WeekStart;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub const NOT_SUPPORTED: &str = "Not supported yet";
@@ -25,6 +25,27 @@ pub fn cases(file: &str) -> Vec<Value> {
         Value::Array(list) => list,
         mut object => serde_json::from_value(object["cases"].take()).unwrap(),
     }
+}
+
+/// The parameters of a link, as an endpoint reads them from its query string.
+pub fn link_parameters(url: &str) -> Map<String, Value> {
+    let (_, query) = url.split_once('?').unwrap();
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
+    pairs.map(|(key, value)| (percent_decoded(key), Value::String(percent_decoded(value)))).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let hex = [rest.next().unwrap(), rest.next().unwrap()];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).unwrap()
 }
 
 pub fn instant(text: &str) -> DateTime<Utc> {
@@ -98,9 +119,9 @@ impl World {
     /// What has to be known.
     pub fn facts_for(&self, needs: &DataRequirements) -> JoinData {
         let persons = if needs.whole_persons {
-            Properties::whole(&needs.persons)
+            PropertyTable::whole(&needs.persons)
         } else {
-            Properties::new(&needs.persons)
+            PropertyTable::new(&needs.persons)
         };
         let mut facts = JoinData { persons, ..JoinData::default() };
         for (person, properties) in &self.persons {
@@ -108,7 +129,7 @@ impl World {
         }
         for index in needs.groups.keys().chain(&needs.whole_groups) {
             let keys = needs.groups.get(index).cloned().unwrap_or_default();
-            let known = facts.groups.entry(*index).or_insert_with(|| Properties::whole(&keys));
+            let known = facts.groups.entry(*index).or_insert_with(|| PropertyTable::whole(&keys));
             for ((_, key), properties) in self.groups.iter().filter(|((of, _), _)| of == index) {
                 known.add(key.clone(), properties.as_object().unwrap());
             }
@@ -265,7 +286,7 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
         actors: rows.iter().map(|row| row.0).collect(),
         times: rows.iter().map(|row| row.1).collect(),
         order: rows.iter().map(|row| row.2).collect(),
-        facts: BTreeMap::new(),
+        joined_columns: BTreeMap::new(),
     }
 }
 

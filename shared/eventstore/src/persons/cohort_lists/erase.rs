@@ -8,8 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use pennon_core::store::keys::{Kind, ProjectId, declared as declaration, project_version, records_pk};
-use pennon_core::store::{Item, Key, Query, StoreError, Table, VersionBump, Write, WriteCondition};
+use pennon_core::store::keys::{ProjectId, RecordKind, declared as declaration, project_version, records_pk};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, VersionBump, Write, WriteCondition};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -61,7 +61,7 @@ pub(crate) async fn erase(
 }
 
 async fn cohorts(records: &Table, project: ProjectId) -> Result<Vec<Item>, EventStoreError> {
-    Ok(records.query(Query::partition(records_pk(project, Kind::Cohort))).await?)
+    Ok(records.query(PartitionQuery::partition(records_pk(project, RecordKind::Cohort))).await?)
 }
 
 async fn erase_from(

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Key, Query, StoreError, Write, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Write, WriteCondition};
 
 use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
 use super::{MergeLog, PersonMerge, encode_row};
@@ -142,7 +142,8 @@ impl MergeLog {
 
     /// The number of the last row; 0 where there is none.
     async fn last_row(&self, project: ProjectId) -> Result<u64, EventStoreError> {
-        let query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE).descending().limit(1);
+        let query =
+            PartitionQuery::partition(keys::override_pk(project)).prefix(keys::MERGE).descending().limit(1);
         let items = self.records.query(query).await?;
         items.first().map_or(Ok(0), |item| keys::merge_number(&item.key.sk))
     }

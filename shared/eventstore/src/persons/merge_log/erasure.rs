@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Key, Query, Write, WriteCondition};
+use pennon_core::store::{Key, PartitionQuery, Write, WriteCondition};
 
 use super::append::next_row;
 use super::{MergeLog, PersonMerge, encode};
@@ -82,7 +82,7 @@ impl MergeLog {
         now: Micros,
     ) -> Result<bool, EventStoreError> {
         let records = &self.records;
-        let all = |prefix| Query::partition(keys::override_pk(project)).prefix(prefix);
+        let all = |prefix| PartitionQuery::partition(keys::override_pk(project)).prefix(prefix);
         for _ in 0..TRIES {
             // The last row is never deleted.
             let last = records.query(all(keys::MERGE).descending().limit(1)).await?;

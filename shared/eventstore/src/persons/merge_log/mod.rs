@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Query, Table};
+use pennon_core::store::{Item, PartitionQuery, Table};
 use uuid::Uuid;
 
 use crate::codec::{BinaryReader, write_signed, write_unsigned};
@@ -156,7 +156,7 @@ impl MergeLog {
         project: ProjectId,
         after: u64,
     ) -> Result<Vec<MergeLogRow>, EventStoreError> {
-        let mut query = Query::partition(keys::override_pk(project)).prefix(keys::MERGE);
+        let mut query = PartitionQuery::partition(keys::override_pk(project)).prefix(keys::MERGE);
         if after > 0 {
             query = query.after(keys::merge(project, after).sk);
         }

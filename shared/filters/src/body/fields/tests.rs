@@ -20,18 +20,18 @@ fn refused(code: &'static str, detail: &str) -> (&'static str, String, Option<St
 fn absent_null_and_present_are_distinct() {
     let body = json!({"there": true, "nothing": null});
     let body = body.as_object().unwrap();
-    assert_eq!(Field::of(body, "gone").sent(boolean).unwrap(), None);
-    assert_eq!(Field::of(body, "there").sent(boolean).unwrap(), Some(true));
-    assert_eq!(Field::of(body, "gone").nullable(boolean).unwrap(), None);
-    assert_eq!(Field::of(body, "nothing").nullable(boolean).unwrap(), Some(None));
-    assert_eq!(Field::of(body, "there").nullable(boolean).unwrap(), Some(Some(true)));
+    assert_eq!(BodyField::of(body, "gone").sent(boolean).unwrap(), None);
+    assert_eq!(BodyField::of(body, "there").sent(boolean).unwrap(), Some(true));
+    assert_eq!(BodyField::of(body, "gone").nullable(boolean).unwrap(), None);
+    assert_eq!(BodyField::of(body, "nothing").nullable(boolean).unwrap(), Some(None));
+    assert_eq!(BodyField::of(body, "there").nullable(boolean).unwrap(), Some(Some(true)));
     assert_eq!(
-        refusal(Field::new("f", None).required(boolean)),
+        refusal(BodyField::new("f", None).required(boolean)),
         refused("required", "This field is required.")
     );
     let null = refused("null", "This field may not be null.");
-    assert_eq!(refusal(Field::new("f", Some(&json!(null))).required(boolean)), null);
-    assert_eq!(refusal(Field::new("f", Some(&json!(null))).sent(boolean)), null);
+    assert_eq!(refusal(BodyField::new("f", Some(&json!(null))).required(boolean)), null);
+    assert_eq!(refusal(BodyField::new("f", Some(&json!(null))).sent(boolean)), null);
 }
 
 #[test]

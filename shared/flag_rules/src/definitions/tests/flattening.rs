@@ -9,7 +9,7 @@ use crate::evaluate::{Evaluator, Subject};
 use crate::limits;
 
 /// The conditions of a flag after flattening.
-fn flattened(conditions: Value, cohorts: Vec<Cohort>) -> Value {
+fn flattened(conditions: Value, cohorts: Vec<FlagCohort>) -> Value {
     let flag = flag(1, "a", json!({"groups": conditions}));
     let document = text(&[flag], cohorts, &[], CohortForm::Flattened);
     let document: Value = serde_json::from_str(&document).unwrap();
@@ -112,8 +112,8 @@ fn conditions_that_stay() {
         (lone(), vec![cohort(1, any(json!([person("b", "x"), negated])))]),
         // Unknown, static, without criteria, with other criteria.
         (lone(), Vec::new()),
-        (lone(), vec![Cohort { deleted: true, ..simple() }]),
-        (lone(), vec![Cohort { is_static: true, ..simple() }]),
+        (lone(), vec![FlagCohort { deleted: true, ..simple() }]),
+        (lone(), vec![FlagCohort { is_static: true, ..simple() }]),
         (lone(), vec![cohort(1, any(json!([])))]),
         (lone(), vec![cohort(1, any(json!([person("b", "x"), event])))]),
     ] {

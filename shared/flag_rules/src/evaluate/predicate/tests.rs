@@ -8,17 +8,17 @@ use serde_json::json;
 
 use super::*;
 
-fn compiler(zone: Tz) -> Compiler {
-    Compiler::new(zone)
+fn compiler(zone: Tz) -> FlagCompiler {
+    FlagCompiler::new(zone)
 }
 
 fn now() -> DateTime<Utc> {
     timestamp::parse("2022-05-01T00:00:00Z").unwrap()
 }
 
-fn holds_in(compiler: &Compiler, operator: &str, value: &Value, given: Option<&Value>) -> bool {
+fn holds_in(compiler: &FlagCompiler, operator: &str, value: &Value, given: Option<&Value>) -> bool {
     let operator = Operator::parse(operator, FilterSide::Flags);
-    let predicate = operator.and_then(|operator| Predicate::new(operator, Some(value), compiler));
+    let predicate = operator.and_then(|operator| PropertyPredicate::new(operator, Some(value), compiler));
     predicate
         .and_then(|predicate| predicate.holds(given.map(ComparableValue::from), now(), SlowSearches::Allowed))
         == Some(true)
@@ -78,7 +78,7 @@ fn exact_compares_booleans_by_truth() {
 
 #[test]
 fn equality_by_text() {
-    let compiler = Compiler::by_text(Tz::UTC);
+    let compiler = FlagCompiler::by_text(Tz::UTC);
     let equal = |value: Value, given: Value| holds_in(&compiler, "exact", &value, Some(&given));
     assert!(equal(json!([25]), json!(25)) && equal(json!([25]), json!("25")));
     assert!(equal(json!("pro"), json!("pro")) && !equal(json!("pro"), json!("Pro")));
@@ -96,9 +96,12 @@ fn presence() {
             &[],
         );
     }
-    let predicate = Predicate::new(Operator::IsNotSet, None, &compiler(Tz::UTC)).unwrap();
+    let predicate = PropertyPredicate::new(Operator::IsNotSet, None, &compiler(Tz::UTC)).unwrap();
     assert_eq!(predicate.holds(None, now(), SlowSearches::Allowed), Some(true));
-    assert!(Predicate::new(Operator::Exact, None, &compiler(Tz::UTC)).is_none(), "a filter without a value");
+    assert!(
+        PropertyPredicate::new(Operator::Exact, None, &compiler(Tz::UTC)).is_none(),
+        "a filter without a value"
+    );
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn relative_dates_count_back_from_now() {
 fn months_end_where_the_shorter_one_does() {
     let exact = |now: &str, value: &str, given: &str| {
         let predicate =
-            Predicate::new(Operator::IsDateExact, Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
+            PropertyPredicate::new(Operator::IsDateExact, Some(&json!(value)), &compiler(Tz::UTC)).unwrap();
         let given = json!(given);
         predicate.holds(
             Some(ComparableValue::from(&given)),
@@ -381,7 +384,8 @@ fn operators_of_flags_on_properties_and_no_others_compile() {
     let values = [json!(1), json!([1, 2]), json!("1.2.3"), json!("2024-01-01")];
     for operator in Operator::ALL {
         let compiler = compiler(Tz::UTC);
-        let compiles = values.iter().any(|value| Predicate::new(*operator, Some(value), &compiler).is_some());
+        let compiles =
+            values.iter().any(|value| PropertyPredicate::new(*operator, Some(value), &compiler).is_some());
         // Conditions on cohorts and on other flags.
         let is_on_property = !matches!(operator, Operator::In | Operator::NotIn | Operator::FlagEvaluatesTo);
         let expected = is_on_property && operator.is_available_to(FilterSide::Flags);

@@ -2,12 +2,13 @@
 
 use super::*;
 
-fn dynamic(id: i64, criteria: Value) -> Cohort {
-    Cohort::read(&json!({"id": id, "name": format!("c{id}"), "filters": {"properties": criteria}})).unwrap()
+fn dynamic(id: i64, criteria: Value) -> FlagCohort {
+    FlagCohort::read(&json!({"id": id, "name": format!("c{id}"), "filters": {"properties": criteria}}))
+        .unwrap()
 }
 
-fn listed(id: i64) -> Cohort {
-    Cohort::read(&json!({"id": id, "name": "list", "is_static": true, "filters": {}})).unwrap()
+fn listed(id: i64) -> FlagCohort {
+    FlagCohort::read(&json!({"id": id, "name": "list", "is_static": true, "filters": {}})).unwrap()
 }
 
 fn any(values: Value) -> Value {
@@ -23,7 +24,7 @@ fn member(id: impl Into<Value>, operator: Value, negation: Value) -> Value {
 }
 
 /// A flag whose only condition is this property.
-fn asking(property: Value, cohorts: Vec<Cohort>) -> World {
+fn asking(property: Value, cohorts: Vec<FlagCohort>) -> World {
     World { cohorts, ..simple(json!({"groups": [{"properties": [property]}]})) }
 }
 
@@ -35,7 +36,7 @@ impl World {
 }
 
 /// Members of cohort 1 are persons on plan pro.
-fn pro() -> Cohort {
+fn pro() -> FlagCohort {
     dynamic(1, any(json!([person("plan", json!("pro"))])))
 }
 
@@ -70,7 +71,7 @@ fn cohorts_without_members() {
         dynamic(1, all(json!([]))),
         dynamic(1, all(json!([any(json!([])), null]))),
         dynamic(1, json!([person("plan", json!("pro"))])),
-        Cohort { deleted: true, ..pro() },
+        FlagCohort { deleted: true, ..pro() },
         dynamic(2, any(json!([person("plan", json!("pro"))]))),
     ];
     for cohort in nobody {
@@ -224,7 +225,7 @@ fn ten_thousand_cohorts_inside_each_other() {
 #[test]
 fn the_older_form_of_a_cohort() {
     let read = |groups: Value| {
-        Cohort::read(&json!({"id": "1", "name": "old", "filters": {}, "groups": groups})).unwrap()
+        FlagCohort::read(&json!({"id": "1", "name": "old", "filters": {}, "groups": groups})).unwrap()
     };
     let cohort = read(json!([
         {"properties": [person("plan", json!("pro")), person("age", json!(30))]},
@@ -245,9 +246,9 @@ fn the_older_form_of_a_cohort() {
     }
     // Criteria of the newer form come first; a static cohort has none.
     let both = json!({"id": 1, "filters": {"properties": any(json!([person("a", json!(1))]))}, "groups": [{"properties": []}]});
-    assert_eq!(Cohort::read(&both).unwrap().criteria().unwrap()["values"][0]["key"], json!("a"));
+    assert_eq!(FlagCohort::read(&both).unwrap().criteria().unwrap()["values"][0]["key"], json!("a"));
     let fixed =
         json!({"id": 1, "is_static": true, "filters": {"properties": any(json!([person("a", json!(1))]))}});
-    assert_eq!(Cohort::read(&fixed).unwrap().criteria(), None);
-    assert_eq!(Cohort::read(&json!({"name": "no id"})), None);
+    assert_eq!(FlagCohort::read(&fixed).unwrap().criteria(), None);
+    assert_eq!(FlagCohort::read(&json!({"name": "no id"})), None);
 }

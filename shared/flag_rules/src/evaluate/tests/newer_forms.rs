@@ -113,15 +113,15 @@ fn a_flag_by_device_hashes_the_device() {
     // Without one nothing matches, whatever the conditions are.
     let everybody = Flag { filters: testing::object(json!({"groups": [{}, {}]})), ..by_device.clone() };
     let without = evaluate(&everybody, Ids::default());
-    assert_eq!((without.reason, without.condition_index), (Reason::OutOfRolloutBound, Some(1)));
+    assert_eq!((without.reason, without.condition_index), (EvaluationReason::OutOfRolloutBound, Some(1)));
     let nobody = Flag { filters: testing::object(json!({"groups": []})), ..by_device.clone() };
     let without = evaluate(&nobody, Ids::default());
-    assert_eq!((without.reason, without.condition_index), (Reason::NoConditionMatch, Some(0)));
+    assert_eq!((without.reason, without.condition_index), (EvaluationReason::NoConditionMatch, Some(0)));
     // The holdout goes on, with the id of the person.
     let holdout = json!({"groups": [{}], "holdout": {"id": 7, "exclusion_percentage": 50}});
     let held_out = Flag { filters: testing::object(holdout), ..by_device };
-    assert_eq!(evaluate(&held_out, Ids::default()).reason, Reason::HoldoutConditionValue);
-    assert_eq!(evaluate(&held_out, device("user-2")).reason, Reason::ConditionMatch);
+    assert_eq!(evaluate(&held_out, Ids::default()).reason, EvaluationReason::HoldoutConditionValue);
+    assert_eq!(evaluate(&held_out, device("user-2")).reason, EvaluationReason::ConditionMatch);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn continuity_hashes_the_override_else_the_id_before_the_login() {
 
 #[test]
 fn data_missing_in_the_request_is_looked_up() {
-    let cohort = Cohort {
+    let cohort = FlagCohort {
         id: 3,
         name: String::new(),
         is_static: false,
@@ -149,7 +149,7 @@ fn data_missing_in_the_request_is_looked_up() {
         filters: json!({"properties": {"type": "AND", "values": [
             {"type": "AND", "values": [person("city", json!("Bern")), {"key": "id", "type": "cohort", "value": 4}]}]}}),
     };
-    let listed = Cohort { id: 4, is_static: true, filters: json!(null), ..cohort.clone() };
+    let listed = FlagCohort { id: 4, is_static: true, filters: json!(null), ..cohort.clone() };
     let in_group = json!({"key": "size", "type": "group", "group_type_index": 0, "value": 1});
     let flags = [
         flag(

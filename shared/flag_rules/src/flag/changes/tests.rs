@@ -14,8 +14,8 @@ fn the_example_of_the_contract() {
         {"type": "FeatureFlag", "action": "changed", "field": "version", "before": 1, "after": 2},
     ]);
     assert_eq!(Value::Array(between(&before, &after)).to_string(), expected.to_string());
-    assert_eq!(kind(Some(&before), &after), Kind::Updated);
-    assert_eq!(kind(None, &before), Kind::Created);
+    assert_eq!(kind(Some(&before), &after), FlagActivity::Updated);
+    assert_eq!(kind(None, &before), FlagActivity::Created);
 }
 
 #[test]

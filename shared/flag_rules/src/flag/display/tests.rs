@@ -6,7 +6,7 @@ use super::*;
 use crate::relations::{CohortReference, References};
 use crate::testing::{created, flag, now, object, parse_input_with, user};
 
-const EDITOR: Viewer = Viewer { can_edit: true, level: AccessLevel::Manager };
+const EDITOR: FlagViewer = FlagViewer { can_edit: true, level: UserAccessLevel::Manager };
 
 fn shown(flag: &Flag) -> Value {
     flag.response(EDITOR, &BTreeMap::new(), now())
@@ -78,7 +78,7 @@ fn names_of_cohorts_are_added() {
 
 #[test]
 fn a_viewer_sees_that_he_cannot_edit() {
-    let viewer = Viewer { can_edit: false, level: AccessLevel::Viewer };
+    let viewer = FlagViewer { can_edit: false, level: UserAccessLevel::Viewer };
     let shown = flag().response(viewer, &BTreeMap::new(), now());
     assert_eq!((&shown["can_edit"], &shown["user_access_level"]), (&json!(false), &json!("viewer")));
 }

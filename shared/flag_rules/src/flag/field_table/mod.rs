@@ -82,7 +82,7 @@ pub enum FieldWrite {
     /// It is accepted and ignored.
     Ignored,
     /// It is accepted and only read by the conflict check.
-    ConflictCheck,
+    ConflictCheckOnly,
     /// It is validated and not stored: a rule about the whole write reads it.
     Rule(ParseField),
     /// It is validated, compared with concurrent changes, and stored.
@@ -99,7 +99,7 @@ impl FieldWrite {
     pub fn parse(self) -> Option<ParseField> {
         match self {
             FieldWrite::Rule(parse) | FieldWrite::Stored { parse, .. } => Some(parse),
-            FieldWrite::Ignored | FieldWrite::ConflictCheck => None,
+            FieldWrite::Ignored | FieldWrite::ConflictCheckOnly => None,
         }
     }
 }
@@ -124,7 +124,7 @@ pub enum ResponseValue {
 #[expect(missing_docs, reason = "the variants are named after the fields")]
 pub enum RequestValue {
     CanEdit,
-    AccessLevel,
+    UserAccessLevel,
     Status,
     LastCalledAt,
 }

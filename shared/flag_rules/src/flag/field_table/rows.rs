@@ -13,7 +13,7 @@ use crate::flag::input::{
     DEVICE_ID, one_of, parse_dashboards, parse_filters, parse_key, parse_rollback_conditions,
 };
 use crate::flag::status::Status;
-use crate::flag::{AccessLevel, Flag, FlagRow};
+use crate::flag::{Flag, FlagRow, UserAccessLevel};
 use crate::limits;
 
 /// The parts of the product that can create a flag.
@@ -197,7 +197,7 @@ pub static FLAG_FIELDS: [FlagField; 37] = [
     FlagField {
         name: "original_flag",
         kind: FieldKind::AnyJson,
-        write: FieldWrite::ConflictCheck,
+        write: FieldWrite::ConflictCheckOnly,
         ..NOT_STORED
     },
     FlagField {
@@ -339,8 +339,8 @@ pub static FLAG_FIELDS: [FlagField; 37] = [
     },
     FlagField {
         name: "user_access_level",
-        kind: FieldKind::OneOf(&AccessLevel::NAMES),
-        response: ResponseValue::PerRequest(RequestValue::AccessLevel),
+        kind: FieldKind::OneOf(&UserAccessLevel::NAMES),
+        response: ResponseValue::PerRequest(RequestValue::UserAccessLevel),
         ..NOT_STORED
     },
     FlagField {

@@ -25,9 +25,9 @@ fn references() -> References {
     }
 }
 
-fn context(references: &References, write: WriteKind) -> Context<'_> {
+fn context(references: &References, write: WriteKind) -> FilterContext<'_> {
     let own = FlagIdentity { id: None, key: "new" };
-    Context { write, own, references, linked_to_early_access: false, masked: None }
+    FilterContext { write, own, references, linked_to_early_access: false, masked: None }
 }
 
 fn parse_input(filters: Value, write: WriteKind) -> Result<Option<Object>, FieldError> {
@@ -235,7 +235,7 @@ fn rules_17_and_18_dependencies() {
 #[test]
 fn rule_19_early_access() {
     let references = references();
-    let linked = Context { linked_to_early_access: true, ..context(&references, WriteKind::Update) };
+    let linked = FilterContext { linked_to_early_access: true, ..context(&references, WriteKind::Update) };
     let filters = json!({"groups": [{}], "aggregation_group_type_index": 0});
     let detail = "Cannot change this flag to a group-based when linked to an Early Access Feature.";
     assert_eq!(parse(Some(&filters), &linked), Err(FieldError::invalid("filters", detail)));
@@ -399,7 +399,7 @@ fn stored_form() {
 fn a_mask_keeps_the_stored_payload() {
     let references = references();
     let stored = testing::object(json!({"groups": [{}], "payloads": {"true": "\"secret\""}}));
-    let masked = Context { masked: Some(&stored), ..context(&references, WriteKind::Update) };
+    let masked = FilterContext { masked: Some(&stored), ..context(&references, WriteKind::Update) };
     let sent = json!({"groups": [{}], "payloads": {"true": "********* (encrypted)"}});
     assert_eq!(parse(Some(&sent), &masked).unwrap().unwrap()["payloads"], json!({"true": "\"secret\""}));
     refused(sent, "Payload value is not valid JSON");

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{CompiledFunnel, Outcome};
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
-use crate::people::MatchedActor;
+use crate::people::{MatchedActor, decode_list};
 use crate::query::{BreakdownBy, parse_boolean, parse_integer};
 use crate::scan::{Micros, Partition};
 
@@ -111,14 +111,6 @@ fn parse_texts(query: &FunnelsQuery, value: &Value) -> CalcResult<Vec<String>> {
             Value::Array(list) => list.iter().map(text).collect(),
             _ => Ok(vec![text(value)?]),
         },
-    }
-}
-
-/// Decodes a list that may be a JSON string.
-fn decode_list(value: &Value) -> Value {
-    match value {
-        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
-        other => other.clone(),
     }
 }
 

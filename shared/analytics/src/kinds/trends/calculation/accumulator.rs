@@ -11,8 +11,8 @@ use super::statistics::StatisticState;
 use crate::query::Statistic;
 use crate::sql;
 
-/// Accumulators by the code of the breakdown value.
-pub(super) type Accumulators = HashMap<u32, Accumulator>;
+/// The code of each breakdown value that occurs, and its accumulator.
+pub(super) type Accumulators = Vec<(u32, Accumulator)>;
 
 /// The aggregation state of one breakdown value.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +47,7 @@ pub(super) struct DistinctEntry {
 impl Accumulator {
     pub(super) fn size_bytes(&self) -> usize {
         96 + match self {
-            Self::Counts(counts) => return counts_size_bytes(counts.len()),
+            Self::Counts(counts) => 8 * counts.len(),
             Self::Statistics(buckets) => buckets.values().map(StatisticState::size_bytes).sum(),
             Self::Aggregates(buckets) => buckets.values().map(sql::AggregateState::weight).sum(),
             Self::Distinct(set) => size_of::<DistinctEntry>() * set.distinct_count,
@@ -154,11 +154,6 @@ impl DistinctSet {
             self.dedup();
         }
     }
-}
-
-/// Bytes of an accumulator with a count per bucket.
-pub(super) fn counts_size_bytes(width: usize) -> usize {
-    96 + 8 * width
 }
 
 /// Adds one to every bucket of the ascending spans, once per bucket; with `first` only to the first bucket.

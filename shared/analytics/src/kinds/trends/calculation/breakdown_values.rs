@@ -3,6 +3,7 @@
 //! Must stay true: partial results are keyed by the value itself; codes of values are valid only within one partition.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
 use pennon_filters::error::CalcResult;
@@ -20,7 +21,7 @@ pub(super) enum BreakdownValue {
     /// There is no breakdown.
     NoBreakdown,
     /// One text per dimension; `None` for missing, null and empty.
-    Texts(Vec<Option<String>>),
+    Texts(Arc<[Option<String>]>),
     /// A cohort, or all users.
     Cohort(CohortChoice),
 }
@@ -145,14 +146,14 @@ impl BreakdownValues {
     ) -> CalcResult<ValueCodes> {
         if let [only] = dimensions.as_mut_slice() {
             let values = std::mem::take(&mut only.values).into_iter();
-            let values = values.map(|value| BreakdownValue::Texts(vec![Some(value)]));
+            let values = values.map(|value| BreakdownValue::Texts([Some(value)].into()));
             let (missing, value_codes): (u32, Vec<u32>) = if self.list.is_empty() {
-                self.list.push(BreakdownValue::Texts(vec![None]));
+                self.list.push(BreakdownValue::Texts([None].into()));
                 self.list.extend(values);
                 self.check_limit()?;
                 (0, (1..).take(self.list.len() - 1).collect())
             } else {
-                let missing = self.code_of(BreakdownValue::Texts(vec![None]), work)?;
+                let missing = self.code_of(BreakdownValue::Texts([None].into()), work)?;
                 (missing, values.map(|value| self.code_of(value, work)).collect::<CalcResult<_>>()?)
             };
             let code = |index: &u32| value_codes.get(*index as usize).copied().unwrap_or(missing);

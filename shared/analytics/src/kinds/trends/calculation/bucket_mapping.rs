@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Days, Duration, NaiveDate, Offset};
 use chrono_tz::Tz;
-use pennon_filters::dates::bucket_search::BucketStarts;
+use pennon_filters::dates::bucket_search::{BucketFinder, BucketStarts};
 use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::dates::{Interval, zone};
@@ -148,6 +148,34 @@ impl Period {
             (start(index, from).max(mapping.bounds.0), end(index, to))
         };
         bucket_ranges.into_iter().enumerate().map(span).collect()
+    }
+}
+
+/// Maps an instant to its bucket without a branch on the instant, which the CPU could not predict.
+#[derive(Clone, Copy)]
+pub(super) struct BucketLookup<'a> {
+    finder: BucketFinder<'a>,
+    first: Micros,
+    last: Micros,
+    outside: usize,
+}
+
+impl<'a> BucketLookup<'a> {
+    /// Instants within the inclusive bounds map to their bucket, all others to `outside`. Without buckets there is one.
+    pub(super) fn new(buckets: Option<&'a Buckets>, bounds: (Micros, Micros), outside: usize) -> Self {
+        let empty = Self { finder: BucketFinder::SINGLE, first: Micros::MAX, last: Micros::MIN, outside };
+        match buckets.map_or(Some(BucketFinder::SINGLE), Buckets::finder) {
+            Some(finder) => Self { finder, first: bounds.0.max(finder.first()), last: bounds.1, outside },
+            None => empty,
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "loops over rows keep its few numbers in registers")]
+    pub(super) fn bucket_of(self, time: Micros) -> usize {
+        let inside = (time >= self.first) & (time <= self.last);
+        let bucket = self.finder.find(time.max(self.first).min(self.last)).min(self.outside);
+        if inside { bucket } else { self.outside }
     }
 }
 

@@ -5,8 +5,8 @@
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
-use super::breakdown_values::BreakdownLayer;
-use super::bucket_mapping::{BucketMapping, BucketSpan};
+use super::breakdown_values::{BreakdownLayer, ValueCodes};
+use super::bucket_mapping::{BucketLookup, BucketMapping, BucketSpan};
 use crate::mask::Mask;
 use crate::scan::{EventRun, Micros};
 
@@ -16,6 +16,18 @@ pub(super) struct SeriesRows<'a> {
     pub(super) list: Vec<(&'a EventRun, Mask, &'a [BreakdownLayer])>,
     /// Number of actors in the partition.
     pub(super) actors: usize,
+}
+
+impl SeriesRows<'_> {
+    /// The code of the breakdown value of all rows, if it is one value.
+    pub(super) fn only_value(&self) -> Option<u32> {
+        let mut values = self.list.iter().map(|(.., layers)| match layers {
+            [BreakdownLayer { mask: Mask::Every, codes: ValueCodes::Same(value) }] => Some(*value),
+            _ => None,
+        });
+        let first = values.next()??;
+        if values.all(|value| value == Some(first)) { Some(first) } else { None }
+    }
 }
 
 /// A counted row in one of its layers.
@@ -54,6 +66,31 @@ pub(super) fn for_each_passing(
 
 /// Rows per work unit consumption and check for cancellation.
 const ROWS_PER_CHECK: usize = 1 << 14;
+
+/// Calls back with the key and the bucket of every row; rows that do not count have the bucket `outside`. Each row counts in
+/// one bucket at most (see [`BucketMapping::is_one_to_one`]).
+#[inline]
+pub(super) fn for_each_bucket(
+    keys: &[u32],
+    (run, mask): (&EventRun, &Mask),
+    mapping: &BucketMapping<'_>,
+    outside: usize,
+    mut callback: impl FnMut(u32, usize),
+) {
+    if *mask == Mask::Nothing || mapping.bounds.0 > mapping.bounds.1 {
+        return;
+    }
+    let bucket_lookup = BucketLookup::new(mapping.buckets, mapping.bounds, outside);
+    let rows = keys.iter().zip(&run.times);
+    match mask {
+        Mask::Rows(passes) => {
+            for ((key, time), passes) in rows.zip(passes) {
+                callback(*key, if *passes { bucket_lookup.bucket_of(*time) } else { outside });
+            }
+        }
+        _ => rows.for_each(|(key, time)| callback(*key, bucket_lookup.bucket_of(*time))),
+    }
+}
 
 /// Calls back with every row that counts in some bucket, once per layer.
 #[inline]

@@ -10,11 +10,11 @@ use pennon_filters::text::number_of;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::accumulator::{Accumulator, Accumulators, count_spans};
+use super::breakdown_values::{BreakdownLayer, ValueCodes};
 use super::bucket_mapping::{BucketMapping, BucketSpan};
-use super::counted_rows::{CountedRow, SeriesRows, for_each_row};
+use super::counted_rows::{CountedRow, SeriesRows, for_each_bucket, for_each_row};
 use super::decoded_column::DecodedColumn;
 use super::statistics::StatisticState;
-use super::unsplit::BucketLookup;
 use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::Statistic;
@@ -91,8 +91,16 @@ impl DenseTable<'_, u64> {
 
 /// Maximum number of counts, see [`limits::numbers_fit`].
 const MAX_COUNTS: usize = limits::TREND_MEMORY_BYTES / size_of::<u64>();
+/// Maximum number of bits of [`count_actors_with_bits`]: 32 MiB.
+const MAX_ACTOR_BITS: usize = 1 << 28;
 /// Maximum number of cells where most may stay empty: 4 MiB.
 const MAX_SPARSE_CELLS: usize = 1 << 20;
+/// A run is counted by the codes of its column first if these need at most this many cells per row; ...
+const MAX_CELLS_PER_ROW: usize = 8;
+/// ... or at most this many, however few rows there are ...
+const MIN_RUN_CELLS: usize = 1 << 12;
+/// ... and not more than this many.
+const MAX_RUN_CELLS: usize = 1 << 20;
 
 /// Counts the rows that `counts` accepts, by value and bucket.
 pub(super) fn count_events(
@@ -133,8 +141,8 @@ pub(super) fn count_all_events(
     }
 }
 
-/// Fast path of [`count_all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra
-/// bucket behind the last one. `None` if the rows are not of this kind, or if their values need too many cells.
+/// [`count_all_events`] for rows with one value and one bucket each. Rows out of bounds go to an extra bucket behind the last
+/// one. `None` if the rows are not of this kind, or if their values need too many cells.
 fn count_single_values(
     rows: &SeriesRows<'_>,
     mapping: &BucketMapping<'_>,
@@ -142,28 +150,50 @@ fn count_single_values(
     work: &WorkBudget<'_>,
 ) -> CalcResult<Option<Accumulators>> {
     let mut blocks = DenseTable::<u64>::new(width + 1, MAX_COUNTS, work);
-    let bucket_lookup = BucketLookup::new(mapping.buckets, mapping.bounds, width);
     for (run, mask, layers) in &rows.list {
-        let [layer] = layers else { return Ok(None) };
-        if layer.mask != Mask::Every {
+        let [BreakdownLayer { mask: Mask::Every, codes }] = layers else { return Ok(None) };
+        let (keys, table, missing): (&[u32], &[u32], u32) = match codes {
+            ValueCodes::ByColumnCode(codes, table, missing) => (codes, table, *missing),
+            ValueCodes::Same(code) => (&run.actors, &[], *code),
+            ValueCodes::PerRow(_) => return Ok(None),
+        };
+        if keys.len() != run.times.len() {
             return Ok(None);
         }
         work.consume(run.times.len())?;
-        let passes = match mask {
-            Mask::Nothing => continue,
-            Mask::Every => None,
-            Mask::Rows(passes) => Some(passes.as_slice()),
-        };
-        for (row, time) in run.times.iter().enumerate() {
-            if passes.is_some_and(|passes| !passes[row]) {
-                continue;
+        let mut is_within_limit = true;
+        let value_code = |key: usize| table.get(key).copied().unwrap_or(missing);
+        let (stride, last_key) = (width + 1, table.len());
+        let cells = (last_key + 1).saturating_mul(stride);
+        if cells <= run.times.len().saturating_mul(MAX_CELLS_PER_ROW).clamp(MIN_RUN_CELLS, MAX_RUN_CELLS) {
+            let mut cells = vec![0_u32; cells];
+            for_each_bucket(keys, (run, mask), mapping, width, |key, bucket| {
+                cells[(key as usize).min(last_key) * stride + bucket] += 1;
+            });
+            for (key, counts) in cells.chunks_exact(stride).enumerate() {
+                // A fold over all buckets is vectorized; an early exit would not be.
+                if counts[..width].iter().fold(0, |any, count| any | count) == 0 {
+                    continue;
+                }
+                match blocks.block_index(value_code(key)) {
+                    Some(index) => {
+                        let sums = blocks.block(index).iter_mut().zip(counts);
+                        sums.for_each(|(sum, count)| *sum += u64::from(*count));
+                    }
+                    None => is_within_limit = false,
+                }
             }
-            let Some(index) = blocks.block_index(layer.codes.code_of(row)) else {
-                work.check()?;
-                return Ok(None);
-            };
-            let bucket = bucket_lookup.bucket_of(*time);
-            blocks.block(index)[bucket] += 1;
+        } else {
+            for_each_bucket(keys, (run, mask), mapping, width, |key, bucket| {
+                match blocks.block_index(value_code(key as usize)) {
+                    Some(index) => blocks.block(index)[bucket] += 1,
+                    None => is_within_limit = false,
+                }
+            });
+        }
+        if !is_within_limit {
+            work.check()?;
+            return Ok(None);
         }
     }
     // A value without a row in the range has no accumulator.
@@ -188,8 +218,52 @@ pub(super) fn count_actors(
     match rows.list.as_slice() {
         // Rows of a run are sorted by actor and time, so only the last actor of each value must be remembered.
         [(.., [_])] => count_actors_of_run(rows, mapping, (width, first_bucket_only), work),
-        _ => count_actors_by_sorting(rows, mapping, (width, first_bucket_only), work),
+        _ => match rows.only_value() {
+            Some(value) if mapping.is_one_to_one() && rows.actors.saturating_mul(width) <= MAX_ACTOR_BITS => {
+                let counts = count_actors_with_bits(rows, mapping, (width, first_bucket_only), work)?;
+                Ok(vec![(value, Accumulator::Counts(counts))])
+            }
+            _ => count_actors_by_sorting(rows, mapping, (width, first_bucket_only), work),
+        },
     }
+}
+
+/// Counts actors in several runs with one value and one bucket for each row. A bit for each actor and bucket takes at most
+/// 32 MiB, while sorting takes 16 bytes for each row.
+fn count_actors_with_bits(
+    rows: &SeriesRows<'_>,
+    mapping: &BucketMapping<'_>,
+    (width, first_bucket_only): (usize, bool),
+    work: &WorkBudget<'_>,
+) -> CalcResult<Vec<u64>> {
+    let mut counts = vec![0; width];
+    let mut add_one = |bucket: u32| {
+        if let Some(count) = counts.get_mut(bucket as usize) {
+            *count += 1;
+        }
+    };
+    if first_bucket_only {
+        let mut first = vec![u32::MAX; rows.actors];
+        for_each_row(rows, mapping, work, |row| {
+            if let Some(first) = first.get_mut(row.actor as usize) {
+                *first = row.span.from.min(*first);
+            }
+        })?;
+        first.into_iter().for_each(add_one);
+    } else {
+        let mut bits = vec![0_u64; (rows.actors * width).div_ceil(64)];
+        for_each_row(rows, mapping, work, |row| {
+            let index = row.actor as usize * width + row.span.from as usize;
+            let bit = 1 << (index % 64);
+            if let Some(word) = bits.get_mut(index / 64)
+                && *word & bit == 0
+            {
+                *word |= bit;
+                add_one(row.span.from);
+            }
+        })?;
+    }
+    Ok(counts)
 }
 
 fn count_actors_of_run(
@@ -310,19 +384,12 @@ impl StatisticTable<'_> {
     }
 
     fn into_accumulators(self) -> Accumulators {
-        let mut accumulators: Accumulators = self
-            .without_numbers
-            .into_iter()
-            .map(|key| (key, Accumulator::Statistics(HashMap::new())))
-            .collect();
+        let mut values: HashMap<u32, HashMap<u32, StatisticState>> =
+            self.without_numbers.into_iter().map(|key| (key, HashMap::new())).collect();
         for ((value_code, bucket), numbers) in self.numbers {
-            let accumulator =
-                accumulators.entry(value_code).or_insert_with(|| Accumulator::Statistics(HashMap::new()));
-            if let Accumulator::Statistics(buckets) = accumulator {
-                buckets.insert(bucket, numbers);
-            }
+            values.entry(value_code).or_default().insert(bucket, numbers);
         }
-        accumulators
+        values.into_iter().map(|(key, buckets)| (key, Accumulator::Statistics(buckets))).collect()
     }
 }
 

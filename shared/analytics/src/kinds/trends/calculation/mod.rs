@@ -10,7 +10,6 @@ mod accumulator;
 mod breakdown_values;
 mod bucket_mapping;
 mod compose;
-mod count_by_text;
 mod counted_rows;
 mod decoded_column;
 mod dense;
@@ -20,9 +19,7 @@ mod result;
 mod rows;
 mod series_counter;
 mod statistics;
-mod text_counts;
 mod trend_point;
-mod unsplit;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
@@ -43,16 +40,14 @@ use crate::mask::Mask;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, Math, UniqueBy};
 use crate::scan::ActorKind;
-use crate::scan::{EventRun, Micros, Partition};
-use accumulator::Accumulator;
-use breakdown_values::{BreakdownLayer, BreakdownValue, BreakdownValues, TrendBreakdown};
+use crate::scan::{Micros, Partition};
+use breakdown_values::{BreakdownLayer, BreakdownValues, TrendBreakdown};
 use bucket_mapping::Period;
 use counted_rows::SeriesRows;
 pub use partial_result::PartialResult;
 use series_counter::SeriesCounter;
 pub use trend_point::TrendPoint;
 pub(crate) use trend_point::parse_point;
-use unsplit::{CountOnce, UnsplitRows};
 
 /// A trends query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
@@ -140,9 +135,6 @@ impl CompiledTrend {
         partition: &Partition,
         work: &WorkBudget<'_>,
     ) -> CalcResult<PartialResult> {
-        if let Some(result) = self.count_by_text(partition, work)? {
-            return if result.over_budget { Err(limits::too_much_memory()) } else { Ok(result) };
-        }
         let mut values = BreakdownValues::default();
         let layers = partition.runs.iter().map(|run| values.layers(&self.breakdown, run, work));
         let layers: Vec<Vec<BreakdownLayer>> = layers.collect::<CalcResult<_>>()?;
@@ -160,20 +152,14 @@ impl CompiledTrend {
                 }
                 work.check()?;
                 let period_series = self.period_series(index, series);
-                match self.count_unsplit(counter, period, &rows) {
-                    Some(counts) => {
-                        result.add(period_series, BreakdownValue::NoBreakdown, Accumulator::Counts(counts))
-                    }
-                    None => {
-                        let first_bucket_only = self.counts_first_bucket_only(&counter.math);
-                        let mapping = period.bucket_mapping(&counter.math);
-                        for (code, accumulator) in
-                            counter.aggregate(&rows, &mapping, (period.width(), first_bucket_only), work)?
-                        {
-                            if let Some(value) = values.list.get(code as usize) {
-                                result.add(period_series, value.clone(), accumulator);
-                            }
-                        }
+                let first_bucket_only = self.counts_first_bucket_only(&counter.math);
+                let mapping = period.bucket_mapping(&counter.math);
+                let accumulators =
+                    counter.aggregate(&rows, &mapping, (period.width(), first_bucket_only), work)?;
+                result.accumulators.reserve(accumulators.len());
+                for (code, accumulator) in accumulators {
+                    if let Some(value) = values.list.get(code as usize) {
+                        result.add(period_series, value.clone(), accumulator);
                     }
                 }
             }
@@ -220,33 +206,6 @@ impl CompiledTrend {
             }
         }
         Ok(list)
-    }
-
-    /// Fast path: counts of events or persons without a breakdown. `None` if the series needs the general path.
-    fn count_unsplit(
-        &self,
-        counter: &SeriesCounter,
-        period: &Period,
-        rows: &SeriesRows<'_>,
-    ) -> Option<Vec<u64>> {
-        if !matches!(
-            (&self.breakdown, &counter.math),
-            (TrendBreakdown::None, Math::Total | Math::Unique(UniqueBy::Actor))
-        ) {
-            return None;
-        }
-        let mapping = period.bucket_mapping(&counter.math);
-        let mut counts = vec![0; period.width()];
-        let list: Vec<(&EventRun, &Mask)> = rows.list.iter().map(|(run, mask, _)| (*run, mask)).collect();
-        let unsplit = UnsplitRows { rows: &list, buckets: mapping.buckets, bounds: mapping.bounds };
-        match counter.math {
-            Math::Total => unsplit.count_events(&mut counts),
-            _ if self.counts_first_bucket_only(&counter.math) => {
-                unsplit.count_persons(CountOnce::InRange, rows.actors, &mut counts)
-            }
-            _ => unsplit.count_persons(CountOnce::PerBucket, rows.actors, &mut counts),
-        }
-        Some(counts)
     }
 
     /// Builds the series from the merged results.

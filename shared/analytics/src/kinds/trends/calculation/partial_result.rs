@@ -4,19 +4,16 @@
 //! so their distinct counts are kept as sets until the end. Memory is bounded: a result over the limit drops its data and
 //! sets `over_budget` instead of growing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::accumulator::{Accumulator, counts_size_bytes};
+use super::accumulator::Accumulator;
 use super::breakdown_values::BreakdownValue;
-use super::text_counts::TextCounts;
 use crate::kinds::trends::limits;
 
 /// Accumulators by series and period (see `CompiledTrend::period_series`) and breakdown value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PartialResult {
     pub(super) accumulators: HashMap<(usize, BreakdownValue), Accumulator>,
-    /// Event counts of the fast path, by text; [`PartialResult::consolidate`] moves them to the accumulators.
-    texts: BTreeMap<usize, TextCounts>,
     bytes: usize,
     /// The memory limit was exceeded and the data dropped.
     pub(super) over_budget: bool,
@@ -43,39 +40,14 @@ impl PartialResult {
         self.enforce_budget();
     }
 
-    /// Merges event counts of the fast path.
-    pub(super) fn add_texts(&mut self, period_series: usize, counts: TextCounts) {
-        if self.over_budget {
-            return;
-        }
-        let size_bytes = |counts: &TextCounts| counts.len() * counts_size_bytes(counts.width());
-        match self.texts.entry(period_series) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                self.bytes += size_bytes(entry.insert(counts));
-            }
-            std::collections::btree_map::Entry::Occupied(mut entry) => {
-                let before = size_bytes(entry.get());
-                entry.get_mut().merge(counts);
-                self.bytes = self.bytes + size_bytes(entry.get()) - before;
-            }
-        }
-        self.enforce_budget();
-    }
-
     fn enforce_budget(&mut self) {
         if self.bytes > limits::TREND_MEMORY_BYTES {
             *self = Self { over_budget: true, ..Self::default() };
         }
     }
 
-    /// Deduplicates the sets, so that exceeding the memory limit does not depend on how partial results were merged, and
-    /// moves the fast path's counts to the accumulators.
+    /// Deduplicates the sets, so that exceeding the memory limit does not depend on how partial results were merged.
     pub(super) fn consolidate(&mut self) {
-        for (period_series, counts) in std::mem::take(&mut self.texts) {
-            for (key, counts) in counts.into_values() {
-                self.add(period_series, key, Accumulator::Counts(counts));
-            }
-        }
         let mut bytes = 0;
         for accumulator in self.accumulators.values_mut() {
             if let Accumulator::Distinct(set) = accumulator {
@@ -106,9 +78,6 @@ impl PartialResult {
         }
         for ((period_series, key), accumulator) in other.accumulators {
             self.add(period_series, key, accumulator);
-        }
-        for (period_series, counts) in other.texts {
-            self.add_texts(period_series, counts);
         }
         self
     }

@@ -90,7 +90,7 @@ impl CompiledTrend {
                     && parts
                         .iter()
                         .zip(texts)
-                        .zip(values)
+                        .zip(values.iter())
                         .all(|((part, text), value)| matches_text(part, text, value))
             }
         }

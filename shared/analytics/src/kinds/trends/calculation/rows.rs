@@ -173,14 +173,14 @@ fn rows_by_value(
             BreakdownValue::NoBreakdown => RowValue::NoBreakdown,
             BreakdownValue::Cohort(choice) => RowValue::Cohort(choice),
             BreakdownValue::Texts(texts) => {
-                let dimension = |(index, text): (usize, Option<String>)| {
+                let dimension = |(index, text): (usize, &Option<String>)| {
                     let text = match bins.get(index).copied().flatten() {
-                        Some(bins) => text.and_then(|text| numeric(&text)).map(|number| bins.label(number)),
-                        None => text,
+                        Some(bins) => text.as_deref().and_then(numeric).map(|number| bins.label(number)),
+                        None => text.clone(),
                     };
                     text.unwrap_or_else(|| NULL.to_owned())
                 };
-                RowValue::Texts(texts.into_iter().enumerate().map(dimension).collect())
+                RowValue::Texts(texts.iter().enumerate().map(dimension).collect())
             }
         };
         match rows.entry(value) {

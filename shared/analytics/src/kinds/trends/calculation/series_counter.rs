@@ -21,7 +21,7 @@ use crate::join::session_column;
 use crate::query::{Math, NumberSource, Series, Statistic, UniqueBy};
 use crate::scan::group_column;
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Seq};
-use crate::sql::CompiledAggregate;
+use crate::sql::{AggregateState, CompiledAggregate};
 
 /// A compiled series.
 #[derive(Debug, Clone)]
@@ -102,19 +102,18 @@ impl SeriesCounter {
         mapping: &BucketMapping<'_>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<Accumulators> {
-        let mut accumulators = Accumulators::new();
-        let Some(aggregation) = &self.aggregation else { return Ok(accumulators) };
+        let mut values: HashMap<u32, HashMap<u32, AggregateState>> = HashMap::new();
+        let Some(aggregation) = &self.aggregation else { return Ok(Accumulators::new()) };
         let inputs = rows.list.iter().map(|(run, ..)| aggregation.inputs(run, work));
         let inputs: Vec<_> = inputs.collect::<CalcResult<_>>()?;
         for_each_row(rows, mapping, work, |row| {
             let (run_index, row_index) = row.position;
-            let accumulator =
-                accumulators.entry(row.value_code).or_insert_with(|| Accumulator::Aggregates(HashMap::new()));
-            if let (Accumulator::Aggregates(buckets), Some(inputs)) = (accumulator, inputs.get(run_index)) {
+            let buckets = values.entry(row.value_code).or_default();
+            if let Some(inputs) = inputs.get(run_index) {
                 aggregation.add(buckets.entry(row.span.from).or_default(), inputs, row_index);
             }
         })?;
-        Ok(accumulators)
+        Ok(values.into_iter().map(|(key, buckets)| (key, Accumulator::Aggregates(buckets))).collect())
     }
 
     /// Counts the first event of each person if it passes the filters.
@@ -233,29 +232,16 @@ fn per_actor(
     let mut keys: Vec<(u32, u32, u32)> = Vec::new();
     for_each_row(rows, mapping, work, |row| keys.push((row.value_code, row.span.from, row.actor)))?;
     keys.sort_unstable();
-    let mut accumulators = Accumulators::new();
+    let mut values: HashMap<u32, HashMap<u32, StatisticState>> = HashMap::new();
     for actor_rows in keys.chunk_by(|left, right| left == right) {
         work.consume(actor_rows.len())?;
         let Some((key, bucket, _)) = actor_rows.first() else { continue };
+        let buckets = values.entry(*key).or_default();
+        let state = buckets.entry(*bucket).or_insert_with(|| StatisticState::new(statistic));
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-        push_number(&mut accumulators, *key, *bucket, statistic, Some(actor_rows.len() as f64));
+        state.push(actor_rows.len() as f64);
     }
-    Ok(accumulators)
-}
-
-/// Adds a number. A breakdown value without numbers gets an empty accumulator.
-fn push_number(
-    accumulators: &mut Accumulators,
-    value_code: u32,
-    bucket: u32,
-    statistic: Statistic,
-    number: Option<f64>,
-) {
-    let accumulator =
-        accumulators.entry(value_code).or_insert_with(|| Accumulator::Statistics(HashMap::new()));
-    if let (Accumulator::Statistics(buckets), Some(number)) = (accumulator, number) {
-        buckets.entry(bucket).or_insert_with(|| StatisticState::new(statistic)).push(number);
-    }
+    Ok(values.into_iter().map(|(key, buckets)| (key, Accumulator::Statistics(buckets))).collect())
 }
 
 fn distinct_entities(

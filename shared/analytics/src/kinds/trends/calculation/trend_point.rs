@@ -7,6 +7,7 @@ use pennon_filters::text::text_of;
 use serde_json::{Map, Value};
 
 use crate::kinds::trends::TrendsQuery;
+use crate::people::decode_list;
 use crate::query::{BreakdownBy, BreakdownForm, parse_integer};
 
 /// A number of a trend: one series and breakdown value, over the query's date range.
@@ -62,14 +63,6 @@ fn parse_texts(query: &TrendsQuery, value: &Value) -> CalcResult<Vec<String>> {
             list.iter().map(text).collect()
         }
         Some(_) => Ok(vec![text(value)?]),
-    }
-}
-
-/// Decodes a list that may be a JSON string.
-fn decode_list(value: &Value) -> Value {
-    match value {
-        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
-        other => other.clone(),
     }
 }
 

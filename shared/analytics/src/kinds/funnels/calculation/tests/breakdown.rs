@@ -158,8 +158,8 @@ fn an_actor_counts_in_each_of_its_cohorts() {
     let breakdown = FunnelBreakdown::Cohorts(choices);
     let member = |codes: Vec<u32>| Column::new(codes, vec![false.into(), true.into()]);
     let mut run = EventRun { actors: vec![0, 1].into(), ..EventRun::default() };
-    run.facts.insert(JoinedColumnKey::InCohort(3), member(vec![1, 0]));
-    run.facts.insert(JoinedColumnKey::InCohort(4), member(vec![0, 0]));
+    run.joined_columns.insert(JoinedColumnKey::InCohort(3), member(vec![1, 0]));
+    run.joined_columns.insert(JoinedColumnKey::InCohort(4), member(vec![0, 0]));
     let mut values = breakdown.new_dictionary();
     let codes = breakdown.codes(&run, &mut values, &WorkBudget::new(&|| false)).unwrap().unwrap();
     let keys = |code: u32| {

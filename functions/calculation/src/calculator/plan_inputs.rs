@@ -1,6 +1,6 @@
-//! Loads the inputs of a plan from the event store: partitions of events, and the facts that it joins to them.
+//! Loads the inputs of a plan from the event store: partitions of events, and the data that it joins to them.
 //!
-//! Must stay true: no fact that a plan needs is left out, because a missing fact gives a wrong number; independent reads
+//! Must stay true: no data that a plan needs is left out, because missing data gives a wrong number; independent reads
 //! run in parallel.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{Partition, ScanRequest};
-use pennon_analytics::{DataRequirements, JoinData, Plan, Properties};
+use pennon_analytics::{DataRequirements, JoinData, Plan, PropertyTable};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
@@ -27,7 +27,7 @@ use crate::errors::event_store_error;
 const PARALLEL_SCANS: usize = 3;
 
 impl Calculator {
-    /// Loads the events and the facts of a plan.
+    /// Loads the events and the join data of a plan.
     pub(super) async fn load_inputs(
         &self,
         project: &Project,
@@ -36,13 +36,13 @@ impl Calculator {
     ) -> ApiResult<PlanInputs> {
         let memory = self.events.query_memory();
         let scan = Box::pin(self.scan(project, plan.scan(), &memory));
-        let facts = Box::pin(self.facts(project, plan.needs(), &used.cohort_lists, &memory));
-        let (partitions, facts) = futures::try_join!(scan, facts)?;
-        Ok(PlanInputs { partitions, facts, memory })
+        let join_data = Box::pin(self.load_join_data(project, plan.needs(), &used.cohort_lists, &memory));
+        let (partitions, join_data) = futures::try_join!(scan, join_data)?;
+        Ok(PlanInputs { partitions, join_data, memory })
     }
 
-    /// Loads the facts of a plan. Their memory is reserved from `memory`.
-    pub(super) async fn facts(
+    /// Loads the join data of a plan. Its memory is reserved from `memory`.
+    pub(super) async fn load_join_data(
         &self,
         project: &Project,
         needs: &DataRequirements,
@@ -115,14 +115,17 @@ impl Calculator {
         keys: &BTreeSet<String>,
         whole: bool,
         memory: &QueryMemory,
-    ) -> ApiResult<Properties<Uuid>> {
+    ) -> ApiResult<PropertyTable<Uuid>> {
         if keys.is_empty() && !whole {
-            return Ok(Properties::default());
+            return Ok(PropertyTable::default());
         }
         let (people, mut persons) = if whole {
-            (self.events.load_people_with_all_properties(project.id, memory).await, Properties::whole(keys))
+            (
+                self.events.load_people_with_all_properties(project.id, memory).await,
+                PropertyTable::whole(keys),
+            )
         } else {
-            (self.events.load_people(project.id, keys, memory).await, Properties::new(keys))
+            (self.events.load_people(project.id, keys, memory).await, PropertyTable::new(keys))
         };
         let mut people = people.map_err(event_store_error)?;
         // The thread below frees them, which its meter subtracts from what it allocates.
@@ -152,8 +155,8 @@ impl Calculator {
         keys: BTreeSet<String>,
         whole: bool,
         memory: &QueryMemory,
-    ) -> ApiResult<(u8, Properties<String>)> {
-        let mut groups = if whole { Properties::whole(&keys) } else { Properties::new(&keys) };
+    ) -> ApiResult<(u8, PropertyTable<String>)> {
+        let mut groups = if whole { PropertyTable::whole(&keys) } else { PropertyTable::new(&keys) };
         let Some(name) = project.group_types.get(usize::from(index)) else { return Ok((index, groups)) };
         let of = GroupType { index: u32::from(index), name: name.clone() };
         let keys = (!whole).then_some(&keys);
