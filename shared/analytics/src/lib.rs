@@ -4,6 +4,7 @@
 //! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
 //! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows flags.
 
+mod actor_blocks;
 mod breakdown;
 pub mod clickhouse;
 mod cohort_count;
@@ -20,6 +21,7 @@ pub mod kinds;
 pub mod limits;
 mod mask;
 pub mod people;
+mod people_links;
 mod project;
 pub mod query;
 mod references;

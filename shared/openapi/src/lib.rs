@@ -39,6 +39,7 @@ mod reference;
 mod result_schemas;
 mod role_access;
 pub mod schema;
+mod stickiness;
 mod workspace_schemas;
 
 pub use document::document;
@@ -56,6 +57,7 @@ pub fn operations() -> Vec<Operation> {
         actions::operations(),
         calculation::operations(),
         persons::operations(),
+        stickiness::operations(),
         event_lists::operations(),
         capture::operations(),
         evaluation::operations(),
@@ -81,6 +83,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         calculation_input::components(),
         funnel_input::components(),
         query_nodes::components(),
+        stickiness::components(),
         result_schemas::components(),
         calculation::components(),
         persons::components(),

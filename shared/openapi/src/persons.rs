@@ -129,7 +129,7 @@ fn persons() -> Vec<Operation> {
 }
 
 /// The responses of a path below `persons`.
-fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
+pub(crate) fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
     let operation = operation.paginated();
     let operation = match body {
         Some(name) => operation.json_body(schema_ref(name)),

@@ -60,6 +60,7 @@ fn node() -> Value {
     any_of([
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
+        schema_ref("StickinessQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
         wrapper,
@@ -67,12 +68,12 @@ fn node() -> Value {
 }
 
 /// An object of these fields and others.
-fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+pub(crate) fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
-/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
-fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
+/// The common fields of all kinds, with at most `series` series. Without series, some fields are not validated.
+pub(crate) fn common_node<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
     let dates = open_object([
         ("date_from", optional_text()),
         ("date_to", optional_text()),
@@ -134,7 +135,7 @@ fn trends(series: usize) -> Value {
     let compare = if series == 0 { any() } else { switch() };
     let compare = open_object([("compare", compare), ("compare_to", back())]);
     let goal = any_of([null_or_blank(), json!({"enum": [false, [], {}]})]);
-    common(
+    common_node(
         "TrendsQuery",
         series,
         [
@@ -170,7 +171,7 @@ fn funnels(steps: usize) -> Value {
         ("funnelAggregateByHogQL", choice(&["person_id"])),
     ]);
     let group = with_description(group_type(), "Counts groups of this type; 0 is a group type too.");
-    common(
+    common_node(
         "FunnelsQuery",
         steps,
         [("funnelsFilter", nullable(filter)), ("aggregation_group_type_index", group)],

@@ -41,7 +41,7 @@ fn link() -> Value {
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of([schema_ref("TrendResult"), schema_ref("FunnelResult")])
+    any_of(["TrendResult", "FunnelResult", "StickinessResult"].map(schema_ref))
 }
 
 fn trend_result() -> Value {

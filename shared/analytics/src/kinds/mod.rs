@@ -13,13 +13,14 @@ mod plan;
 #[macro_use]
 mod registration;
 mod saved_query;
+pub mod stickiness;
 mod table;
 pub mod trends;
 
 use serde_json::Value;
 
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
-pub use insight::{Endpoint, KindDescription, NodeDescription};
+pub use insight::{Endpoint, KindDescription, LegacyRequests, NodeDescription};
 pub use parse::{ParsedQuery, stored_kinds};
 pub use plan::Plan;
 pub use saved_query::{
@@ -35,6 +36,8 @@ register_kinds! {
     Funnels(funnels::FunnelsQuery),
     /// Which events and properties correlate with converting in a funnel.
     Correlation(correlation::CorrelationQuery),
+    /// How many actors are active in how many intervals.
+    Stickiness(stickiness::StickinessQuery),
 }
 
 /// The `insight` of insight filters that name none.
@@ -104,6 +107,11 @@ mod tests {
             require_unique("path", endpoint.path);
             require_unique("persons path", endpoint.persons_path);
             require_unique("job form", endpoint.job_form);
+        }
+        for kind in InsightKind::ALL {
+            if let Some(path) = kind.legacy_requests().shared_path {
+                assert!(names.contains(&("path", path)), "no kind has the path {path} that {kind:?} shares");
+            }
         }
         // A kind that is registered is no longer in `STORED_ONLY`.
         let (mut insight_names, mut node_kinds) = (BTreeSet::new(), BTreeSet::new());

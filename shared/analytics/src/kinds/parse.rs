@@ -2,13 +2,15 @@
 //!
 //! Must stay true: a kind that is not registered is reported by its name, never as an error.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 
-use super::{DEFAULT_INSIGHT_NAME, InsightKind, Query, TableRows};
+use super::{DEFAULT_INSIGHT_NAME, InsightKind, NodeDescription, Query, TableRows};
 use crate::clickhouse::{SegmentFiles, StatementWriter};
 use crate::definitions::DefinitionIds;
 use crate::project::ProjectContext;
@@ -30,12 +32,8 @@ pub enum ParsedQuery {
 /// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes. The names do
 /// not follow from anything registered, and lists of insights filter by them. A row has no effect once its kind is registered;
 /// a test requires that it is removed then.
-const STORED_ONLY: [(&str, &str); 4] = [
-    ("RETENTION", "RetentionQuery"),
-    ("PATHS", "PathsQuery"),
-    ("STICKINESS", "StickinessQuery"),
-    ("LIFECYCLE", "LifecycleQuery"),
-];
+const STORED_ONLY: [(&str, &str); 3] =
+    [("RETENTION", "RetentionQuery"), ("PATHS", "PathsQuery"), ("LIFECYCLE", "LifecycleQuery")];
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;
@@ -50,37 +48,92 @@ pub fn stored_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl InsightKind {
+    /// The kind of insight filters; none if `insight` is not the name of a kind. Without it they are of kind
+    /// [`DEFAULT_INSIGHT_NAME`].
+    fn of_filters(filters: &Map<String, Value>) -> Option<Self> {
+        let name = insight_name(filters);
+        let find = |is_meant: &dyn Fn(&Self) -> bool| Self::ALL.iter().find(|kind| is_meant(kind)).copied();
+        find(&|kind| (kind.legacy_requests().are_marked)(filters))
+            .or_else(|| find(&|kind| kind.description().insight_names.contains(&name)))
+    }
+
+    /// The kind that a request to this kind's endpoint is of: this one, or one that shares the path and that the request names.
+    pub fn of_request(self, request: &Map<String, Value>) -> Self {
+        let path = Some(self.description().endpoint.path);
+        Self::of_filters(request).filter(|kind| kind.legacy_requests().shared_path == path).unwrap_or(self)
+    }
+
     /// Parses a request to the kind's endpoint: query string and body already merged into one object.
     pub fn parse_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-        (self.description().parse_filters)(request)
+        (self.of_request(request).description().parse_filters)(request)
     }
+}
+
+fn insight_name(filters: &Map<String, Value>) -> &str {
+    filters.get("insight").and_then(Value::as_str).unwrap_or(DEFAULT_INSIGHT_NAME)
+}
+
+/// Parses the parameter `query` of a request for actors: a node of kind `kind`, bare or inside wrapper nodes, or its JSON
+/// text. `None` if the request has none.
+pub(super) fn parse_node_parameter(
+    request: &Map<String, Value>,
+    kind: &str,
+) -> CalcResult<Option<ParsedQuery>> {
+    let attr = "query";
+    let invalid = || CalcError::invalid(attr, format!("Must be a query node of kind {kind}."));
+    let node = match request.get(attr) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
+        Some(Value::String(text)) => Cow::Owned(serde_json::from_str(text).map_err(|_| invalid())?),
+        Some(node) => Cow::Borrowed(node),
+    };
+    match find_source(&node)? {
+        SourceNode::Calculated(description, source) if description.kind == kind => {
+            (description.parse)(source).map(Some)
+        }
+        _ => Err(invalid()),
+    }
+}
+
+/// A query node without its wrappers.
+enum SourceNode<'a> {
+    /// A node of a kind that is calculated, and its fields.
+    Calculated(&'static NodeDescription, &'a Map<String, Value>),
+    /// A node of another kind; its name.
+    Other(&'a str),
+}
+
+/// Removes the wrappers of a query node.
+fn find_source(node: &Value) -> CalcResult<SourceNode<'_>> {
+    let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
+    for _ in 0..MAX_WRAPPERS {
+        let name = get_kind(object)?;
+        if let Some(description) = InsightKind::find_node(name) {
+            return Ok(SourceNode::Calculated(description, object));
+        }
+        match object.get("source") {
+            Some(Value::Object(source)) if WRAPPERS.contains(&name) => object = source,
+            _ => return Ok(SourceNode::Other(name)),
+        }
+    }
+    Err(CalcError::parse("The query is wrapped too many times."))
 }
 
 impl Query {
     /// Parses the stored `filters` of an insight. Without an `insight` field they are of kind [`DEFAULT_INSIGHT_NAME`].
     pub fn from_insight_filters(filters: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-        let name = filters.get("insight").and_then(Value::as_str).unwrap_or(DEFAULT_INSIGHT_NAME);
-        let kind = InsightKind::ALL.iter().find(|kind| kind.description().insight_names.contains(&name));
-        match kind {
-            Some(kind) => kind.parse_request(filters),
-            None => Ok(ParsedQuery::OtherKind(name.to_owned())),
+        match InsightKind::of_filters(filters) {
+            Some(kind) => (kind.description().parse_filters)(filters),
+            None => Ok(ParsedQuery::OtherKind(insight_name(filters).to_owned())),
         }
     }
 
     /// Parses a query node, bare or inside wrapper nodes.
     pub fn from_query_node(node: &Value) -> CalcResult<ParsedQuery> {
-        let mut object = node.as_object().ok_or_else(|| CalcError::parse("A query must be an object."))?;
-        for _ in 0..MAX_WRAPPERS {
-            let name = get_kind(object)?;
-            if let Some(node) = InsightKind::find_node(name) {
-                return (node.parse)(object);
-            }
-            match object.get("source") {
-                Some(Value::Object(source)) if WRAPPERS.contains(&name) => object = source,
-                _ => return Ok(ParsedQuery::OtherKind(name.to_owned())),
-            }
+        match find_source(node)? {
+            SourceNode::Calculated(description, source) => (description.parse)(source),
+            SourceNode::Other(kind) => Ok(ParsedQuery::OtherKind(kind.to_owned())),
         }
-        Err(CalcError::parse("The query is wrapped too many times."))
     }
 
     /// Filters, date range, interval and breakdown.

@@ -51,6 +51,11 @@ const WORDS: &[&str] = &[
     "group",
     "cohort",
     "second",
+    "cumulative",
+    "gte",
+    "hogql",
+    "unique_group",
+    "Stickiness",
     "",
 ];
 
@@ -105,6 +110,15 @@ const FIELDS: &[&str] = &[
     "trendsFilter",
     "funnelsFilter",
     "event",
+    "intervalCount",
+    "stickinessFilter",
+    "stickinessCriteria",
+    "computedAs",
+    "stickiness_days",
+    "entity_order",
+    "compareFilter",
+    "math_hogql",
+    "math_group_type_index",
 ];
 
 fn values() -> impl Strategy<Value = Value> {
@@ -179,13 +193,19 @@ proptest! {
         ask(&world, InsightKind::Trends.parse_request(&request));
         ask(&world, InsightKind::Funnels.parse_request(&request));
         ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
+        ask(&world, InsightKind::Stickiness.parse_request(&request));
+        ask_people(&world, InsightKind::Stickiness.parse_request(&request), &request);
         ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
-    fn every_node_has_an_answer(fields in requests(), funnel in any::<bool>(), any in values()) {
+    fn every_node_has_an_answer(
+        fields in requests(),
+        kind in prop::sample::select(vec!["TrendsQuery", "FunnelsQuery", "StickinessQuery"]),
+        any in values(),
+    ) {
         let world = world();
-        let mut node = json!({"kind": if funnel { "FunnelsQuery" } else { "TrendsQuery" }, "series": [{"event": "a"}]});
+        let mut node = json!({"kind": kind, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
         let _ = decode_and_validate_query(&node);
         ask(&world, Query::from_query_node(&node));

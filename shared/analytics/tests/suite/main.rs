@@ -16,6 +16,7 @@ mod funnel_questions;
 mod independent;
 mod questions;
 mod sessions;
+mod stickiness;
 mod support;
 mod trend_ranges;
 mod trend_rules;
