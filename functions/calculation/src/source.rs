@@ -85,6 +85,8 @@ mod tests {
             ("funnel", json!({"events": []})),
             ("correlation", json!({"events": []})),
             ("trend", json!({"events": []})),
+            ("stickiness", json!({"events": []})),
+            ("lifecycle", json!({"events": []})),
         ] {
             let stored = json!({"form": form, "question": query});
             let source: QuerySource = serde_json::from_value(stored.clone()).unwrap();

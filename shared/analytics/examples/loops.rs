@@ -174,7 +174,8 @@ impl Share {
             "$current_url" => &rows.urls,
             _ => &rows.amounts,
         };
-        Column { codes: codes.clone().into(), values: self.dictionaries[key.as_str()].clone() }
+        let Some(values) = self.dictionaries.get(key.as_str()) else { return Column::default() };
+        Column { codes: codes.clone().into(), values: values.clone() }
     }
 }
 
@@ -198,6 +199,13 @@ fn questions() -> Vec<(&'static str, Value)> {
     let by = |key: &str, limit: u32| json!({"breakdownFilter": {"breakdown": key, "breakdown_type": "event", "breakdown_limit": limit}});
     let filtered = json!({"kind": "EventsNode", "event": "added_to_cart", "math": "sum", "math_property": "amount",
         "properties": [{"key": "amount", "value": 50, "operator": "gt", "type": "event"}]});
+    let by_period = |kind: &str, event: Value, more: Value| {
+        let series = [json!({"kind": "EventsNode", "event": event})];
+        let mut query = json!({"kind": kind, "series": series, "interval": "day", "dateRange": month});
+        query.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        query
+    };
+    let criterion = json!({"stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 2}}});
     vec![
         ("funnel", funnel(json!({}))),
         ("funnel by browser", funnel(by("$browser", 10))),
@@ -207,6 +215,10 @@ fn questions() -> Vec<(&'static str, Value)> {
         ("total by url", trend(json!({"kind": "EventsNode", "event": "$pageview"}), by("$current_url", 25))),
         ("filtered sum", trend(filtered, json!({}))),
         ("rolling uniques", trend(math("weekly_active"), json!({}))),
+        ("stickiness", by_period("StickinessQuery", json!("viewed"), json!({}))),
+        ("stickiness of every event", by_period("StickinessQuery", Value::Null, criterion)),
+        ("lifecycle", by_period("LifecycleQuery", json!("viewed"), json!({}))),
+        ("lifecycle of every event", by_period("LifecycleQuery", Value::Null, json!({}))),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! Computes the join data that is derived from events: sessions, and the persons that match behavioural criteria.
+//! Computes the join data that is derived from events: sessions, the earliest events of actors, and the persons that match
+//! behavioural criteria.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,7 @@ use crate::compiler::cohort::Cohorts;
 use crate::join::{DataRequirements, JoinData};
 use crate::sessions;
 
-/// Fills `facts.sessions` and `facts.behaviours` from the further scans.
+/// Fills `facts.sessions`, `facts.first_events` and `facts.behaviours` from the further scans.
 pub(crate) fn derive_join_data(
     needs: &DataRequirements,
     cohorts: &Cohorts,
@@ -20,6 +21,10 @@ pub(crate) fn derive_join_data(
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();
         facts.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
+    }
+    if let Some(request) = &needs.creations {
+        let partitions = scans.next().unwrap_or_default();
+        facts.first_events = request.first_events(&partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
         let mut persons = HashSet::new();

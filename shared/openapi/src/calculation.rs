@@ -161,7 +161,7 @@ fn trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/trend/";
     let schema = || {
         object([
-            ("result", any_of(["TrendResult", "StickinessResult"].map(schema_ref))),
+            ("result", any_of(["TrendResult", "StickinessResult", "LifecycleResult"].map(schema_ref))),
             ("timezone", text()),
             ("last_refresh", instant()),
             ("is_cached", boolean()),

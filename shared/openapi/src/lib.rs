@@ -29,6 +29,7 @@ mod funnel_input;
 mod insight_query;
 mod insight_schemas;
 mod insights;
+mod lifecycle;
 mod limits;
 mod operation;
 mod persons;
@@ -58,6 +59,7 @@ pub fn operations() -> Vec<Operation> {
         calculation::operations(),
         persons::operations(),
         stickiness::operations(),
+        lifecycle::operations(),
         event_lists::operations(),
         capture::operations(),
         evaluation::operations(),
@@ -84,6 +86,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         funnel_input::components(),
         query_nodes::components(),
         stickiness::components(),
+        lifecycle::components(),
         result_schemas::components(),
         calculation::components(),
         persons::components(),

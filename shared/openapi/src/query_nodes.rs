@@ -61,6 +61,7 @@ fn node() -> Value {
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
         schema_ref("StickinessQuery"),
+        schema_ref("LifecycleQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
         wrapper,

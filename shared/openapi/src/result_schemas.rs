@@ -41,7 +41,7 @@ fn link() -> Value {
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of(["TrendResult", "FunnelResult", "StickinessResult"].map(schema_ref))
+    any_of(["TrendResult", "FunnelResult", "StickinessResult", "LifecycleResult"].map(schema_ref))
 }
 
 fn trend_result() -> Value {

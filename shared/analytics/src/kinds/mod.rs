@@ -8,6 +8,7 @@
 pub mod correlation;
 pub mod funnels;
 mod insight;
+pub mod lifecycle;
 mod parse;
 mod plan;
 #[macro_use]
@@ -38,6 +39,8 @@ register_kinds! {
     Correlation(correlation::CorrelationQuery),
     /// How many actors are active in how many intervals.
     Stickiness(stickiness::StickinessQuery),
+    /// How many active actors of each period are new, returning or resurrecting, and how many became dormant.
+    Lifecycle(lifecycle::LifecycleQuery),
 }
 
 /// The `insight` of insight filters that name none.

@@ -32,8 +32,7 @@ pub enum ParsedQuery {
 /// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes. The names do
 /// not follow from anything registered, and lists of insights filter by them. A row has no effect once its kind is registered;
 /// a test requires that it is removed then.
-const STORED_ONLY: [(&str, &str); 3] =
-    [("RETENTION", "RetentionQuery"), ("PATHS", "PathsQuery"), ("LIFECYCLE", "LifecycleQuery")];
+const STORED_ONLY: [(&str, &str); 2] = [("RETENTION", "RetentionQuery"), ("PATHS", "PathsQuery")];
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;

@@ -70,7 +70,13 @@ impl Plan {
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.facts, &facts, work)?;
         }
-        repartition_by_actor_kind(partitions, &self.actors, work)
+        let mut partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
+        if let Some(request) = &self.needs.creations {
+            for partition in &mut partitions {
+                request.join(partition, &facts.first_events, &facts.imported_creations, work)?;
+            }
+        }
+        Ok(partitions)
     }
 
     /// Computes the partial result of one joined partition. `is_cancelled` is called
