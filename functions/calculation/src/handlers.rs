@@ -6,7 +6,6 @@
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use chrono::NaiveDate;
-use pennon_analytics::kinds::Endpoint;
 use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
@@ -28,11 +27,13 @@ const SERIES_PER_PAGE: usize = 25;
 /// `GET` and `POST P/insights/<path of the kind>/`
 pub async fn insight(state: Calculation, call: Call, kind: InsightKind) -> Response {
     let result = calculate(&state, &call, kind).await;
-    into_response(&call, result.and_then(|result| format_result(&call, &kind.description().endpoint, result)))
+    into_response(&call, result.and_then(|result| format_result(&call, kind, result)))
 }
 
-fn format_result(call: &Call, endpoint: &Endpoint, result: EndpointResult) -> ApiResult<Response> {
+fn format_result(call: &Call, kind: InsightKind, result: EndpointResult) -> ApiResult<Response> {
     let EndpointResult { mut body, request, range_days } = result;
+    let kind = kind.of_request(&request.merged);
+    let endpoint = &kind.description().endpoint;
     (endpoint.adapt_result)(&request.merged, &mut body["result"]);
     if !endpoint.has_timezone
         && let Some(fields) = body.as_object_mut()
@@ -44,6 +45,9 @@ fn format_result(call: &Call, endpoint: &Endpoint, result: EndpointResult) -> Ap
             if endpoint.is_paged {
                 let series = body["result"].as_array().map_or(0, Vec::len);
                 body["next"] = object!(next_link(call, series));
+            } else if kind.legacy_requests().shared_path.is_some() {
+                // Clients of the shared endpoint expect the field.
+                body["next"] = Value::Null;
             }
             sized(&call.headers, &body)
         }

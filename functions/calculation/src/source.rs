@@ -86,6 +86,8 @@ mod tests {
             ("correlation", json!({"events": []})),
             ("path", json!({"step_limit": 5})),
             ("trend", json!({"events": []})),
+            ("stickiness", json!({"events": []})),
+            ("lifecycle", json!({"events": []})),
         ] {
             let stored = json!({"form": form, "question": query});
             let source: QuerySource = serde_json::from_value(stored.clone()).unwrap();

@@ -174,7 +174,8 @@ impl Share {
             "$current_url" => &rows.urls,
             _ => &rows.amounts,
         };
-        Column { codes: codes.clone().into(), values: self.dictionaries[key.as_str()].clone() }
+        let Some(values) = self.dictionaries.get(key.as_str()) else { return Column::default() };
+        Column { codes: codes.clone().into(), values: values.clone() }
     }
 }
 
@@ -207,6 +208,13 @@ fn queries() -> Vec<(&'static str, Value)> {
         query
     };
     let returning = json!({"returningEntity": {"id": "viewed"}});
+    let by_period = |kind: &str, event: Value, more: Value| {
+        let series = [json!({"kind": "EventsNode", "event": event})];
+        let mut query = json!({"kind": kind, "series": series, "interval": "day", "dateRange": month});
+        query.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        query
+    };
+    let criterion = json!({"stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 2}}});
     vec![
         ("retention", retention(json!({}), json!({}))),
         ("retention of two events", retention(returning, json!({}))),
@@ -221,6 +229,10 @@ fn queries() -> Vec<(&'static str, Value)> {
         ("total by url", trend(json!({"kind": "EventsNode", "event": "$pageview"}), by("$current_url", 25))),
         ("filtered sum", trend(filtered, json!({}))),
         ("rolling uniques", trend(math("weekly_active"), json!({}))),
+        ("stickiness", by_period("StickinessQuery", json!("viewed"), json!({}))),
+        ("stickiness of every event", by_period("StickinessQuery", Value::Null, criterion)),
+        ("lifecycle", by_period("LifecycleQuery", json!("viewed"), json!({}))),
+        ("lifecycle of every event", by_period("LifecycleQuery", Value::Null, json!({}))),
     ]
 }
 

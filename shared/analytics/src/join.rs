@@ -17,9 +17,10 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::creation::{CreationRequest, FirstEvents};
 use crate::dictionary_encoder::DictionaryEncoder;
 use crate::scan::{
-    Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Partition, ScanRequest, group_column,
+    Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Micros, Partition, ScanRequest, group_column,
 };
 
 /// The data that a plan reads.
@@ -45,6 +46,8 @@ pub struct DataRequirements {
     pub sessions: Option<ScanRequest>,
     /// The session fields that are read.
     pub(crate) session_fields: BTreeSet<String>,
+    /// What is read for the creation times of actors; none if they are not read.
+    pub creations: Option<CreationRequest>,
     /// One scan for each behavioural cohort criterion. A criterion may depend on those before it.
     pub behaviours: Vec<ScanRequest>,
 }
@@ -52,11 +55,12 @@ pub struct DataRequirements {
 impl DataRequirements {
     /// The scans beside the main scan, in the order of their partitions in [`JoinData::further`].
     pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
-        self.sessions.iter().chain(&self.behaviours)
+        let creations = self.creations.iter().map(|request| &request.events);
+        self.sessions.iter().chain(creations).chain(&self.behaviours)
     }
 }
 
-/// The loaded join data. [`crate::Plan::join`] computes `sessions` and `behaviours` from `further`.
+/// The loaded join data. [`crate::Plan::join`] computes `first_events`, `sessions` and `behaviours` from `further`.
 #[derive(Debug, Default)]
 pub struct JoinData {
     /// Person properties.
@@ -67,8 +71,13 @@ pub struct JoinData {
     pub named: HashMap<String, Uuid>,
     /// Canonical person ids of the members of each static cohort.
     pub cohort_lists: BTreeMap<u64, HashSet<Uuid>>,
+    /// The creation times of persons that imports recorded, ascending by canonical id. Several parts of a person have the
+    /// earliest.
+    pub imported_creations: Vec<(Uuid, Micros)>,
     /// The partitions of each of [`DataRequirements::further_scans`].
     pub further: Vec<Vec<Partition>>,
+    /// The earliest events of actors.
+    pub first_events: FirstEvents,
     /// Session fields, by session id.
     pub sessions: PropertyTable<String>,
     /// For each behavioural criterion, the persons that match it.

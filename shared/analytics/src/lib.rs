@@ -4,10 +4,12 @@
 //! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
 //! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows flags.
 
+mod actor_blocks;
 mod breakdown;
 pub mod clickhouse;
 mod cohort_count;
 mod compiler;
+mod creation;
 pub mod definitions;
 mod dictionary;
 mod dictionary_encoder;
@@ -21,6 +23,7 @@ pub mod limits;
 mod mask;
 mod numbers;
 pub mod people;
+mod people_links;
 mod project;
 pub mod query;
 mod references;
@@ -35,6 +38,7 @@ mod validation;
 pub use cohort_count::CohortCount;
 pub use compiler::action::MATCH_MODES as ACTION_MATCH_MODES;
 pub use compiler::cohort::{BEHAVIOUR_UNITS, BEHAVIOURS};
+pub use creation::{CreationRequest, FirstEvents};
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
 pub use element::{EXACT_KEYS as ELEMENT_EXACT_KEYS, TEXT_KEYS as ELEMENT_TEXT_KEYS};

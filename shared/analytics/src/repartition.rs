@@ -83,6 +83,7 @@ fn repartition(
                 .map(|(event, rows)| merge_runs(event, rows, &runs, work))
                 .collect::<CalcResult<_>>()?,
             counted: kind,
+            created: Vec::new(),
         })
     };
     lists.into_iter().zip(rows_by_partition).map(partition).collect()

@@ -231,6 +231,8 @@ pub struct Partition {
     pub runs: Vec<EventRun>,
     /// The kind of the actors. A query that counts two kinds gets all of its events once in partitions of each kind.
     pub counted: ActorKind,
+    /// By actor: when it was created. Filled in by the join if the plan reads it, else empty.
+    pub created: Vec<Micros>,
 }
 
 /// The kind of actor that is counted.

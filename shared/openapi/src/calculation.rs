@@ -62,7 +62,7 @@ fn queries() -> Vec<Operation> {
     const ALL: &str = "/api/projects/{project_id}/query/";
     const ONE: &str = "/api/projects/{project_id}/query/{id}/";
     let query = Operation::new("query", "POST", ALL, TAG, "Calculate a query", QUERY).with_description(
-        "Calculates a trend, a funnel, retention or paths unless a fresh result is cached. A calculation that \
+        "Calculates a trend, a funnel or an insight of another kind unless a fresh result is cached. A calculation that \
          takes too long continues in the background, with its state in `query_status`. The result is \
          shared with insights of the same query.",
     );
@@ -100,7 +100,7 @@ pub(crate) fn set_response_description(operation: &mut Operation, status: u16, d
 }
 
 /// The response of a path below `insights`, with or without a request body.
-fn with_result_response(operation: Operation, body: Option<&str>, schema: Value) -> Operation {
+pub(crate) fn with_result_response(operation: Operation, body: Option<&str>, schema: Value) -> Operation {
     let operation = with_request_options(operation);
     let operation = match body {
         Some(name) => operation.json_body(schema_ref(name)),
@@ -185,7 +185,7 @@ fn trends() -> Vec<Operation> {
     const PATH: &str = "/api/projects/{project_id}/insights/trend/";
     let schema = || {
         object([
-            ("result", schema_ref("TrendResult")),
+            ("result", any_of(["TrendResult", "StickinessResult", "LifecycleResult"].map(schema_ref))),
             ("timezone", text()),
             ("last_refresh", instant()),
             ("is_cached", boolean()),

@@ -29,6 +29,7 @@ mod funnel_input;
 mod insight_query;
 mod insight_schemas;
 mod insights;
+mod lifecycle;
 mod limits;
 mod operation;
 mod path_input;
@@ -41,6 +42,7 @@ mod result_schemas;
 mod retention_input;
 mod role_access;
 pub mod schema;
+mod stickiness;
 mod workspace_schemas;
 
 pub use document::document;
@@ -58,6 +60,8 @@ pub fn operations() -> Vec<Operation> {
         actions::operations(),
         calculation::operations(),
         persons::operations(),
+        stickiness::operations(),
+        lifecycle::operations(),
         event_lists::operations(),
         capture::operations(),
         evaluation::operations(),
@@ -85,6 +89,8 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         retention_input::components(),
         path_input::components(),
         query_nodes::components(),
+        stickiness::components(),
+        lifecycle::components(),
         result_schemas::components(),
         calculation::components(),
         persons::components(),

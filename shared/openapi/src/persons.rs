@@ -159,7 +159,7 @@ fn persons() -> Vec<Operation> {
 }
 
 /// The responses of a path below `persons`.
-fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
+pub(crate) fn with_people_response(operation: Operation, body: Option<&str>) -> Operation {
     with_page_response(operation, body, "PeoplePage")
 }
 

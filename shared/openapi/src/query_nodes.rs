@@ -61,6 +61,8 @@ fn node() -> Value {
         schema_ref("TrendsQuery"),
         schema_ref("FunnelsQuery"),
         schema_ref("PathsQuery"),
+        schema_ref("StickinessQuery"),
+        schema_ref("LifecycleQuery"),
         schema_ref("EmptyTrendsQuery"),
         schema_ref("EmptyFunnelsQuery"),
         schema_ref("RetentionQuery"),
@@ -69,7 +71,7 @@ fn node() -> Value {
 }
 
 /// An object of these fields and others.
-fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+pub(crate) fn open_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     input(&[], fields)
 }
 
@@ -82,8 +84,8 @@ pub(crate) fn date_range() -> Value {
     ]))
 }
 
-/// The common fields of both kinds, with at most `series` series. Without series, some fields are not validated.
-fn common<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
+/// The common fields of all kinds with series, at most `series` of them. Without series, some fields are not validated.
+pub(crate) fn common_node<const N: usize>(kind: &str, series: usize, own: [(&str, Value); N]) -> Value {
     let mut list = list_max(series, schema_ref("SeriesNode"));
     list["minItems"] = json!(series.min(1));
     let mut node = input(
@@ -140,7 +142,7 @@ fn trends(series: usize) -> Value {
     let compare = if series == 0 { any() } else { switch() };
     let compare = open_object([("compare", compare), ("compare_to", back())]);
     let goal = any_of([null_or_blank(), json!({"enum": [false, [], {}]})]);
-    common(
+    common_node(
         "TrendsQuery",
         series,
         [
@@ -176,7 +178,7 @@ fn funnels(steps: usize) -> Value {
         ("funnelAggregateByHogQL", choice(&["person_id"])),
     ]);
     let group = with_description(group_type(), "Counts groups of this type; 0 is a group type too.");
-    common(
+    common_node(
         "FunnelsQuery",
         steps,
         [("funnelsFilter", nullable(filter)), ("aggregation_group_type_index", group)],

@@ -42,7 +42,17 @@ fn link() -> Value {
 
 /// Everything that the result of an insight may be.
 fn insight_result() -> Value {
-    any_of(["TrendResult", "FunnelResult", "RetentionResult", "PathResult"].map(schema_ref))
+    any_of(
+        [
+            "TrendResult",
+            "FunnelResult",
+            "RetentionResult",
+            "PathResult",
+            "StickinessResult",
+            "LifecycleResult",
+        ]
+        .map(schema_ref),
+    )
 }
 
 fn trend_result() -> Value {

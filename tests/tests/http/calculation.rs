@@ -195,9 +195,9 @@ async fn keys_are_checked_before_queries() {
 #[tokio::test]
 async fn other_kinds_of_queries_and_other_forms_of_responses_are_refused() {
     let app = shop().await;
-    let stickiness = json!({"events": steps(), "shown_as": "Stickiness"});
-    let detail = "Not supported yet: StickinessQuery.";
-    app.post(TREND, stickiness).await.expect_invalid("invalid_input", detail, Some("insight"));
+    let sql = json!({"query": {"kind": "HogQLQuery", "query": "select 1"}});
+    let detail = "Not supported yet: HogQLQuery.";
+    app.post(QUERY, sql).await.expect_invalid("invalid_input", detail, Some("query"));
     for path in [TREND, FUNNEL] {
         assert_eq!(app.post(&format!("{path}?format=xml"), json!({"events": steps()})).await.status, 404);
     }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_analytics::scan::{Partition, ScanRequest};
-use pennon_analytics::{DataRequirements, JoinData, Plan, PropertyTable};
+use pennon_analytics::scan::{Micros, Partition, ScanRequest};
+use pennon_analytics::{ActorKind, DataRequirements, JoinData, Plan, PropertyTable};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
@@ -59,10 +59,12 @@ impl Calculator {
         let groups = futures::future::try_join_all(groups);
         let cohort_lists = self.cohort_members(project, &needs.cohort_lists, cohort_lists, memory);
         let named = self.persons_of_distinct_ids(project, &needs.distinct_ids);
-        let (further, persons, groups, cohort_lists, named) =
-            futures::try_join!(further, persons, groups, cohort_lists, named)?;
+        let imported_creations = self.imported_creations(project, needs, memory);
+        let (further, persons, groups, cohort_lists, named, imported_creations) =
+            futures::try_join!(further, persons, groups, cohort_lists, named, imported_creations)?;
         let groups = groups.into_iter().collect();
-        Ok(JoinData { persons, groups, cohort_lists, named, further, ..JoinData::default() })
+        let joined = JoinData { persons, groups, cohort_lists, named, ..JoinData::default() };
+        Ok(JoinData { imported_creations, further, ..joined })
     }
 
     async fn scan(
@@ -145,6 +147,21 @@ impl Calculator {
             meter.finish().map(|()| persons)
         });
         collected.await.map_err(|error| ApiError::internal(&error))?.map_err(event_store_error)
+    }
+
+    /// The creation times that imports recorded, if the plan reads creation times of persons.
+    async fn imported_creations(
+        &self,
+        project: &Project,
+        needs: &DataRequirements,
+        memory: &QueryMemory,
+    ) -> ApiResult<Vec<(Uuid, Micros)>> {
+        match &needs.creations {
+            Some(request) if request.actors == ActorKind::Persons => {
+                self.events.imported_creations(project.id, memory).await.map_err(event_store_error)
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The groups of one type; empty where the project does not have the type.

@@ -103,3 +103,31 @@ fn what_it_cannot_say_is_named() {
         assert!(detail.contains(what) && detail.contains("ClickHouse"), "{detail}");
     }
 }
+
+#[test]
+fn stickiness_of_persons_has_a_statement_and_other_kinds_are_named() {
+    let files = files(vec![segment("p/one", ColumnType::Text, &["a"])]);
+    let node = |kind: &str, more: Value| {
+        let mut node = json!({"kind": kind, "dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-03"},
+            "series": [{"kind": "EventsNode", "event": "a"}]});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        node
+    };
+    let stickiness = |more: Value| sql(&node("StickinessQuery", more), &files);
+    let criterion = json!({"stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 2}}, "intervalCount": 2});
+    let text = stickiness(criterion).unwrap();
+    assert!(text.contains("GROUP BY actor, bucket HAVING count() >= 2)"), "{text}");
+    // Two days back from the end of 3 January, and the one before.
+    assert!(text.contains("[1, 0][indexOfAssumeSorted([1704067200000000, 1704153600000000]"), "{text}");
+    let group = json!({"series": [{"event": "a", "math": "unique_group", "math_group_type_index": 0}]});
+    let value = json!({"series": [{"event": "a", "math": "hogql", "math_hogql": "event"}]});
+    for (refused, what) in [
+        (stickiness(json!({"compareFilter": {"compare": true}})), "earlier period"),
+        (stickiness(group), "groups"),
+        (stickiness(value), "SQL expression"),
+        (sql(&node("LifecycleQuery", json!({})), &files), "lifecycle"),
+    ] {
+        let detail = refused.unwrap_err().detail;
+        assert!(detail.contains(what) && detail.contains("ClickHouse"), "{detail}");
+    }
+}

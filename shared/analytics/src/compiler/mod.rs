@@ -19,6 +19,7 @@ use pennon_filters::re2;
 use pennon_filters::regex_bounds::BoundedRegex;
 use serde_json::Value;
 
+use crate::creation::CreationRequest;
 use crate::definitions::Definitions;
 use crate::filter::{Filter, Parser, Predicate};
 use crate::join::{DataRequirements, session_column};
@@ -61,6 +62,7 @@ impl<'a> Compiler<'a> {
             cohort_lists: BTreeSet::new(),
             sessions: None,
             session_fields: BTreeSet::new(),
+            creations: None,
             behaviours: Vec::new(),
         };
         let now = now.with_timezone(&project.timezone);
@@ -88,6 +90,11 @@ impl<'a> Compiler<'a> {
         if let Some(column) = actors.column() {
             self.require_event_column(column);
         }
+    }
+
+    /// Registers the creation times of actors with events until `to`.
+    pub(crate) fn require_creations(&mut self, actors: ActorKind, to: Micros) {
+        self.needs.creations = Some(CreationRequest::new(actors, to));
     }
 
     /// Compiles a filter and registers the values that it reads.

@@ -87,6 +87,9 @@ pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
     /// Names, endpoints and parsers.
     const DESCRIPTION: KindDescription;
 
+    /// How older requests name the kind, beside its `insight` name and its own endpoint.
+    const LEGACY_REQUESTS: LegacyRequests = LegacyRequests::NONE;
+
     /// Resolves names, compiles filters and registers the data that the calculation reads.
     fn compile(
         &self,
@@ -160,6 +163,20 @@ pub struct KindDescription {
     pub endpoint: Endpoint,
     /// Parses insight filters, or the merged query string and body of a request to its endpoint.
     pub(crate) parse_filters: fn(&Map<String, Value>) -> CalcResult<ParsedQuery>,
+}
+
+/// How older requests name a kind, beside its `insight` name and its own endpoint.
+#[derive(Debug)]
+pub struct LegacyRequests {
+    /// The path of another kind's endpoint that also serves requests of this kind.
+    pub shared_path: Option<&'static str>,
+    /// Whether insight filters are of this kind, whatever `insight` they have.
+    pub are_marked: fn(&Map<String, Value>) -> bool,
+}
+
+impl LegacyRequests {
+    /// There is no other way.
+    pub const NONE: Self = Self { shared_path: None, are_marked: |_| false };
 }
 
 /// The query nodes of a kind.

@@ -25,31 +25,40 @@ pub enum ParsedQuery {
     Query(Query),
     /// A query without series. The endpoint decides between an empty result and an error.
     Empty,
-    /// A query kind that insights can store but that cannot be calculated; its name, such as `RetentionQuery`.
+    /// A query kind that insights can store but that cannot be calculated; its name, such as `HogQLQuery`.
     OtherKind(String),
 }
-
-/// Kinds that insights can store but that are not calculated: the name in insight filters, and the kind of nodes. The names do
-/// not follow from anything registered, and lists of insights filter by them. A row has no effect once its kind is registered;
-/// a test requires that it is removed then.
-const STORED_ONLY: [(&str, &str); 2] = [("STICKINESS", "StickinessQuery"), ("LIFECYCLE", "LifecycleQuery")];
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;
 
-/// The kinds that insights can store: the value of `insight` in insight filters, and the kind of query nodes.
+/// The kinds that insights can store and that have nodes: the value of `insight` in insight filters, and the kind of query nodes.
 pub fn stored_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let calculated = InsightKind::ALL.iter().filter_map(|kind| {
+    InsightKind::ALL.iter().filter_map(|kind| {
         let description = kind.description();
         Some((*description.insight_names.first()?, description.node.as_ref()?.kind))
-    });
-    calculated.chain(STORED_ONLY)
+    })
 }
 
 impl InsightKind {
+    /// The kind of insight filters; none if `insight` is not the name of a kind. Without it they are of kind
+    /// [`DEFAULT_INSIGHT_NAME`].
+    fn of_filters(filters: &Map<String, Value>) -> Option<Self> {
+        let name = insight_name(filters);
+        let find = |is_meant: &dyn Fn(&Self) -> bool| Self::ALL.iter().find(|kind| is_meant(kind)).copied();
+        find(&|kind| (kind.legacy_requests().are_marked)(filters))
+            .or_else(|| find(&|kind| kind.description().insight_names.contains(&name)))
+    }
+
+    /// The kind that a request to this kind's endpoint is of: this one, or one that shares the path and that the request names.
+    pub fn of_request(self, request: &Map<String, Value>) -> Self {
+        let path = Some(self.description().endpoint.path);
+        Self::of_filters(request).filter(|kind| kind.legacy_requests().shared_path == path).unwrap_or(self)
+    }
+
     /// Parses a request to the kind's endpoint: query string and body already merged into one object.
     pub fn parse_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-        (self.description().parse_filters)(request)
+        (self.of_request(request).description().parse_filters)(request)
     }
 
     /// Parses a request for the actors behind a number. Its query is the node in `query`, which may be JSON text, else the
@@ -99,14 +108,16 @@ fn unwrap_node(node: &Value) -> CalcResult<InnermostNode<'_>> {
     Err(CalcError::parse("The query is wrapped too many times."))
 }
 
+fn insight_name(filters: &Map<String, Value>) -> &str {
+    filters.get("insight").and_then(Value::as_str).unwrap_or(DEFAULT_INSIGHT_NAME)
+}
+
 impl Query {
     /// Parses the stored `filters` of an insight. Without an `insight` field they are of kind [`DEFAULT_INSIGHT_NAME`].
     pub fn from_insight_filters(filters: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-        let name = filters.get("insight").and_then(Value::as_str).unwrap_or(DEFAULT_INSIGHT_NAME);
-        let kind = InsightKind::ALL.iter().find(|kind| kind.description().insight_names.contains(&name));
-        match kind {
-            Some(kind) => kind.parse_request(filters),
-            None => Ok(ParsedQuery::OtherKind(name.to_owned())),
+        match InsightKind::of_filters(filters) {
+            Some(kind) => (kind.description().parse_filters)(filters),
+            None => Ok(ParsedQuery::OtherKind(insight_name(filters).to_owned())),
         }
     }
 

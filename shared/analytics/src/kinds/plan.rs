@@ -70,7 +70,12 @@ impl Plan {
         for partition in &mut partitions {
             self.cohorts.join(partition, &self.needs.joined_columns, &join_data, work)?;
         }
-        let partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
+        let mut partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
+        if let Some(request) = &self.needs.creations {
+            for partition in &mut partitions {
+                request.join(partition, &join_data.first_events, &join_data.imported_creations, work)?;
+            }
+        }
         self.query.relate_partitions(partitions, work)
     }
 

@@ -64,6 +64,13 @@ macro_rules! register_kinds {
                     $(Self::$kind => const { &<$query as RegisteredKind>::DESCRIPTION },)+
                 }
             }
+
+            /// How older requests name the kind.
+            pub fn legacy_requests(self) -> &'static LegacyRequests {
+                match self {
+                    $(Self::$kind => const { &<$query as RegisteredKind>::LEGACY_REQUESTS },)+
+                }
+            }
         }
 
         impl Query {

@@ -21,7 +21,7 @@ const MAX_NESTING: usize = 64;
 /// Operator of feature flag conditions, which insights accept but calculations do not support.
 pub const FLAG_OPERATOR: &str = Operator::FlagEvaluatesTo.name();
 
-/// A field of a node: the nested object (empty for the node itself), the field's name, its type.
+/// A field of a node: the path of the nested object, separated by dots (empty for the node itself), the field's name, its type.
 pub type SavedField = (&'static str, &'static str, FieldType);
 
 /// The rules of a kind for nodes that insights store.
@@ -229,7 +229,7 @@ fn validate_insight_query(node: &Map<String, Value>, rules: &SavedNodeRules) -> 
         check_field(node.get(*field), *field_type, parent, field)?;
     }
     for (parent, field, field_type) in nested {
-        let object = node.get(*parent).and_then(Value::as_object);
+        let object = parent.split('.').try_fold(node, |object, name| object.get(name)?.as_object());
         check_field(object.and_then(|object| object.get(*field)), *field_type, parent, field)?;
     }
     validate_property_filters(node.get("properties"), MAX_NESTING)

@@ -1,6 +1,7 @@
 //! Parses the fields that all kinds share: filters, dates, interval, breakdown, series.
 
 use pennon_filters::dates::Interval;
+use pennon_filters::dates::compare::Comparison;
 use pennon_filters::dates::range::DateSpec;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::Value;
@@ -17,6 +18,12 @@ pub fn parse_common_fields(
     parser: &mut Parser,
     breakdown_rules: BreakdownRules,
 ) -> CalcResult<CommonFields> {
+    let common = parse_fields_without_breakdown(raw, parser)?;
+    Ok(CommonFields { breakdown: breakdown::parse(&raw.breakdown, breakdown_rules)?, ..common })
+}
+
+/// Parses filters, date range and interval, for kinds that ignore breakdowns.
+pub fn parse_fields_without_breakdown(raw: &RawCommon<'_>, parser: &mut Parser) -> CalcResult<CommonFields> {
     let date = |field: &Field<'_>| field.text().map(|text| text.map(|text| text.trim().to_owned()));
     let interval = match raw.interval.text()? {
         None => Interval::default(),
@@ -38,8 +45,19 @@ pub fn parse_common_fields(
         filter_test_accounts: raw.filter_test_accounts.boolean()?,
         dates,
         interval,
-        breakdown: breakdown::parse(&raw.breakdown, breakdown_rules)?,
+        breakdown: None,
     })
+}
+
+/// Parses the comparison period. `compare_to` is ignored unless `compare` is true.
+pub fn parse_comparison(compare: &Field<'_>, compare_to: &Field<'_>) -> CalcResult<Option<Comparison>> {
+    if !compare.boolean()? {
+        return Ok(None);
+    }
+    Ok(Some(match compare_to.text()? {
+        None => Comparison::Previous,
+        Some(text) => Comparison::back(text.trim(), compare_to.attr)?,
+    }))
 }
 
 /// Parses one series, except `math`: each kind validates it itself.

@@ -29,7 +29,9 @@ pub use breakdown::{
     DimensionSource, EVENTS as BREAKDOWN_EVENTS,
 };
 pub(crate) use breakdown::{BreakdownRules, KeyLists};
-pub(crate) use common::{parse_common_fields, parse_series};
+pub(crate) use common::{
+    parse_common_fields, parse_comparison, parse_fields_without_breakdown, parse_series,
+};
 pub(crate) use field::{Field, RawCommon, RawSeries, parse_boolean, parse_integer};
 pub use math::{Math, MathArguments, NumberSource, Statistic, UniqueBy};
 

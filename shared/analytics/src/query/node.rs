@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use pennon_filters::{CalcError, CalcResult};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::field::{Field, RawBreakdown, RawCommon, RawSeries};
+use super::{CommonFields, EventOrAction, Series};
+use crate::filter::{filter_json, list_json};
 
 type Object = Map<String, Value>;
 
@@ -95,4 +97,53 @@ pub fn series_from_object<'a>(fields: &'a Object, attr: &'static str) -> CalcRes
     };
     let id = fields.get(if action { "id" } else { "event" }).filter(|id| !id.is_null()).cloned();
     Ok(RawSeries { attr, action, id, fields: Cow::Borrowed(fields) })
+}
+
+/// The node of a query with its common fields and series, without a breakdown. Parsing it gives the same fields again.
+pub fn to_node(kind: &str, common: &CommonFields, series: &[Series]) -> Object {
+    let mut node = Object::new();
+    let mut put = |key: &str, value: Value| node.insert(key.to_owned(), value);
+    put("kind", json!(kind));
+    put("series", series.iter().map(to_series_node).collect());
+    put("interval", json!(common.interval.name()));
+    let mut dates = Object::new();
+    for (key, date) in [("date_from", &common.dates.from), ("date_to", &common.dates.to)] {
+        if let Some(date) = date {
+            dates.insert(key.to_owned(), json!(date));
+        }
+    }
+    if common.dates.explicit {
+        dates.insert("explicitDate".to_owned(), json!(true));
+    }
+    if !dates.is_empty() {
+        put("dateRange", Value::Object(dates));
+    }
+    if !common.properties.is_none() {
+        put("properties", filter_json(&common.properties));
+    }
+    if common.filter_test_accounts {
+        put("filterTestAccounts", json!(true));
+    }
+    node
+}
+
+fn to_series_node(series: &Series) -> Value {
+    let mut node = match &series.event_or_action {
+        EventOrAction::Event(name) => json!({"kind": "EventsNode", "event": name}),
+        EventOrAction::Action(id) => json!({"kind": "ActionsNode", "id": id}),
+    };
+    let texts =
+        [("name", &series.name), ("custom_name", &series.custom_name), ("math", &series.requested_math)];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            node[key] = json!(text);
+        }
+    }
+    for (key, argument) in series.math_arguments.json() {
+        node[key] = argument;
+    }
+    if !series.properties.is_none() {
+        node["properties"] = list_json(&series.properties);
+    }
+    node
 }

@@ -64,6 +64,11 @@ const WORDS: &[&str] = &[
     "1_a",
     "*",
     "\\1",
+    "cumulative",
+    "gte",
+    "hogql",
+    "unique_group",
+    "Stickiness",
     "",
 ];
 
@@ -159,6 +164,15 @@ const FIELDS: &[&str] = &[
     "funnelStep",
     "pathsFilter",
     "funnelPathsFilter",
+    "intervalCount",
+    "stickinessFilter",
+    "stickinessCriteria",
+    "computedAs",
+    "stickiness_days",
+    "entity_order",
+    "compareFilter",
+    "math_hogql",
+    "math_group_type_index",
 ];
 
 fn values() -> impl Strategy<Value = Value> {
@@ -233,17 +247,19 @@ proptest! {
         ask(&world, InsightKind::Trends.parse_request(&request));
         ask(&world, InsightKind::Funnels.parse_request(&request));
         ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
-        ask(&world, InsightKind::Retention.parse_request(&request));
-        ask_people(&world, InsightKind::Retention.parse_people_request(&request), &request);
-        ask(&world, InsightKind::Paths.parse_request(&request));
-        ask_people(&world, InsightKind::Paths.parse_people_request(&request), &request);
+        for kind in [InsightKind::Retention, InsightKind::Paths, InsightKind::Stickiness, InsightKind::Lifecycle] {
+            ask(&world, kind.parse_request(&request));
+            ask_people(&world, kind.parse_people_request(&request), &request);
+        }
         ask(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
     fn every_node_has_an_answer(
         fields in requests(),
-        kind in prop::sample::select(vec!["FunnelsQuery", "TrendsQuery", "RetentionQuery", "PathsQuery"]),
+        kind in prop::sample::select(vec![
+            "FunnelsQuery", "TrendsQuery", "RetentionQuery", "PathsQuery", "StickinessQuery", "LifecycleQuery",
+        ]),
         any in values(),
     ) {
         let world = world();

@@ -19,6 +19,7 @@ mod questions;
 mod retention_cases;
 mod retention_rules;
 mod sessions;
+mod stickiness;
 mod support;
 mod trend_ranges;
 mod trend_rules;

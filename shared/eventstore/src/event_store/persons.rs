@@ -239,6 +239,15 @@ impl EventStore {
         self.components.lookup.load_people(project, keys, memory).await
     }
 
+    /// The creation times of persons that imports recorded, ascending by canonical person id.
+    pub async fn imported_creations(
+        &self,
+        project: ProjectId,
+        memory: &QueryMemory,
+    ) -> Result<Vec<(Uuid, Micros)>, EventStoreError> {
+        self.components.lookup.imported_creations(project, memory).await
+    }
+
     /// As above, with all properties.
     pub async fn load_people_with_all_properties(
         &self,

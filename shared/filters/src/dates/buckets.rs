@@ -129,7 +129,7 @@ pub fn start_of(at: DateTime<Tz>, interval: Interval, week_start: WeekStart) -> 
     zone::day_start(day.checked_sub_days(Days::new(u64::from(into_week))).unwrap_or(day), at.timezone())
 }
 
-/// The start of the bucket after the one that starts at an instant.
+/// The start of the bucket after the one that starts at `start`; `start` itself at the end of the calendar.
 pub fn next_bucket_start(start: DateTime<Tz>, interval: Interval) -> DateTime<Tz> {
     let day = start.date_naive();
     let next = match interval {

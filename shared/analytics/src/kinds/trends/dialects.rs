@@ -75,9 +75,6 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
 
 /// Parses insight filters.
 pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
-    if let Some("Stickiness") = request.get("shown_as").and_then(Value::as_str) {
-        return Ok(ParsedQuery::OtherKind("StickinessQuery".to_owned()));
-    }
     let raw = RawTrends {
         common: common_filters(request)?,
         display: Field::of(request, "display", "display"),

@@ -9,7 +9,8 @@ use super::raw_query::RawTrends;
 use crate::filter::Parser;
 use crate::kinds::ParsedQuery;
 use crate::query::{
-    BreakdownRules, CommonFields, Field, KeyLists, Series, math, parse_common_fields, parse_series,
+    BreakdownRules, CommonFields, Field, KeyLists, Series, math, parse_common_fields, parse_comparison,
+    parse_series,
 };
 
 /// A trends query.
@@ -125,20 +126,10 @@ pub fn parse(raw: &RawTrends<'_>) -> CalcResult<ParsedQuery> {
     if series.is_empty() {
         return Ok(ParsedQuery::Empty);
     }
-    let (comparison, formulas) = (parse_comparison(raw)?, formulas::parse(raw, series.len())?);
+    let comparison = parse_comparison(&raw.compare, &raw.compare_to)?;
+    let formulas = formulas::parse(raw, series.len())?;
     let query = TrendsQuery { series, common, display, is_display_explicit, smoothing, comparison, formulas };
     Ok(ParsedQuery::Query(query.into()))
-}
-
-/// Parses the comparison period. `compare_to` is ignored unless `compare` is true.
-fn parse_comparison(raw: &RawTrends<'_>) -> CalcResult<Option<Comparison>> {
-    if !raw.compare.boolean()? {
-        return Ok(None);
-    }
-    Ok(Some(match raw.compare_to.text()? {
-        None => Comparison::Previous,
-        Some(text) => Comparison::back(text.trim(), raw.compare_to.attr)?,
-    }))
 }
 
 /// Parses the display, and whether the request named it.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use pennon_analytics::people::{MatchedActor, union};
 use pennon_analytics::scan::{Column, ColumnKey, EventRun, EventSelection, MISSING, Partition, ScanRequest};
 use pennon_analytics::{
     Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext,
@@ -179,6 +180,36 @@ impl World {
             sum = sum.merge(plan.partial(&partition, &|| false)?);
         }
         Ok(plan.finish(sum, &|| false)?.result)
+    }
+
+    /// The people behind the number that `request` selects, ordered by id.
+    pub fn people(
+        &self,
+        query: &Query,
+        request: &Map<String, Value>,
+        parts: usize,
+    ) -> Result<Vec<MatchedActor>, CalcError> {
+        let point = query.data_point(request)?;
+        let plan = query.plan(&self.project, self.now)?;
+        let mut people = Vec::new();
+        for partition in plan.join(self.partitions(plan.scan(), parts), self.facts(&plan), &|| false)? {
+            people.extend(plan.people(&partition, &point, &|| false)?);
+        }
+        Ok(union(people))
+    }
+
+    /// The distinct ids of each person, or the key of each group, sorted.
+    pub fn ids_of(&self, people: &[MatchedActor]) -> Vec<Vec<String>> {
+        let ids = |one: &MatchedActor| match &one.key {
+            Some(key) => vec![key.clone()],
+            None => {
+                let named = self.named.iter().filter(|(_, person)| **person == one.actor);
+                named.map(|(id, _)| id.clone()).collect()
+            }
+        };
+        let mut all: Vec<Vec<String>> = people.iter().map(ids).collect();
+        all.sort();
+        all
     }
 
     pub fn ask(&self, parsed: Result<ParsedQuery, CalcError>) -> Result<Value, CalcError> {

@@ -7,6 +7,7 @@
 //! larger queries are refused.
 
 mod by_id;
+mod creations;
 mod groups;
 mod json_members;
 mod newest_first;

@@ -36,7 +36,7 @@ const CLUSTER_BYTES: usize = 2 * size_of::<(Uuid, Cluster)>() + 48;
 /// Step of memory reservations in bytes.
 const RESERVED_STEP: usize = 256 << 10;
 /// Most rows of files to read.
-const ROWS_MAX: u64 = 20_000_000;
+pub(super) const ROWS_MAX: u64 = 20_000_000;
 
 /// The persons of a project.
 #[derive(Debug)]
