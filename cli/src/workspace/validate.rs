@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use pennon_core::auth::is_scope;
+use pennon_eventstore::BlockPartitions;
 use uuid::Uuid;
 
 use super::file::Workspace;
@@ -70,6 +71,9 @@ fn check_entries(
         })?;
         require(project.week_start_day.is_none_or(|day| day <= 1), || {
             format!("projects[{at}].week_start_day: 0 for Sunday or 1 for Monday")
+        })?;
+        require(project.block_partitions.is_none_or(|count| BlockPartitions::new(count).is_some()), || {
+            format!("projects[{at}].block_partitions: 4, 8, 16, 32 or 64")
         })?;
         require(project.group_types.len() <= GROUP_TYPES_MAX, || {
             format!("projects[{at}].group_types: at most {GROUP_TYPES_MAX}")
