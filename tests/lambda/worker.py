@@ -1,4 +1,4 @@
-"""The worker: it calculates on a record of the stream, compacts on schedule, and reports records to be retried."""
+"""The worker: it calculates and compacts on records of the stream, compacts on schedule, and reports records to be retried."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import events
 from runtime import Function
 from scenario import NODE, P
-from store import BLOCKS
+from store import BLOCKS, RECORDS
 
 SCHEDULE = {"version": "0", "id": "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa", "detail-type": "Scheduled Event", "source": "aws.events",
             "account": "123456789012", "time": "2026-01-01T00:00:00Z", "region": "us-east-1",
@@ -51,6 +51,11 @@ def check(server, calculation, binaries, environment, directory, known):
         expect("its result", done["query_status"]["results"]["results"], direct["results"])
         # A record that is delivered twice has one effect.
         expect("what comes again of it", worker.invoke({"Records": records}).value(), {"batchItemFailures": []})
+        wakes = [it for it in server.database.items(RECORDS) if it["pk"]["S"] == "COMPACTION#1" and it["sk"]["S"].startswith("WAKE#")]
+        expect("a row of each minute with captured events", 1 <= len(wakes) <= 15, True)
+        # Too few blocks, too young: they wait for more.
+        woken = [record(3 + number, {"pk": it["pk"], "sk": it["sk"]}) for number, it in enumerate(wakes)]
+        expect("what comes again of compaction", worker.invoke({"Records": woken}).value(), {"batchItemFailures": []})
         expect("blocks before the schedule", bool(list(server.database.items(BLOCKS))), True)
         expect("the scheduled run", worker.invoke(SCHEDULE).value(), None)
         _, after = send("POST", f"{P}/query/", {"query": query, "refresh": "force_blocking"})

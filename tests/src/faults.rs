@@ -21,7 +21,7 @@ use crate::random::Random;
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// A transaction is cancelled because of another one; nothing is written.
+    /// A transaction is cancelled, or a put refused, because of another transaction; nothing is written.
     Conflict,
     /// The store throttles; nothing is written.
     Throttled,
@@ -110,7 +110,7 @@ impl Faults {
     }
 
     /// What happens to a request; `transaction` is the token of the transaction that it is, if it is one.
-    fn draw(&self, transaction: Option<&str>) -> Option<Fault> {
+    fn draw(&self, transaction: Option<&str>, is_put: bool) -> Option<Fault> {
         let mut state = self.lock();
         let mut drawn = state.random.below(1000);
         let mut met = None;
@@ -122,7 +122,7 @@ impl Faults {
             drawn -= share;
         }
         let possible = match (met?, transaction) {
-            (Fault::Conflict, None) => false,
+            (Fault::Conflict, None) => is_put,
             (Fault::Conflict, Some(token)) => !state.written.contains(token),
             _ => true,
         };
@@ -159,8 +159,12 @@ impl HttpConnector for FaultyConnector {
             if token.is_none() && this.faults.denies(&request) {
                 return respond(400, &failure("AccessDeniedException", "No."));
             }
-            let fault = this.faults.draw(token.as_deref());
+            let target = request.headers().get("x-amz-target").unwrap_or_default();
+            let fault = this.faults.draw(token.as_deref(), target.ends_with(".PutItem"));
             match fault {
+                Some(Fault::Conflict) if token.is_none() => {
+                    return respond(400, &failure("TransactionConflictException", "Transaction is ongoing"));
+                }
                 Some(Fault::Conflict) => return respond(400, &conflict(writes)),
                 Some(Fault::Throttled) => {
                     return respond(400, &failure("ThrottlingException", "Slow down."));

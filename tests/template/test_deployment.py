@@ -130,8 +130,9 @@ class Deployment(unittest.TestCase):
                     self.assertIn(self.deployed.arn("RecordsTable"), resources)
         self.assertEqual(len(seen), len(self.groups))
 
-    def test_the_worker_is_woken_by_jobs_and_by_the_clock(self):
-        (mapping,) = self.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    def test_the_worker_is_woken_by_jobs_by_captured_events_and_by_the_clock(self):
+        mappings = self.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+        mapping, compaction = sorted(mappings, key=lambda it: it["BatchSize"])
         stream = self.client("dynamodb").describe_table(TableName=self.ids["RecordsTable"])["Table"]["LatestStreamArn"]
         worker, queue = self.deployed.arn("WorkerFunction"), self.deployed.arn("FailureQueue")
         self.assertEqual((mapping["EventSourceArn"], mapping["FunctionArn"], mapping["State"]), (stream, worker, "Enabled"))
@@ -141,9 +142,15 @@ class Deployment(unittest.TestCase):
         self.assertEqual((mapping["MaximumRetryAttempts"], mapping["MaximumRecordAgeInSeconds"]), (5, 3600))
         self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
         self.assertEqual(mapping["DestinationConfig"], {"OnFailure": {"Destination": queue}})
+        self.assertEqual((compaction["EventSourceArn"], compaction["FunctionArn"], compaction["State"]), (stream, worker, "Enabled"))
+        (pattern,) = compaction["FilterCriteria"]["Filters"]
+        keys = {"pk": {"S": [{"prefix": "COMPACTION#"}]}, "sk": {"S": [{"prefix": "WAKE#"}]}}
+        self.assertEqual(json.loads(pattern["Pattern"]), {"eventName": ["INSERT"], "dynamodb": {"Keys": keys}})
+        # The row that woke it is of a minute, and the run comes after that minute.
+        self.assertEqual((compaction["BatchSize"], compaction["MaximumBatchingWindowInSeconds"]), (100, 60))
         clock = self.client("events")
         (rule,) = clock.list_rules()["Rules"]
-        self.assertEqual((rule["ScheduleExpression"], rule["State"]), ("rate(5 minutes)", "ENABLED"))
+        self.assertEqual((rule["ScheduleExpression"], rule["State"]), ("rate(1 hour)", "ENABLED"))
         (target,) = clock.list_targets_by_rule(Rule=rule["Name"])["Targets"]
         self.assertEqual(target["Arn"], worker)
         self.assertNotIn("Input", target)
@@ -171,7 +178,7 @@ class Deployment(unittest.TestCase):
             watched = {dimension["Value"] for it in metrics for dimension in it["Dimensions"]}
             self.assertEqual(watched, {self.ids[it] for it in self.groups})
         waits = alarms[f"{STACK}-IteratorAgeAlarm"]
-        self.assertEqual((waits["Threshold"], waits["Dimensions"][0]["Value"]), (300_000, self.ids["WorkerFunction"]))
+        self.assertEqual((waits["Threshold"], waits["Dimensions"][0]["Value"]), (600_000, self.ids["WorkerFunction"]))
         queue = alarms[f"{STACK}-FailureQueueAlarm"]["Dimensions"][0]["Value"]
         self.assertEqual(queue, self.ids["FailureQueue"].rsplit("/", 1)[-1])
         faults = [it["MetricStat"]["Metric"] for it in alarms[f"{STACK}-FaultsAlarm"]["Metrics"] if "MetricStat" in it]

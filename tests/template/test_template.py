@@ -78,15 +78,15 @@ class Costs(unittest.TestCase):
         functions = {g: RESOURCES[name]["Properties"]["MemorySize"] for name, g in transform_template.groups(TEMPLATE).items()}
         default = TEMPLATE["Parameters"]["CalculationMemory"]["Default"]
         memory = {g: default if it == {"Ref": "CalculationMemory"} else it for g, it in functions.items()}
-        of = {"batch": "capture", "compaction": "worker", "tick": "worker", "poll": "flags", "evaluation": "flags", "change": "flags"}
+        of = {"batch": "capture", "compaction": "worker", "tick": "worker", "wake": "worker", "poll": "flags", "evaluation": "flags", "change": "flags"}
         of |= {"query": "calculation", "view": "insights"}
         for name, unit in self.UNITS.items():
             if name != "assumed":
                 self.assertEqual(unit["memory_mb"], memory[of[name.split("_")[0]]], name)
 
     def test_clock_and_alarms(self):
-        self.assertEqual(TEMPLATE["Parameters"]["CompactionSchedule"]["Default"], "rate(5 minutes)")
-        self.assertEqual(self.UNITS["assumed"]["ticks_a_month"], 730 * 60 / 5)
+        self.assertEqual(TEMPLATE["Parameters"]["CompactionSchedule"]["Default"], "rate(1 hour)")
+        self.assertEqual(self.UNITS["assumed"]["ticks_a_month"], 730)
         metrics = 0
         for alarm in of_type("AWS::CloudWatch::Alarm").values():
             metrics += len([it for it in alarm["Properties"].get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in it])
@@ -187,15 +187,21 @@ class Functions(unittest.TestCase):
         self.assertEqual(holders, {"flags", "role_access", "insights"})
 
     def test_a_failed_record_is_retried_alone_and_then_kept(self):
-        (mapping,) = of_type("AWS::Lambda::EventSourceMapping").values()
-        properties = mapping["Properties"]
-        self.assertEqual(properties["FunctionResponseTypes"], ["ReportBatchItemFailures"])
-        self.assertTrue(properties["BisectBatchOnFunctionError"])
-        self.assertGreater(properties["MaximumRetryAttempts"], 0)
-        (filter_,) = properties["FilterCriteria"]["Filters"]
-        pattern = {"eventName": ["INSERT"], "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "JOB#"}]}}}}
-        self.assertEqual(json.loads(filter_["Pattern"]), pattern)
-        self.assertIn("OnFailure", properties["DestinationConfig"])
+        patterns = {
+            "WorkerStream": {"pk": {"S": [{"prefix": "JOB#"}]}},
+            "CompactionStream": {"pk": {"S": [{"prefix": "COMPACTION#"}]}, "sk": {"S": [{"prefix": "WAKE#"}]}},
+        }
+        mappings = of_type("AWS::Lambda::EventSourceMapping")
+        # DynamoDB allows a stream two readers.
+        self.assertEqual(set(mappings), set(patterns))
+        for name, mapping in mappings.items():
+            properties = mapping["Properties"]
+            self.assertEqual(properties["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+            self.assertTrue(properties["BisectBatchOnFunctionError"])
+            self.assertGreater(properties["MaximumRetryAttempts"], 0)
+            (filter_,) = properties["FilterCriteria"]["Filters"]
+            self.assertEqual(json.loads(filter_["Pattern"]), {"eventName": ["INSERT"], "dynamodb": {"Keys": patterns[name]}})
+            self.assertIn("OnFailure", properties["DestinationConfig"])
 
 
 if __name__ == "__main__":

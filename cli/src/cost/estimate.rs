@@ -79,8 +79,8 @@ enum Caller {
     HttpApi,
     /// The REST API, which has the routes to which SDKs send bodies.
     RestApi,
-    /// The schedule.
-    Schedule,
+    /// The schedule, or the stream of a table.
+    Background,
 }
 
 const MILLION: f64 = 1e6;
@@ -101,7 +101,8 @@ impl Quantities {
         all.add(usage.queries, &units.query, query_ms, assumed, Caller::HttpApi);
         all.add(usage.views, &units.view, 0.0, assumed, Caller::HttpApi);
         all.add(usage.changes, &units.change, 0.0, assumed, Caller::HttpApi);
-        all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, Caller::Schedule);
+        all.add(batches.min(assumed.wakes_a_month), &units.wake, 0.0, assumed, Caller::Background);
+        all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, Caller::Background);
         // The units are for a hundred batches, without the scheduled invocation that finds them.
         let operation = units.compaction(usage.batch);
         let cpu_ms = 100.0 * f64::from(usage.batch) * assumed.compacted_event_cpu_ms;
@@ -147,7 +148,7 @@ impl Quantities {
         match caller {
             Caller::HttpApi => self.http_api += times,
             Caller::RestApi => self.rest_api += times,
-            Caller::Schedule => {}
+            Caller::Background => {}
         }
         self.invocations += times;
         self.log_gb += times * assumed.log_bytes / GB;

@@ -113,6 +113,8 @@ pub struct Units {
     pub view: OperationUnits,
     /// A change of a flag.
     pub change: OperationUnits,
+    /// A minute with captured events: the row that wakes the worker, and an invocation that finds too few of them.
+    pub wake: OperationUnits,
     /// A scheduled invocation of the worker without work.
     pub tick: OperationUnits,
 }
@@ -157,6 +159,8 @@ pub struct CostAssumptions {
     pub query_event_cpu_ms: f64,
     /// Scheduled invocations per month.
     pub ticks_a_month: f64,
+    /// Minutes with captured events per month, at most.
+    pub wakes_a_month: f64,
     /// Bytes of log lines per invocation.
     pub log_bytes: f64,
     /// Bytes of a stored event.

@@ -50,13 +50,14 @@ fn units() -> Units {
         &mut units.query,
         &mut units.view,
         &mut units.change,
+        &mut units.wake,
         &mut units.tick,
     ];
     all.into_iter().for_each(|operation| *operation = nothing.clone());
     units.batch_100 = batch;
     let assumed = &mut units.assumed;
     (assumed.processor_mb, assumed.trip_ms, assumed.event_cpu_ms) = (2048.0, 5.0, 0.02);
-    (assumed.compacted_event_cpu_ms, assumed.ticks_a_month) = (0.0, 0.0);
+    (assumed.compacted_event_cpu_ms, assumed.ticks_a_month, assumed.wakes_a_month) = (0.0, 0.0, 0.0);
     (assumed.log_bytes, assumed.stored_event_bytes, assumed.records_gb) = (1000.0, 20.0, 0.5);
     assumed.rewritten = 2.0;
     units

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use pennon_core::clock::Clock;
-use pennon_worker::SCHEDULED_TASKS_TIME;
+use pennon_worker::{CompactionRun, SCHEDULED_TASKS_TIME};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::Services;
 use crate::embedded::Embedded;
 
-/// How often captured events are compacted, and the time limit of a run.
+/// How often captured events are compacted.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(60);
-const COMPACTION_TIMEOUT: Duration = Duration::from_secs(50);
 /// How often expired items and unreferenced result objects are deleted.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -46,7 +45,9 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
                 tracing::error!(problem, "events are not compacted");
                 return;
             }
-            if let Err(error) = pennon_worker::compact_all(&services.events, now, COMPACTION_TIMEOUT).await {
+            if let Err(error) =
+                pennon_worker::compact_all(&services.events, now, CompactionRun::EVERY_MINUTE).await
+            {
                 tracing::error!(%error, "events could not be compacted");
             }
         };

@@ -11,6 +11,7 @@ use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{
     Item, Key, StoreError, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition,
 };
+use pennon_eventstore::BlockPartitions;
 use pennon_insights::{CohortRecord, declaration, declaration_writes, require_feed_fits};
 use serde::Deserialize;
 use serde_json::Value;
@@ -91,6 +92,7 @@ async fn apply_once(
     }
     let (rows_before, rows_after) = (derive_rows(&before)?, derive_rows(&after)?);
     check_feed_sizes(records, &after, &rows_before, &rows_after).await?;
+    check_block_partitions(records, &after).await?;
     raise_counters(records, &after).await?;
     let mut writes = diff_rows(&rows_before, &rows_after)?;
     writes.extend(diff_rows(&before.declaration_rows()?, &after.declaration_rows()?)?);
@@ -98,6 +100,27 @@ async fn apply_once(
     let writes = merge_http_edits(records, writes, now).await?;
     write_in_transactions(records, writes).await?;
     Ok(ApplyResult { plan, new_keys })
+}
+
+/// Rejects a number of block partitions below the stored one: events may wait in the partitions above it.
+async fn check_block_partitions(records: &Table, after: &Declarations) -> Result<(), ApplyError> {
+    let specs = after.projects.values().map(|project| &project.spec);
+    let requested = specs.filter_map(|spec| Some((spec.id, BlockPartitions::new(spec.block_partitions?)?)));
+    let requested = requested.collect::<Vec<_>>();
+    let rows = requested.iter().map(|(project, partitions)| partitions.row(*project).0).collect::<Vec<_>>();
+    for ((project, partitions), row) in requested.into_iter().zip(records.batch_get(&rows).await?) {
+        let Some(row) = row else { continue };
+        let stored = BlockPartitions::of_row(&row).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        if partitions < stored {
+            return Err(ApplyError::Invalid(format!(
+                "project {project}: block_partitions is {}, and can only be raised, because events may wait in any of \
+                 them; declare {} or more, or leave it out",
+                stored.count(),
+                stored.count()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Rejects cohorts whose new rules would make the flag definitions of their project too large.
@@ -172,7 +195,9 @@ fn diff_rows(before: &BTreeMap<Key, Value>, after: &BTreeMap<Key, Value>) -> Res
             writes.push(Write::Put(Item::new(key.clone(), body)?, WriteCondition::None));
         }
     }
-    let removed = before.keys().filter(|key| !after.contains_key(key));
+    // Events may wait in the partitions of a project that is not declared any more.
+    let is_removed = |key: &&Key| !after.contains_key(*key) && !BlockPartitions::is_row(key);
+    let removed = before.keys().filter(is_removed);
     writes.extend(removed.map(|key| Write::Delete(key.clone(), WriteCondition::None)));
     Ok(writes)
 }

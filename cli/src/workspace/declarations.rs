@@ -173,6 +173,7 @@ impl Declarations {
             });
             hashed_keys.push((hash, stored, mask));
         }
+        let projects = file.projects.iter().map(|project| self.keep_partitions(project)).collect::<Vec<_>>();
         let mut keys = merge(&self.keys, hashed_keys.clone(), prune, now);
         // A key whose secret the file changes replaces the key with the same label and owner.
         let declared: BTreeSet<&String> = hashed_keys.iter().map(|(hash, ..)| hash).collect();
@@ -190,12 +191,7 @@ impl Declarations {
                 now,
             ),
             users: merge(&self.users, keyed(&file.users, |user| user.id.to_string()), prune, now),
-            projects: merge(
-                &self.projects,
-                keyed(&file.projects, |project| project.id.to_string()),
-                prune,
-                now,
-            ),
+            projects: merge(&self.projects, keyed(&projects, |project| project.id.to_string()), prune, now),
             keys,
             roles: merge(&self.roles, keyed(&file.roles, |role| role.id.to_string()), prune, now),
             actions: merge(
@@ -218,6 +214,12 @@ impl Declarations {
             ),
         };
         (state, new_keys)
+    }
+
+    /// The declaration `spec` with the declared number of block partitions, if it names none: the number never gets lower.
+    fn keep_partitions(&self, spec: &ProjectSpec) -> ProjectSpec {
+        let declared = self.projects.get(&spec.id.to_string()).and_then(|it| it.spec.block_partitions);
+        ProjectSpec { block_partitions: spec.block_partitions.or(declared), ..spec.clone() }
     }
 
     /// Hash and mask of each key of `file`; `None` for a new key without a secret.

@@ -128,6 +128,9 @@ pub struct ProjectSpec {
     /// Whether requests for flag definitions get a 402, after which SDKs drop their flags.
     #[serde(default)]
     pub feature_flag_quota_exhausted: bool,
+    /// Partitions for captured events: 4, 8, 16, 32 or 64. Can only be raised; unchanged when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_partitions: Option<u8>,
 }
 
 /// An API key.

@@ -315,7 +315,8 @@ impl ApiClient {
         let item = Item::new(keys::api_key(&hash_key(&secret)), &record)?;
         // If this process crashes, the store deletes the key.
         let item = item.expiring((Utc::now() + Duration::hours(KEY_HOURS)).timestamp());
-        self.records.put(item, WriteCondition::Absent).await?;
+        // The secret is new, so there is nothing to compare with.
+        self.records.put(item, WriteCondition::None).await?;
         self.secrets.insert(user, secret.clone());
         Ok(secret)
     }

@@ -9,6 +9,7 @@ use pennon_core::model::{
 };
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, RecordKind};
+use pennon_eventstore::BlockPartitions;
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -98,6 +99,10 @@ fn add_projects(state: &Declarations, rows: &mut Rows) -> Result<(), serde_json:
         rows.add(keys::project(spec.id), &record)?;
         rows.add(keys::token(&spec.token), &TokenRow { project: spec.id })?;
         rows.add(keys::organization_project(spec.organization, spec.id), &json!({}))?;
+        if let Some(partitions) = spec.block_partitions.and_then(BlockPartitions::new) {
+            let (key, body) = partitions.row(spec.id);
+            rows.add(key, &body)?;
+        }
     }
     Ok(())
 }

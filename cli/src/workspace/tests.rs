@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::auth::{KeyRecord, hash_key};
 use pennon_core::model::{AccessLevel, Level, Project};
 use pennon_core::store::{Table, keys};
+use pennon_eventstore::BlockPartitions;
 
 use super::{ApplyError, ApplyOptions, ApplyResult, Declarations, Workspace, apply};
 use crate::embedded::Embedded;
@@ -168,4 +169,36 @@ async fn the_number_of_listed_cohort_members_is_limited() {
     run(&table, &file(most), ApplyOptions::default()).await.unwrap();
     let result = run(&table, &file(most + 1), ApplyOptions::default()).await;
     assert!(matches!(result, Err(ApplyError::Invalid(problem)) if problem.contains("distinct_ids")));
+}
+
+#[tokio::test]
+async fn the_number_of_block_partitions_is_raised_and_never_lowered() {
+    let table = table().await;
+    let with = |count: &str| FILE.replace("name: Shop,", &format!("name: Shop, block_partitions: {count},"));
+    let stored = async || {
+        let (key, _) = BlockPartitions::DEFAULT.row(7);
+        table.get(&key).await.unwrap().map(|row| BlockPartitions::of_row(&row).unwrap().count())
+    };
+    let refused = |result: Result<ApplyResult, ApplyError>| result.map(|_| ()).unwrap_err().to_string();
+    run(&table, FILE, ApplyOptions::default()).await.unwrap();
+    assert_eq!(stored().await, None, "the default needs no row");
+    let error = refused(run(&table, &with("5"), ApplyOptions::default()).await);
+    assert!(error.contains("projects[0].block_partitions: 4, 8, 16, 32 or 64"), "{error}");
+    run(&table, &with("16"), ApplyOptions::default()).await.unwrap();
+    assert_eq!(stored().await, Some(16));
+    // A file without the field keeps it.
+    assert_eq!(run(&table, FILE, ApplyOptions::default()).await.unwrap().plan, Vec::<String>::new());
+    assert_eq!(stored().await, Some(16));
+    let error = refused(run(&table, &with("8"), ApplyOptions::default()).await);
+    assert!(error.contains("block_partitions is 16, and can only be raised"), "{error}");
+    assert_eq!(stored().await, Some(16));
+    run(&table, &with("64"), ApplyOptions::default()).await.unwrap();
+    assert_eq!(stored().await, Some(64));
+    // Events of a project that is not declared any more may wait in all of them.
+    let other = "organizations: [{id: 01900000-0000-7000-8000-000000000001, name: Acme}]";
+    let prune = ApplyOptions { prune: true, ..ApplyOptions::default() };
+    run(&table, other, prune).await.unwrap();
+    assert_eq!(stored().await, Some(64));
+    let error = refused(run(&table, &with("4"), ApplyOptions::default()).await);
+    assert!(error.contains("block_partitions is 64"), "{error}");
 }

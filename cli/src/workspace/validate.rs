@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use pennon_analytics::kinds::paths::validate_cleaning_filters;
 use pennon_core::auth::is_scope;
+use pennon_eventstore::BlockPartitions;
 use pennon_flag_rules::flag::field_table::workspace_fields;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -83,6 +84,9 @@ fn check_entries(
         })?;
         validate_cleaning_filters(&project.path_cleaning_filters)
             .map_err(|error| format!("projects[{at}].path_cleaning_filters: {}", error.detail))?;
+        require(project.block_partitions.is_none_or(|count| BlockPartitions::new(count).is_some()), || {
+            format!("projects[{at}].block_partitions: 4, 8, 16, 32 or 64")
+        })?;
         require(project.group_types.len() <= GROUP_TYPES_MAX, || {
             format!("projects[{at}].group_types: at most {GROUP_TYPES_MAX}")
         })?;

@@ -4,17 +4,19 @@
 //! Must stay true: a run may be interrupted anywhere, repeated, or run twice concurrently without changing any query
 //! result; a project that fails does not block the others; a run ends at about its time limit.
 
+mod compaction_tasks;
 mod jobs;
 mod triggers;
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use pennon_calculation::Calculator;
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{CompactionReport, EventStore, EventStoreError, MergeMode};
+use pennon_eventstore::{CompactionTask, EventStore, EventStoreError};
 use tokio::time::Instant;
 
+pub use compaction_tasks::run_compaction_tasks;
+use compaction_tasks::{TaskMode, run_under_lease};
 pub use jobs::{run_abandoned_jobs, run_stream_jobs};
 pub use triggers::{StreamRecord, Trigger, batch_item_failures, parse_trigger};
 
@@ -23,10 +25,25 @@ pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);
 /// Time limit of a run of scheduled clean-up tasks; most runs have none.
 pub const SCHEDULED_TASKS_TIME: Duration = Duration::from_secs(30);
 
-/// One in this many runs removes unreferenced result objects: about once an hour.
-const RESULT_SWEEP_ONE_IN: u64 = 12;
-/// One in this many runs removes objects that no manifest references: a few a day, because S3 charges for listing.
-const ORPHAN_SWEEP_ONE_IN: u64 = 500;
+/// How the compaction of all projects runs.
+#[derive(Debug, Clone, Copy)]
+pub struct CompactionRun {
+    /// Time limit of the run.
+    pub time: Duration,
+    /// Whether a project is skipped while another process compacts it, by a lease in the table.
+    pub leased: bool,
+    /// One in this many runs removes objects that no manifest references: a few a day, because S3 charges for listing.
+    pub orphan_sweep_one_in: u64,
+}
+
+impl CompactionRun {
+    /// The hourly run of the worker.
+    pub const HOURLY: CompactionRun = CompactionRun { time: RUN_TIME, leased: true, orphan_sweep_one_in: 8 };
+
+    /// The run of a local server, which is the only process on its data, every minute.
+    pub const EVERY_MINUTE: CompactionRun =
+        CompactionRun { time: Duration::from_secs(50), leased: false, orphan_sweep_one_in: 500 };
+}
 
 /// Totals of a compaction run over all projects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,18 +66,18 @@ pub struct CompactionTotals {
     pub unfinished: bool,
 }
 
-/// Compacts and sweeps every project that has events, starting at `now`, for about `time`.
+/// Compacts and sweeps every project that has events, starting at `now`.
 ///
 /// Fails only if the projects cannot be listed, or if tables and bucket belong to different installations. If time runs
 /// out, the next run starts with other projects.
 pub async fn compact_all(
     events: &EventStore,
     now: DateTime<Utc>,
-    time: Duration,
+    run: CompactionRun,
 ) -> Result<CompactionTotals, EventStoreError> {
     // Never compact or remove events of another installation, or of newer tables.
     events.claim_installation().await?;
-    let clock = RunClock { start: Instant::now(), now, time };
+    let clock = RunClock { start: Instant::now(), now, time: run.time };
     let mut projects = events.projects().await?;
     // Start with a random project, so that runs that always time out still reach all of them.
     let first = usize::try_from(pennon_core::ids::random_below(projects.len() as u64)).unwrap_or(0);
@@ -72,21 +89,13 @@ pub async fn compact_all(
             break;
         }
         totals.projects += 1;
-        if let Err(error) = compact_project(events, project, &clock, &mut totals).await {
+        if let Err(error) = compact_project(events, project, run, &clock, &mut totals).await {
             totals.failed += 1;
             tracing::error!(project, %error, "the events of a project could not be compacted");
         }
     }
     tracing::info!(run = ?totals, oldest_block_seconds = totals.oldest_block_seconds, "compacted");
     Ok(totals)
-}
-
-/// In one of [`RESULT_SWEEP_ONE_IN`] runs, removes unreferenced result objects. Returns how many.
-pub async fn sweep_results(calculator: &Calculator, now: DateTime<Utc>) -> Result<usize, EventStoreError> {
-    match pennon_core::ids::random_below(RESULT_SWEEP_ONE_IN) {
-        0 => calculator.sweep_results(now).await,
-        _ => Ok(0),
-    }
 }
 
 /// The clock and time limit of a run.
@@ -105,6 +114,16 @@ impl RunClock {
         self.now.timestamp_micros().saturating_add(elapsed)
     }
 
+    /// The same clock, whose time is over `time` from now, if it is not earlier.
+    fn within(&self, time: Duration) -> RunClock {
+        RunClock { time: (self.start.elapsed() + time).min(self.time), ..*self }
+    }
+
+    /// The instant `later` from now.
+    fn micros_in(&self, later: Duration) -> i64 {
+        self.now_micros().saturating_add(i64::try_from(later.as_micros()).unwrap_or(i64::MAX))
+    }
+
     fn is_over(&self) -> bool {
         self.start.elapsed() >= self.time
     }
@@ -113,18 +132,21 @@ impl RunClock {
 async fn compact_project(
     events: &EventStore,
     project: ProjectId,
+    run: CompactionRun,
     clock: &RunClock,
     totals: &mut CompactionTotals,
 ) -> Result<(), EventStoreError> {
     // Concurrently: a merge of large segments takes longer than blocks may wait.
-    let blocks = repeat_until_done(clock, || events.compact_blocks(project, clock.now_micros()));
-    let merges =
-        repeat_until_done(clock, || events.merge_segments(project, clock.now_micros(), MergeMode::Due));
-    let (blocks, merges) = tokio::join!(blocks, merges);
+    let (blocks, merges) = (CompactionTask::Blocks(project), CompactionTask::Merges(project));
+    let mode = if run.leased { TaskMode::Leased } else { TaskMode::Alone };
+    let (blocks, merges) = tokio::join!(
+        run_under_lease(events, blocks, mode, clock),
+        run_under_lease(events, merges, mode, clock)
+    );
     // Blocks and segments that earlier runs replaced are removed even if compaction is not done.
     let swept = events.sweep(project, clock.now_micros()).await?;
     totals.removed += swept.blocks + swept.segments;
-    if pennon_core::ids::random_below(ORPHAN_SWEEP_ONE_IN) == 0 {
+    if pennon_core::ids::random_below(run.orphan_sweep_one_in) == 0 {
         totals.removed += events.sweep_orphans(project, clock.now_micros()).await?;
     }
     let (mut failed_merges, mut damaged_blocks) = (0, 0);
@@ -141,25 +163,4 @@ async fn compact_project(
     // The log has the errors; the rest of the project is done.
     totals.failed += usize::from(failed_merges + damaged_blocks > 0);
     Ok(())
-}
-
-/// Repeats `step` until it has nothing to do or time is over. Returns the sum of the results, and whether all work is done.
-async fn repeat_until_done<F>(
-    clock: &RunClock,
-    step: impl Fn() -> F,
-) -> Result<(CompactionReport, bool), EventStoreError>
-where
-    F: Future<Output = Result<CompactionReport, EventStoreError>>,
-{
-    let mut sum = CompactionReport::default();
-    loop {
-        let done = step().await?;
-        sum.add(&done);
-        if !done.has_more_work() {
-            return Ok((sum, true));
-        }
-        if clock.is_over() {
-            return Ok((sum, false));
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! The Lambda function `worker`: runs calculation jobs from the records table's stream, and compacts and sweeps on a
-//! schedule.
+//! The Lambda function `worker`: runs calculation jobs and compaction from the records table's stream, and everything that
+//! nothing woke on a schedule.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,8 +12,8 @@ use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    RUN_TIME, SCHEDULED_TASKS_TIME, Trigger, batch_item_failures, compact_all, parse_trigger,
-    run_abandoned_jobs, run_stream_jobs, sweep_results,
+    CompactionRun, RUN_TIME, SCHEDULED_TASKS_TIME, StreamRecord, Trigger, batch_item_failures, compact_all,
+    parse_trigger, run_abandoned_jobs, run_compaction_tasks, run_stream_jobs,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -44,10 +44,15 @@ struct Worker {
 
 async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error> {
     let time_left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    let end = Instant::now() + time_left.saturating_sub(REPORT_TIME);
+    let time_left = time_left.saturating_sub(REPORT_TIME);
+    let end = Instant::now() + time_left;
     match parse_trigger(&event.payload) {
         Trigger::Schedule => run_schedule(&worker, end).await,
         Trigger::Stream(records) => {
+            // A batch has either jobs or compaction tasks: each event source mapping filters for one of them.
+            let tasks = records.iter().filter_map(StreamRecord::compaction_task).collect();
+            let now = worker.app.clock.now(None);
+            run_compaction_tasks(&worker.events, tasks, now, time_left.min(RUN_TIME)).await?;
             let failed = run_stream_jobs(&worker.calculator, records, end).await;
             Ok(batch_item_failures(failed))
         }
@@ -64,8 +69,8 @@ async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
     let tasks =
         pennon_insights::run_scheduled_tasks(&app.store.records, app.clock.now(None), SCHEDULED_TASKS_TIME)
             .await;
-    let swept = sweep_results(calculator, app.clock.now(None)).await;
-    let run = compact_all(events, app.clock.now(None), RUN_TIME).await;
+    let swept = calculator.sweep_results(app.clock.now(None)).await;
+    let run = compact_all(events, app.clock.now(None), CompactionRun::HOURLY).await;
     // Last, because a job may wait until `end` for a worker that is still running; most runs have none.
     let jobs = run_abandoned_jobs(calculator, &app.store.records, end).await;
     let run = run?;

@@ -1,6 +1,7 @@
 //! The Lambda events that invoke the worker: EventBridge schedules and DynamoDB stream batches.
 
 use pennon_core::store::Key;
+use pennon_eventstore::CompactionTask;
 use serde_json::{Value, json};
 
 /// The event of an invocation.
@@ -21,6 +22,13 @@ pub struct StreamRecord {
     pub sequence_number: String,
     /// The key of an inserted item; `None` for a changed or removed one.
     pub inserted: Option<Key>,
+}
+
+impl StreamRecord {
+    /// The part of compaction that the inserted item wakes, if it does.
+    pub fn compaction_task(&self) -> Option<CompactionTask> {
+        CompactionTask::of_wake(self.inserted.as_ref()?)
+    }
 }
 
 /// Parses an event: a schedule has a `source` of EventBridge, a stream batch has `Records`.

@@ -13,6 +13,8 @@ use crate::keys;
 
 /// The manifest as a whole.
 pub(crate) const MANIFEST: u32 = 1;
+/// The number of partitions for blocks. Its first format is 2, because releases before it read it as a manifest.
+pub(crate) const PARTITIONS: u32 = 2;
 /// Segments.
 pub(crate) const SEGMENTS: u32 = 4;
 /// Imports of persons. Format 1 has no ids sidecar.
@@ -52,6 +54,7 @@ pub(crate) fn require(entries: &[Item]) -> Result<(), EventStoreError> {
     for item in entries.iter().filter(|item| !item.text.is_empty()) {
         let sk = item.key.sk.as_str();
         let kinds = [
+            (keys::PARTITIONS, PARTITIONS),
             (keys::HEAD, MANIFEST),
             (keys::SEGMENT, SEGMENTS),
             (keys::PERSONS, PERSONS),
@@ -83,6 +86,7 @@ mod tests {
     fn entries_of_a_newer_form_are_refused_whatever_else_they_say() {
         let kinds = [
             ("HEAD", 1),
+            ("HEAD#PARTITIONS", 2),
             ("SEGMENT#a", 4),
             ("PERSONS#a", 2),
             ("GROUPS#a", 1),

@@ -2,11 +2,15 @@
 //!
 //! | what | table | pk | sk |
 //! |---|---|---|---|
-//! | part of a block | blocks | `PROJECT#{p}#SHARD#{n}` | `{arrival µs}-{tie}-{random}-{parts}-{part}` |
+//! | part of a block | blocks | `PROJECT#{p}#SHARD#{n}` | `{arrival µs}-{tie}-{random}-{layout}-{part}` |
 //! | marker: the project has events | records | `EVENTS` | `PROJECT#{p}` |
 //! | installation id | records | `EVENTS` | `INSTALLATION` |
 //! | version of a project's manifest | records | `PROJECT#{p}#SEGMENT` | `HEAD` |
 //! | entry of a segment, an import of persons, an import of groups | records | `PROJECT#{p}#SEGMENT` | `SEGMENT#{id}`, `PERSONS#{id}`, `GROUPS#{id}` |
+//! | number of partitions for blocks | records | `PROJECT#{p}#SEGMENT` | `HEAD#PARTITIONS` |
+//! | wake of compaction: blocks, merges | records | `COMPACTION#{p}`, `COMPACTION#{p}#MERGES` | `WAKE#{name}` |
+//! | lease of compaction: blocks, merges | records | the same | `LEASE` |
+//! | attempt at a merge of segments | records | `COMPACTION#{p}#MERGES` | `ATTEMPT#{id}` |
 //! | damage marker of one of these | records | `PROJECT#{p}#SEGMENT` | `DAMAGED#{id}` |
 //! | entry of an object with folded merges | records | `PROJECT#{p}#SEGMENT` | `MERGES#{id}` |
 //! | entry of an object with the merges of imports | records | `PROJECT#{p}#SEGMENT` | `LINKS#{id}` |
@@ -17,7 +21,8 @@
 //! | part of the partitioned list of a static cohort: first generation, later ones | records | `PROJECT#{p}#COHORT#{cohort}#{part}`, `PROJECT#{p}#COHORT#{cohort}#{generation}#{part}` | `MEMBERS` |
 //! | overrides of experience continuity of a distinct id | records | `PROJECT#{p}#CONTINUITY#{shard}` | derived person id of the distinct id |
 //!
-//! Numbers are zero-padded, so that text order is arrival order.
+//! Numbers are zero-padded, so that text order is arrival order. The layout of a block is its number of parts, plus 16 for
+//! each doubling of the four partitions ([`BlockPartitions`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,12 +31,15 @@ use pennon_core::store::Key;
 use pennon_core::store::keys::{ProjectId, padded};
 use uuid::Uuid;
 
+use crate::block_partitions::BlockPartitions;
 use crate::error::EventStoreError;
 
-/// Number of partitions for the blocks of a project. May only grow: readers query all of them.
-pub(crate) const SHARDS: u8 = 4;
+/// The number of parts in the layout of a block.
+const PARTS_MASK: u8 = 15;
+/// Position of the partitions in the layout.
+const PARTITIONS_SHIFT: u8 = 4;
 
-/// Id of a block: arrival, shard and number of parts.
+/// Id of a block: arrival, partition and number of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockId {
     /// Arrival in microseconds since the epoch.
@@ -40,15 +48,27 @@ pub(crate) struct BlockId {
     pub tie: u32,
     /// Distinguishes blocks of different processes.
     pub random: u32,
-    /// Number of items.
+    /// Number of items; at most 15.
     pub parts: u8,
+    /// The number of partitions that its writer knew.
+    pub partitions: BlockPartitions,
 }
 
 impl BlockId {
-    /// Shard of the block.
+    /// Partition of the block.
     fn shard(&self) -> u8 {
-        // Any function of the id works; readers query all shards.
-        (self.random % u32::from(SHARDS)) as u8
+        // Any function of the id works; readers query all partitions.
+        (self.random % u32::from(self.partitions.count())) as u8
+    }
+
+    /// Parts and partitions as one number.
+    pub(crate) fn layout(&self) -> u8 {
+        self.parts & PARTS_MASK | self.partitions.exponent() << PARTITIONS_SHIFT
+    }
+
+    /// The inverse of [`BlockId::layout`].
+    pub(crate) fn of_layout(layout: u8) -> Option<(u8, BlockPartitions)> {
+        Some((layout & PARTS_MASK, BlockPartitions::of_exponent(layout >> PARTITIONS_SHIFT)?))
     }
 
     /// Key of part `part`.
@@ -72,7 +92,7 @@ impl BlockId {
 
 impl fmt::Display for BlockId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:020}-{:08x}-{:08x}-{:02}", self.micros, self.tie, self.random, self.parts)
+        write!(out, "{:020}-{:08x}-{:08x}-{:02}", self.micros, self.tie, self.random, self.layout())
     }
 }
 
@@ -95,21 +115,26 @@ impl FromStr for BlockId {
     fn from_str(text: &str) -> Result<BlockId, EventStoreError> {
         let parsed = || {
             let mut fields = text.split('-');
-            let id = BlockId {
-                micros: fields.next()?.parse().ok()?,
-                tie: u32::from_str_radix(fields.next()?, 16).ok()?,
-                random: u32::from_str_radix(fields.next()?, 16).ok()?,
-                parts: fields.next()?.parse().ok()?,
-            };
-            fields.next().is_none().then_some(id)
+            let micros = fields.next()?.parse().ok()?;
+            let tie = u32::from_str_radix(fields.next()?, 16).ok()?;
+            let random = u32::from_str_radix(fields.next()?, 16).ok()?;
+            let (parts, partitions) = BlockId::of_layout(fields.next()?.parse().ok()?)?;
+            fields.next().is_none().then_some(BlockId { micros, tie, random, parts, partitions })
         };
         parsed().ok_or_else(|| EventStoreError::Corrupt(format!("{text} names no block")))
     }
 }
 
-/// Partition of a shard of blocks.
+/// Partition `shard` of the blocks of a project.
 pub(crate) fn shard_pk(project: ProjectId, shard: u8) -> String {
     format!("PROJECT#{project}#SHARD#{shard}")
+}
+
+impl BlockPartitions {
+    /// The partition keys of a project's blocks.
+    pub(crate) fn keys(self, project: ProjectId) -> impl Iterator<Item = String> {
+        (0..self.count()).map(move |partition| shard_pk(project, partition))
+    }
 }
 
 /// Partition of the list of projects that have events.
@@ -149,6 +174,15 @@ pub(crate) fn head(project: ProjectId) -> Key {
 
 /// Sort key of the manifest's version.
 pub(crate) const HEAD: &str = "HEAD";
+/// Sort key of the number of partitions for blocks. Releases without this setting take it for a `HEAD` of a newer format and
+/// refuse the manifest, as they would miss blocks.
+pub(crate) const PARTITIONS: &str = "HEAD#PARTITIONS";
+
+/// The number of partitions for the blocks of a project.
+pub(crate) fn block_partitions(project: ProjectId) -> Key {
+    Key::new(manifest_pk(project), PARTITIONS)
+}
+
 /// Prefix of segments.
 pub(crate) const SEGMENT: &str = "SEGMENT#";
 /// Prefix of imports of persons.
@@ -163,6 +197,48 @@ pub(crate) const LINKS: &str = "LINKS#";
 
 /// Prefix of damage markers.
 pub(crate) const DAMAGED: &str = "DAMAGED#";
+
+/// Prefix of the partitions of compaction. The stream of the records table is filtered by it and by [`WAKE`].
+const COMPACTION_PREFIX: &str = "COMPACTION#";
+/// Prefix of rows that wake compaction when they are inserted.
+const WAKE: &str = "WAKE#";
+/// Prefix of attempts at merges.
+pub(crate) const ATTEMPT: &str = "ATTEMPT#";
+
+/// Partition of the compaction of a project's blocks.
+pub(crate) fn block_compaction_pk(project: ProjectId) -> String {
+    format!("{COMPACTION_PREFIX}{project}")
+}
+
+/// Partition of the merges of a project's segments.
+pub(crate) fn segment_merges_pk(project: ProjectId) -> String {
+    format!("{COMPACTION_PREFIX}{project}#MERGES")
+}
+
+/// A row that wakes the compaction of partition `pk`.
+pub(crate) fn compaction_wake(pk: String, name: &str) -> Key {
+    Key::new(pk, format!("{WAKE}{name}"))
+}
+
+/// The lease of the compaction of partition `pk`.
+pub(crate) fn compaction_lease(pk: String) -> Key {
+    Key::new(pk, "LEASE")
+}
+
+/// An attempt at a merge.
+pub(crate) fn merge_attempt(project: ProjectId, id: &str) -> Key {
+    Key::new(segment_merges_pk(project), format!("{ATTEMPT}{id}"))
+}
+
+/// The project of an inserted row that wakes compaction, and whether it is for merges.
+pub(crate) fn compaction_of_wake(key: &Key) -> Option<(ProjectId, bool)> {
+    key.sk.strip_prefix(WAKE)?;
+    let rest = key.pk.strip_prefix(COMPACTION_PREFIX)?;
+    match rest.strip_suffix("#MERGES") {
+        Some(project) => Some((project.parse().ok()?, true)),
+        None => Some((rest.parse().ok()?, false)),
+    }
+}
 
 /// An entry of a project's manifest.
 pub(crate) fn entry(project: ProjectId, prefix: &str, id: &str) -> Key {

@@ -21,6 +21,7 @@
 //! 4. Segments hold no duplicates of each other's events: a writer compares a new segment with all segments
 //!    that the manifest lists, and adds it only if the manifest has not changed since (optimistic concurrency).
 
+mod block_partitions;
 mod blocks;
 mod cache;
 mod codec;
@@ -49,6 +50,7 @@ mod settings;
 mod snapshots;
 mod time;
 
+pub use block_partitions::BlockPartitions;
 pub use blocks::{
     CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, JsonSizeBudget,
     PropertiesSeed, PropertyEncoder, ValueSeed, without_nul,
@@ -68,7 +70,7 @@ pub use ingest::{
 };
 pub use installation::AdoptionReport;
 pub use integrity::{CheckProgress, CheckReport, DamagedSegment};
-pub use manifest::{GRACE_MICROS, installation_marker};
+pub use manifest::{CompactionLease, CompactionTask, GRACE_MICROS, installation_marker};
 pub use memory::{QueryMemory, ThreadMeter};
 pub use objects::{Damage, ResultObject, VersionReport};
 pub use person_ids::{derive_person_id, is_usable_id, requested_merge};

@@ -8,17 +8,24 @@ use std::time::Duration;
 const RANGE_ROWS: usize = 524_288;
 /// Most decompressed bytes of blocks in one compaction run. A run takes at least one block.
 const INFLATED_BYTES_MAX: u64 = 64 << 20;
-/// Most compressed bytes of a shard that one compaction run reads; more than the largest block.
-const COMPACTED_BYTES_PER_SHARD: usize = 16 << 20;
-/// Most compressed bytes of waiting blocks of a shard that one query reads.
-pub(crate) const SHARD_BYTES_MAX: usize = 32 << 20;
+/// Most compressed bytes of blocks that one compaction run reads, about; more than the largest block.
+const COMPACTED_READ_BYTES_MAX: usize = 64 << 20;
+/// Most compressed bytes of waiting blocks that one query reads.
+const WAITING_BYTES_MAX: usize = 128 << 20;
+/// Most waiting blocks that one query reads, and the memory of the process for each of them.
+const WAITING_BLOCKS_MAX: usize = 200_000;
+const WAITING_BLOCKS_MIN: usize = 20_000;
+const MEMORY_PER_WAITING_BLOCK: u64 = 4096;
 /// Approximate memory of the rows of a person range during a merge: they are sorted as a whole, and the output
 /// is beside them.
 const MERGED_RANGE_BYTES: u64 = 512 << 20;
+/// Most bytes of segments that are merged into one: the new one is built in memory.
+const MERGED_BYTES_MAX: u64 = 512 << 20;
 /// Minimum limits, whatever memory there is: below them compaction makes no progress.
 const LEAST_MERGED_RANGE_BYTES: u64 = 16 << 20;
+const LEAST_MERGED_BYTES: u64 = 32 << 20;
 const LEAST_INFLATED_BYTES: u64 = 8 << 20;
-const LEAST_SHARD_BYTES: u64 = 8 << 20;
+const LEAST_BLOCK_BYTES: u64 = 32 << 20;
 /// How long a command retries version conflicts.
 const TURNS_IN_ALL: Duration = Duration::from_secs(600);
 /// Longest wait between two retries.
@@ -40,12 +47,18 @@ pub struct Settings {
     /// Approximate limit of the memory of a person range during a merge. Ranges are made narrower to fit;
     /// segments that do not fit at all are not merged.
     pub merged_range_bytes: u64,
+    /// Most bytes of segments that are merged into one, which is built in memory.
+    pub merged_bytes: u64,
     /// Most decompressed bytes of blocks of one compaction run; at least one block.
     pub compacted_bytes: u64,
-    /// Most compressed bytes of a shard that one compaction run reads.
-    pub compacted_shard_bytes: usize,
-    /// Most compressed bytes of waiting blocks of a shard that one query reads.
-    pub shard_bytes: usize,
+    /// Most compressed bytes of blocks that one compaction run reads, about.
+    pub compacted_read_bytes: usize,
+    /// Most compressed bytes of waiting blocks that one query reads.
+    pub waiting_bytes: usize,
+    /// Most waiting blocks that one query reads.
+    pub waiting_blocks: usize,
+    /// Whether captured blocks insert the rows that wake compaction, for a worker that reads the table's stream.
+    pub wakes_compaction: bool,
     /// How long a writer retries version conflicts.
     pub turns_in_all: Duration,
     /// Longest wait between two retries.
@@ -62,18 +75,23 @@ impl Settings {
             scan_bytes: bytes / 2,
             range_rows: RANGE_ROWS,
             merged_range_bytes: (bytes / 4).clamp(LEAST_MERGED_RANGE_BYTES, MERGED_RANGE_BYTES),
+            merged_bytes: (bytes / 2).clamp(LEAST_MERGED_BYTES, MERGED_BYTES_MAX),
             compacted_bytes: (bytes / 8).clamp(LEAST_INFLATED_BYTES, INFLATED_BYTES_MAX),
-            compacted_shard_bytes: shard(bytes / 16, COMPACTED_BYTES_PER_SHARD),
-            shard_bytes: shard(bytes / 8, SHARD_BYTES_MAX),
+            compacted_read_bytes: block_bytes(bytes / 4, COMPACTED_READ_BYTES_MAX),
+            waiting_bytes: block_bytes(bytes / 2, WAITING_BYTES_MAX),
+            waiting_blocks: usize::try_from(bytes / MEMORY_PER_WAITING_BLOCK)
+                .unwrap_or(WAITING_BLOCKS_MAX)
+                .clamp(WAITING_BLOCKS_MIN, WAITING_BLOCKS_MAX),
+            wakes_compaction: false,
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }
     }
 }
 
-/// Limits bytes of a shard to `most` and at least what compaction needs.
-fn shard(bytes: u64, most: usize) -> usize {
-    let bytes = usize::try_from(bytes.max(LEAST_SHARD_BYTES)).unwrap_or(most);
+/// Limits bytes of blocks to `most` and at least what compaction needs.
+fn block_bytes(bytes: u64, most: usize) -> usize {
+    let bytes = usize::try_from(bytes.max(LEAST_BLOCK_BYTES)).unwrap_or(most);
     bytes.min(most)
 }
 

@@ -9,7 +9,7 @@ use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::store::PartitionQuery;
 use pennon_eventstore::Event;
 use pennon_tests::{Keys, TestApp, as_worker, now_micros};
-use pennon_worker::compact_all;
+use pennon_worker::{CompactionRun, compact_all};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -361,10 +361,10 @@ async fn compaction_changes_no_response() {
     let body = json!({"events": [{"id": "signed up"}, {"id": "bought", "math": "dau"}], "refresh": true});
     let before = app.post(TREND, body.clone()).await.expect(200);
     let now = pennon_tests::NOW.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
-    let run = as_worker(compact_all(&app.services.events, now, Duration::from_secs(60))).await.unwrap();
+    let run = as_worker(compact_all(&app.services.events, now, CompactionRun::HOURLY)).await.unwrap();
     assert_eq!((run.projects, run.failed, run.events, run.unfinished), (2, 0, 8, false));
     assert_eq!(app.post(TREND, body.clone()).await.expect(200)["result"], before["result"]);
-    let again = as_worker(compact_all(&app.services.events, now, Duration::from_secs(60))).await.unwrap();
+    let again = as_worker(compact_all(&app.services.events, now, CompactionRun::HOURLY)).await.unwrap();
     assert_eq!((again.blocks, again.events), (0, 0));
     for (project, shard) in (1..=2).flat_map(|project| (0..16).map(move |shard| (project, shard))) {
         let left = PartitionQuery::partition(format!("PROJECT#{project}#SHARD#{shard}"));
@@ -374,6 +374,7 @@ async fn compaction_changes_no_response() {
         );
     }
     assert_eq!(app.post(TREND, body).await.expect(200)["result"], before["result"]);
-    let cut_short = as_worker(compact_all(&app.services.events, now, Duration::ZERO)).await.unwrap();
+    let no_time = CompactionRun { time: Duration::ZERO, ..CompactionRun::HOURLY };
+    let cut_short = as_worker(compact_all(&app.services.events, now, no_time)).await.unwrap();
     assert_eq!((cut_short.projects, cut_short.unfinished), (0, true));
 }

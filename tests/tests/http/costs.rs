@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon::cost::{OperationUnits, Units};
-use pennon_eventstore::{Event, MergeMode, PersonRecord};
+use pennon_core::store::{Item, Key, WriteCondition};
+use pennon_eventstore::{CompactionTask, Event, MergeMode, PersonRecord};
 use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, NOW, Random, TestApp};
-use pennon_worker::{SCHEDULED_TASKS_TIME, run_abandoned_jobs};
+use pennon_worker::{
+    CompactionRun, SCHEDULED_TASKS_TIME, compact_all, run_abandoned_jobs, run_compaction_tasks,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -87,11 +90,18 @@ async fn compact(app: &TestApp, at: DateTime<Utc>) {
     }
 }
 
-/// What the worker does whenever the clock calls it.
+/// What the worker does when captured events wake it.
+async fn wake(app: &TestApp, at: DateTime<Utc>) {
+    let tasks = vec![CompactionTask::Blocks(1)];
+    run_compaction_tasks(&app.services.events, tasks, at, Duration::from_secs(60)).await.unwrap();
+}
+
+/// What the worker does whenever the clock calls it, but for what it does in one of many runs by chance.
 async fn tick(app: &TestApp, at: DateTime<Utc>) {
     let records = &app.services.app.store.records;
     run_scheduled_tasks(records, at, SCHEDULED_TASKS_TIME).await.unwrap();
-    compact(app, at).await;
+    let run = CompactionRun { orphan_sweep_one_in: u64::MAX, ..CompactionRun::HOURLY };
+    compact_all(&app.services.events, at, run).await.unwrap();
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
     run_abandoned_jobs(&app.services.calculator, records, end).await.unwrap();
 }
@@ -106,6 +116,7 @@ async fn batches_and_their_compaction() {
         app.call("", "POST", "/batch/", batch(&mut random, 1)).await.expect(200);
         compact(&app, now()).await;
         compact(&app, now() + TimeDelta::minutes(11)).await;
+        app.services.events.claim_installation().await.unwrap();
         for sent in 0..100 {
             begin(&app).await;
             app.call("", "POST", "/batch/", batch(&mut random, events)).await.expect(200);
@@ -114,11 +125,9 @@ async fn batches_and_their_compaction() {
             }
         }
         begin(&app).await;
-        // A segment; the blocks are deleted when no reader needs them any more.
-        for minutes in [20, 31] {
-            let at = now() + TimeDelta::minutes(minutes);
-            compact(&app, at).await;
-        }
+        // A segment; what the blocks need after their deletion goes when no reader needs it any more.
+        wake(&app, now() + TimeDelta::minutes(20)).await;
+        compact(&app, now() + TimeDelta::minutes(31)).await;
         differences.compare(
             &app,
             &format!("the compaction of 100 batches of {events}"),
@@ -129,6 +138,10 @@ async fn batches_and_their_compaction() {
         tick(&app, now() + TimeDelta::minutes(50)).await;
         if events == 100 {
             differences.compare(&app, "a tick of the clock", &units.tick, false);
+            let row = Item::empty(Key::new("COMPACTION#1", "WAKE#000029460600"));
+            app.services.app.store.records.put(row, WriteCondition::Absent).await.unwrap();
+            wake(&app, now() + TimeDelta::minutes(51)).await;
+            differences.compare(&app, "a minute with captured events", &units.wake, false);
         }
     }
     differences.none();

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon_calculation::jobs::JobOutcome;
+use pennon_core::function_name::with_function_name;
+use pennon_core::http::edge;
 use pennon_core::store::PartitionQuery;
 use pennon_core::throttle::Rates;
-use pennon_eventstore::{Event, GroupRecord, PersonRecord};
+use pennon_eventstore::{CompactionTask, Event, EventStore, GroupRecord, PersonRecord};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
-use pennon_worker::compact_all;
+use pennon_worker::{CompactionRun, compact_all, run_compaction_tasks};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 use uuid::Uuid;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
@@ -28,7 +31,7 @@ fn later(minutes: i64) -> DateTime<Utc> {
 }
 
 async fn compact(app: &TestApp, at: DateTime<Utc>) {
-    let run = as_worker(compact_all(&app.services.events, at, Duration::from_secs(60))).await.unwrap();
+    let run = as_worker(compact_all(&app.services.events, at, CompactionRun::HOURLY)).await.unwrap();
     assert_eq!(run.failed, 0);
 }
 
@@ -218,4 +221,50 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
             found.push(path);
         }
     }
+}
+
+#[tokio::test]
+async fn captured_events_wake_a_worker_that_compacts_and_merges_under_leases() {
+    let app = TestApp::new().await;
+    // The event store of the capture function, which wakes the worker.
+    let events = EventStore::open_to_append(app.services.app.store.clone(), &app.events_url()).unwrap();
+    let capture = edge(pennon_capture::router(&app.services.app, &events), app.services.app.clock);
+    let send = async |number: i64| {
+        let event = json!({"event": "seen", "distinct_id": format!("p{number}")});
+        let body = json!({"api_key": "phc_project_1", "batch": [event]});
+        let request = TestApp::request("", "POST", "/batch", body);
+        let response = with_function_name("capture", Box::pin(capture.clone().oneshot(request))).await;
+        assert_eq!(response.unwrap().status(), 200);
+    };
+    let records = &app.services.app.store.records;
+    let woken = async |pk: &str| {
+        let rows = records.query(PartitionQuery::partition(pk).prefix("WAKE#")).await.unwrap();
+        rows.iter().filter_map(|row| CompactionTask::of_wake(&row.key)).collect::<Vec<_>>()
+    };
+    for round in 0..4 {
+        for number in 0..100 {
+            send(round * 100 + number).await;
+        }
+        let tasks = woken("COMPACTION#1").await;
+        assert_eq!(tasks.len(), 1, "a row of each minute, and the clock stands");
+        let run = run_compaction_tasks(&app.services.events, tasks, later(round), Duration::from_secs(60));
+        as_worker(run).await.unwrap();
+    }
+    // Four segments of a size are due.
+    let tasks = woken("COMPACTION#1#MERGES").await;
+    assert_eq!(tasks, [CompactionTask::Merges(1)]);
+    let entries = async || {
+        let entries = PartitionQuery::partition("PROJECT#1#SEGMENT").prefix("SEGMENT#");
+        records.query(entries).await.unwrap().len()
+    };
+    assert_eq!(entries().await, 4);
+    let run = run_compaction_tasks(&app.services.events, tasks.clone(), later(5), Duration::from_secs(60));
+    as_worker(run).await.unwrap();
+    assert_eq!(entries().await, 5, "the one that replaces them");
+    // Without time the task is left to another invocation.
+    let run = run_compaction_tasks(&app.services.events, tasks, later(6), Duration::ZERO);
+    as_worker(run).await.unwrap();
+    assert_eq!(woken("COMPACTION#1#MERGES").await.len(), 2);
+    let trend = json!({"events": [{"id": "seen"}], "date_from": "-1d"});
+    assert_eq!(app.post(TREND, trend).await.expect(200)["result"][0]["count"], 400.0);
 }

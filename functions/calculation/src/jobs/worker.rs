@@ -163,7 +163,8 @@ impl ClaimedJob<'_> {
         let claimed = state.with_claim(self.claim, now, machine_now());
         match self.write_state(claimed, Vec::new()).await {
             Ok(()) => Ok(true),
-            Err(StoreError::Condition { .. }) => Ok(false),
+            // Another worker was faster; or the response to the first attempt of this write was lost.
+            Err(StoreError::Condition { .. }) => self.reload_state().await,
             Err(error) => Err(error),
         }
     }

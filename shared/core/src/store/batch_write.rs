@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::types::{DeleteRequest, PutRequest, WriteRequest};
 use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 
 use super::item::{Item, Key};
 use super::table::back_off;
@@ -9,6 +10,8 @@ use super::{StoreError, Table};
 
 /// Maximum writes of one `BatchWriteItem` call, by DynamoDB.
 const BATCH_WRITE_MAX: usize = 25;
+/// Batches that are deleted concurrently: at 5 ms a call, 40,000 items a second.
+const SWEPT_AT_ONCE: usize = 8;
 
 impl Table {
     /// Stores `items` and deletes those at `deleted`, in any order and concurrently. Not atomic: a reader may see a part of it,
@@ -25,12 +28,12 @@ impl Table {
         Ok(())
     }
 
-    /// Deletes the items at `keys`, one batch after the other. Not atomic; for rows that are no longer read.
+    /// Deletes the items at `keys`, in any order. Not atomic; for rows that are no longer read.
     pub async fn sweep(&self, keys: Vec<Key>) -> Result<(), StoreError> {
-        for chunk in delete_requests(&keys)?.chunks(BATCH_WRITE_MAX) {
-            self.write_batch(chunk.to_vec()).await?;
-        }
-        Ok(())
+        let requests = delete_requests(&keys)?;
+        let batches = requests.chunks(BATCH_WRITE_MAX).map(|chunk| self.write_batch(chunk.to_vec()));
+        let batches = futures::stream::iter(batches.collect::<Vec<_>>());
+        batches.buffer_unordered(SWEPT_AT_ONCE).try_collect().await
     }
 
     fn write_batch(&self, mut pending: Vec<WriteRequest>) -> BoxFuture<'_, Result<(), StoreError>> {

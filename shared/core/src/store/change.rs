@@ -3,6 +3,8 @@
 //! Must stay true: the changes of a transaction have different keys, and their conditions are evaluated on the items as they
 //! were before the transaction.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 
@@ -173,7 +175,33 @@ impl ItemCondition {
     }
 }
 
+/// The conditions of a change as one expression of the SDK.
+pub(super) struct ConditionExpression {
+    /// `None` without a condition.
+    pub text: Option<String>,
+    /// Placeholders of attribute names.
+    pub names: HashMap<String, String>,
+    /// Placeholders of values.
+    pub values: HashMap<String, AttributeValue>,
+}
+
 impl ItemChange {
+    /// The conditions, for a call that writes only this item.
+    pub(super) fn condition_expression(&self) -> ConditionExpression {
+        let mut used = ExpressionAttributes::default();
+        let text = self.condition_text(&mut used);
+        ConditionExpression {
+            text,
+            names: used.names.into_iter().collect(),
+            values: used.values.into_iter().collect(),
+        }
+    }
+
+    fn condition_text(&self, used: &mut ExpressionAttributes) -> Option<String> {
+        let conditions: Vec<String> = self.when.iter().map(|it| it.expression(used)).collect();
+        (!conditions.is_empty()).then(|| conditions.join(" AND "))
+    }
+
     /// The change as a transaction item of the SDK.
     pub(super) fn to_sdk(&self, table: &str) -> Result<TransactWriteItem, StoreError> {
         self.build(table).map_err(|error| StoreError::Failed(error.to_string()))
@@ -181,8 +209,7 @@ impl ItemChange {
 
     fn build(&self, table: &str) -> Result<TransactWriteItem, BuildError> {
         let mut used = ExpressionAttributes::default();
-        let conditions: Vec<String> = self.when.iter().map(|it| it.expression(&mut used)).collect();
-        let condition = (!conditions.is_empty()).then(|| conditions.join(" AND "));
+        let condition = self.condition_text(&mut used);
         let builder = TransactWriteItem::builder();
         // The builders have no common trait.
         macro_rules! with_condition {

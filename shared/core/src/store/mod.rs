@@ -16,6 +16,7 @@ pub mod local_backend;
 mod query;
 pub mod round_trips;
 pub mod schema;
+mod single_write;
 pub mod summary_rows;
 mod table;
 mod tls_roots;

@@ -1,7 +1,8 @@
 //! Operations on a DynamoDB table: get, batch get, transaction, counters.
 //!
 //! Must stay true: all reads are strongly consistent, so that a list right after a write includes it; all changes go through
-//! [`Table::transact`] (or are atomic updates of one item), so that a reader never sees a partial change; nothing uses `Scan`.
+//! [`Table::transact`], which writes a single item without a transaction ([`super::single_write`]), or are atomic updates of
+//! one item, so that a reader never sees a partial change; nothing uses `Scan`.
 //!
 //! The futures that call the SDK are boxed: its code is compiled once, here, and not again in every crate that awaits a call.
 
@@ -27,7 +28,7 @@ pub const TRANSACTION_WRITES_MAX: usize = 100;
 /// Maximum bytes of one transaction: DynamoDB accepts 4 MB.
 const TRANSACTION_BYTES_MAX: usize = 4_000_000;
 const BATCH_GET_KEYS_MAX: usize = 100;
-const ATTEMPTS_MAX: u32 = 10;
+pub(super) const ATTEMPTS_MAX: u32 = 10;
 
 /// One table.
 #[derive(Debug, Clone)]
@@ -203,8 +204,22 @@ impl Table {
     }
 
     /// Executes all of `writes` or none. On a conflict with another transaction it retries with exponential backoff and jitter, at
-    /// most 10 attempts.
+    /// most 10 attempts. A single put or deletion is no transaction: it costs half.
     pub fn transact(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.transact_within(writes, ATTEMPTS_MAX)
+    }
+
+    /// As [`Table::transact`], without retries: a conflict is [`StoreError::Conflict`]. For writes that a concurrent transaction
+    /// on the same items makes useless.
+    pub fn transact_once(&self, writes: Vec<Write>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.transact_within(writes, 1)
+    }
+
+    fn transact_within(
+        &self,
+        writes: Vec<Write>,
+        attempts_max: u32,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let changes = changes(&writes)?;
             if changes.len() > TRANSACTION_WRITES_MAX {
@@ -221,6 +236,11 @@ impl Table {
             {
                 return done.map(|_| ());
             }
+            if let [change] = changes.as_slice()
+                && let Some(written) = self.write_single(change)
+            {
+                return written.await;
+            }
             let items = changes.iter().map(|change| change.to_sdk(&self.name));
             let items = items.collect::<Result<Vec<_>, _>>()?;
             for attempt in 0.. {
@@ -234,7 +254,7 @@ impl Table {
                     _ => error.into(),
                 };
                 match failure {
-                    StoreError::Conflict if attempt + 1 < ATTEMPTS_MAX => {
+                    StoreError::Conflict if attempt + 1 < attempts_max => {
                         back_off(attempt, "conflict").await?
                     }
                     other => return Err(other),

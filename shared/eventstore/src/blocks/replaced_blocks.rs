@@ -42,7 +42,7 @@ fn encode(ids: &[BlockId]) -> Bytes {
         bytes.extend_from_slice(&id.micros.to_be_bytes());
         bytes.extend_from_slice(&id.tie.to_be_bytes());
         bytes.extend_from_slice(&id.random.to_be_bytes());
-        bytes.push(id.parts);
+        bytes.push(id.layout());
     }
     bytes.into()
 }
@@ -51,11 +51,13 @@ fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
     let entries = bytes.strip_prefix(&MARK)?;
     let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else { return None };
     let id = |entry: &[u8; ENTRY_BYTES]| {
+        let (parts, partitions) = BlockId::of_layout(entry[16])?;
         Some(BlockId {
             micros: u64::from_be_bytes(entry[..8].try_into().ok()?),
             tie: u32::from_be_bytes(entry[8..12].try_into().ok()?),
             random: u32::from_be_bytes(entry[12..16].try_into().ok()?),
-            parts: entry[16],
+            parts,
+            partitions,
         })
     };
     entries.iter().map(id).collect()
@@ -160,6 +162,7 @@ impl BlockLog {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::block_partitions::BlockPartitions;
 
     fn id(n: u32) -> BlockId {
         BlockId {
@@ -167,6 +170,7 @@ mod tests {
             tie: n,
             random: !n,
             parts: 1 + (n % 14) as u8,
+            partitions: BlockPartitions::new(4 << (n % 5)).unwrap(),
         }
     }
 

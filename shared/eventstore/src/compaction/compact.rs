@@ -13,8 +13,9 @@ use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
 
 use crate::blocks::{BlockLog, RawBlock};
-use crate::compaction::merge_failures::MergeFailures;
-use crate::compaction::merge_policy::{self, MergeMode};
+use crate::compaction::merge_attempts::MergeAttempts;
+use crate::compaction::merge_failures::{FailedMerges, MergeFailures};
+use crate::compaction::merge_policy::{self, MergeLimits, MergeMode};
 use crate::compaction::segment_merge::SegmentMerger;
 use crate::compaction::stale_persons::StalePersonChecks;
 use crate::error::EventStoreError;
@@ -119,6 +120,7 @@ pub(crate) struct Compactor {
     pub merger: Arc<SegmentMerger>,
     pub settings: Settings,
     pub merge_failures: MergeFailures,
+    pub merge_attempts: MergeAttempts,
     pub stale_person_checks: StalePersonChecks,
 }
 
@@ -141,13 +143,23 @@ impl Compactor {
         project: ProjectId,
         now: Micros,
     ) -> Result<CompactionReport, EventStoreError> {
+        self.compact_blocks_if(project, now, |_| true).await
+    }
+
+    /// As [`Compactor::compact_blocks`], if all waiting blocks pass `is_due`, or there are more than a run takes.
+    pub(super) async fn compact_blocks_if(
+        &self,
+        project: ProjectId,
+        now: Micros,
+        is_due: impl Fn(&[RawBlock]) -> bool,
+    ) -> Result<CompactionReport, EventStoreError> {
         let clock = WorkClock::start(now);
         let mut retries = RetryBudget::for_background_task(&self.settings);
         loop {
             let seen = self.pending_blocks(project).await;
             let Some(waiting) = retries.optimistic_read(seen).await? else { continue };
             let PendingBlocks { manifest, intact: blocks, damaged: damaged_blocks, more } = waiting;
-            if blocks.is_empty() {
+            if blocks.is_empty() || !more && !is_due(&blocks) {
                 return Ok(CompactionReport { damaged_blocks, more, ..CompactionReport::default() });
             }
             let batch = self.segment_of_blocks(project, &manifest, blocks, now).await?;
@@ -183,13 +195,17 @@ impl Compactor {
         let mut waiting = PendingBlocks::default();
         let mut from = None;
         loop {
-            let (blocks, next) = self.blocks.oldest_blocks(project, from).await?;
+            let partitions = self.blocks.partitions(project);
+            let (blocks, next) = self.blocks.oldest_blocks(project, partitions, from).await?;
+            // After the blocks: the read order of every reader.
+            waiting.manifest = self.manifests.load(project).await?;
+            if !self.blocks.has_read_all(project, partitions, &waiting.manifest) {
+                continue;
+            }
             waiting.more = next.is_some();
             if blocks.is_empty() {
                 return Ok(waiting);
             }
-            // After the blocks: the read order of every reader.
-            waiting.manifest = self.manifests.load(project).await?;
             let (blocks, replaced) = self.blocks.split_replaced(&waiting.manifest, blocks).await?;
             // Left by an earlier run that stopped; it would block this one.
             let replaced = replaced.iter().map(|block| block.id).collect::<Vec<_>>();
@@ -297,13 +313,17 @@ impl Compactor {
         }
         let mut failed_merges = 0;
         for _ in 0..FAILED_MERGES_MAX {
-            let entries = self.segments_to_merge(project, &manifest, effort).await?;
+            let failed = self.failed_merges(project, clock.now()).await?;
+            let entries = self.segments_to_merge(project, &manifest, effort, &failed).await?;
             if entries.is_empty() {
                 break;
             }
             // An error here does not come from a segment, and any other merge would fail too.
             let person_merges = self.index.person_merges(project).await?;
-            match self.merge(project, manifest, &entries, &person_merges, clock).await {
+            let attempt = self.merge_attempts.begin(project, &entries, clock.now()).await?;
+            let merged = self.merge(project, manifest, &entries, &person_merges, clock).await;
+            self.merge_attempts.end(attempt).await?;
+            match merged {
                 Ok(done) => return Ok(CompactionReport { failed_merges, ..done }),
                 Err(error) => {
                     failed_merges += usize::from(self.record_merge_failure(project, &entries, error)?)
@@ -320,15 +340,34 @@ impl Compactor {
         project: ProjectId,
         manifest: &Manifest,
         effort: MergeMode,
+        failed: &FailedMerges,
     ) -> Result<Vec<SegmentEntry>, EventStoreError> {
-        // Damaged segments are skipped.
-        let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
-        let merge_candidates =
-            merge_policy::next(&intact.cloned().collect::<Vec<_>>(), effort, &self.merge_failures.failed());
+        let merge_candidates = self.merge_candidates(manifest, effort, failed);
         if !merge_candidates.is_empty() {
             return Ok(merge_candidates);
         }
-        Ok(self.segment_with_stale_persons(project, manifest).await?.into_iter().collect())
+        Ok(self.segment_with_stale_persons(project, manifest, failed).await?.into_iter().collect())
+    }
+
+    /// The segments that the policy selects.
+    pub(super) fn merge_candidates(
+        &self,
+        manifest: &Manifest,
+        effort: MergeMode,
+        failed: &FailedMerges,
+    ) -> Vec<SegmentEntry> {
+        // Damaged segments are skipped.
+        let intact = manifest.segments.iter().filter(|entry| !manifest.damaged.contains(&entry.id));
+        let limits = MergeLimits { effort, bytes: self.settings.merged_bytes };
+        merge_policy::next(&intact.cloned().collect::<Vec<_>>(), limits, failed)
+    }
+
+    pub(super) async fn failed_merges(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<FailedMerges, EventStoreError> {
+        Ok(self.merge_failures.failed_with(self.merge_attempts.unfinished(project, now).await?))
     }
 
     /// Excludes `entries` from further merges if the error comes from their content. A damaged segment is

@@ -2,7 +2,7 @@
 //!
 //! When a merge of several segments fails, the one that caused it is unknown. So at most half of them are
 //! merged together again, down to two; a segment that failed with two others is excluded. Must stay true:
-//! failures are kept in memory, for a limited time, so that every segment is retried; the number of entries is
+//! failures are kept in memory, for a limited time (attempts that ended with the process: [`super::merge_attempts`]), so that every segment is retried; the number of entries is
 //! bounded.
 
 use std::sync::{Mutex, PoisonError};
@@ -33,6 +33,13 @@ impl MergeFailures {
             known.remove(0);
         }
         known.push((Instant::now(), entries.iter().map(|entry| entry.id.clone()).collect()));
+    }
+
+    /// The failures that have not expired, and the merges of `unfinished` attempts.
+    pub(crate) fn failed_with(&self, unfinished: Vec<Vec<String>>) -> FailedMerges {
+        let mut failed = self.failed();
+        failed.0.extend(unfinished);
+        failed
     }
 
     /// The failures that have not expired.

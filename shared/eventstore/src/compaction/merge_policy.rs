@@ -2,7 +2,7 @@
 //!
 //! Segments of similar size are a tier; each tier is four times the one below. [`FAN`] segments of a tier
 //! become one of the next, so an event is rewritten once per tier and a project keeps a few segments of each.
-//! Must stay true: a merged segment has at most [`MERGED_ROWS_MAX`] rows and [`MERGED_BYTES_MAX`] bytes; every
+//! Must stay true: a merged segment has at most [`MERGED_ROWS_MAX`] rows and the bytes that fit into memory; every
 //! merge reduces the number of segments, so merging ends.
 
 use crate::compaction::merge_failures::FailedMerges;
@@ -10,14 +10,20 @@ use crate::manifest::SegmentEntry;
 
 /// Most rows of a merged segment: 10 million events are one segment, 100 million about nine.
 pub(crate) const MERGED_ROWS_MAX: u64 = 12_000_000;
-/// Most bytes of the merged segments: the new one is built in memory.
-pub(crate) const MERGED_BYTES_MAX: u64 = 512 << 20;
 /// Segments of a tier that trigger a merge (fan-in).
 pub(crate) const FAN: usize = 4;
 /// Most segments that are merged at once.
 const AT_ONCE: usize = 32;
 /// Rows of the first tier.
 const FIRST_ROWS: u64 = 65_536;
+
+/// The limits of a merge.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MergeLimits {
+    pub effort: MergeMode,
+    /// Most bytes of the merged segments: the new one is built in memory.
+    pub bytes: u64,
+}
 
 /// How eagerly segments are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,24 +39,29 @@ fn tier(entry: &SegmentEntry) -> u32 {
 }
 
 /// Segments above half of a limit are not merged: no two of them fit into one.
-fn is_full(entry: &SegmentEntry) -> bool {
-    entry.rows > MERGED_ROWS_MAX / 2 || entry.bytes > MERGED_BYTES_MAX / 2
+fn is_full(entry: &SegmentEntry, bytes_max: u64) -> bool {
+    entry.rows > MERGED_ROWS_MAX / 2 || entry.bytes > bytes_max / 2
 }
 
 /// The segments to merge next, at least two, skipping those that `failed`; empty when there is no work.
-pub(crate) fn next(segments: &[SegmentEntry], effort: MergeMode, failed: &FailedMerges) -> Vec<SegmentEntry> {
-    let open = segments.iter().filter(|entry| effort == MergeMode::Fewest || !is_full(entry));
+pub(crate) fn next(
+    segments: &[SegmentEntry],
+    limits: MergeLimits,
+    failed: &FailedMerges,
+) -> Vec<SegmentEntry> {
+    let MergeLimits { effort, bytes } = limits;
+    let open = segments.iter().filter(|entry| effort == MergeMode::Fewest || !is_full(entry, bytes));
     let mut open = open.filter(|entry| !failed.is_excluded(&entry.id)).collect::<Vec<_>>();
     open.sort_by(|a, b| (a.min_time, &a.id).cmp(&(b.min_time, &b.id)));
     if effort == MergeMode::Fewest {
-        return merge_candidates(&open, 2, failed);
+        return merge_candidates(&open, 2, bytes, failed);
     }
     let highest = open.iter().map(|entry| tier(entry)).max().unwrap_or(0);
     for at in 0..=highest {
         let of_tier = open.iter().copied().filter(|entry| tier(entry) == at).collect::<Vec<_>>();
         // If four of the highest tier do not fit into one segment, two do.
         let least = if of_tier.len() >= FAN { 2 } else { continue };
-        let found = merge_candidates(&of_tier, least, failed);
+        let found = merge_candidates(&of_tier, least, bytes, failed);
         if !found.is_empty() {
             return found;
         }
@@ -59,14 +70,19 @@ pub(crate) fn next(segments: &[SegmentEntry], effort: MergeMode, failed: &Failed
 }
 
 /// The longest run of neighbours that fits into one segment; of several, the one that spans the shortest time.
-fn merge_candidates(entries: &[&SegmentEntry], least: usize, failed: &FailedMerges) -> Vec<SegmentEntry> {
+fn merge_candidates(
+    entries: &[&SegmentEntry],
+    least: usize,
+    bytes_max: u64,
+    failed: &FailedMerges,
+) -> Vec<SegmentEntry> {
     let stretch = |first: usize| {
         let (mut rows, mut bytes) = (0, 0);
         let fits = (first..entries.len()).take(AT_ONCE).take_while(|last| {
             rows += entries[*last].rows;
             bytes += entries[*last].bytes;
             rows <= MERGED_ROWS_MAX
-                && bytes <= MERGED_BYTES_MAX
+                && bytes <= bytes_max
                 && failed.may_merge_together(&entries[first..=*last])
         });
         first..first + fits.count()
@@ -84,6 +100,17 @@ fn merge_candidates(entries: &[&SegmentEntry], least: usize, failed: &FailedMerg
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Enough for every merge of the tests.
+    const BYTES_MAX: u64 = 512 << 20;
+
+    fn next(segments: &[SegmentEntry], effort: MergeMode, failed: &FailedMerges) -> Vec<SegmentEntry> {
+        super::next(segments, MergeLimits { effort, bytes: BYTES_MAX }, failed)
+    }
+
+    fn is_full(entry: &SegmentEntry) -> bool {
+        super::is_full(entry, BYTES_MAX)
+    }
 
     fn entries(rows: &[u64]) -> Vec<SegmentEntry> {
         let entry = |(at, rows): (i64, &u64)| SegmentEntry {
@@ -160,6 +187,19 @@ mod tests {
         assert!(written <= events * 5, "{} times", written as f64 / events as f64);
         let full = segments.iter().filter(|entry| is_full(entry)).count();
         assert!(most - full <= 16, "{most} segments, {full} of them full");
+    }
+
+    #[test]
+    fn no_more_bytes_are_merged_than_fit_into_memory() {
+        let mut segments = entries(&[100_000; 8]);
+        segments.iter_mut().for_each(|entry| entry.bytes = 30 << 20);
+        let merged = |bytes| {
+            let limits = MergeLimits { effort: MergeMode::Due, bytes };
+            super::next(&segments, limits, &FailedMerges::default()).len()
+        };
+        assert_eq!(merged(512 << 20), 8);
+        assert_eq!(merged(100 << 20), 3);
+        assert_eq!(merged(50 << 20), 0, "no two of them");
     }
 
     #[test]

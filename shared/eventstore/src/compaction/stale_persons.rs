@@ -13,6 +13,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::compact::Compactor;
+use super::merge_failures::FailedMerges;
 use crate::error::EventStoreError;
 use crate::manifest::{Manifest, SegmentEntry};
 use crate::persons::PersonMerges;
@@ -55,8 +56,8 @@ impl Compactor {
         &self,
         project: ProjectId,
         manifest: &Manifest,
+        failed: &FailedMerges,
     ) -> Result<Option<SegmentEntry>, EventStoreError> {
-        let failed = self.merge_failures.failed();
         let person_merges = self.index.person_merges(project).await?;
         let linked = person_merges.count();
         if linked == 0 {

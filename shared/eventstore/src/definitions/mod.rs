@@ -60,8 +60,14 @@ impl DefinitionLists {
         project: ProjectId,
         memory: &QueryMemory,
     ) -> Result<(Vec<Arc<SegmentFile>>, BlockEvents), EventStoreError> {
-        let blocks = self.blocks.raw_blocks(project).await?;
-        let manifest = self.manifests.load(project).await?;
+        let (blocks, manifest) = loop {
+            let partitions = self.blocks.partitions(project);
+            let blocks = self.blocks.raw_blocks(project, partitions).await?;
+            let manifest = self.manifests.load(project).await?;
+            if self.blocks.has_read_all(project, partitions, &manifest) {
+                break (blocks, manifest);
+            }
+        };
         let choice = BlockFilter { memory: Some(memory.clone()), ..BlockFilter::properties(|_| false) };
         let waiting = self.snapshots.block_events(project, &manifest, blocks, choice).await?;
         let entries = manifest.segments.iter().filter(|entry| entry.rows > 0);

@@ -52,8 +52,14 @@ impl Eraser {
         &self,
         project: ProjectId,
     ) -> Result<(Vec<BlockId>, Manifest), EventStoreError> {
-        let blocks = self.blocks.block_ids(project).await?;
-        Ok((blocks, self.manifests.load(project).await?))
+        loop {
+            let partitions = self.blocks.partitions(project);
+            let blocks = self.blocks.block_ids(project, partitions).await?;
+            let manifest = self.manifests.load(project).await?;
+            if self.blocks.has_read_all(project, partitions, &manifest) {
+                return Ok((blocks, manifest));
+            }
+        }
     }
 
     /// Replaces everything that `manifest` lists, and `blocks`, by an empty segment. Returns none on a version

@@ -31,7 +31,6 @@ use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::memory::{DecodeBudget, MemoryLease, Purpose, QueryMemory};
 use crate::person_ids::derive_person_id;
-use crate::persons::PersonIndex;
 use crate::segments::{DuplicateFinder, SegmentStore};
 use crate::snapshots::SnapshotReader;
 use candidates::Candidates;
@@ -163,7 +162,6 @@ fn pass_on<T: EventListSink>(events: Vec<ListedEvent>, mut to: T, lease: MemoryL
 #[derive(Debug, Clone)]
 pub(crate) struct EventList {
     snapshots: Arc<SnapshotReader>,
-    index: Arc<PersonIndex>,
     blocks: Arc<BlockLog>,
     segments: Arc<SegmentStore>,
     duplicates: Arc<DuplicateFinder>,
@@ -173,13 +171,12 @@ pub(crate) struct EventList {
 impl EventList {
     pub(crate) fn new(
         snapshots: Arc<SnapshotReader>,
-        index: Arc<PersonIndex>,
         blocks: Arc<BlockLog>,
         segments: Arc<SegmentStore>,
         duplicates: Arc<DuplicateFinder>,
         decode_budget: Arc<DecodeBudget>,
     ) -> EventList {
-        EventList { snapshots, index, blocks, segments, duplicates, decode_budget }
+        EventList { snapshots, blocks, segments, duplicates, decode_budget }
     }
 
     /// Passes matching events to the sink `to`, newest first, until it breaks or `budget` is used up. At least one
@@ -230,8 +227,7 @@ impl EventList {
         requested: EventListFilter,
         memory: &QueryMemory,
     ) -> Result<Candidates, EventStoreError> {
-        let blocks = self.blocks.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let (blocks, manifest, merge_state) = self.snapshots.blocks_and_manifest(project).await?;
         let person_merges = merge_state.person_merges.clone();
         let own = requested.distinct_id.as_deref().map(|distinct_id| derive_person_id(project, distinct_id));
         let persons = own.or(requested.person).map(|id| {

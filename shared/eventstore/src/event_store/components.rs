@@ -8,12 +8,12 @@ use std::sync::Arc;
 use pennon_core::store::{Store, Table};
 
 use crate::blocks::BlockLog;
-use crate::compaction::{Compactor, MergeFailures, SegmentMerger, StalePersonChecks, Sweeper};
+use crate::compaction::{Compactor, MergeAttempts, MergeFailures, SegmentMerger, StalePersonChecks, Sweeper};
 use crate::definitions::DefinitionLists;
 use crate::erasure::Eraser;
 use crate::event_list::EventList;
 use crate::flag_calls::FlagCallCounter;
-use crate::ingest::{EventCapture, EventImporter};
+use crate::ingest::{CompactionWaker, EventCapture, EventImporter};
 use crate::installation::InstallationCheck;
 use crate::integrity::IntegrityChecker;
 use crate::manifest::{ManifestStore, ProjectList, VersionMarks};
@@ -29,6 +29,8 @@ use crate::snapshots::SnapshotReader;
 
 #[derive(Debug)]
 pub(super) struct Components {
+    /// For leases and wakes of compaction.
+    pub records: Table,
     pub settings: Settings,
     /// Shared by queries and the cache of decoded pieces.
     pub memory: MemoryBudget,
@@ -166,9 +168,16 @@ impl Components {
         let merger = Arc::new(SegmentMerger::new(segments.clone(), persons.profiles.clone(), settings));
         let compactor = Arc::new(compactor(&storage, &persons, merger.clone()));
         Components {
+            records: storage.records.clone(),
             settings,
             results: ResultObjects::new(storage.objects.clone()),
-            capture: EventCapture::new(projects.clone(), log.clone(), blocks.clone(), flag_calls.clone()),
+            capture: EventCapture::new(
+                projects.clone(),
+                log.clone(),
+                blocks.clone(),
+                flag_calls.clone(),
+                CompactionWaker::new(settings.wakes_compaction.then(|| storage.records.clone())),
+            ),
             importer: EventImporter::new(
                 projects.clone(),
                 snapshots.clone(),
@@ -185,7 +194,6 @@ impl Components {
             ),
             event_list: EventList::new(
                 snapshots.clone(),
-                index.clone(),
                 blocks.clone(),
                 segments.clone(),
                 duplicates.clone(),
@@ -228,6 +236,7 @@ fn compactor(storage: &Storage, persons: &Persons, merger: Arc<SegmentMerger>) -
         merger,
         settings: storage.settings,
         merge_failures: MergeFailures::default(),
+        merge_attempts: MergeAttempts::new(storage.records.clone()),
         stale_person_checks: StalePersonChecks::default(),
     }
 }

@@ -13,12 +13,56 @@ use crate::erasure::{ErasureReport, ErasureTarget};
 use crate::error::EventStoreError;
 use crate::installation::AdoptionReport;
 use crate::integrity::{CheckProgress, CheckReport};
+use crate::manifest::{CompactionLease, CompactionTask};
 use crate::objects::{Damage, ResultObject, VersionReport};
 
 impl EventStore {
     /// Waits until so many captured batches wait for compaction that it should begin at once. For one caller at a time.
     pub async fn wait_until_compaction_due(&self) {
         self.components.blocks.wait_until_filled().await;
+    }
+
+    /// Takes the lease of a part of compaction until `until`; none while another process holds it.
+    pub async fn lease_compaction(
+        &self,
+        task: CompactionTask,
+        now: Micros,
+        until: Micros,
+    ) -> Result<Option<CompactionLease>, EventStoreError> {
+        Ok(task.lease(&self.components.records, now, until).await?)
+    }
+
+    /// Extends a lease. Returns false if it expired and another process took it.
+    pub async fn renew_compaction(
+        &self,
+        lease: &CompactionLease,
+        until: Micros,
+    ) -> Result<bool, EventStoreError> {
+        Ok(lease.renew(&self.components.records, until).await?)
+    }
+
+    /// Ends a lease.
+    pub async fn release_compaction(&self, lease: CompactionLease) -> Result<(), EventStoreError> {
+        Ok(lease.release(&self.components.records).await?)
+    }
+
+    /// Inserts a row that wakes a part of compaction, for work that is left.
+    pub async fn wake_compaction(&self, task: CompactionTask, now: Micros) -> Result<(), EventStoreError> {
+        Ok(task.wake_again(&self.components.records, now).await?)
+    }
+
+    /// As [`EventStore::compact_blocks`], if so many blocks wait, or some for so long, that they are worth a segment.
+    pub async fn compact_due_blocks(
+        &self,
+        project: ProjectId,
+        now: Micros,
+    ) -> Result<CompactionReport, EventStoreError> {
+        self.components.compactor.compact_due_blocks(project, now).await
+    }
+
+    /// Folds the merge log of a project if it is long, and returns whether segments are due to be merged.
+    pub async fn is_merge_due(&self, project: ProjectId, now: Micros) -> Result<bool, EventStoreError> {
+        self.components.compactor.is_merge_due(project, now).await
     }
 
     /// Runs compaction once: some blocks, and one merge. Cheap when there is nothing to do.

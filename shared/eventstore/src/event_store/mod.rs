@@ -43,12 +43,14 @@ impl EventStore {
         Ok(EventStore::of(Components::build(store, objects, settings, Some(read_legacy_ids))))
     }
 
-    /// As [`EventStore::open`], for a process that only appends events and links no Parquet reader. Events that
+    /// As [`EventStore::open`], for a process that only appends events, wakes a worker to compact them, and links no Parquet
+    /// reader. Events that
     /// merge persons are refused while persons imported by a release before import format 2 wait for their
     /// first compaction.
     pub fn open_to_append(store: Store, events_url: &str) -> Result<EventStore, EventStoreError> {
         let objects = Objects::open(events_url, store.roots, store.access.as_ref())?;
-        Ok(EventStore::of(Components::build(store, objects, Settings::default(), None)))
+        let settings = Settings { wakes_compaction: true, ..Settings::default() };
+        Ok(EventStore::of(Components::build(store, objects, settings, None)))
     }
 
     /// Opens the event store on the tables of `store` and another object store. Failed calls are retried with

@@ -17,10 +17,11 @@ use pennon_flag_rules::calls::{CALL_EVENT, CALLED_KEY, CallsByKey, FLAGS_MAX, Fl
 use pennon_flag_rules::is_possible_key;
 use serde_json::Value;
 
+use crate::block_partitions::BlockPartitions;
 use crate::blocks::block::Block;
 use crate::blocks::{BlockLog, RawBlock};
 use crate::error::EventStoreError;
-use crate::keys::BlockId;
+use crate::keys::{self, BlockId};
 use recent_calls::FlagCallCache;
 
 /// Most keys that are looked up one by one; above, all keys of the project are read.
@@ -130,10 +131,19 @@ impl FlagCallCounter {
             return Ok(calls);
         }
         let start = memory.start();
-        let row = flag_calls(project);
         // Calls that the row does not include yet are in blocks that exist for minutes.
-        let (row, blocks) = futures::join!(self.records.get(&row), self.blocks.newest_blocks(project));
-        let stored = match row? {
+        let rows = [flag_calls(project), keys::block_partitions(project)];
+        let (row, blocks) = loop {
+            let partitions = self.blocks.partitions(project);
+            let read = self.blocks.newest_blocks(project, partitions);
+            let (rows, blocks) = futures::join!(self.records.batch_get(&rows), read);
+            let [row, setting] = <[Option<Item>; 2]>::try_from(rows?).unwrap_or_default();
+            let setting = setting.as_ref().map(BlockPartitions::of_row).transpose()?;
+            if self.blocks.learn_partitions(project, setting.unwrap_or_default()) <= partitions {
+                break (row, blocks);
+            }
+        };
+        let stored = match row {
             Some(row) => row.body::<StoredCalls>()?,
             None => StoredCalls::default(),
         };

@@ -11,6 +11,7 @@ use pennon_core::store::keys::ProjectId;
 use crate::blocks::{BlockLog, EncodedBatch};
 use crate::error::EventStoreError;
 use crate::flag_calls::FlagCallCounter;
+use crate::ingest::waker::CompactionWaker;
 use crate::manifest::ProjectList;
 use crate::persons::MergeLog;
 
@@ -21,6 +22,7 @@ pub(crate) struct EventCapture {
     log: Arc<MergeLog>,
     blocks: Arc<BlockLog>,
     flag_calls: Arc<FlagCallCounter>,
+    waker: CompactionWaker,
 }
 
 impl EventCapture {
@@ -29,8 +31,9 @@ impl EventCapture {
         log: Arc<MergeLog>,
         blocks: Arc<BlockLog>,
         flag_calls: Arc<FlagCallCounter>,
+        waker: CompactionWaker,
     ) -> EventCapture {
-        EventCapture { projects, log, blocks, flag_calls }
+        EventCapture { projects, log, blocks, flag_calls, waker }
     }
 
     /// Stores a captured batch that arrived at `now`.
@@ -40,11 +43,21 @@ impl EventCapture {
         batch: EncodedBatch,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        self.projects.mark_project(project).await?;
+        // The number of partitions may be outdated: readers find the block by its id in any case.
+        let partitions = self.projects.start_project(project).await?;
         // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
         // would resend it, and events without a uuid of their own would count twice.
         self.log.merge_persons(project, &batch.merging).await?;
-        self.blocks.append(project, batch.block, now).await?;
+        // In parallel: the worker runs a minute after it was woken.
+        let (appended, refreshed, ()) = futures::join!(
+            self.blocks.append(project, partitions, batch.block, now),
+            self.projects.refresh_partitions(project),
+            self.waker.wake(project, now)
+        );
+        appended?;
+        if let Err(error) = refreshed {
+            tracing::warn!(project, %error, "the number of block partitions could not be read; the known one is used");
+        }
         self.flag_calls.invalidate();
         Ok(())
     }

@@ -29,9 +29,13 @@ impl IntegrityChecker {
             damage_markers.keys().filter(|id| id.parse::<BlockId>().is_ok()).cloned().collect::<Vec<_>>();
         let mut from = None;
         loop {
-            let (blocks, next) = self.blocks.oldest_blocks(project, from).await?;
+            let partitions = self.blocks.partitions(project);
+            let (blocks, next) = self.blocks.oldest_blocks(project, partitions, from).await?;
             // After the blocks: the read order of every reader.
             let manifest = self.manifests.load(project).await?;
+            if !self.blocks.has_read_all(project, partitions, &manifest) {
+                continue;
+            }
             let compared = VerifiedBlocks::of(self.blocks.not_replaced(&manifest, blocks).await?).await?;
             checked.blocks += compared.intact.len();
             checked.bytes += compared.intact.iter().map(|block| block.stored_len() as u64).sum::<u64>();

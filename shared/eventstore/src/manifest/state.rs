@@ -11,6 +11,7 @@ use pennon_analytics::scan::Micros;
 use pennon_core::store::{Item, Key, StoreError, Write};
 use serde::{Deserialize, Serialize};
 
+use crate::block_partitions::BlockPartitions;
 use crate::error::EventStoreError;
 use crate::event::micros_u64;
 use crate::formats;
@@ -122,6 +123,8 @@ pub(crate) struct Manifest {
     pub rewritten: Vec<(u64, Key, RecordsEntry)>,
     /// Ids of damaged segments.
     pub damaged: HashSet<String>,
+    /// The number of partitions for blocks.
+    pub partitions: BlockPartitions,
 }
 
 /// A change of the manifest that is applied in one transaction.
@@ -171,6 +174,8 @@ impl Manifest {
             let sk = item.key.sk.as_str();
             if sk == keys::HEAD {
                 manifest.head = Some(item.version);
+            } else if sk == keys::PARTITIONS {
+                manifest.partitions = BlockPartitions::of_row(item)?;
             } else if sk.starts_with(keys::SEGMENT) {
                 let entry: SegmentEntry = item.body()?;
                 replaced.extend(entry.replaces_segments.iter().cloned());
@@ -252,8 +257,10 @@ struct EntryVersion {
 /// version are present.
 pub(super) fn is_consistent(items: &[Item]) -> Result<bool, StoreError> {
     let Some(head) = items.iter().find(|item| item.key.sk == keys::HEAD) else {
-        // The first entry was added during the read. Markers of damaged blocks exist before that.
-        return Ok(items.iter().all(|item| item.key.sk.starts_with(keys::DAMAGED)));
+        // The first entry was added during the read. Settings and markers of damaged blocks exist before that.
+        return Ok(items
+            .iter()
+            .all(|item| item.key.sk == keys::PARTITIONS || item.key.sk.starts_with(keys::DAMAGED)));
     };
     let mut newest = 0;
     for item in items.iter().filter(|item| item.key.sk != keys::HEAD) {
@@ -292,6 +299,11 @@ mod tests {
         let (a, b) = (entry("a", 1, &[]), entry("b", 2, &["a"]));
         assert!(is_consistent(&[]).unwrap());
         assert!(is_consistent(&[Item::empty(keys::entry(1, keys::DAMAGED, "a block"))]).unwrap());
+        let (key, setting) = BlockPartitions::new(16).unwrap().row(1);
+        let setting = Item::new(key, &setting).unwrap();
+        assert!(is_consistent(std::slice::from_ref(&setting)).unwrap(), "a setting before the first entry");
+        assert_eq!(Manifest::of(std::slice::from_ref(&setting)).unwrap().partitions.count(), 16);
+        assert!(is_consistent(&[head(1, 1), setting, a.clone()]).unwrap());
         assert!(is_consistent(&[head(1, 1), a.clone()]).unwrap());
         assert!(is_consistent(&[head(2, 1), a.clone(), b.clone()]).unwrap());
         assert!(is_consistent(&[head(2, 1), b.clone()]).unwrap(), "what was replaced may be gone");

@@ -11,7 +11,7 @@ use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
 use super::SnapshotReader;
-use crate::blocks::{BlockFilter, event_headers, filter_rows};
+use crate::blocks::{BlockFilter, RawBlock, event_headers, filter_rows};
 use crate::error::EventStoreError;
 use crate::event::PersonEvent;
 use crate::manifest::Manifest;
@@ -64,8 +64,7 @@ impl SnapshotReader {
         project: ProjectId,
         requested: BlockFilter,
     ) -> Result<Snapshot, EventStoreError> {
-        let blocks = self.blocks.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let (blocks, manifest, merge_state) = self.blocks_and_manifest(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
         let waiting_events = self.blocks.mark_damage(filter_rows(project, blocks, requested).await).await?;
         Ok(Snapshot {
@@ -78,10 +77,24 @@ impl SnapshotReader {
         })
     }
 
+    /// Reads the waiting blocks of all partitions, then manifest and person merges.
+    pub(crate) async fn blocks_and_manifest(
+        &self,
+        project: ProjectId,
+    ) -> Result<(Vec<RawBlock>, Manifest, Arc<PersonMergeState>), EventStoreError> {
+        loop {
+            let partitions = self.blocks.partitions(project);
+            let blocks = self.blocks.raw_blocks(project, partitions).await?;
+            let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+            if self.blocks.has_read_all(project, partitions, &manifest) {
+                return Ok((blocks, manifest, merge_state));
+            }
+        }
+    }
+
     /// Reads a snapshot with only uuid and time of the events of blocks.
     pub(crate) async fn outline(&self, project: ProjectId) -> Result<SnapshotOutline, EventStoreError> {
-        let blocks = self.blocks.raw_blocks(project).await?;
-        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+        let (blocks, manifest, merge_state) = self.blocks_and_manifest(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
         let waiting_events = self.blocks.mark_damage(event_headers(blocks).await).await?;
         Ok(SnapshotOutline { manifest, merge_state, waiting_events })

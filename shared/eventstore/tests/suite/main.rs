@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
 mod block_backlog;
+mod block_partitions;
 mod compaction;
+mod compaction_tasks;
 mod concurrent_queries;
 mod damage;
 mod damaged_blocks;

@@ -1,9 +1,16 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::block_partitions::BlockPartitions;
 use serde_json::json;
 
 const PROJECT: ProjectId = 7;
-const ID: BlockId = BlockId { micros: 1_700_000_000_000_000, tie: 3, random: 0xabcd, parts: 1 };
+const ID: BlockId = BlockId {
+    micros: 1_700_000_000_000_000,
+    tie: 3,
+    random: 0xabcd,
+    parts: 1,
+    partitions: BlockPartitions::DEFAULT,
+};
 
 fn packed(events: &[Event]) -> Result<Vec<u8>, EventStoreError> {
     let mut block = encode(&CapturedBatch::of(events))?;

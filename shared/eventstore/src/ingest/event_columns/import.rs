@@ -83,7 +83,7 @@ impl EventImporter {
         let events = Arc::new(events);
         let single = events.clone();
         let single = Arc::new(tokio::task::spawn_blocking(move || UniqueEvents::of(&single)).await?);
-        self.projects.mark_project(project).await?;
+        self.projects.start_project(project).await?;
         let mut retries = RetryBudget::for_command(&self.settings);
         let mut made: Option<(NewSegment, DuplicateCheck)> = None;
         let outcome = loop {

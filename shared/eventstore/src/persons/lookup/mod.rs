@@ -29,6 +29,7 @@ pub use newest_first::PeoplePage;
 pub use pages::PersonScan;
 pub use scan_all::{PEOPLE_MAX, People, VALUES_BYTES_MAX};
 
+use crate::block_partitions::BlockPartitions;
 use crate::blocks::{BlockLog, RawBlock, rows_with_properties};
 use crate::error::EventStoreError;
 use crate::event::PersonEvent;
@@ -65,7 +66,11 @@ pub struct EvaluationSubject {
 
 /// Prefetched waiting blocks.
 #[derive(Debug)]
-pub struct WaitingBlocks(Vec<RawBlock>);
+pub struct WaitingBlocks {
+    blocks: Vec<RawBlock>,
+    /// The partitions that were read.
+    partitions: BlockPartitions,
+}
 
 /// A consistent view of the persons and groups of a project.
 pub(crate) struct PersonsSnapshot {
@@ -119,7 +124,9 @@ impl PersonLookup {
         &self,
         project: ProjectId,
     ) -> Result<Option<WaitingBlocks>, EventStoreError> {
-        Ok(self.blocks.raw_blocks_if_few(project).await?.map(WaitingBlocks))
+        let partitions = self.blocks.partitions(project);
+        let few = self.blocks.raw_blocks_if_few(project, partitions).await?;
+        Ok(few.map(|blocks| WaitingBlocks { blocks, partitions }))
     }
 
     /// The ids of the person of `distinct_id` from the cache alone. A prefetch by these ids is valid if
@@ -184,13 +191,22 @@ impl PersonLookup {
     async fn now(
         &self,
         project: ProjectId,
-        waiting_blocks: Option<WaitingBlocks>,
+        mut waiting_blocks: Option<WaitingBlocks>,
     ) -> Result<PersonsSnapshot, EventStoreError> {
-        let blocks = match waiting_blocks {
-            Some(waiting_blocks) => waiting_blocks.0,
-            None => self.blocks.raw_blocks(project).await?,
+        let (blocks, manifest, merge_state) = loop {
+            let WaitingBlocks { blocks, partitions } = match waiting_blocks.take() {
+                Some(waiting_blocks) => waiting_blocks,
+                None => {
+                    let partitions = self.blocks.partitions(project);
+                    let blocks = self.blocks.raw_blocks(project, partitions).await?;
+                    WaitingBlocks { blocks, partitions }
+                }
+            };
+            let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
+            if self.blocks.has_read_all(project, partitions, &manifest) {
+                break (blocks, manifest, merge_state);
+            }
         };
-        let (manifest, merge_state) = self.index.manifest_and_persons(project).await?;
         let blocks = self.blocks.not_replaced(&manifest, blocks).await?;
         let waiting_events =
             self.blocks.mark_damage(rows_with_properties(project, blocks, is_profile_property).await).await?;

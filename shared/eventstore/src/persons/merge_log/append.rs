@@ -3,14 +3,19 @@
 //! Must stay true: a decision is written only if its preconditions still hold: the row is the next one of the
 //! log, and no person that a merge needs unidentified was identified since. The number of a folded and removed
 //! row is free again, so the precondition is that the row before exists. Requests of one process are serialized
-//! by a lock, so conflicts occur only between processes; on a conflict the request decides again. The facts
-//! about the persons of a request are read once, and again whenever another writer appended a row.
+//! by a lock, so conflicts occur only between processes; on a conflict the request waits with jittered backoff and writes the
+//! row after those that were appended. Its facts about persons stay valid: a person once identified stays so, and that the
+//! others are not is a precondition of the write. Only an erasure, which appends an empty row, makes it read them again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Write, WriteCondition};
+use pennon_core::store::{
+    Item, Key, PartitionQuery, StoreError, Write, WriteCondition, back_off_after_conflict,
+};
+use tokio::time::Instant;
 
 use super::merge_rules::{MergeDecision, MergeFacts, TimedMergeRequest, decide_merges};
 use super::{MergeLog, PersonMerge, encode_row};
@@ -24,8 +29,8 @@ use crate::person_ids::merge_of;
 pub const MERGES_MAX: usize = 1000;
 /// Most merges per transaction: each takes at most three of its hundred writes.
 const BATCH_MAX: usize = 30;
-/// Attempts on version conflicts.
-const TRIES: usize = 60;
+/// How long a request retries version conflicts: about half of the time of a function.
+const RETRY_TIME: Duration = Duration::from_secs(8);
 
 /// Number of the last row of a log, as known by this process; the lock holder writes.
 type LogTail = Arc<tokio::sync::Mutex<Option<u64>>>;
@@ -72,13 +77,20 @@ impl MergeLog {
         }
         let tail = self.tails.of(project);
         let before = tail.try_lock().ok().and_then(|last| *last);
-        let known = self.known(project, &requests).await?;
+        let last_row = async {
+            match before {
+                Some(last) => Ok(last),
+                None => self.last_row(project).await,
+            }
+        };
+        let (last_row, known) = futures::try_join!(last_row, self.known(project, &requests))?;
         // Most requested merges were applied before.
         if decide_merges(&requests, known.clone()) == MergeDecision::default() {
             return Ok(());
         }
         let mut last = tail.lock().await;
         let known = Some(known).filter(|_| before.is_some() && *last == before);
+        last.get_or_insert(last_row);
         let mut writer = LogWriter { last: &mut last, known };
         for start in (0..requests.len()).step_by(BATCH_MAX) {
             self.merge_batch(project, &requests[start..], &mut writer).await?;
@@ -94,7 +106,11 @@ impl MergeLog {
         writer: &mut LogWriter<'_>,
     ) -> Result<(), EventStoreError> {
         let some = &requests[..requests.len().min(BATCH_MAX)];
-        for _ in 0..TRIES {
+        let begin = Instant::now();
+        let mut conflicts = 0;
+        while begin.elapsed() < RETRY_TIME {
+            back_off_after_conflict(conflicts).await;
+            conflicts += 1;
             let last = match *writer.last {
                 Some(last) => last,
                 // The unknown rows may include an erasure, after which a person is no longer identified.
@@ -103,7 +119,7 @@ impl MergeLog {
                     *writer.last.insert(self.last_row(project).await?)
                 }
             };
-            let mut known = match writer.known.take() {
+            let known = match writer.known.take() {
                 Some(known) => known,
                 None => self.known(project, requests).await?,
             };
@@ -117,17 +133,24 @@ impl MergeLog {
             let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
             let written = match writes.is_empty() {
                 true => Ok(()),
-                false => self.records.transact(writes).await,
+                false => self.records.transact_once(writes).await,
             };
             match written {
                 Ok(()) => {
                     *writer.last = Some(last + u64::from(rows > 0));
+                    let mut known = known;
                     known.take(decision);
                     writer.known = Some(known);
                     return Ok(());
                 }
-                // Conflict: the row is not the next one.
-                Err(StoreError::Condition { index }) if index < rows => *writer.last = None,
+                // Conflict: the row is not the next one, or another process is writing it.
+                Err(error) if is_row_conflict(&error, rows) => {
+                    let (next, is_erased) = self.skip_rows(project, last).await;
+                    // While the other process is still writing, the row before it is the last one.
+                    let next = next.or(matches!(error, StoreError::Conflict).then_some(last));
+                    *writer.last = next;
+                    writer.known = Some(known).filter(|_| next.is_some() && !is_erased);
+                }
                 // Conflict: the decision is outdated.
                 Err(StoreError::Condition { .. }) => {}
                 Err(error) => {
@@ -138,6 +161,16 @@ impl MergeLog {
             }
         }
         Err(StoreError::Busy(format!("persons of project {project} are being merged by others")).into())
+    }
+
+    /// The number of the last row after row `last`, none if rows between them were removed, and whether one of them is of an
+    /// erasure.
+    async fn skip_rows(&self, project: ProjectId, last: u64) -> (Option<u64>, bool) {
+        // Of damaged rows only the number of the last one is needed.
+        let Ok(rows) = self.merges_after(project, last).await else { return (None, true) };
+        let is_gapless = (last + 1..).zip(&rows).all(|(number, row)| row.number == number);
+        let next = rows.last().filter(|_| is_gapless).map(|row| row.number);
+        (next, rows.iter().any(|row| row.merges.is_empty()))
     }
 
     /// The number of the last row; 0 where there is none.
@@ -174,6 +207,14 @@ impl MergeLog {
         known.identified.extend(persons.iter().filter(|person| imported_merges.is_linked(**person)));
         known.forced.extend(forced.iter().filter(|_| there.next() == Some(true)));
         Ok(known)
+    }
+}
+
+/// Whether another process has written the row, or is writing it. A transaction on the same markers is retried like that too.
+fn is_row_conflict(error: &StoreError, rows: usize) -> bool {
+    match error {
+        StoreError::Condition { index } => *index < rows,
+        error => matches!(error, StoreError::Conflict),
     }
 }
 
