@@ -36,6 +36,15 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// Counts in `summary` what an interrupted import has stored.
+    pub(super) fn add_to(self, summary: &mut Summary) {
+        summary.continued_after = self.records;
+        summary.copies += self.events;
+        summary.persons += self.persons;
+        summary.groups += self.groups;
+        summary.projects.extend(self.projects);
+    }
+
     /// Adds what `summary` has counted as the result of the first `records` records.
     fn after(&self, records: u64, summary: &Summary) -> Checkpoint {
         Checkpoint {

@@ -136,7 +136,7 @@ pub async fn import_file(
     if let Some(interrupted) = interrupted {
         read = interrupted.records;
         source = skip(source, read, now, path, progress).await?;
-        summary.continue_after(interrupted);
+        interrupted.add_to(&mut summary);
     } else {
         store_people(store, people, now, &mut summary, progress).await.map_err(failed)?;
     }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Map, Value, json};
 
-use super::checkpoint::Checkpoint;
 use super::mappings::MappedRecord;
 use super::people::PeopleUpdate;
 use super::record::ImportRecord;
@@ -60,15 +59,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts what an interrupted import has stored.
-    pub(super) fn continue_after(&mut self, interrupted: Checkpoint) {
-        self.continued_after = interrupted.records;
-        self.copies += interrupted.events;
-        self.persons += interrupted.persons;
-        self.groups += interrupted.groups;
-        self.projects.extend(interrupted.projects);
-    }
-
     /// The summary as lines of text.
     pub fn text_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -11,6 +11,7 @@ mod insight;
 pub mod lifecycle;
 mod other_kinds;
 mod parse;
+mod parsed_query;
 pub mod paths;
 mod plan;
 #[macro_use]
@@ -26,7 +27,8 @@ use serde_json::Value;
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
 pub use insight::{Endpoint, KindDescription, LegacyRequests, NodeDescription, PeoplePage};
 pub use other_kinds::unsupported_kind;
-pub use parse::{ParsedQuery, stored_kinds};
+pub use parse::stored_kinds;
+pub use parsed_query::ParsedQuery;
 pub use plan::Plan;
 pub use saved_query::{
     ACTION_SERIES, CONDITION_TYPES, FLAG_OPERATOR, FieldType, SERIES_FIELDS, SERIES_KINDS, SavedNodeRules,

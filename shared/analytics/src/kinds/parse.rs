@@ -10,24 +10,12 @@ use pennon_filters::dates::range::DateRange;
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value};
 
-use super::{DEFAULT_INSIGHT_NAME, InsightKind, NodeDescription, Query, TableRows};
+use super::{DEFAULT_INSIGHT_NAME, InsightKind, NodeDescription, ParsedQuery, Query, TableRows};
 use crate::clickhouse::{SegmentFiles, StatementWriter};
 use crate::definitions::DefinitionIds;
 use crate::project::ProjectContext;
 use crate::query::node::{WRAPPERS, get_kind};
 use crate::query::{CommonFields, Series, canonical};
-
-/// Result of parsing a request, stored filters or a query node.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one value per request")]
-pub enum ParsedQuery {
-    /// A supported query.
-    Query(Query),
-    /// A query without series. The endpoint decides between an empty result and an error.
-    Empty,
-    /// A query kind that insights can store but that cannot be calculated; its name, such as `HogQLQuery`.
-    OtherKind(String),
-}
 
 /// Maximum number of nested wrappers.
 const MAX_WRAPPERS: usize = 4;

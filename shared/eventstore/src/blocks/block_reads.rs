@@ -219,7 +219,11 @@ impl BlockLog {
         Ok(futures::future::try_join_all(reads).await?)
     }
 
-    async fn read_partition(&self, query: Query, budget: &ReadBudget) -> Result<PartitionItems, StoreError> {
+    async fn read_partition(
+        &self,
+        query: PartitionQuery,
+        budget: &ReadBudget,
+    ) -> Result<PartitionItems, StoreError> {
         let (mut items, mut start): (Vec<Item>, Option<PageStart>) = (Vec::new(), None);
         loop {
             let query = match budget.partition_items {

@@ -7,7 +7,7 @@
 
 use pennon_analytics::scan::Micros;
 use pennon_core::store::keys::ProjectId;
-use pennon_core::store::{Item, Key, Query, Table, Write, WriteCondition};
+use pennon_core::store::{Item, Key, PartitionQuery, Table, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EventStoreError;
@@ -64,7 +64,7 @@ impl MergeAttempts {
         project: ProjectId,
         now: Micros,
     ) -> Result<Vec<Vec<String>>, EventStoreError> {
-        let query = Query::partition(keys::segment_merges_pk(project)).prefix(keys::ATTEMPT);
+        let query = PartitionQuery::partition(keys::segment_merges_pk(project)).prefix(keys::ATTEMPT);
         let rows = self.records.query(query.descending().limit(READ_MAX)).await?;
         let rows = rows.iter().map(Item::body::<AttemptRow>).collect::<Result<Vec<_>, _>>()?;
         let recent = rows.into_iter().filter(|row| row.at.saturating_add(KEPT_MICROS) > now);

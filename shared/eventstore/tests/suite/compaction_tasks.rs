@@ -135,8 +135,8 @@ async fn more_waiting_blocks_than_a_query_reads_are_a_503_until_they_are_compact
     for n in 0..21 {
         place.events.append(PROJECT, &[simple(n, "a", "p", 1)], NOW).await.unwrap();
     }
-    let asked = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
-    assert!(matches!(asked, Err(error) if error.to_string().contains("wait for compaction")));
+    let scanned = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
+    assert!(matches!(scanned, Err(error) if error.to_string().contains("wait for compaction")));
     // One less is read.
     let mut blocks = Vec::new();
     for partition in 0..4 {
