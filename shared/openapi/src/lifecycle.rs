@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::calculation::with_result_response;
 use crate::calculation_input::{
-    Field, common, concat_fields, group_type, query_body, with_example, with_query_fields,
+    InputField, common, concat_fields, group_type, query_body, with_example, with_query_fields,
 };
 use crate::operation::{Operation, Security};
 use crate::persons::with_people_response;
@@ -104,15 +104,15 @@ fn node() -> Value {
 }
 
 /// The fields that select a number.
-fn point() -> Vec<Field> {
+fn point() -> Vec<InputField> {
     vec![
-        Field::json(
+        InputField::json(
             "query",
             any(),
             "A query node of kind `LifecycleQuery`, instead of the other fields of the query.",
         ),
-        Field::text("target_date", "An instant or a day of the period. Required."),
-        Field::choice("lifecycle_type", &LifecycleStatus::NAMES, "The status. Required."),
+        InputField::text("target_date", "An instant or a day of the period. Required."),
+        InputField::choice("lifecycle_type", &LifecycleStatus::NAMES, "The status. Required."),
     ]
 }
 

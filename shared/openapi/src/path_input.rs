@@ -5,7 +5,7 @@ use pennon_analytics::kinds::paths::{EventType, FunnelPathType};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    Field, concat_fields, fields_body, filters_and_dates, optional_text, switch, whole, with_example,
+    InputField, concat_fields, fields_body, filters_and_dates, optional_text, switch, whole, with_example,
 };
 use crate::limits::NAME_MAX;
 use crate::schema::{
@@ -137,43 +137,44 @@ fn node() -> Value {
 }
 
 /// The fields of a request for paths or for the persons behind a step.
-pub(crate) fn path() -> Vec<Field> {
+pub(crate) fn path() -> Vec<InputField> {
     let text_list = |name: &'static str, most: usize, description: &str| {
-        Field::json(name, list_or_text(names(most)), description)
+        InputField::json(name, list_or_text(names(most)), description)
     };
-    let whole = |name: &'static str, description: &str| Field::whole(name, COUNT, COUNT_TEXT, description);
+    let whole =
+        |name: &'static str, description: &str| InputField::whole(name, COUNT, COUNT_TEXT, description);
     let own = vec![
-        Field::json(
+        InputField::json(
             "query",
             any_of([json!({"type": ["string", "null"]}), schema_ref("QueryNode")]),
             "A PathsQuery node, instead of the other fields.",
         ),
-        Field::json("include_event_types", list_or_text(event_types()), EVENT_TYPES),
-        Field::text("paths_hogql_expression", EXPRESSION),
+        InputField::json("include_event_types", list_or_text(event_types()), EVENT_TYPES),
+        InputField::text("paths_hogql_expression", EXPRESSION),
         text_list("exclude_events", EXCLUDED_ITEMS, EXCLUDED),
-        Field::switch("path_replacements", REPLACEMENTS),
-        Field::json(
+        InputField::switch("path_replacements", REPLACEMENTS),
+        InputField::json(
             "local_path_cleaning_filters",
             list_or_text(list(schema_ref("PathCleaningFilter"))),
             CLEANING,
         ),
         text_list("path_groupings", GROUPINGS, GROUPED),
-        Field::text("start_point", START),
-        Field::text("end_point", END),
+        InputField::text("start_point", START),
+        InputField::text("end_point", END),
         whole("step_limit", STEPS),
         whole("edge_limit", EDGES),
         whole("min_edge_weight", LEAST),
         whole("max_edge_weight", MOST),
-        Field::text("path_start_key", START_KEY),
-        Field::text("path_end_key", END_KEY),
-        Field::text("path_dropoff_key", DROPOFF_KEY),
-        Field::new(
+        InputField::text("path_start_key", START_KEY),
+        InputField::text("path_end_key", END_KEY),
+        InputField::text("path_dropoff_key", DROPOFF_KEY),
+        InputField::new(
             "funnel_paths",
             any(),
             text_max(NAME_MAX),
             "With `funnel_filter`: `funnel_path_after_step`, `funnel_path_before_step` or `funnel_path_between_steps`.",
         ),
-        Field::json(
+        InputField::json(
             "funnel_filter",
             any(),
             "The fields of a funnel, and `funnel_step`: the paths are those of its actors.",

@@ -4,7 +4,7 @@ use pennon_analytics::kinds::retention::{AggregationType, RetentionType, TimeWin
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    ANY, ANY_TEXT, Field, any_case, breakdown, concat_fields, fields_body, group_type, optional_text,
+    ANY, ANY_TEXT, InputField, any_case, breakdown, concat_fields, fields_body, group_type, optional_text,
     spelled, switch, whole, with_example,
 };
 use crate::conditions::null_or_blank;
@@ -119,66 +119,69 @@ fn node() -> Value {
 }
 
 /// The fields of a legacy request.
-pub(crate) fn retention() -> Vec<Field> {
+pub(crate) fn retention() -> Vec<InputField> {
     let entity = |name, which: &str| {
         let body = any_of([schema_ref("RetentionEntity"), json!({"type": "string"})]);
         let description = format!("{which}: an object with `id` and `type`. Default: the event `$pageview`.");
-        Field::json(name, body, description)
+        InputField::json(name, body, description)
     };
     let brackets = any_of([brackets(), json!({"type": "string"})]);
     let own = vec![
-        Field::json(
+        InputField::json(
             "properties",
             schema_ref("EventConditions"),
             "Filters of all events. The value in the query string takes precedence.",
         ),
-        Field::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
-        Field::text(
+        InputField::switch("filter_test_accounts", "Whether the project's test account filters apply too."),
+        InputField::text(
             "date_from",
             "Start of the range, which is extended to whole periods: an instant, a relative date such as `-7d`, or \
              `all`. Default: `total_intervals` periods before the end.",
         ),
-        Field::text("date_to", "End of the range, in the same formats. Default: now."),
-        Field::switch("explicit_date", "Accepted as in other queries; a range always has whole periods."),
+        InputField::text("date_to", "End of the range, in the same formats. Default: now."),
+        InputField::switch(
+            "explicit_date",
+            "Accepted as in other queries; a range always has whole periods.",
+        ),
         entity("target_entity", "What starts"),
         entity("returning_entity", "What returns"),
-        Field::any_case("period", &PERIODS, "", "The period: Hour, Day (default), Week or Month."),
-        Field::whole("total_intervals", TOTAL, patterns::COLUMNS, "Number of columns. Default: 11."),
-        Field::choice("retention_type", &names(&RetentionType::NAMES), TYPES),
-        Field::whole("minimum_occurrences", ANY, ANY_TEXT, MINIMUM),
-        Field::switch("cumulative", CUMULATIVE),
-        Field::json("retention_custom_brackets", brackets, BRACKETS_TEXT),
-        Field::choice("time_window_mode", &names(&TimeWindowMode::NAMES), WINDOWS),
-        Field::choice("aggregation_type", &names(&AggregationType::NAMES), AGGREGATION),
-        Field::text("aggregation_property", "The property that is added up, for `sum` and `avg`."),
-        Field::choice("aggregation_property_type", &["event", "person"], "Whose property it is."),
-        Field::new(
+        InputField::any_case("period", &PERIODS, "", "The period: Hour, Day (default), Week or Month."),
+        InputField::whole("total_intervals", TOTAL, patterns::COLUMNS, "Number of columns. Default: 11."),
+        InputField::choice("retention_type", &names(&RetentionType::NAMES), TYPES),
+        InputField::whole("minimum_occurrences", ANY, ANY_TEXT, MINIMUM),
+        InputField::switch("cumulative", CUMULATIVE),
+        InputField::json("retention_custom_brackets", brackets, BRACKETS_TEXT),
+        InputField::choice("time_window_mode", &names(&TimeWindowMode::NAMES), WINDOWS),
+        InputField::choice("aggregation_type", &names(&AggregationType::NAMES), AGGREGATION),
+        InputField::text("aggregation_property", "The property that is added up, for `sum` and `avg`."),
+        InputField::choice("aggregation_property_type", &["event", "person"], "Whose property it is."),
+        InputField::new(
             "aggregation_group_type_index",
             group_type(),
             spelled("0*[0-4]"),
             "Counts groups of this type; 0 counts persons.",
         ),
-        Field::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
+        InputField::switch("aggregation_group_types_from_zero", "Whether 0 is a group type index too."),
     ];
     concat_fields([own, breakdown()])
 }
 
 /// The fields that select a row of people.
-pub(crate) fn retention_point() -> Vec<Field> {
+pub(crate) fn retention_point() -> Vec<InputField> {
     let node = any_of([
         json!({"type": ["null", "string"]}),
         schema_ref("RetentionQuery"),
         json!({"type": "object", "required": ["kind", "source"]}),
     ]);
     vec![
-        Field::json("query", node, "A query node, instead of the fields of a legacy request."),
-        Field::whole("selected_interval", ANY, ANY_TEXT, "The row, counted from 0. Default: 0."),
-        Field::new(
+        InputField::json("query", node, "A query node, instead of the fields of a legacy request."),
+        InputField::whole("selected_interval", ANY, ANY_TEXT, "The row, counted from 0. Default: 0."),
+        InputField::new(
             "breakdown_value",
             any(),
             text(),
             "The value of the breakdown; required if the query has one.",
         ),
-        Field::whole("return_interval", ANY, ANY_TEXT, "Only actors that count in this column."),
+        InputField::whole("return_interval", ANY, ANY_TEXT, "Only actors that count in this column."),
     ]
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::calculation::with_result_response;
 use crate::calculation_input::{
-    Field, common, concat_fields, query_body, switch, whole, with_example, with_query_fields,
+    InputField, common, concat_fields, query_body, switch, whole, with_example, with_query_fields,
 };
 use crate::limits::patterns;
 use crate::operation::{Operation, Security};
@@ -138,10 +138,11 @@ fn node() -> Value {
 }
 
 /// The fields of a request.
-fn fields() -> Vec<Field> {
+fn fields() -> Vec<InputField> {
     let mut fields = common();
-    fields.push(Field::switch("compare", "Whether each series is followed by one of an earlier period."));
-    fields.push(Field::free(
+    fields
+        .push(InputField::switch("compare", "Whether each series is followed by one of an earlier period."));
+    fields.push(InputField::free(
         "compare_to",
         "Offset of the other period, such as `-1w`. Default: the period directly before.",
     ));
@@ -149,23 +150,29 @@ fn fields() -> Vec<Field> {
 }
 
 /// The fields that select a bar.
-fn point() -> Vec<Field> {
-    let positive =
-        || Field::whole("stickiness_days", (1, i64::MAX), "0*[1-9][0-9]{0,17}", "The bar, from 1. Required.");
+fn point() -> Vec<InputField> {
+    let positive = || {
+        InputField::whole(
+            "stickiness_days",
+            (1, i64::MAX),
+            "0*[1-9][0-9]{0,17}",
+            "The bar, from 1. Required.",
+        )
+    };
     vec![
-        Field::json(
+        InputField::json(
             "query",
             any(),
             "A query node of kind `StickinessQuery`, instead of the other fields of the query.",
         ),
         positive(),
-        Field::whole(
+        InputField::whole(
             "entity_order",
             (0, SERIES as i64 - 1),
             patterns::SERIES_INDEX,
             "The index of the series. Default: 0.",
         ),
-        Field::choice(
+        InputField::choice(
             "stickiness_operator",
             CountComparison::NAMES,
             "How the number of intervals of an actor compares with the bar. Default: `exact`; with cumulative bars always \

@@ -59,7 +59,7 @@ impl World {
         world
     }
 
-    /// The world of one file, whose cases say themselves how they are requested; the project of each case.
+    /// The world of the cases of one file, each with its project. Their requests are sent by the test itself.
     pub fn of_file(file: &str) -> (World, Vec<(u64, Value)>) {
         let mut world = World::default();
         let cases = cases(file).into_iter().map(|case| (world.add_case(&case), case)).collect();
@@ -111,25 +111,6 @@ impl World {
         }
         self.events.push(json!({"project": project.to_string(), "event": event, "distinct_id": who,
                                 "timestamp": when, "properties": properties}));
-    }
-
-    /// The world of the cases of one file, each with its project. Their requests are sent by the test itself.
-    pub fn of_file(file: &str) -> (World, Vec<(u64, Value)>) {
-        let mut world = World::default();
-        let cases = cases(file).into_iter().map(|case| (world.add_case(&case), case)).collect();
-        (world, cases)
-    }
-
-    /// Adds the project of a case with its history.
-    fn add_case(&mut self, case: &Value) -> u64 {
-        let group_types = list(&case["groups"])
-            .filter_map(|group| {
-                Some((usize::try_from(group["type_index"].as_u64()?).ok()?, text(&group["type"])))
-            })
-            .collect();
-        let project = self.project(&case["project"], &group_types);
-        self.add_history(project, case, &group_types);
-        project
     }
 
     fn add_calculations(&mut self, file: &str, tolerance: f64) {

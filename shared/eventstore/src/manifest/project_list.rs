@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pennon_core::clock::MonotonicInstant;
+use pennon_core::clock::CacheInstant;
 use pennon_core::store::keys::{ProjectId, project_ingested};
 use pennon_core::store::{Item, Key, PartitionQuery, Table, WriteCondition};
 
@@ -31,7 +31,7 @@ pub(crate) struct ProjectList {
 struct StartedProject {
     partitions: BlockPartitions,
     /// When the number of partitions was read.
-    read_at: MonotonicInstant,
+    read_at: CacheInstant,
 }
 
 impl ProjectList {
@@ -67,7 +67,7 @@ impl ProjectList {
 
     fn remember(&self, project: ProjectId, row: Option<&Item>) -> Result<BlockPartitions, EventStoreError> {
         let partitions = row.map(BlockPartitions::of_row).transpose()?.unwrap_or_default();
-        let started = StartedProject { partitions, read_at: MonotonicInstant::now() };
+        let started = StartedProject { partitions, read_at: CacheInstant::now() };
         self.started().insert(project, started);
         Ok(partitions)
     }

@@ -72,14 +72,14 @@ impl InsightQuery for PathsQuery {
         self.uses_project_cleaning
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        let mut mentions = self.common.mentions(&[]);
+    fn direct_references(&self) -> DefinitionIds {
+        let mut references = self.common.direct_references(&[]);
         if let Some(funnel) = &self.funnel {
-            let source = funnel.source.mentions();
-            mentions.actions.extend(source.actions);
-            mentions.cohorts.extend(source.cohorts);
+            let source = funnel.source.direct_references();
+            references.actions.extend(source.actions);
+            references.cohorts.extend(source.cohorts);
         }
-        mentions
+        references
     }
 
     fn canonical_node(&self) -> Value {

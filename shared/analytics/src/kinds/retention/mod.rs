@@ -56,8 +56,8 @@ impl InsightQuery for RetentionQuery {
         periods::resolve_range(&self.common.dates, (self.rounding(), self.total_intervals), project, now)
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        self.common.mentions(self.entities.as_slice())
+    fn direct_references(&self) -> DefinitionIds {
+        self.common.direct_references(self.entities.as_slice())
     }
 
     fn canonical_node(&self) -> Value {

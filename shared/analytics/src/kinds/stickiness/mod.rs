@@ -17,7 +17,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
 use super::insight::{CompiledInsight, InsightQuery, LegacyRequests, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, QueryOutput, TableRows};
+use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
@@ -49,8 +49,8 @@ impl InsightQuery for StickinessQuery {
         Rounding { interval: self.common.interval, exact: false, cut_minutes: false }
     }
 
-    fn mentions(&self) -> DefinitionIds {
-        self.common.mentions(&self.series)
+    fn direct_references(&self) -> DefinitionIds {
+        self.common.direct_references(&self.series)
     }
 
     fn canonical_node(&self) -> Value {
@@ -95,6 +95,7 @@ impl RegisteredKind for StickinessQuery {
             has_timezone: true,
             is_paged: false,
             csv_rows: None,
+            people_page: PeoplePage::People,
         },
         parse_filters: dialects::parse_filters,
     };

@@ -176,10 +176,9 @@ fn sessions(question: &Question, history: &History) -> Vec<Session> {
     for event in &history.events {
         let passes = question.filter.is_none_or(|value| text(event.properties.get("v")) == value);
         let enters = question.funnel.as_ref().is_none_or(|funnel| passes_funnel(history, funnel, event));
-        if passes && enters && from <= event.time && event.time <= to {
-            if let Some(item) = item(question, event) {
-                of_persons.entry(history.person(&event.id)).or_default().push((item, event.time));
-            }
+        let is_read = passes && enters && from <= event.time && event.time <= to;
+        if is_read && let Some(item) = item(question, event) {
+            of_persons.entry(history.person(&event.id)).or_default().push((item, event.time));
         }
     }
     let gap = question.funnel.as_ref().map_or(30, |funnel| funnel.window_minutes) * MINUTE;

@@ -90,7 +90,7 @@ impl CompiledLifecycle {
             let mut times = times?;
             times.sort_unstable();
             let key = partition.keys.get(index).cloned();
-            Some(MatchedActor { actor: *partition.actors.get(index)?, key, times })
+            Some(MatchedActor { actor: *partition.actors.get(index)?, key, times, appearances: Vec::new() })
         });
         Ok(matched.collect())
     }

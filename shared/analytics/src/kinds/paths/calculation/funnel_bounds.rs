@@ -66,7 +66,7 @@ impl FunnelBounds {
         for run in of_persons.iter_mut().flat_map(|partition| &mut partition.runs) {
             work.consume(run.times.len())?;
             let column = run.columns.get(&key_column).map(|keys| bounds_column(keys, &bounds, work));
-            run.facts.insert(JoinedColumnKey::TimeBounds, column.transpose()?.unwrap_or_default());
+            run.joined_columns.insert(JoinedColumnKey::TimeBounds, column.transpose()?.unwrap_or_default());
         }
         Ok(of_persons)
     }

@@ -182,7 +182,7 @@ mod tests {
                 (key.number, counts.name(key.source).to_owned(), counts.name(key.target).to_owned(), *sum)
             };
             let mut rows: Vec<_> = counts.passages().unwrap().map(row).collect();
-            rows.sort_by(|left, right| left.0.cmp(&right.0));
+            rows.sort_by_key(|row| row.0);
             assert!(!counts.names.iter().any(|name| name.as_ref() == "unused"), "names without passages");
             rows
         };
