@@ -185,7 +185,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         period,
         from,
         to,
-        intervals: dice.count(if dice.percent(15) { 1 } else { 4 }, 7),
+        intervals: if dice.percent(15) { dice.count(1, 7) } else { dice.count(4, 7) },
         brackets: match dice.percent(20) {
             true => (0..dice.count(1, 3)).map(|_| dice.count(1, 3)).collect(),
             false => Vec::new(),
