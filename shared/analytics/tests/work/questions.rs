@@ -431,7 +431,7 @@ fn retention() -> Vec<Question> {
             continue;
         }
         for kind in ["retention_recurring", "retention_first_time"] {
-            let more = json!({"retention_type": kind, "period": "Week", "breakdown_limit": 1000});
+            let more = json!({"retention_type": kind, "period": "Week", "total_intervals": 10, "breakdown_limit": 1000});
             let request = with(&with(&base, &breakdown), &more);
             list.push(Question::new(&format!("retention of {kind} by {name}"), &request, None));
         }

@@ -9,7 +9,8 @@ use super::history::{DAY, Filter, HOUR, History, SECOND, Source, event, people};
 use super::trend_dates::DateText;
 use crate::support::instant;
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Half of what happens is what most questions are about.
+const NAMES: [&str; 4] = ["a", "a", "b", "c"];
 
 /// What starts or returns.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +22,8 @@ pub struct Entity {
 
 impl Entity {
     fn any(dice: &mut Dice) -> Self {
-        let name = dice.pick(&[Some("a"), Some("a"), Some("b"), None]);
-        Self { name, filter: dice.percent(35).then(|| Filter::any(dice)) }
+        let name = dice.pick(&[Some("a"), Some("a"), Some("b"), None, None]);
+        Self { name, filter: dice.percent(15).then(|| Filter::any(dice)) }
     }
 
     fn body(&self) -> Value {
@@ -178,13 +179,13 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let cumulative = !windows && dice.percent(20);
     let adds_up = !windows && !cumulative && dice.percent(30);
     let target = Entity::any(dice);
-    let returning = if dice.percent(40) { target.clone() } else { Entity::any(dice) };
+    let returning = if dice.percent(50) { target.clone() } else { Entity::any(dice) };
     let source = source(dice);
     let question = Question {
         period,
         from,
         to,
-        intervals: dice.count(1, 6),
+        intervals: if dice.percent(15) { dice.count(1, 7) } else { dice.count(4, 7) },
         brackets: match dice.percent(20) {
             true => (0..dice.count(1, 3)).map(|_| dice.count(1, 3)).collect(),
             false => Vec::new(),
@@ -192,11 +193,11 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         target,
         returning,
         kind: dice.pick(&[Kind::Recurring, Kind::Recurring, Kind::FirstTime, Kind::FirstEver]),
-        minimum: dice.pick(&[1, 1, 1, 2, 3]),
+        minimum: dice.pick(&[1, 1, 1, 1, 2, 3]),
         cumulative,
         windows,
         aggregation: adds_up.then(|| Aggregation { average: dice.percent(50), of_person: dice.percent(30) }),
-        filter: dice.percent(15).then(|| Filter::any(dice)),
+        filter: dice.percent(8).then(|| Filter::any(dice)),
         limit: (source.is_some() && dice.percent(40)).then(|| dice.count(1, 3)),
         source,
         group: dice.percent(20).then(|| dice.pick(&[0, 1])),
@@ -208,7 +209,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
 fn events(dice: &mut Dice, history: &mut History, question: &Question) {
     let span = length(question.period) * 7;
     let now = history.now;
-    for _ in 0..dice.count(0, 30) {
+    for _ in 0..dice.count(0, 45) {
         let time = match dice.within(0, 9) {
             // Long before, and after.
             0 => now - span - dice.within(0, span / SECOND) * SECOND,
