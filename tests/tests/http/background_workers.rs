@@ -284,7 +284,6 @@ async fn a_request_that_must_come_again_finds_its_result() {
     let paths = [
         ("funnel", "funnel/"),
         ("correlation", "funnel/correlation/"),
-        ("path", "path/"),
         ("retention", "retention/"),
         ("trend", "trend/"),
     ];

@@ -246,9 +246,9 @@ async fn merged_persons_walk_one_path_and_erased_ones_none() {
 async fn a_project_has_its_path_cleaning_filters() {
     let filters = json!([{"alias": "<n>", "regex": "[0-9]+"}, {"alias": "", "regex": "\\?.*"}]);
     let organization = "01900000-0000-7000-8000-000000000001";
-    let project = json!({"id": "9", "organization": organization, "token": "phc_nine", "path_cleaning_filters": filters});
+    let project = json!({"id": "50", "organization": organization, "token": "phc_nine", "path_cleaning_filters": filters});
     let app = TestApp::with(json!({"projects": [project]})).await;
-    assert_eq!(app.get("/api/projects/9/").await.expect(200)["path_cleaning_filters"], filters);
+    assert_eq!(app.get("/api/projects/50/").await.expect(200)["path_cleaning_filters"], filters);
     assert_eq!(app.get("/api/projects/1/").await.expect(200)["path_cleaning_filters"], json!([]));
     let batch = json!([page("ann", "/1?x=1", 1), page("ann", "/22", 2), page("ann", "/end", 3)]);
     app.call("", "POST", "/batch/", json!({"api_key": "phc_nine", "batch": batch})).await.expect(200);
@@ -256,7 +256,7 @@ async fn a_project_has_its_path_cleaning_filters() {
         let app = &app;
         async move {
             let response =
-                app.post("/api/projects/9/query/", json!({"query": node(filter)})).await.expect(200);
+                app.post("/api/projects/50/query/", json!({"query": node(filter)})).await.expect(200);
             let edge = |edge: &Value| {
                 (edge["source"].as_str().unwrap().to_owned(), edge["target"].as_str().unwrap().to_owned())
             };

@@ -146,5 +146,5 @@ async fn the_first_event_of_an_action_is_the_first_that_passes_its_filters() {
     app.call("", "POST", "/batch/", batch).await.expect(200);
     let body = json!({"actions": [{"id": 4, "math": "first_time_for_user"}], "date_from": "2026-01-02", "date_to": "2026-01-04"});
     let trend = app.post(TREND, body).await.expect(200);
-    assert_eq!(trend["result"][0]["data"], json!([0.0, 1.0, 0.0]));
+    assert_eq!(trend["result"][0]["data"], json!([0, 1, 0]));
 }
