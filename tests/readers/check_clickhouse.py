@@ -69,19 +69,35 @@ def of_trend_sql(rows):
     }
 
 
+def of_stickiness(result):
+    """By series and bar: the number."""
+    return {(order, bar): [number(value)]
+            for order, row in enumerate(result) for bar, value in zip(row["days"], row["data"])}
+
+
+def of_stickiness_sql(rows):
+    return {(int(row["series"]), int(row["intervals"])): [number(row["value"])] for row in rows}
+
+
+FORMS = {
+    "FunnelsQuery": (of_funnel, of_funnel_sql),
+    "TrendsQuery": (of_trend, of_trend_sql),
+    "StickinessQuery": (of_stickiness, of_stickiness_sql),
+}
+
+
 def same(left, right):
     return left == right or (left is not None and right is not None and math.isclose(left, right, rel_tol=1e-12, abs_tol=1e-9))
 
 
 def compare(name, installation, node):
     result, sql = installation.result(node), installation.sql(node)
-    funnel = node["kind"] == "FunnelsQuery"
+    of_result, of_sql = FORMS[node["kind"]]
     try:
         rows = asked(sql)
     except Exception as error:
         raise AssertionError(f"{name}: {str(error)[:3000]}\n{sql}") from error
-    wanted = of_funnel(result) if funnel else of_trend(result)
-    given = of_funnel_sql(rows) if funnel else of_trend_sql(rows)
+    wanted, given = of_result(result), of_sql(rows)
     if wanted.keys() != given.keys():
         missing, more = sorted(map(str, wanted.keys() - given.keys())), sorted(map(str, given.keys() - wanted.keys()))
         raise AssertionError(f"{name}: without {missing[:5]}, but {more[:5]}\n{sql}")
@@ -127,7 +143,7 @@ def main():
                 random.load(list(queries.history(10 * seed + part, events=(1500, 300, 8)[part])))
             if seed == 1:
                 merged(random)
-            for name, node in [*queries.TRENDS.items(), *queries.FUNNELS.items()]:
+            for name, node in [*queries.TRENDS.items(), *queries.FUNNELS.items(), *queries.STICKINESS.items()]:
                 check(f"history {seed}, {name}", random, node)
             if seed == 0:
                 for what, node in queries.REFUSED.items():

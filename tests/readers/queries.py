@@ -62,6 +62,29 @@ TRENDS = {
         "breakdowns": [{"property": "distinct_id", "type": "event_metadata"}], "breakdown_limit": 5}),
 }
 
+
+
+def stickiness(series, interval="day", dates=DATES, **more):
+    return {"kind": "StickinessQuery", "dateRange": dates, "interval": interval, "series": series, **more}
+
+
+def criterion(operator, value, **more):
+    return {"stickinessCriteria": {"operator": operator, "value": value}, **more}
+
+
+STICKINESS = {
+    "days of an event": stickiness([event("a"), event("b")]),
+    "weeks of every event": stickiness([event(None)], interval="week"),
+    "hours": stickiness([event("a")], interval="hour", dates={"date_from": "2024-01-05", "date_to": "2024-01-07"}),
+    "cumulative": stickiness([event("a")], stickinessFilter={"computedAs": "cumulative"}),
+    "a criterion": stickiness([event("a")], interval="week", stickinessFilter=criterion("gte", 2)),
+    "a criterion, cumulative": stickiness([event(None)], stickinessFilter=criterion("lte", 1, computedAs="cumulative")),
+    "three days back from the end": stickiness([event("a")], intervalCount=3),
+    "a month back from the end": stickiness(
+        [event("a")], interval="month", intervalCount=1, dates={"date_from": "2023-12-01", "date_to": "2024-02-29"}),
+    "with filters": stickiness([event("a", properties=[where("plan", "exact", ["free"])])], properties=[where("ok", "is_set")]),
+}
+
 FILTERS = [
     where("plan", "exact", ["free", "it's \\ \"quoted\""]), where("plan", "is_not", ["free"]),
     where("plan", "icontains", "RE"), where("plan", "not_icontains", "re"),

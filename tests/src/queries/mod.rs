@@ -5,6 +5,7 @@
 
 mod compare;
 mod dates;
+mod endpoint_cases;
 mod links;
 mod node;
 mod world;
@@ -12,6 +13,7 @@ mod world;
 use serde_json::{Map, Value, json};
 
 pub use compare::{any_order, differences};
+pub use endpoint_cases::EndpointCase;
 pub use links::Followed;
 pub use node::{node, unboxed};
 pub use world::World;

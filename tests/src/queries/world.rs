@@ -10,7 +10,7 @@ use super::{Expect, QueryCase, dates};
 use crate::TestApp;
 
 /// Where cases without an instant of their own stand.
-const INSTANT: &str = "2024-01-01T12:00:00Z";
+pub(super) const INSTANT: &str = "2024-01-01T12:00:00Z";
 /// Number of the first project.
 const FIRST: u64 = 1001;
 /// The organization of the standard workspace, which every project belongs to.
@@ -31,7 +31,7 @@ pub struct World {
 }
 
 /// The cases of a file of the corpus.
-fn cases(file: &str) -> Vec<Value> {
+pub(super) fn cases(file: &str) -> Vec<Value> {
     let path = format!("{}/corpus/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).expect("a file of the corpus");
     match serde_json::from_str(&text).expect("JSON") {
@@ -44,8 +44,15 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The names of the group types of a case, by index.
+pub(super) fn group_types_of(case: &Value) -> BTreeMap<usize, String> {
+    let group_type =
+        |group: &Value| Some((usize::try_from(group["type_index"].as_u64()?).ok()?, text(&group["type"])));
+    list(&case["groups"]).filter_map(group_type).collect()
 }
 
 impl World {
@@ -81,7 +88,7 @@ impl World {
     }
 
     /// A project with settings; `group_types` are names by index.
-    fn project(&mut self, settings: &Value, group_types: &BTreeMap<usize, String>) -> u64 {
+    pub(super) fn project(&mut self, settings: &Value, group_types: &BTreeMap<usize, String>) -> u64 {
         let id = FIRST + self.projects.len() as u64;
         let count = group_types.keys().last().map_or(0, |last| last + 1);
         let types: Vec<String> = (0..count)
@@ -139,19 +146,15 @@ impl World {
         }
     }
 
-    /// The project of a case, with its history.
+    /// Adds the project of a case with its history.
     fn add_case(&mut self, case: &Value) -> u64 {
-        let group_types = list(&case["groups"])
-            .filter_map(|group| {
-                Some((usize::try_from(group["type_index"].as_u64()?).ok()?, text(&group["type"])))
-            })
-            .collect();
+        let group_types = group_types_of(case);
         let project = self.project(&case["project"], &group_types);
         self.add_history(project, case, &group_types);
         project
     }
 
-    fn add_history(&mut self, project: u64, case: &Value, types: &BTreeMap<usize, String>) {
+    pub(super) fn add_history(&mut self, project: u64, case: &Value, types: &BTreeMap<usize, String>) {
         let name = project.to_string();
         for action in list(&case["actions"]) {
             let mut action = action.clone();
@@ -167,7 +170,11 @@ impl World {
             self.cohorts.push(Value::Object(fields));
         }
         for person in list(&case["persons"]) {
-            let line = json!({"distinct_ids": person["distinct_ids"], "properties": person["properties"]});
+            let mut line =
+                json!({"distinct_ids": person["distinct_ids"], "properties": person["properties"]});
+            if let Some(time) = person["created_at"].as_str() {
+                line["created_at"] = json!(time);
+            }
             self.persons.push(json!({"project": name, "person": line}));
         }
         for group in list(&case["groups"]) {

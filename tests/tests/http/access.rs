@@ -107,6 +107,16 @@ async fn persons_open_to_who_may_read_persons_or_insights() {
         ("GET", "/api/projects/1/persons/path/".to_owned(), Value::Null),
         ("POST", "/api/projects/1/persons/trends/".to_owned(), json!({"events": [{"id": "seen"}]})),
         ("POST", "/api/projects/1/persons/retention/".to_owned(), json!({"target_entity": {"id": "seen"}})),
+        (
+            "POST",
+            "/api/projects/1/persons/stickiness/".to_owned(),
+            json!({"events": [{"id": "seen"}], "stickiness_days": 1}),
+        ),
+        (
+            "POST",
+            "/api/projects/1/persons/lifecycle/".to_owned(),
+            json!({"events": [{"id": "seen"}], "target_date": "2026-01-04", "lifecycle_type": "new"}),
+        ),
     ];
     for (method, path, body) in reads {
         let owned = app.call(Keys::OWNER, method, &path, body.clone()).await;

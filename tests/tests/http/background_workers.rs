@@ -286,6 +286,8 @@ async fn a_request_that_must_come_again_finds_its_result() {
         ("correlation", "funnel/correlation/"),
         ("retention", "retention/"),
         ("trend", "trend/"),
+        ("stickiness", "stickiness/"),
+        ("lifecycle", "lifecycle/"),
     ];
     for (name, path) in paths {
         let path = format!("{INSIGHTS}{path}");

@@ -69,6 +69,7 @@ mod misspelled;
 mod organizations;
 mod paths;
 mod payloads;
+mod period_insights;
 mod persons;
 mod policies;
 mod public_responses;

@@ -47,6 +47,8 @@ async fn insights(app: &TestApp) -> Vec<u64> {
             "RetentionQuery",
             json!({"retentionFilter": {"targetEntity": {"id": "signed up"}, "returningEntity": {"id": "paid"}}}),
         ),
+        of("StickinessQuery", json!({})),
+        of("LifecycleQuery", json!({})),
         json!({"name": "legacy", "filters": legacy}),
     ];
     let mut ids = Vec::new();
@@ -86,6 +88,8 @@ async fn secrets(app: &TestApp) -> Vec<String> {
         "persons/trends",
         "persons/funnel",
         "persons/retention",
+        "persons/stickiness",
+        "persons/lifecycle",
     ];
     secrets.extend(words.map(str::to_owned));
     assert!(secrets.iter().all(|secret| secret.len() >= 3), "{secrets:?}");

@@ -69,6 +69,8 @@ const WORDS: &[&str] = &[
     "hogql",
     "unique_group",
     "Stickiness",
+    "LIFECYCLE",
+    "dormant",
     "",
 ];
 
@@ -173,6 +175,9 @@ const FIELDS: &[&str] = &[
     "compareFilter",
     "math_hogql",
     "math_group_type_index",
+    "lifecycleFilter",
+    "target_date",
+    "lifecycle_type",
 ];
 
 fn values() -> impl Strategy<Value = Value> {

@@ -14,6 +14,7 @@ mod funnel_answers;
 mod funnel_people;
 mod funnel_questions;
 mod independent;
+mod lifecycle;
 mod paths;
 mod questions;
 mod retention_cases;

@@ -7,7 +7,7 @@ use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Tally, World, cases};
+use crate::support::{Tally, World, cases, decode_query};
 
 fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap()
@@ -39,17 +39,7 @@ fn parse(endpoint: &str, body: &Value) -> Result<ParsedQuery, CalcError> {
 fn parameters(url: &str) -> Map<String, Value> {
     let (path, text) = url.split_once('?').unwrap();
     assert_eq!(path, "/api/projects/7/persons/stickiness/");
-    let decode = |text: &str| {
-        let mut bytes = Vec::new();
-        let mut rest = text.bytes();
-        while let Some(byte) = rest.next() {
-            let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
-            bytes.push(if byte == b'%' { u8::try_from(digit() * 16 + digit()).unwrap() } else { byte });
-        }
-        String::from_utf8(bytes).unwrap()
-    };
-    let pairs = text.split('&').map(|pair| pair.split_once('=').unwrap());
-    pairs.map(|(key, value)| (decode(key), json!(decode(value)))).collect()
+    decode_query(text)
 }
 
 /// Asserts that the links of each row lead to as many people as its numbers say; how many links there were.

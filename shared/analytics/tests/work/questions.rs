@@ -36,6 +36,10 @@ impl Question {
             InsightKind::Retention.parse_request(object)
         } else if name.starts_with("paths") {
             InsightKind::Paths.parse_request(object)
+        } else if name.starts_with("stickiness") {
+            InsightKind::Stickiness.parse_request(object)
+        } else if name.starts_with("lifecycle") {
+            InsightKind::Lifecycle.parse_request(object)
         } else {
             InsightKind::Correlation.parse_request(object)
         };
@@ -166,7 +170,53 @@ pub fn all() -> Vec<Question> {
     questions.extend(correlations());
     questions.extend(retention());
     questions.extend(paths());
+    questions.extend(stickiness());
+    questions.extend(lifecycles());
     questions
+}
+
+/// Of persons, of groups, of values of an expression; with a criterion, and over intervals that are cut back from the end.
+fn stickiness() -> Vec<Question> {
+    let node = |series: Value, more: Value| {
+        let node = json!({"kind": "StickinessQuery", "series": [series], "interval": "day",
+            "dateRange": {"date_from": "2024-01-01", "date_to": "2024-03-01"}});
+        json!({"query": with(&node, &more)})
+    };
+    let event = |more: Value| with(&json!({"kind": "EventsNode", "event": "a"}), &more);
+    let criterion = json!({"stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 1}},
+        "intervalCount": 2, "interval": "hour"});
+    let group = json!({"math": "unique_group", "math_group_type_index": 0});
+    let value = json!({"math": "hogql", "math_hogql": "lower(properties.u)"});
+    let people = json!({"stickiness_days": 1});
+    vec![
+        Question::new("stickiness", &node(event(json!({})), json!({})), None),
+        Question::new(
+            "stickiness of every event with a criterion",
+            &node(event(json!({"event": null})), criterion),
+            None,
+        ),
+        Question::new("stickiness of groups", &node(event(group), json!({})), None),
+        Question::new("stickiness of values", &node(event(value), json!({})), None),
+        Question::new("stickiness people", &node(event(json!({})), json!({})), Some(&people)),
+    ]
+}
+
+fn lifecycles() -> Vec<Question> {
+    let node = |more: Value| {
+        let node = json!({"kind": "LifecycleQuery", "series": [{"kind": "EventsNode", "event": "a"}],
+            "dateRange": {"date_from": "2024-01-01", "date_to": "2024-03-01"}});
+        json!({"query": with(&node, &more)})
+    };
+    let people = json!({"target_date": "2024-02-01", "lifecycle_type": "new"});
+    vec![
+        Question::new("lifecycle", &node(json!({})), None),
+        Question::new(
+            "lifecycle of groups by hour",
+            &node(json!({"aggregation_group_type_index": 0, "interval": "hour"})),
+            None,
+        ),
+        Question::new("lifecycle people", &node(json!({})), Some(&people)),
+    ]
 }
 
 fn trend() -> Value {

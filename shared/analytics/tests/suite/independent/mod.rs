@@ -1,4 +1,4 @@
-//! Funnels, trends and retention counted a second time, by definition and by brute force, over many small random histories; and
+//! All kinds counted a second time, by definition and by brute force, over many small random histories; and
 //! what must not change an answer.
 //!
 //! `PENNON_CHECK_HISTORIES` sets how many histories, `PENNON_CHECK_SEED` the first of their seeds: a failure names the
@@ -14,11 +14,13 @@ mod funnel_question;
 mod funnel_scan;
 mod funnel_trends;
 mod history;
+mod lifecycle;
 mod path_definition;
 mod path_question;
 mod retention_answer;
 mod retention_count;
 mod retention_question;
+mod stickiness;
 mod trend_answer;
 mod trend_count;
 mod trend_dates;
@@ -181,6 +183,26 @@ fn paths_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &judge);
     }
     show("paths", &tally);
+}
+
+#[test]
+fn stickiness_is_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = stickiness::scene(&mut Dice::new(seed));
+        settle(&mut tally, seed, history, &question.node(), &|history| stickiness::judge(history, &question));
+    }
+    show("stickiness", &tally);
+}
+
+#[test]
+fn lifecycles_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = lifecycle::scene(&mut Dice::new(seed));
+        settle(&mut tally, seed, history, &question.node(), &|history| lifecycle::judge(history, &question));
+    }
+    show("lifecycles", &tally);
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl Question {
     }
 }
 
-fn relative(count: u32, unit: char) -> DateText {
+pub fn relative(count: u32, unit: char) -> DateText {
     DateText::Relative { count: Some(count), unit, edge: "" }
 }
 
@@ -202,7 +202,7 @@ fn edge(count: Option<u32>, unit: char, edge: &'static str) -> DateText {
     DateText::Relative { count, unit, edge }
 }
 
-fn asked(dice: &mut Dice, interval: &'static str, display: &'static str, today: NaiveDate) -> Asked {
+pub fn asked(dice: &mut Dice, interval: &'static str, display: &'static str, today: NaiveDate) -> Asked {
     let total = TOTALS.contains(&display);
     let bold = display == "BoldNumber";
     let some = |dice: &mut Dice, low, high| u32::try_from(dice.within(low, high)).unwrap();

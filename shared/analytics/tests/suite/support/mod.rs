@@ -69,6 +69,8 @@ pub struct World {
     pub now: DateTime<Utc>,
     pub events: Vec<Event>,
     pub persons: BTreeMap<Uuid, Value>,
+    /// When imports say that persons were created.
+    pub created: BTreeMap<Uuid, i64>,
     /// Persons of distinct ids.
     pub named: BTreeMap<String, Uuid>,
     /// By index of the type and key.
@@ -80,9 +82,12 @@ pub struct World {
 impl World {
     pub fn of_case(case: &Value) -> Self {
         let mut persons: BTreeMap<String, Uuid> = BTreeMap::new();
-        let mut known = BTreeMap::new();
+        let (mut known, mut created) = (BTreeMap::new(), BTreeMap::new());
         for (index, person) in case["persons"].as_array().unwrap().iter().enumerate() {
             known.insert(Uuid::from_u128(index as u128 + 1), person["properties"].clone());
+            if let Some(time) = person["created_at"].as_str() {
+                created.insert(Uuid::from_u128(index as u128 + 1), instant(time).timestamp_micros());
+            }
             for id in person["distinct_ids"].as_array().unwrap() {
                 persons.insert(id.as_str().unwrap().to_owned(), Uuid::from_u128(index as u128 + 1));
             }
@@ -109,7 +114,8 @@ impl World {
         let now = case["now"].as_str().unwrap_or("2024-01-01T12:00:00Z");
         let mut project = project_of(project, &events);
         project.definitions = definitions_of(case);
-        Self { project, now: instant(now), events, persons: known, named: persons, groups, cohort_lists }
+        let now = instant(now);
+        Self { project, now, events, persons: known, created, named: persons, groups, cohort_lists }
     }
 
     /// What a plan has to know.
@@ -139,6 +145,7 @@ impl World {
         facts.named = named.map(|(id, person)| (id.clone(), *person)).collect();
         let cohort_lists = self.cohort_lists.iter().filter(|(id, _)| needs.cohort_lists.contains(id));
         facts.cohort_lists = cohort_lists.map(|(id, members)| (*id, members.clone())).collect();
+        facts.imported_creations = self.created.iter().map(|(person, time)| (*person, *time)).collect();
         facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
         facts
     }
@@ -319,6 +326,21 @@ fn run(name: &str, mut rows: Vec<(u32, i64, u128, &Event)>, columns: &BTreeSet<C
         order: rows.iter().map(|row| row.2).collect(),
         joined_columns: BTreeMap::new(),
     }
+}
+
+/// The parameters of a query string.
+pub fn decode_query(text: &str) -> Map<String, Value> {
+    let decode = |text: &str| {
+        let mut bytes = Vec::new();
+        let mut rest = text.bytes();
+        while let Some(byte) = rest.next() {
+            let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
+            bytes.push(if byte == b'%' { u8::try_from(digit() * 16 + digit()).unwrap() } else { byte });
+        }
+        String::from_utf8(bytes).unwrap()
+    };
+    let pairs = text.split('&').map(|pair| pair.split_once('=').unwrap());
+    pairs.map(|(key, value)| (decode(key), json!(decode(value)))).collect()
 }
 
 /// What is wrong with an answer: every key that is expected must be equal, arrays must have the same length.

@@ -1,0 +1,56 @@
+//! Cases of kinds that are asked in several ways: as a node, as a saved insight, at an older endpoint, or for the people behind a
+//! number.
+
+use serde_json::Value;
+
+use super::at;
+use super::world::{INSTANT, World, cases, group_types_of, text};
+use crate::{TestApp, TestResponse};
+
+/// One request of a case, and what has to come back.
+#[derive(Debug, Clone)]
+pub struct EndpointCase {
+    /// The case.
+    pub name: String,
+    /// The project that holds its events.
+    pub project: u64,
+    /// The instant of the request.
+    pub now: String,
+    /// The endpoint and the body, as the case has them.
+    pub request: Value,
+    /// What the case expects.
+    pub expect: Value,
+}
+
+impl World {
+    /// The cases of a file, each in a project of its own.
+    pub fn of_endpoint_cases(file: &str) -> (World, Vec<EndpointCase>) {
+        let mut world = World::default();
+        let mut all = Vec::new();
+        for case in cases(file) {
+            let group_types = group_types_of(&case);
+            let project = world.project(&case["project"], &group_types);
+            world.add_history(project, &case, &group_types);
+            all.push(EndpointCase {
+                name: text(&case["name"]),
+                project,
+                now: case["now"].as_str().unwrap_or(INSTANT).to_owned(),
+                request: case["request"].clone(),
+                expect: case["expect"].clone(),
+            });
+        }
+        (world, all)
+    }
+}
+
+impl EndpointCase {
+    /// Sends a request to a path below the case's project.
+    pub async fn send(&self, app: &TestApp, method: &str, path: &str, body: Value) -> TestResponse {
+        self.send_to(app, method, &format!("/api/projects/{}/{path}", self.project), body).await
+    }
+
+    /// Sends a request to a path, such as a link.
+    pub async fn send_to(&self, app: &TestApp, method: &str, path: &str, body: Value) -> TestResponse {
+        at(app, &self.now, method, path, body).await
+    }
+}
