@@ -280,7 +280,8 @@ fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     // Nothing listens on the first port; a free one could be another test's by then.
     let closed = "127.0.0.1:1".to_owned();
-    for (address, why) in [(silent.local_addr().unwrap().to_string(), "no answer"), (closed, "no connection")]
+    for (address, why) in
+        [(silent.local_addr().unwrap().to_string(), "no response"), (closed, "no connection")]
     {
         let info = json!({"http": format!("http://{address}"), "dynamodb": format!("http://{address}"),
             "access_key_id": "none", "pid": 4_000_000});

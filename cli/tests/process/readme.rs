@@ -26,7 +26,6 @@ const NOT_RUN: [(&str, &str); 11] = [
     ),
     ("sam build", "needs the tools of a deployment; .ci/full builds a function with it"),
     ("export PENNON_RECORDS_TABLE", "needs a deployment"),
-    ("eval \"$(aws configure", "needs an AWS account"),
     ("target/release/pennon apply workspace.yaml --cloud", "needs a deployment"),
     ("sed \"s/@KEY@", "only prepares the event of `lambda invoke`"),
 ];

@@ -41,7 +41,8 @@ fn a_missing_table_is_an_error_of_one_line() {
     let output_text = text(&refused.stderr);
     assert!(!refused.status.success());
     assert!(
-        output_text.contains("there is no such table: PENNON_RECORDS_TABLE") && output_text.len() < 400,
+        output_text.contains("there is no table no-records in the region us-east-1; set AWS_REGION")
+            && output_text.len() < 400,
         "{output_text}"
     );
     assert_eq!(server.stop(), 0);

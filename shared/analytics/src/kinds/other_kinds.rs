@@ -20,13 +20,13 @@ const ALTERNATIVES: [(&str, &str); 10] = [
     ),
     (
         "ActorsQuery",
-        "Use GET or POST /api/projects/{project}/persons/trends/, persons/funnel/ or persons/path/ for the persons behind a \
-         number, and GET /api/projects/{project}/persons/ for all persons.",
+        "Use GET or POST /api/projects/{project}/persons/trends/, or persons/funnel/, persons/retention/, persons/stickiness/, \
+         persons/lifecycle/ or persons/path/ for the persons behind a number, and GET /api/projects/{project}/persons/ for all persons.",
     ),
     (
         "InsightActorsQuery",
-        "Use GET or POST /api/projects/{project}/persons/trends/, persons/funnel/ or persons/path/ for the persons behind a \
-         number.",
+        "Use GET or POST /api/projects/{project}/persons/trends/, or persons/funnel/, persons/retention/, persons/stickiness/, \
+         persons/lifecycle/ or persons/path/ for the persons behind a number.",
     ),
     ("FunnelsActorsQuery", "Use GET or POST /api/projects/{project}/persons/funnel/ with funnel_step."),
     ("PersonsNode", "Use GET /api/projects/{project}/persons/."),

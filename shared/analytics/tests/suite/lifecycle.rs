@@ -28,7 +28,7 @@ fn parse(endpoint: &str, body: &Value) -> Result<ParsedQuery, CalcError> {
         ("insight", Value::Null) => Query::from_insight_filters(object(&body["filters"])),
         ("insight", node) => Query::from_query_node(node),
         ("trend", _) => InsightKind::Trends.parse_request(object(body)),
-        ("lifecycle_people", _) => InsightKind::Lifecycle.parse_request(object(body)),
+        ("lifecycle_people", _) => InsightKind::Lifecycle.parse_people_request(object(body)),
         (other, _) => panic!("{other}"),
     }
 }
@@ -196,7 +196,7 @@ fn links_lead_to_as_many_people_as_their_numbers() {
             assert_eq!(data.len(), urls.len());
             for (number, link) in data.iter().zip(urls) {
                 let request = parameters(link["url"].as_str().unwrap());
-                let query = query(InsightKind::Lifecycle.parse_request(&request));
+                let query = query(InsightKind::Lifecycle.parse_people_request(&request));
                 let people = world.people(&query, &request, 2).unwrap();
                 assert_eq!(json!(people.len()).as_f64(), number.as_f64().map(f64::abs), "{link}");
                 people_found += people.len();
@@ -212,7 +212,7 @@ fn people_need_a_date_and_a_status() {
     let people = |more: Value| {
         let mut request = json!({"query": node(json!({})).to_string()});
         request.as_object_mut().unwrap().extend(object(&more).clone());
-        let query = query(InsightKind::Lifecycle.parse_request(object(&request)));
+        let query = query(InsightKind::Lifecycle.parse_people_request(object(&request)));
         world.people(&query, object(&request), 2)
     };
     let found =

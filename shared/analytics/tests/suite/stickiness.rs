@@ -29,7 +29,7 @@ fn parse(endpoint: &str, body: &Value) -> Result<ParsedQuery, CalcError> {
         ("insight", node) => Query::from_query_node(node),
         ("insights/trend", _) => InsightKind::Trends.parse_request(object(body)),
         ("insights/stickiness" | "persons/stickiness", _) => {
-            InsightKind::Stickiness.parse_request(object(body))
+            InsightKind::Stickiness.parse_people_request(object(body))
         }
         (other, _) => panic!("{other}"),
     }
@@ -50,7 +50,7 @@ fn follow(world: &World, result: &Value) -> usize {
         assert_eq!(data.len(), urls.len());
         for (number, link) in data.iter().zip(urls) {
             let request = parameters(link["url"].as_str().unwrap());
-            let query = query(InsightKind::Stickiness.parse_request(&request));
+            let query = query(InsightKind::Stickiness.parse_people_request(&request));
             let people = world.people(&query, &request, 2).unwrap();
             assert_eq!(json!(people.len()), *number, "{link}");
             links += 1;
@@ -183,7 +183,7 @@ fn groups_and_values_are_actors_of_their_own() {
     assert_eq!(data(&world, &value), json!([0, 2, 0, 0, 0, 0]));
     let people = |node: &Value, bar: u32| {
         let request = json!({"query": node, "stickiness_days": bar});
-        let query = query(InsightKind::Stickiness.parse_request(object(&request)));
+        let query = query(InsightKind::Stickiness.parse_people_request(object(&request)));
         world.ids_of(&world.people(&query, object(&request), 2).unwrap())
     };
     assert_eq!(people(&group, 2), [["g"]]);
@@ -200,7 +200,7 @@ fn the_people_of_a_bar_compare_as_requested() {
     let people = |more: Value, node_fields: Value| {
         let mut request = json!({"query": node(node_fields).to_string()});
         request.as_object_mut().unwrap().extend(object(&more).clone());
-        let query = query(InsightKind::Stickiness.parse_request(object(&request)));
+        let query = query(InsightKind::Stickiness.parse_people_request(object(&request)));
         world.people(&query, object(&request), 2).map(|people| world.ids_of(&people).concat())
     };
     let none = || json!({});
@@ -228,7 +228,7 @@ fn the_people_of_a_bar_compare_as_requested() {
         assert_eq!(people(more, none()).unwrap_err().attr.as_deref(), Some(attr));
     }
     let request = json!({"query": {"kind": "TrendsQuery", "series": []}, "stickiness_days": 1});
-    let error = InsightKind::Stickiness.parse_request(object(&request)).unwrap_err();
+    let error = InsightKind::Stickiness.parse_people_request(object(&request)).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("query"));
 }
 

@@ -37,9 +37,9 @@ impl Question {
         } else if name.starts_with("paths") {
             InsightKind::Paths.parse_request(object)
         } else if name.starts_with("stickiness") {
-            InsightKind::Stickiness.parse_request(object)
+            InsightKind::Stickiness.parse_people_request(object)
         } else if name.starts_with("lifecycle") {
-            InsightKind::Lifecycle.parse_request(object)
+            InsightKind::Lifecycle.parse_people_request(object)
         } else {
             InsightKind::Correlation.parse_request(object)
         };
