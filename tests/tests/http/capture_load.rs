@@ -255,31 +255,39 @@ async fn identify_requests_of_many_processes_are_all_committed() {
         for process in 0..processes {
             let router = place.capture();
             requests.spawn(async move {
-                let mut sent = 0;
+                let (mut committed, mut refused) = (0, 0);
                 while Instant::now() < end {
-                    let event = json!({"event": "$identify", "distinct_id": format!("user-{process}-{sent}"),
-                        "properties": {"$anon_distinct_id": format!("device-{process}-{sent}")}});
+                    let event = json!({"event": "$identify", "distinct_id": format!("user-{process}-{committed}-{refused}"),
+                        "properties": {"$anon_distinct_id": format!("device-{process}-{committed}-{refused}")}});
                     let body = json!({"api_key": "phc_project_1", "batch": [event]});
                     let (status, body) = send(&router, "POST", "/batch/", body).await;
-                    assert_eq!(status, 200, "{body}");
-                    sent += 1;
+                    // A process that found others in its way for too long returns a 503, after which SDKs retry.
+                    match status {
+                        200 => committed += 1,
+                        503 => refused += 1,
+                        _ => panic!("{status} {body}"),
+                    }
                 }
-                sent
+                (committed, refused)
             });
         }
-        let mut sent = 0;
+        let (mut committed, mut refused) = (0, 0);
         while let Some(of_process) = requests.join_next().await {
-            sent += of_process.unwrap();
+            let (more_committed, more_refused) = of_process.unwrap();
+            (committed, refused) = (committed + more_committed, refused + more_refused);
         }
         let counts = place.table.counts();
         println!(
-            "{processes} processes: {:.0} $identify commits/s, {} conflicts of transactions, {} throttled",
-            f64::from(sent) / (seconds / 3.0),
+            "{processes} processes: {:.0} $identify commits/s, {refused} requests refused, {} conflicts of transactions, {} throttled",
+            f64::from(committed) / (seconds / 3.0),
             counts.conflicts,
             counts.throttled
         );
         let store = place.store();
         let rows = pennon_core::store::PartitionQuery::partition("PROJECT#1#OVERRIDE").prefix("MERGE#");
-        assert_eq!(store.records.query(rows).await.unwrap().len(), sent as usize, "a row for each");
+        let rows = store.records.query(rows).await.unwrap().len();
+        // The last attempt of a refused request may have been committed.
+        let most = (committed + refused) as usize;
+        assert!((committed as usize..=most).contains(&rows), "{rows} rows of {committed} to {most} requests");
     }
 }
