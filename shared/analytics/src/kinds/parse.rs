@@ -52,24 +52,29 @@ impl InsightKind {
     /// Parses a request for the actors behind a number. Its query is the node in `query`, which may be JSON text, else the
     /// fields of a request to the kind's endpoint.
     pub fn parse_people_request(self, request: &Map<String, Value>) -> CalcResult<ParsedQuery> {
-        let is_sent =
-            |node: &&Value| !node.is_null() && node.as_str().is_none_or(|text| !text.trim().is_empty());
-        let (Some(own), Some(node)) = (&self.description().node, request.get("query").filter(is_sent)) else {
-            return self.parse_request(request);
-        };
         let node =
-            match node {
-                Value::String(text) => Cow::Owned(serde_json::from_str(text).map_err(|_| {
-                    CalcError::invalid("query", "The query is a text that is not valid JSON.")
-                })?),
-                other => Cow::Borrowed(other),
-            };
-        match unwrap_node(&node)? {
-            InnermostNode::Calculated(description, fields) if description.kind == own.kind => {
-                (own.parse)(fields)
-            }
-            _ => Err(CalcError::invalid("query", format!("The query must be a {}.", own.kind))),
+            self.description().node.as_ref().map(|node| parse_query_field(request, node.kind)).transpose()?;
+        node.flatten().map_or_else(|| self.parse_request(request), Ok)
+    }
+}
+
+/// Parses the node in the field `query`, which may be JSON text; `None` without one. It must be of kind `kind`, bare or inside
+/// wrapper nodes.
+pub(super) fn parse_query_field(request: &Map<String, Value>, kind: &str) -> CalcResult<Option<ParsedQuery>> {
+    let is_sent = |node: &&Value| !node.is_null() && node.as_str().is_none_or(|text| !text.trim().is_empty());
+    let Some(node) = request.get("query").filter(is_sent) else { return Ok(None) };
+    let node = match node {
+        Value::String(text) => Cow::Owned(
+            serde_json::from_str(text)
+                .map_err(|_| CalcError::invalid("query", "The query is a text that is not valid JSON."))?,
+        ),
+        other => Cow::Borrowed(other),
+    };
+    match unwrap_node(&node)? {
+        InnermostNode::Calculated(description, fields) if description.kind == kind => {
+            (description.parse)(fields).map(Some)
         }
+        _ => Err(CalcError::invalid("query", format!("The query must be a {kind}."))),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::raw_query::RawLifecycle;
 use super::{INSIGHT_NAME, LifecycleQuery, NODE_KIND, query};
+use crate::kinds::parse::parse_query_field;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::kinds::{DEFAULT_INSIGHT_NAME, ParsedQuery};
 use crate::query::insight_filters::parse::common_fields as common_filters;
@@ -41,8 +42,11 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
     }
 }
 
-/// Parses insight filters, or the fields of a request. Filters cannot count groups.
+/// Parses insight filters, or the fields of a request. Filters that this kind writes hold the node, because they lack some of its fields. Filters cannot count groups.
 pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
+    if let Some(parsed) = parse_query_field(request, NODE_KIND)? {
+        return Ok(parsed);
+    }
     let group_type = Field { attr: GROUP_TYPE, value: None };
     let raw = RawLifecycle { common: common_filters(request)?, group_type };
     Ok(query::parse(&raw)?.map_or(ParsedQuery::Empty, |query| ParsedQuery::Query(query.into())))

@@ -10,6 +10,7 @@ use super::query::{self, COMPUTED_AS, CountComparison, SeriesActor};
 use super::raw_query::RawStickiness;
 use super::{INSIGHT_NAME, NODE_KIND, StickinessQuery};
 use crate::kinds::ParsedQuery;
+use crate::kinds::parse::parse_query_field;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::query::insight_filters::parse::common_fields as common_filters;
 use crate::query::node::{self, common_fields as common_node_fields, get_object};
@@ -60,8 +61,11 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
     }
 }
 
-/// Parses insight filters, or the fields of a request.
+/// Parses insight filters, or the fields of a request. Filters that this kind writes hold the node, because they lack some of its fields.
 pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
+    if let Some(parsed) = parse_query_field(request, NODE_KIND)? {
+        return Ok(parsed);
+    }
     let absent = |attr| Field { attr, value: None };
     let raw = RawStickiness {
         common: common_filters(request)?,
