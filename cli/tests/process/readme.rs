@@ -14,7 +14,7 @@ const PROGRAMS: [&str; 14] = [
     "sh ", "docker ", ".venv/",
 ];
 /// Commands that are not run here, by their beginning, and why.
-const NOT_RUN: [(&str, &str); 11] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("cargo run --release", "builds this binary; the test starts the one it was built with"),
     ("cargo test --workspace", "is this very run"),
     ("python3 -m venv", "installs tools from a package registry; .ci/run does it"),
