@@ -466,7 +466,7 @@ fn retention() -> Vec<Question> {
     let mut list = vec![Question::new("retention", &base, None)];
     let everything = json!({"target_entity": {"id": null}, "returning_entity": {"id": null}});
     for (name, more) in [
-        ("of every event", everything),
+        ("of every event", everything.clone()),
         ("for the first time", json!({"retention_type": "retention_first_time"})),
         ("for the first time ever", json!({"retention_type": "retention_first_ever_occurrence"})),
         ("in windows", json!({"time_window_mode": "24_hour_windows"})),
@@ -490,6 +490,6 @@ fn retention() -> Vec<Question> {
         list.push(Question::new(&format!("retention in windows by {name}"), &windows, None));
     }
     let link = json!({"selected_interval": 20});
-    list.push(Question::new("retention, people", &base, Some(&link)));
+    list.push(Question::new("retention, people", &with(&base, &everything), Some(&link)));
     list
 }

@@ -316,7 +316,7 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
 
 #[tokio::test]
 async fn more_blocks_than_one_run_takes_are_compacted_by_several() {
-    let place = Place::with(Settings { compacted_read_bytes: 64 << 10, ..Settings::default() }).await;
+    let place = Place::with(Settings { compacted_bytes: 32 << 10, ..Settings::default() }).await;
     let mut sent = Vec::new();
     for n in 0..1300_u64 {
         // Every tenth is a copy of an earlier one, and must lose also when it is compacted by another run.
