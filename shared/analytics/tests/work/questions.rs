@@ -197,7 +197,7 @@ fn stickiness() -> Vec<Question> {
         ),
         Question::new("stickiness of groups", &node(event(group), json!({})), None),
         Question::new("stickiness of values", &node(event(value), json!({})), None),
-        Question::new("stickiness people", &node(event(json!({})), json!({})), Some(&people)),
+        Question::new("stickiness people", &node(event(json!({"event": null})), json!({})), Some(&people)),
     ]
 }
 
@@ -215,7 +215,11 @@ fn lifecycles() -> Vec<Question> {
             &node(json!({"aggregation_group_type_index": 0, "interval": "hour"})),
             None,
         ),
-        Question::new("lifecycle people", &node(json!({})), Some(&people)),
+        Question::new(
+            "lifecycle people",
+            &node(json!({"series": [{"kind": "EventsNode", "event": null}]})),
+            Some(&people),
+        ),
     ]
 }
 
