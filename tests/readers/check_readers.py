@@ -85,7 +85,7 @@ def by_refused_sql(installation):
     """The example in the error for a SQL query runs as it is, in the directory that holds `pennon-data`."""
     refusal = installation.refusal({"kind": "HogQLQuery", "query": "select 1"})
     assert "docs/files.md" in refusal and "project=1/events/*.parquet" in refusal, refusal
-    statement = "SELECT" + refusal.split("SELECT", 1)[1].strip()
+    statement = "SELECT" + refusal.split("SELECT", 1)[1].rstrip()
     statement = statement.replace("pennon-data", str(installation.directory))
     return dict(duckdb.connect().sql(statement).fetchall())
 
