@@ -17,7 +17,7 @@ pub const CLEANED_BYTES: usize = 1 << 16;
 /// The error for paths with more than [`PASSAGES`] distinct passages.
 pub fn too_many_passages() -> CalcError {
     let detail = format!(
-        "The paths have more than {PASSAGES} different pairs of neighbouring steps. Make equal what need not be told apart \
+        "The paths have more than {PASSAGES} different pairs of neighbouring steps. Make equal what need not be distinguished \
          (path cleaning filters with pathReplacements or localPathCleaningFilters, pathGroupings), use a lower stepLimit, or \
          narrow the dates, the events or the filters."
     );

@@ -165,7 +165,7 @@ fn retention_is_as_counted_by_hand() {
     show("retention", &tally);
     assert!(
         scenes < 100 || returning * 10 > scenes,
-        "somebody returns in only {returning} of {scenes} scenes"
+        "actors return in only {returning} of {scenes} scenes"
     );
 }
 

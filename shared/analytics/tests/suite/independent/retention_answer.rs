@@ -112,7 +112,7 @@ pub fn judge(question: &Question, history: &History) -> Result<Option<Vec<String
     Ok(Some(wrong))
 }
 
-/// Lists the people of each row that somebody is in.
+/// Lists the people of each row with actors.
 fn judge_people(
     question: &Question,
     history: &History,
@@ -141,7 +141,7 @@ fn judge_people(
     Ok(())
 }
 
-/// Whether somebody starts, and whether somebody returns.
+/// Whether an actor starts, and whether one returns.
 pub fn starts_and_returns(question: &Question, history: &History) -> (bool, bool) {
     let Some(rows) = question.rows(history) else { return (false, false) };
     let counted = Count { question, history, rows }.all();
