@@ -163,10 +163,7 @@ fn retention_is_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.body(), &judge);
     }
     show("retention", &tally);
-    assert!(
-        scenes < 100 || returning * 10 > scenes,
-        "actors return in only {returning} of {scenes} scenes"
-    );
+    assert!(scenes < 100 || returning * 10 > scenes, "actors return in only {returning} of {scenes} scenes");
 }
 
 #[test]
