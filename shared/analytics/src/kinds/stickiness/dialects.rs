@@ -61,7 +61,8 @@ pub(super) fn parse_node(node: &Object) -> CalcResult<ParsedQuery> {
     }
 }
 
-/// Parses insight filters, or the fields of a request. Filters that this kind writes hold the node, because they lack some of its fields.
+/// Parses insight filters, or the fields of a request. Filters that this kind writes hold the node, because they lack some
+/// of its fields.
 pub(super) fn parse_filters(request: &Object) -> CalcResult<ParsedQuery> {
     if let Some(parsed) = parse_query_field(request, NODE_KIND)? {
         return Ok(parsed);
