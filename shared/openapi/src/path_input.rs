@@ -10,7 +10,7 @@ use crate::calculation_input::{
 use crate::limits::NAME_MAX;
 use crate::schema::{
     any, any_object, any_of, constant, enum_of, input, list, list_max, nullable, object, schema_ref, text,
-    text_max, with_description,
+    with_description,
 };
 
 /// Bounds of limits and weights.
@@ -168,10 +168,8 @@ pub(crate) fn path() -> Vec<InputField> {
         InputField::text("path_start_key", START_KEY),
         InputField::text("path_end_key", END_KEY),
         InputField::text("path_dropoff_key", DROPOFF_KEY),
-        InputField::new(
+        InputField::free(
             "funnel_paths",
-            any(),
-            text_max(NAME_MAX),
             "With `funnel_filter`: `funnel_path_after_step`, `funnel_path_before_step` or `funnel_path_between_steps`.",
         ),
         InputField::json(
