@@ -8,7 +8,7 @@ use crate::questions::{Question, Spread, all, world};
 use crate::support::World;
 use crate::{persons, thread_time};
 
-const VALUES: usize = 4_000;
+const VALUES: usize = 2_000;
 /// Processor time between two checks, in nanoseconds, in a build that is not optimized: all cores are free within a second
 /// of a cancellation, with room for machines that are slower.
 const MOST_BETWEEN_CHECKS: i64 = 250_000_000;
@@ -80,7 +80,7 @@ fn longest_without_check(work: impl FnOnce(&dyn Fn() -> bool)) -> i64 {
 #[test]
 fn little_is_done_between_two_checks() {
     let mut too_long = Vec::new();
-    for (spread, values) in [(Spread::Persons, 16_000), (Spread::One, 4_000), (Spread::Names, 4_000)] {
+    for (spread, values) in [(Spread::Persons, 8_000), (Spread::One, 2_000), (Spread::Names, 2_000)] {
         let world = world(values, spread);
         for question in all() {
             // The least of a few: what else happens on the machine makes it longer.
@@ -93,7 +93,7 @@ fn little_is_done_between_two_checks() {
             }
         }
     }
-    for work in persons::cohorts(16_000, Spread::Persons) {
+    for work in persons::cohorts(8_000, Spread::Persons) {
         let measure = || {
             let prepared = (work.prepare)();
             longest_without_check(|check| prepared(check).unwrap())
