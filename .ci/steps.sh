@@ -76,13 +76,13 @@ room() {
 
 # Creates the virtual environment, or recreates it if the requirements have changed.
 prepare_venv() {
-    local wanted python
-    wanted=$(sha256sum .ci/requirements.txt)
-    if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null) != "$wanted" ]]; then
+    local checksum python
+    checksum=$(sha256sum .ci/requirements.txt)
+    if [[ ! -x .venv/bin/python || $(cat .venv/requirements.sha256 2>/dev/null) != "$checksum" ]]; then
         python=$(command -v python3.11 || command -v python3)
         "$python" -m venv --clear .venv
         .venv/bin/pip install --quiet --disable-pip-version-check -r .ci/requirements.txt
-        echo "$wanted" >.venv/requirements.sha256
+        echo "$checksum" >.venv/requirements.sha256
     fi
     export PATH=$PWD/.venv/bin:$PATH
 }

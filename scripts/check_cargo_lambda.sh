@@ -51,8 +51,8 @@ wait_for() {
         sleep 0.1
     done
 }
-# ask NAME URL CURL-ARGUMENTS...: writes the body to NAME.json; any status but 200 is a failure.
-ask() {
+# fetch NAME URL CURL-ARGUMENTS...: writes the body to NAME.json; any status but 200 is a failure.
+fetch() {
     local name=$1 url=$2 status
     shift 2
     status=$(curl -sS -m 300 -o "$work/$name.json" -w '%{http_code}' "$@" "$url")
@@ -94,7 +94,7 @@ key=$("$pennon" keys create --data "$work/data" --label packaging-check \
     --scope feature_flag:read --scope insight:write --scope project:read --scope sharing_configuration:write 2>>"$work/keys.log" | grep -oE 'phx_[A-Za-z0-9_]+' | head -n 1)
 [[ -n $key ]] || fail "pennon keys create printed no key"
 bearer="Authorization: Bearer $key"
-ask projects "$server/api/projects/" -H "$bearer"
+fetch projects "$server/api/projects/" -H "$bearer"
 project=$(field "$work/projects.json" 'd["results"][0]["id"]')
 token=$(field "$work/projects.json" 'd["results"][0]["api_token"]')
 
@@ -115,30 +115,30 @@ funnel="/api/projects/$project/insights/funnel"
 post=(-H "$bearer" -H 'Content-Type: application/json' --data-binary "@$work/funnel_body.json")
 people='[279, 183, 58]' # of the demo's 600, counted independently of Pennon
 
-ask flags_local "$server$flags/?limit=5" -H "$bearer"
-ask flags_slash "$gateway$flags/?limit=5" -H "$bearer"
-ask flags_plain "$gateway$flags?limit=5" -H "$bearer"
+fetch flags_local "$server$flags/?limit=5" -H "$bearer"
+fetch flags_slash "$gateway$flags/?limit=5" -H "$bearer"
+fetch flags_plain "$gateway$flags?limit=5" -H "$bearer"
 invoke flags_invoked flags list_flags.json
 [[ $(field "$work/flags_local.json" 'd["count"] > 0') == True ]] || fail "the demo has no flags"
 for name in flags_slash flags_plain flags_invoked; do same flags_local "$name"; done
 
-ask funnel_local "$server$funnel/" "${post[@]}"
-ask funnel_slash "$gateway$funnel/" "${post[@]}"
-ask funnel_plain "$gateway$funnel" "${post[@]}"
+fetch funnel_local "$server$funnel/" "${post[@]}"
+fetch funnel_slash "$gateway$funnel/" "${post[@]}"
+fetch funnel_plain "$gateway$funnel" "${post[@]}"
 invoke funnel_invoked calculation funnel.json
 for name in funnel_local funnel_slash funnel_plain funnel_invoked; do counts "$name" "$people"; done
 
 # The captured event is visible to the local server immediately.
 invoke capture_invoked capture capture.json
 trend='{"events": [{"id": "packaging checked", "math": "total"}], "date_from": "2024-02-01", "date_to": "2024-02-05"}'
-ask trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"
+fetch trend "$server/api/projects/$project/insights/trend/" -H "$bearer" -H 'Content-Type: application/json' -d "$trend"
 [[ $(field "$work/trend.json" 'd["result"][0]["data"]') == '[0, 0, 1, 0, 0]' ]] || fail "trend: $(head -c 600 "$work/trend.json")"
 # Links are made and read with the server's payload key: the server reads a link that a function made.
 insights="/api/projects/$project/insights"
-ask insight "$server$insights/" -H "$bearer"
+fetch insight "$server$insights/" -H "$bearer"
 insight=$(field "$work/insight.json" 'd["results"][0]["id"]')
-ask sharing "$gateway$insights/$insight/sharing/" -X PATCH -H "$bearer" -H 'Content-Type: application/json' -d '{"enabled": true}'
+fetch sharing "$gateway$insights/$insight/sharing/" -X PATCH -H "$bearer" -H 'Content-Type: application/json' -d '{"enabled": true}'
 link="?sharing_access_token=$(field "$work/sharing.json" 'd["access_token"]')"
-ask shared_watch "$gateway$insights/$insight/$link"
-ask shared_local "$server$insights/$insight/$link"
+fetch shared_watch "$gateway$insights/$insight/$link"
+fetch shared_local "$server$insights/$insight/$link"
 echo "cargo lambda watch and invoke: flags, funnel, capture and sharing return what the local server does"

@@ -148,25 +148,25 @@ def check_shapes(routes, product):
     return findings
 
 
-def check_arrivals(routes, wanted, behaviours):
+def check_arrivals(routes, expected, behaviours):
     """Findings of rules 2 and 5, and the template routes that were selected."""
     findings, chosen = [], set()
-    for (method, path), groups in sorted(wanted.items()):
-        for asked, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:
-            gateway = gateway_of(behaviours, asked)
+    for (method, path), groups in sorted(expected.items()):
+        for requested, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:
+            gateway = gateway_of(behaviours, requested)
             if gateway != ("rest" if is_of_sdks(path) else "http"):
-                findings.append(f"{method} {asked}: the distribution sends it to the wrong gateway, {gateway}")
+                findings.append(f"{method} {requested}: the distribution sends it to the wrong gateway, {gateway}")
                 continue
             # What the distribution sends to the REST API arrives without a slash; this also covers requests to the API itself.
-            route = choose([it for it in routes if it.gateway == gateway], method, asked, reading)
+            route = choose([it for it in routes if it.gateway == gateway], method, requested, reading)
             if route is None:
                 if reading.empty_rest:
-                    findings.append(f"{method} {asked} ({reading.name}): no route, wanted {names(groups)}")
+                    findings.append(f"{method} {requested} ({reading.name}): no route, expected {names(groups)}")
                 continue
             chosen.add(route)
             in_net = not reading.empty_rest and route.path in NETS
             if route.group not in groups and not in_net:
-                findings.append(f"{method} {asked} ({reading.name}): {route.path} leads to {route.group}, wanted {names(groups)}")
+                findings.append(f"{method} {requested} ({reading.name}): {route.path} leads to {route.group}, expected {names(groups)}")
     return findings, chosen
 
 
@@ -188,14 +188,14 @@ def watch_routes(manifest):
     return [Route("ANY", re.sub(r"\{\*(\w+)\}", r"{\1+}", path), group) for path, group in table.items()]
 
 
-def check_watch(routes, wanted):
+def check_watch(routes, expected):
     """Findings of rule 4."""
     findings = []
-    for (method, path), groups in sorted(wanted.items()):
-        for asked in (path, path + "/"):
-            route = choose(routes, method, asked, WATCH)
+    for (method, path), groups in sorted(expected.items()):
+        for requested in (path, path + "/"):
+            route = choose(routes, method, requested, WATCH)
             if route is None or route.group not in groups:
-                findings.append(f"{method} {asked} ({WATCH.name}): {route and route.group}, wanted {names(groups)}")
+                findings.append(f"{method} {requested} ({WATCH.name}): {route and route.group}, expected {names(groups)}")
     return findings
 
 
@@ -205,14 +205,14 @@ def names(groups):
 
 def check(routes, product, behaviours=(("*", "http"),)):
     """All findings, as lines of text."""
-    wanted = requests(product)
+    expected = requests(product)
     findings = check_shapes(routes, product) + check_behaviours(routes, behaviours)
-    arrivals, chosen = check_arrivals(routes, wanted, behaviours)
+    arrivals, chosen = check_arrivals(routes, expected, behaviours)
     findings += arrivals
     for route in routes:
         if route not in chosen:
             findings.append(f"template route leads to no product route: {route.method} {route.path}")
-    if not wanted:
+    if not expected:
         findings.append("the product prints no routes")
     return findings
 

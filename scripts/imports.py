@@ -21,10 +21,15 @@ TEST_ITEM = re.compile(r"^([ \t]*)#\[cfg\((?:test|all\(test\b[^\n]*|any\(test\b[
 
 
 @functools.cache
+def code(text):
+    """The text without comments and contents of literals; line numbers stay."""
+    return TOKEN.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
+
+
+@functools.cache
 def product_code(text):
-    """The text without comments, contents of literals and items for tests; line numbers stay."""
-    blank = lambda match: re.sub(r"[^\n]", " ", match.group(0))  # noqa: E731
-    text = TOKEN.sub(blank, text)
+    """The code without items for tests; line numbers stay."""
+    text = code(text)
     while match := TEST_ITEM.search(text):
         end = item_end(text, match.end(), match.group(1))
         text = text[: match.start()] + re.sub(r"[^\n]", " ", text[match.start() : end]) + text[end:]
@@ -152,7 +157,7 @@ class Crate:
 
 
 def absolute(own, parts):
-    """The path below the crate's root, or None for a path of another crate. Inline modules are not told apart from their file."""
+    """The path below the crate's root, or None for a path of another crate. Inline modules count as part of their file."""
     if parts[0] == "crate":
         return parts[1:]
     base, parts = list(own), list(parts)

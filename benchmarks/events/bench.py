@@ -46,14 +46,14 @@ def pennon(binary, data, work, repeat, cold, keep):
             for query_name in QUERIES:
                 server.start()
                 try:
-                    cold_runs[query_name].append(server.ask(query_name)[0])
+                    cold_runs[query_name].append(server.run_query(query_name)[0])
                 except Refused as refusal:
                     lines.append({"peer": "Pennon", "refused": query_name, "why": str(refusal)})
                 server.stop()
         server.start()
         for query_name in filter(cold_runs.get, QUERIES):
-            server.ask(query_name)
-            runs = [server.ask(query_name) for _ in range(4 * repeat)]
+            server.run_query(query_name)
+            runs = [server.run_query(query_name) for _ in range(4 * repeat)]
             lines.append({"peer": "Pennon", "query": query_name, "variant": "", "runs": [run for run, _ in runs],
                           "cold": cold_runs[query_name], "result": runs[0][1]})
         lines.append({"peer": "Pennon", "peak_mb": server.memory_mb()})
@@ -72,7 +72,7 @@ def spread(runs):
     return 100 * (times[3 * len(times) // 4] - times[len(times) // 4]) / max(median(runs, 0), 1e-9)
 
 
-def judged(query_name, other, warm, cold):
+def compared(query_name, other, warm, cold):
     """The columns with the ratios of a peer's line to Pennon's."""
     theirs = median(other["runs"], 0)
     goals = GOALS[query_name].get((other["peer"], other["variant"]), (None, None))
@@ -104,7 +104,7 @@ def table(lines):
                 runs = line["runs"]
                 name = f"{line['peer']} {line['variant']}".strip()
                 row = ["", name, f"{median(runs, 0) * 1e3:.1f}", f"{spread(runs):.0f}", f"{median(runs, 1) * 1e3:.1f}"]
-                print(f"| {' | '.join(row + judged(query_name, line, warm, cold))} |")
+                print(f"| {' | '.join(row + compared(query_name, line, warm, cold))} |")
     print("\n| contender | version | MB at rest | MB resident at most |\n|---|---|---|---|")
     names = dict.fromkeys(line["peer"] for line in lines)
     for name in names:

@@ -129,7 +129,7 @@ class ClickHouse:
             FROM (SELECT DISTINCT person_id, {day} FROM bench.events WHERE event = '{STEPS[0]}' AND {range_of(days)}))
             WHERE end >= '{MONTH[0]}' AND end <= '{MONTH[1]}' GROUP BY end ORDER BY end""", by_day)}
 
-    def ask(self, query):
+    def run_query(self, query):
         sql, read = query
         return read(self.rows(sql))
 
@@ -197,7 +197,7 @@ class DuckDB:
             SELECT day + far::INTEGER AS until, count(DISTINCT person_id) FROM seen, range({LOOK_BACK}) AS back(far)
             WHERE until BETWEEN DATE '{MONTH[0]}' AND DATE '{MONTH[1]}' GROUP BY until ORDER BY until""", by_day)}
 
-    def ask(self, query):
+    def run_query(self, query):
         sql, read = query
         return read(self.connection.execute(sql).fetchall())
 
@@ -220,8 +220,8 @@ class Polars:
     def rows_of(self, event, days):
         start, end = (datetime.datetime.fromisoformat(day).replace(tzinfo=datetime.timezone.utc) for day in (days[0], after(days[1])))
         inside = (self.pl.col("timestamp") >= start) & (self.pl.col("timestamp") < end)
-        wanted = inside if event is None else inside & (self.pl.col("event") == event)
-        return self.frame.lazy().filter(wanted)
+        condition = inside if event is None else inside & (self.pl.col("event") == event)
+        return self.frame.lazy().filter(condition)
 
     def variants(self, query_name):
         pl = self.pl
@@ -273,7 +273,7 @@ class Polars:
         deepest = rows.with_columns(depth=depth).filter(pl.col("event") == STEPS[0]).group_by("person_id").agg(pl.col("depth").max())
         return deepest.select(pl.len(), (pl.col("depth") >= 2).sum(), third=(pl.col("depth") >= 3).sum()).collect().rows()
 
-    def ask(self, query):
+    def run_query(self, query):
         run, read = query
         return read(run())
 
@@ -294,11 +294,11 @@ def main():
     print(json.dumps({"peer": name, "version": peer.version, "bytes": peer.bytes}), flush=True)
     for query_name in QUERIES:
         for variant, query in peer.variants(query_name).items():
-            peer.ask(query)  # the first run is not counted
+            peer.run_query(query)  # the first run is not counted
             runs = []
             for _ in range(options.repeat):
                 began, spent = time.perf_counter(), cpu()
-                result = peer.ask(query)
+                result = peer.run_query(query)
                 runs.append((cpu() - spent, time.perf_counter() - began))
             print(json.dumps({"peer": name, "query": query_name, "variant": variant, "runs": runs, "result": result}), flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

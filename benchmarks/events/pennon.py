@@ -13,7 +13,7 @@ from pathlib import Path
 from queries import ALL, MONTH, STEPS, TOP, WINDOW_DAYS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "flags"))
-from processes import Process, ask, free_port  # noqa: E402
+from processes import Process, send_request, free_port  # noqa: E402
 
 KEY = "phx_" + "benchmark" * 4
 ORGANIZATION = "01900000-0000-7000-8000-000000000001"
@@ -104,7 +104,7 @@ class Pennon:
         self.url = f"http://127.0.0.1:{port}"
         command = [self.binary, "serve", "--data", self.data, "--port", str(port)]
         self.process = Process(command, self.work / "server.log")
-        self.process.wait_until(lambda: ask(f"{self.url}/api/projects/1/feature_flags/", headers=HEADERS, timeout=5)[0] == 200)
+        self.process.wait_until(lambda: send_request(f"{self.url}/api/projects/1/feature_flags/", headers=HEADERS, timeout=5)[0] == 200)
         self.settle()
 
     def settle(self):
@@ -132,11 +132,11 @@ class Pennon:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
-    def ask(self, query_name):
+    def run_query(self, query_name):
         """((CPU seconds, seconds), result); no cached result is used."""
         body = json.dumps({"query": query(query_name), "refresh": "force_blocking"})
         began, spent = time.perf_counter(), self.cpu()
-        status, _, result = ask(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
+        status, _, result = send_request(f"{self.url}/api/projects/1/query/", "POST", HEADERS, body)
         run = (self.cpu() - spent, time.perf_counter() - began)
         if status == 400:
             raise Refused(json.loads(result)["detail"])

@@ -13,14 +13,14 @@ from collections import defaultdict
 from pathlib import Path
 
 from load import measure
-from processes import ask, memory_mb
+from processes import send_request, memory_mb
 from servers import READS, WRITES, Pennon, Unleash
 
 # Goal: ratio of Unleash's CPU time per request to Pennon's.
 GOALS = {"list": 20, "get": 30, "feed gzip": 50, "feed 304": 3, "update": 4, "create": 4}
 
 
-def say(text):
+def report(text):
     print(text, file=sys.stderr, flush=True)
 
 
@@ -32,7 +32,7 @@ def start_twice(server, flags):
     again = server.start()
     time.sleep(3)
     figures = {"first start s": first, "start s": again, "memory at rest MB": memory_mb(server.pids)}
-    say(f"{server.name}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items()))
+    report(f"{server.name}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     return figures
 
 
@@ -40,7 +40,7 @@ def one(server, operation, options, run, seconds):
     count = options.creates if operation == "create" else None
     requests = server.requests(operation, run, (count or 0) + options.connections)
     check = requests[-1]  # for create, one that the run will not send
-    status, headers, body = ask(server.url + check.path, check.method, check.headers | {"Content-Type": "application/json"}, check.body)
+    status, headers, body = send_request(server.url + check.path, check.method, check.headers | {"Content-Type": "application/json"}, check.body)
     if status not in {server.expected.get(operation, 201 if operation == "create" else 200)}:
         raise SystemExit(f"{server.name}: {operation} returned {status}: {body[:300]}")
     if operation == "feed gzip" and headers["Content-Encoding"] != "gzip":
@@ -65,7 +65,7 @@ def run(servers, options):
                         raise SystemExit(f"{server.name}: {result.failed} of {result.requests} requests of {operation} failed")
                     if not warming:
                         results[operation][server.name].append(result)
-                        say(f"{operation:10} {server.name:8} {result.cpu_ms:8.3f} ms CPU {result.per_second:9.1f}/s "
+                        report(f"{operation:10} {server.name:8} {result.cpu_ms:8.3f} ms CPU {result.per_second:9.1f}/s "
                             f"p50 {result.p50_ms:8.2f} p99 {result.p99_ms:8.2f} ms  load {os.getloadavg()[0]:.1f}")
         time.sleep(1)
     return results

@@ -6,7 +6,7 @@ import time
 from urllib.parse import urlencode
 
 from load import Request
-from processes import Process, ask
+from processes import Process, send_request
 from servers import Pennon, Server, Unleash
 
 USERS = 4000  # prepared requests, each for a different user
@@ -27,7 +27,7 @@ class Edge(Server):
         return [self.process.pid]
 
     def ready(self):
-        return ask(self.url + "/internal-backstage/ready", timeout=5)[0] == 200
+        return send_request(self.url + "/internal-backstage/ready", timeout=5)[0] == 200
 
     def start(self):
         self.process = Process(
@@ -55,7 +55,7 @@ def count_enabled(server, user, domain="example.com"):
     """How many flags are on for a user; None if the server is not ready."""
     request = evaluation(server, user, domain=domain)
     headers = request.headers | ({"Content-Type": "application/json"} if request.body else {})
-    status, _, body = ask(server.url + request.path, request.method, headers, request.body)
+    status, _, body = send_request(server.url + request.path, request.method, headers, request.body)
     if status != 200:
         return None
     response = json.loads(body)

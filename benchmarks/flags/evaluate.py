@@ -11,10 +11,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from bench import median, say, spread
+from bench import median, report, spread
 from edge import FRONTEND, USERS, Edge, evaluation, wait_for_evaluation
 from load import measure
-from processes import ask
+from processes import send_request
 from servers import Pennon, Unleash
 
 ENCODINGS = ["identity", "gzip"]
@@ -27,9 +27,9 @@ def body_size(server, encoding):
     """Bytes of a response; the encoding must be the requested one."""
     request = evaluation(server, 1, encoding)
     headers = request.headers | ({"Content-Type": "application/json"} if request.body else {})
-    status, headers, body = ask(server.url + request.path, request.method, headers, request.body)
+    status, headers, body = send_request(server.url + request.path, request.method, headers, request.body)
     if status != 200 or headers.get("Content-Encoding", "identity") != encoding:
-        raise SystemExit(f"{server.name}: {status}, encoded as {headers.get('Content-Encoding')}, asked for {encoding}")
+        raise SystemExit(f"{server.name}: {status}, encoded as {headers.get('Content-Encoding')}, requested {encoding}")
     return len(body)
 
 
@@ -45,7 +45,7 @@ def run(servers, options):
                     raise SystemExit(f"{server.name}: {result.failed} of {result.requests} requests failed")
                 if repetition:
                     results[encoding][server.name].append(result)
-                    say(f"{encoding:8} {server.name:8} {result.cpu_ms:8.3f} ms CPU {result.per_second:9.1f}/s "
+                    report(f"{encoding:8} {server.name:8} {result.cpu_ms:8.3f} ms CPU {result.per_second:9.1f}/s "
                         f"p50 {result.p50_ms:8.2f} p99 {result.p99_ms:8.2f} ms  load {os.getloadavg()[0]:.1f}")
     return results
 

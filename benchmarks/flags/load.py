@@ -60,7 +60,7 @@ def measure(server, requests, connections, seconds, stop_after=None):
         after = cpu_seconds(server.pids)
     line = next((line for line in output.splitlines() if line.startswith("result ")), None)
     if line is None:
-        raise SystemExit(f"wrk says: {output} {errors}")
+        raise SystemExit(f"wrk failed: {output} {errors}")
     done, microseconds, bad_status, broken, p50, p99 = map(float, line.split()[1:])
     return Result(int(done), int(bad_status + broken), done / microseconds * 1e6, p50 / 1000, p99 / 1000,
                   (after - before) / max(done, 1) * 1000, memory_mb(server.pids))

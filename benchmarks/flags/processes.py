@@ -59,7 +59,7 @@ def memory_mb(roots):
     return kilobytes / 1024
 
 
-def ask(url, method="GET", headers=None, body=None, timeout=60):
+def send_request(url, method="GET", headers=None, body=None, timeout=60):
     """(status, headers, body) of one request on a connection of its own."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)

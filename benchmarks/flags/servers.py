@@ -9,7 +9,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 from load import Request
-from processes import Process, ask, free_port
+from processes import Process, send_request, free_port
 
 # The operations: reads first, because writes change the performance of the database.
 READS = ["list", "get", "feed gzip", "feed 304"]
@@ -31,7 +31,7 @@ class Server:
 
     def call(self, request, expected=(200,)):
         headers = request.headers | ({"Content-Type": "application/json"} if request.body is not None else {})
-        status, headers, body = ask(self.url + request.path, request.method, headers, request.body)
+        status, headers, body = send_request(self.url + request.path, request.method, headers, request.body)
         if status not in expected:
             raise SystemExit(f"{self.name}: {request.method} {request.path} returned {status}: {body[:300]}")
         return headers, body
@@ -44,7 +44,7 @@ class Server:
             list(pool.map(lambda request: self.call(request, expected), requests))
 
     def ready(self):
-        return ask(self.url + self.first, headers=self.headers, timeout=5)[0] == 200
+        return send_request(self.url + self.first, headers=self.headers, timeout=5)[0] == 200
 
     def feed(self, operation):
         request = Request("GET", self.feed_path, dict(self.feed_headers))

@@ -92,7 +92,7 @@ def sizes(directory, write):
 def first_requests(server, key):
     """The request to each function: one that reads the table, if it has one."""
     bearer = [("Authorization", f"Bearer {key}")]
-    project = json.loads(server.ask(events.Request("GET", f"{P}/", [], bearer), "x")[2])
+    project = json.loads(server.send(events.Request("GET", f"{P}/", [], bearer), "x")[2])
 
     def get(path, *query):
         return events.Request("GET", P + path, list(query), bearer)
@@ -123,7 +123,7 @@ def start(directory, pennon, runs, names):
     with tempfile.TemporaryDirectory() as work:
         server = Server(os.path.realpath(pennon), work)
         try:
-            asked = first_requests(server, server.declare(["startup"])["startup"])
+            requests = first_requests(server, server.declare(["startup"])["startup"])
             environment = {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "PENNON_EVENTS_URL": f"file://{server.data}/events",
                            "PENNON_LOG": "warn", "MALLOC_ARENA_MAX": "2", "PENNON_PAYLOAD_KEY": (server.data / "payload.key").read_text().strip()}
             times = {}
@@ -133,7 +133,7 @@ def start(directory, pennon, runs, names):
                 binary = Path(work) / name / "bootstrap"
                 binary.chmod(0o755)
                 # The first run reads the file from disk and records the key's use; it is not counted.
-                times[name] = [started(binary, name, environment, asked[name]) for _ in range(runs + 1)][1:]
+                times[name] = [started(binary, name, environment, requests[name]) for _ in range(runs + 1)][1:]
         finally:
             server.stop()
     return found, times

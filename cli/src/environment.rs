@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_it_says_how_to_start_one() {
+    fn the_error_without_a_server_names_the_start_command() {
         let place = tempfile::tempdir().unwrap();
         assert!(variables(place.path()).unwrap_err().contains("pennon serve --data"));
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing is created");

@@ -10,10 +10,10 @@ HERE = Path(__file__).resolve().parent
 INSTALLED = HERE / ".installed"
 
 
-def is_current(folder, wanted):
+def is_current(folder, checksum):
     """Whether `folder` was installed from files with this checksum; if not, it is removed."""
     stamp = folder / "installed.sha256"
-    if stamp.exists() and stamp.read_text() == wanted:
+    if stamp.exists() and stamp.read_text() == checksum:
         return True
     shutil.rmtree(folder, ignore_errors=True)
     return False
@@ -30,25 +30,25 @@ def install_npm(name):
     if shutil.which("npm") is None:
         raise SystemExit("npm is missing: install Node.js 20 or later with npm")
     files = [HERE / name / file for file in ("package.json", "package-lock.json")]
-    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    checksum = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     folder = INSTALLED / name
-    if not is_current(folder, wanted):
+    if not is_current(folder, checksum):
         folder.mkdir(parents=True)
         for file in files:
             shutil.copy(file, folder)
         run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], folder)
-        (folder / "installed.sha256").write_text(wanted)
+        (folder / "installed.sha256").write_text(checksum)
     return folder
 
 
 def install_python(version):
     """The major version of posthog; returns the interpreter."""
     requirements = HERE / "python" / f"requirements-{version}.txt"
-    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    checksum = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     folder = INSTALLED / f"python-{version}"
     python = folder / "bin" / "python"
-    if not is_current(folder, wanted):
+    if not is_current(folder, checksum):
         run([sys.executable, "-m", "venv", folder], HERE)
         run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements], HERE)
-        (folder / "installed.sha256").write_text(wanted)
+        (folder / "installed.sha256").write_text(checksum)
     return python

@@ -47,8 +47,8 @@ def request(product, method, path, headers, body=None):
         connection.close()
 
 
-def check_headers(what, headers, wanted):
-    for name, value in wanted.items():
+def check_headers(what, headers, expected):
+    for name, value in expected.items():
         given = headers.get(name, "")
         is_right = value in given.split(", ") if name == "vary" else given == value
         if not is_right:
@@ -76,7 +76,7 @@ def check_routes(product, token):
             **for_origin, "access-control-allow-methods": "GET, POST, OPTIONS", "access-control-max-age": "86400"})
         allowed = {name.strip().lower() for name in response_headers.get("access-control-allow-headers", "").split(",")}
         if not {"content-type", "x-own"} <= allowed:
-            yield f"OPTIONS {path}: {allowed} allowed, content-type and x-own asked for"
+            yield f"OPTIONS {path}: {allowed} allowed, content-type and x-own requested"
     yield from check_query_string(product, token)
 
 

@@ -210,10 +210,10 @@ def compare(url, options):
         for flag in flags.values():
             record = remote[flag["key"]]
             value = record["variant"] or record["enabled"]
-            wanted = evaluate(flag, flags, person, known)
+            expected = evaluate(flag, flags, person, known)
             pairs += 1
-            if value != wanted:
-                wrong.append(f"{flag['key']} for {person['id']!r}: {value!r}, by the rules {wanted!r}")
+            if value != expected:
+                wrong.append(f"{flag['key']} for {person['id']!r}: {value!r}, by the rules {expected!r}")
             # If a property is missing, the SDK skips the condition, and a later one may still decide.
             is_whole = named(flag, flags) <= {"distinct_id", *person["properties"]}
             if local and flag["key"] in local and is_whole:

@@ -59,7 +59,7 @@ async fn main() {
     none["disable_flags"] = json!(true);
     for (what, body, gzip) in [
         ("no flags", &none, false),
-        ("nobody matches", &other, false),
+        ("no flag matches", &other, false),
         ("half match", &matching, false),
         ("half match, gzip", &matching, true),
     ] {

@@ -41,7 +41,7 @@ def main():
         {"what": "deflated", "text": long, "version": 1, "rows": [row("P", "S", **form, v=number(1), z=blob(packed(long)))]},
         {"what": "binary", "text": "", "bytes": [0, 1, 255], "version": 0, "rows": [
             row("P", "S", **form, v=number(0), b=blob(bytes([0, 1, 255])))]},
-        {"what": "a counter, which says no format", "text": "", "count": 41, "version": 0, "rows": [
+        {"what": "a counter, which has no format", "text": "", "count": 41, "version": 0, "rows": [
             row("COUNTER", "FLAG", n=number(41))]},
         {"what": "a project's version", "text": "", "count": 9, "sums": [-5, 6, 3], "version": 0, "rows": [
             row("PROJECT#1", "VERSION", n=number(9), s=number(-5), t=number(6), w=number(3))]},

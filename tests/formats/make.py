@@ -52,21 +52,21 @@ class Server:
                 return
         raise AssertionError("the server ended while starting")
 
-    def ask(self, method, path, body=None, headers=None):
+    def send(self, method, path, body=None, headers=None):
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", **(headers or {})}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, headers, method=method)
-        with urllib.request.urlopen(request) as answer:
-            text = answer.read()
+        with urllib.request.urlopen(request) as response:
+            text = response.read()
             return json.loads(text) if text else None
 
     def create(self, what, **body):
-        return self.ask("POST", f"{PROJECT}{what}/", body)["id"]
+        return self.send("POST", f"{PROJECT}{what}/", body)["id"]
 
     def capture(self, *events):
         batch = [{"event": event, "distinct_id": who, "timestamp": f"2024-01-{day:02}T{hour:02}:00:00Z",
                   "properties": properties} for event, who, day, hour, properties in events]
-        self.ask("POST", "/batch/", {"api_key": TOKEN, "batch": batch})
+        self.send("POST", "/batch/", {"api_key": TOKEN, "batch": batch})
 
     def kill(self):
         self.process.kill()
@@ -75,31 +75,31 @@ class Server:
 
 def flags(server, members):
     plain = server.create("feature_flags", key="plain")
-    server.ask("PATCH", f"{PROJECT}feature_flags/{plain}/", {"name": "renamed"})
+    server.send("PATCH", f"{PROJECT}feature_flags/{plain}/", {"name": "renamed"})
     server.create(f"feature_flags/{plain}/role_access", role_id=ROLE)
-    everybody = [{"properties": []}]
+    all_persons = [{"properties": []}]
     server.create("feature_flags", key="secret", is_remote_configuration=True, has_encrypted_payloads=True,
-                  filters={"groups": everybody, "payloads": {"true": "\"hidden\""}})
+                  filters={"groups": all_persons, "payloads": {"true": "\"hidden\""}})
     server.create("feature_flags", key="long", is_remote_configuration=True,
-                  filters={"groups": everybody, "payloads": {"true": json.dumps("long " * 1500)}})
+                  filters={"groups": all_persons, "payloads": {"true": json.dumps("long " * 1500)}})
     gone = server.create("feature_flags", key="gone")
-    server.ask("PATCH", f"{PROJECT}feature_flags/{gone}/", {"deleted": True})
+    server.send("PATCH", f"{PROJECT}feature_flags/{gone}/", {"deleted": True})
     of_cohort = [{"key": "id", "type": "cohort", "value": members}]
     server.create("feature_flags", key="members", filters={"groups": [{"properties": of_cohort}]})
     on_plain = [{"key": str(plain), "type": "flag", "value": True, "operator": "flag_evaluates_to"}]
     server.create("feature_flags", key="follower", filters={"groups": [{"properties": on_plain}]})
-    server.ask("GET", f"/flags/definitions?token={TOKEN}&send_cohorts")
+    server.send("GET", f"/flags/definitions?token={TOKEN}&send_cohorts")
 
 
 def insights(server):
     dashboard = server.create("dashboards", name="Board")
     server.create("actions", name="Paid", steps=[{"event": "pay"}])
-    funnel = server.ask("POST", f"{PROJECT}insights/", {
+    funnel = server.send("POST", f"{PROJECT}insights/", {
         "name": "funnel", "saved": True, "dashboards": [dashboard],
         "query": {"kind": "InsightVizNode", "source": FUNNEL}}, {"Idempotency-Key": "funnel"})["id"]
-    server.ask("GET", f"{PROJECT}insights/{funnel}/?refresh=blocking")
-    server.ask("POST", f"{PROJECT}insights/{funnel}/viewed/")
-    server.ask("PATCH", f"{PROJECT}insights/{funnel}/sharing/", {"enabled": True})
+    server.send("GET", f"{PROJECT}insights/{funnel}/?refresh=blocking")
+    server.send("POST", f"{PROJECT}insights/{funnel}/viewed/")
+    server.send("PATCH", f"{PROJECT}insights/{funnel}/sharing/", {"enabled": True})
 
 
 def fill(server, pennon):
@@ -121,7 +121,7 @@ def fill(server, pennon):
     server.create("cohorts", name="Pro", filters={"properties": by_plan})
     flags(server, members)
     insights(server)
-    server.ask("POST", f"{PROJECT}query/", {"query": TREND, "refresh": "async", "client_query_id": "left"})
+    server.send("POST", f"{PROJECT}query/", {"query": TREND, "refresh": "async", "client_query_id": "left"})
 
 
 def main(binary, directory):

@@ -178,17 +178,17 @@ class Loop:
                 found += [] if form.may_alter else ["a body was altered"]
                 request, status = replace(request, body=arrived), 400
                 self.altered += 1
-            wanted = self.server.send(request, form.host)
+            expected = self.server.send(request, form.host)
             given = events.response_of(self.functions[step.function].invoke(event).value())
             self.count += 1
-            if wanted[0] < 300 and given[0] == wanted[0]:
-                saved(step, wanted[2], local)
+            if expected[0] < 300 and given[0] == expected[0]:
+                saved(step, expected[2], local)
                 saved(step, given[2], function)
-            found += differences(plain(wanted, local, ""), plain(given, function, form.stage), self.ids, today())
-            if wanted[0] != status:
-                found.append(f"status {wanted[0]} of the local server, expected {status}: {wanted[2][:300]!r}")
-            if status != step.status and b"disable_compression" not in wanted[2]:
-                found.append(f"an altered body is refused without the name of the setting: {wanted[2][:300]!r}")
+            found += differences(plain(expected, local, ""), plain(given, function, form.stage), self.ids, today())
+            if expected[0] != status:
+                found.append(f"status {expected[0]} of the local server, expected {status}: {expected[2][:300]!r}")
+            if status != step.status and b"disable_compression" not in expected[2]:
+                found.append(f"an altered body is refused without the name of the setting: {expected[2][:300]!r}")
             self.failures += [f"{form.name} {step.function} {step.method} {step.path} {dict(step.query)}: {line}" for line in found]
 
 

@@ -108,9 +108,9 @@ class Emulated(unittest.TestCase):
             environment = function.invoke(0).value()["environment"]
         self.assertNotIn("PENNON_OF_THE_CALLER", environment)
         self.assertNotIn("HOME", environment)
-        wanted = {"AWS_LAMBDA_FUNCTION_NAME": "small", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769", "PENNON_LOG": "warn",
+        expected = {"AWS_LAMBDA_FUNCTION_NAME": "small", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769", "PENNON_LOG": "warn",
                   "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST"}
-        self.assertEqual({name: environment[name] for name in wanted}, wanted)
+        self.assertEqual({name: environment[name] for name in expected}, expected)
 
     def test_a_process_is_halted_from_its_response_to_the_next_event(self):
         def state(function):
@@ -183,7 +183,7 @@ class Emulated(unittest.TestCase):
             self.assertEqual(function.invoke("fail").kind, "error")
             self.assertEqual(function.invoke(2).value()["event"], 2)
 
-    def test_what_does_not_start_says_why(self):
+    def test_a_failed_start_names_the_reason(self):
         for argument, why in (("broken", "exit status 3"), ("unready", "no table")):
             with self.assertRaisesRegex(FunctionFailed, why):
                 self.function(argument).start()
@@ -251,7 +251,7 @@ class Events(unittest.TestCase):
         for make in (events.rest_api, gateways.deployed):
             self.assertEqual([events.received(make(it)) for it in (plain, packed)], [plain.body] * 2)
 
-    def test_a_rest_api_may_decompress_what_says_that_it_is_compressed(self):
+    def test_a_rest_api_may_decompress_bodies_with_a_content_encoding(self):
         packed = events.Request("POST", "/e/", [], [("Content-Encoding", "gzip")], gzip.compress(b"{}"))
         self.assertEqual(events.received(events.rest_api(packed, inflates=True)), b"{}")
         self.assertEqual(events.received(events.rest_api(replace(packed, headers=[]), inflates=True)), packed.body)

@@ -26,9 +26,9 @@ def check(server, calculation, binaries, environment, directory, known):
     """Findings."""
     failures = []
 
-    def expect(what, given, wanted):
-        if given != wanted:
-            failures.append(f"worker: {what}: {given!r:.300} instead of {wanted!r:.300}")
+    def expect(what, given, expected):
+        if given != expected:
+            failures.append(f"worker: {what}: {given!r:.300} instead of {expected!r:.300}")
 
     def send(method, path, body=None):
         headers = [("Authorization", f"Bearer {known['key']}"), ("Content-Type", "application/json")]

@@ -17,7 +17,7 @@ import queries
 from pennon import Installation
 
 
-def asked(sql):
+def run_sql(sql):
     """The rows of a statement, by column."""
     text = str(chdb.query(sql.rstrip().removesuffix(";"), "JSONEachRow"))
     return [json.loads(line) for line in text.splitlines() if line]
@@ -94,17 +94,17 @@ def compare(name, installation, node):
     result, sql = installation.result(node), installation.sql(node)
     of_result, of_sql = FORMS[node["kind"]]
     try:
-        rows = asked(sql)
+        rows = run_sql(sql)
     except Exception as error:
         raise AssertionError(f"{name}: {str(error)[:3000]}\n{sql}") from error
-    wanted, given = of_result(result), of_sql(rows)
-    if wanted.keys() != given.keys():
-        missing, more = sorted(map(str, wanted.keys() - given.keys())), sorted(map(str, given.keys() - wanted.keys()))
+    expected, given = of_result(result), of_sql(rows)
+    if expected.keys() != given.keys():
+        missing, more = sorted(map(str, expected.keys() - given.keys())), sorted(map(str, given.keys() - expected.keys()))
         raise AssertionError(f"{name}: without {missing[:5]}, but {more[:5]}\n{sql}")
-    for key, numbers in wanted.items():
+    for key, numbers in expected.items():
         if not all(same(left, right) for left, right in zip(numbers, given[key])):
             raise AssertionError(f"{name} {key}: {given[key]} instead of {numbers}\n{sql}")
-    return len(wanted)
+    return len(expected)
 
 
 def merged(installation):
@@ -147,9 +147,9 @@ def main():
                 check(f"history {seed}, {name}", random, node)
             if seed == 0:
                 for what, node in queries.REFUSED.items():
-                    said = random.refusal(node)
-                    if what not in said or "ClickHouse" not in said:
-                        fail(f"refused as {said!r}, where {what!r} should be named")
+                    error = random.refusal(node)
+                    if what not in error or "ClickHouse" not in error:
+                        fail(f"refused as {error!r}, where {what!r} should be named")
     print(f"{compared} queries have {numbers} equal numbers in ClickHouse and Pennon")
     sys.exit(1 if failed else 0)
 

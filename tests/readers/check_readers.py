@@ -95,17 +95,17 @@ def main():
         installation = Installation(sys.argv[1], Path(directory) / "readers")
         for part in range(2):
             installation.load(list(queries.history(100 + part, persons=400, events=5000)))
-        wanted, files = results(installation), installation.segments()
+        expected, files = results(installation), installation.segments()
         for reader in (by_duckdb, by_polars):
             given = reader(files)
-            for what, numbers in wanted.items():
+            for what, numbers in expected.items():
                 is_same = math.isclose(numbers, given[what], rel_tol=1e-12) if what == "sum" else numbers == given[what]
                 assert is_same, f"{reader.__name__}, {what}: {given[what]} instead of {numbers}"
         every = dict(duckdb.connect().sql(f"SELECT event, count(*) FROM read_parquet({files!r}, union_by_name = true) "
                                           "GROUP BY event").fetchall())
         given = by_refused_sql(installation)
         assert given == every and set(NAMES) <= set(given), f"the example of the error: {given} instead of {every}"
-    print(f"DuckDB {duckdb.__version__} and Polars {polars.__version__} count {sum(wanted['names'].values())} events as Pennon")
+    print(f"DuckDB {duckdb.__version__} and Polars {polars.__version__} count {sum(expected['names'].values())} events as Pennon")
 
 
 if __name__ == "__main__":

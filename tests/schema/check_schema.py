@@ -55,7 +55,7 @@ def saved(url, directory):
     return str(path)
 
 
-def ask(url, document, key, examples, more):
+def run_schemathesis(url, document, key, examples, more):
     """The exit status of Schemathesis."""
     command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(HERE / "schemathesis.toml"), "run", document, "--url", url,
                "--checks", "all", "--max-examples", str(examples), "--seed", str(SEED), "--request-timeout", "30", "--workers", "1",
@@ -78,7 +78,7 @@ def main():
             process, server = start(pennon, data, log)
             try:
                 document = arguments.document or saved(server["http"], directory)
-                status = ask(server["http"], document, key_of(pennon, data), arguments.examples, [it for it in more if it != "--"])
+                status = run_schemathesis(server["http"], document, key_of(pennon, data), arguments.examples, [it for it in more if it != "--"])
                 if process.poll() is not None:
                     sys.exit("pennon serve has ended")
             finally:

@@ -23,7 +23,7 @@ use crate::calls::{Noting, as_worker, noting_objects, record_calls};
 use crate::meter::{Meter, Metered};
 use crate::{Faults, TestResponse, log, schema};
 
-/// The instant at which a test's clock stands.
+/// The instant of a test's clock.
 pub const NOW: &str = "2026-01-05T10:00:00Z";
 
 /// [`NOW`] in microseconds since the epoch.
@@ -31,10 +31,10 @@ pub fn now_micros() -> i64 {
     NOW.parse::<chrono::DateTime<chrono::Utc>>().expect("an instant").timestamp_micros()
 }
 
-/// What payloads are encrypted with: 32 zeros.
+/// The encryption key of payloads: 32 zeros.
 pub(crate) const PAYLOAD_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// The secrets of the keys that every test's workspace has.
+/// The secrets of the keys in the workspace of every test.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys;
 
@@ -93,9 +93,9 @@ fn standard_and(more: Value) -> Value {
     workspace
 }
 
-/// A whole installation in memory, its events in a directory that goes with it.
+/// An installation in memory, with its events in a temporary directory.
 pub struct TestApp {
-    /// What the functions were given.
+    /// The services of the functions.
     pub services: Services,
     /// Counts the calls to DynamoDB.
     pub round_trips: RoundTrips,
@@ -110,7 +110,7 @@ pub struct TestApp {
 /// The maximum response of a function behind a gateway, without the part for headers.
 const GATEWAY_BYTES_MAX: usize = 6_000_000;
 
-/// Checks that a gateway would let the body through: as text in JSON, or in base64 where it is packed.
+/// Checks that a gateway would accept the body: as text in JSON, or in base64 if it is compressed.
 fn passes(path: &str, headers: &header::HeaderMap, body: &[u8]) {
     if body.len() < GATEWAY_BYTES_MAX / 6 {
         return;
@@ -139,7 +139,7 @@ impl TestApp {
         TestApp::in_memory(workspace, TestApp::frozen(), None).await
     }
 
-    /// Exactly this workspace, with a clock that runs.
+    /// Exactly this workspace, with a running clock.
     pub async fn running(workspace: &Value) -> TestApp {
         TestApp::in_memory(workspace, Clock::Running, None).await
     }
@@ -154,7 +154,7 @@ impl TestApp {
         TestApp::in_memory(&standard_and(more), TestApp::frozen(), Some(faults)).await
     }
 
-    /// Has nothing counted of what flags take of the definitions feed's room, so that more can be written than it has.
+    /// Disables the size limit of the definitions feed, so that more can be written than fits.
     pub async fn forget_room(&self) {
         let records = &self.services.app.store.records;
         if let Ok(Some(row)) = records.get(&keys::project_version(1)).await {
@@ -168,7 +168,7 @@ impl TestApp {
         TestApp::in_file_with(json!({})).await
     }
 
-    /// As [`TestApp::in_file`], with more in its workspace.
+    /// Like [`TestApp::in_file`], with additional workspace entries.
     pub async fn in_file_with(more: Value) -> TestApp {
         let directory = tempfile::tempdir().expect("a directory");
         let embedded = Embedded::open(directory.path()).await.expect("an embedded database");
@@ -208,7 +208,7 @@ impl TestApp {
     ) -> TestApp {
         log::watch();
         let round_trips = RoundTrips::new();
-        // Calls that are counted go through the SDK.
+        // Metered calls use the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {
             Some(faults) => {
@@ -246,7 +246,7 @@ impl TestApp {
         TestApp::with_parts(embedded, self.services.app.clock, self.faults.clone(), events, Meter::on())
     }
 
-    /// Where the events lie.
+    /// The URL of the events.
     pub fn events_url(&self) -> String {
         format!("file://{}", self.events.path().display())
     }
@@ -266,12 +266,12 @@ impl TestApp {
         TestApp { router: api(&services), services, ..self }
     }
 
-    /// The calculations that wait for a worker.
+    /// The background jobs that wait for a worker.
     pub async fn jobs(&self) -> Vec<JobKey> {
         as_worker(left_over(&self.services.app.store.records)).await.expect("the jobs")
     }
 
-    /// Does what waits, as a worker that starts.
+    /// Runs the waiting jobs, like a worker that starts.
     pub async fn work(&self) -> Vec<JobOutcome> {
         let mut outcomes = Vec::new();
         for job in self.jobs().await {
@@ -283,12 +283,12 @@ impl TestApp {
     /// Sends a request. Its response must match the OpenAPI document.
     pub async fn send(&self, request: Request<Body>) -> TestResponse {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-        let answered = async {
+        let response = async {
             let response = self.router.clone().oneshot(request).await.expect("a response");
             let (parts, body) = response.into_parts();
             (parts, body.collect().await.expect("a body").to_bytes())
         };
-        let (parts, bytes) = record_calls(&path, answered).await;
+        let (parts, bytes) = record_calls(&path, response).await;
         let text = String::from_utf8(bytes.to_vec()).unwrap_or_else(|_| "(binary)".to_owned());
         log::learn(&text);
         passes(&path, &parts.headers, &bytes);
@@ -301,7 +301,7 @@ impl TestApp {
         self.send(TestApp::request(key, method, path, body)).await
     }
 
-    /// A request to build upon.
+    /// A request to be extended.
     pub fn request(key: &str, method: &str, path: &str, body: Value) -> Request<Body> {
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "api.test");
         if !key.is_empty() {
@@ -365,7 +365,7 @@ impl TestApp {
         entries
     }
 
-    /// Makes a flag with this key in project 1; returns its number.
+    /// Creates a flag with this key in project 1 and returns its id.
     pub async fn flag(&self, key: &str) -> u64 {
         let made = self.post("/api/projects/1/feature_flags/", json!({"key": key})).await;
         made.expect(201)["id"].as_u64().expect("a number")

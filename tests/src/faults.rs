@@ -1,7 +1,7 @@
-//! A store that fails now and then, as a real one does: between the SDK and the embedded database.
+//! Injects faults of a real store, between the SDK and the embedded database.
 //!
-//! Must stay true: injected faults behave like DynamoDB's. A transaction that was written is never answered as cancelled
-//! afterwards; one whose response is lost is written whole.
+//! Must stay true: injected faults behave like DynamoDB's. A written transaction is never reported as cancelled
+//! afterwards; one whose response is lost is written completely.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,13 +27,13 @@ pub enum Fault {
     Throttled,
     /// The request does not arrive.
     RequestLost,
-    /// The request is done, and its response does not arrive.
+    /// The request is executed, and its response is lost.
     ResponseLost,
-    /// The request is done, and answered as a failure of the store.
+    /// The request is executed, and its response is a failure of the store.
     FailedAfterwards,
 }
 
-/// The faults of histories: of a thousand requests, how many meet each.
+/// The faults of histories, per thousand requests.
 const HISTORY_SHARES: [(Fault, u64); 5] = [
     (Fault::Conflict, 60),
     (Fault::Throttled, 10),
@@ -42,7 +42,7 @@ const HISTORY_SHARES: [(Fault, u64); 5] = [
     (Fault::FailedAfterwards, 8),
 ];
 
-/// Of a thousand requests, how many meet each fault.
+/// The number of each fault per thousand requests.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<Mutex<State>>);
 
@@ -77,14 +77,14 @@ impl Faults {
         counts
     }
 
-    /// No more faults from here on.
+    /// Stops injecting faults.
     pub fn stop(&self) {
         let mut state = self.lock();
         state.shares.clear();
         state.denied = None;
     }
 
-    /// From here on the store denies each read that names this partition.
+    /// Denies all further reads of this partition.
     pub fn deny_reads_of(&self, partition: &str) {
         self.lock().denied = Some(partition.to_owned());
     }
@@ -95,7 +95,7 @@ impl Faults {
         denied.zip(text).is_some_and(|(denied, text)| text.contains(&denied))
     }
 
-    /// How often each fault has happened.
+    /// The number of injected faults of each kind.
     pub fn counts(&self) -> BTreeMap<Fault, usize> {
         self.lock().counts.clone()
     }
@@ -109,7 +109,7 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What happens to a request; `transaction` is the token of the transaction that it is, if it is one.
+    /// The fault of a request; `transaction` is the token of a transaction.
     fn draw(&self, transaction: Option<&str>, is_put: bool) -> Option<Fault> {
         let mut state = self.lock();
         let mut drawn = state.random.below(1000);
@@ -136,7 +136,7 @@ impl Faults {
     }
 }
 
-/// A connector whose requests fail now and then.
+/// A connector with injected faults.
 #[derive(Debug, Clone)]
 pub struct FaultyConnector {
     connector: Connector,

@@ -23,7 +23,7 @@ mod schema;
 pub use app::{Keys, NOW, TestApp, now_micros};
 pub use calls::{as_worker, record_calls};
 pub use faults::{Fault, Faults};
-pub use meter::{Meter, Spent};
+pub use meter::{Meter, UsedUnits};
 pub use partition_limits::{LimitedTable, PartitionLimits, TableCounts};
 pub use random::{Random, noise};
 pub use response::{TestResponse, percent_encoded};

@@ -17,14 +17,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Ids of requests whose lines are kept begin with this.
 pub const KEPT: &str = "kept-";
 
-/// Whatever looks like a whole key of a person, of a project, or what payloads are encrypted with.
+/// Texts that look like a complete key of a user or a project, or the encryption key of payloads.
 static SECRET: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"ph[xsr]_[A-Za-z0-9_-]{8}|[A-Za-z0-9+/]{43}=").unwrap());
-/// Secrets without a form of their own, as responses had them.
-static TOLD: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+/// Secrets without a recognisable format, which responses have returned.
+static RETURNED_SECRETS: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 static LINES: LazyLock<Mutex<HashMap<String, Vec<Value>>>> = LazyLock::new(Mutex::default);
 
-/// Begins to read the log, once a program.
+/// Starts to read the log, once per program.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -34,13 +34,13 @@ pub(crate) fn watch() {
     });
 }
 
-/// Learns the sharing tokens of a response.
+/// Adds the sharing tokens of a response to the secrets.
 pub(crate) fn learn(response: &str) {
     let mut rest = response;
     while let Some((_, after)) = rest.split_once("\"access_token\":\"") {
         let (token, after) = after.split_once('"').unwrap_or((after, ""));
         if token.len() >= 8 {
-            TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned());
+            RETURNED_SECRETS.lock().unwrap_or_else(PoisonError::into_inner).insert(token.to_owned());
         }
         rest = after;
     }
@@ -54,7 +54,7 @@ pub fn lines_of(id: &str) -> Vec<Value> {
 /// Whether a line may be written.
 fn is_clean(line: &[u8]) -> bool {
     let text = String::from_utf8_lossy(line);
-    let reported = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let reported = RETURNED_SECRETS.lock().unwrap_or_else(PoisonError::into_inner);
     !SECRET.is_match(line) && !reported.iter().any(|secret| text.contains(secret.as_str()))
 }
 

@@ -9,9 +9,9 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use serde_json::Value;
 
-/// What was spent so far.
+/// The billed units since the last reset.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spent {
+pub struct UsedUnits {
     /// Read units.
     pub reads: f64,
     /// Write units.
@@ -24,14 +24,14 @@ pub struct Spent {
     pub puts: u32,
 }
 
-/// Counts while it is on, which it is not to begin with.
+/// Counts units while it is on; it is off at first.
 #[derive(Debug, Clone, Default)]
-pub struct Meter(Arc<Mutex<Option<Spent>>>);
+pub struct Meter(Arc<Mutex<Option<UsedUnits>>>);
 
 impl Meter {
-    /// One that counts.
+    /// A meter that is on.
     pub fn on() -> Meter {
-        Meter(Arc::new(Mutex::new(Some(Spent::default()))))
+        Meter(Arc::new(Mutex::new(Some(UsedUnits::default()))))
     }
 
     /// Whether it counts.
@@ -40,17 +40,17 @@ impl Meter {
     }
 
     /// The units since the last call.
-    pub fn take(&self) -> Spent {
-        self.lock().replace(Spent::default()).unwrap_or_default()
+    pub fn take(&self) -> UsedUnits {
+        self.lock().replace(UsedUnits::default()).unwrap_or_default()
     }
 
-    pub(crate) fn add(&self, add: impl FnOnce(&mut Spent)) {
+    pub(crate) fn add(&self, add: impl FnOnce(&mut UsedUnits)) {
         if let Some(spent) = self.lock().as_mut() {
             add(spent);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Spent>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<UsedUnits>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -134,7 +134,7 @@ impl LimitedTable {
         self.lock().counts.throttled += items;
     }
 
-    async fn answer(self, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+    async fn respond_within_limits(self, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let body: Value =
@@ -259,10 +259,10 @@ impl LimitedTable {
         if rejected.is_empty() || !response.status().is_success() {
             return Ok(response);
         }
-        let mut answer: Value =
+        let mut response: Value =
             response.body().bytes().and_then(|it| serde_json::from_slice(it).ok()).unwrap_or_default();
-        answer["UnprocessedItems"] = rejected.into();
-        respond(200, &answer)
+        response["UnprocessedItems"] = rejected.into();
+        respond(200, &response)
     }
 }
 
@@ -274,7 +274,7 @@ impl HttpClient for LimitedTable {
 
 impl HttpConnector for LimitedTable {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        HttpConnectorFuture::new(self.clone().answer(request))
+        HttpConnectorFuture::new(self.clone().respond_within_limits(request))
     }
 }
 

@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| Document::new(pennon_openapi::document("0")));
 
 /// Maximum length of a problem's text.
-const TOLD_CHARACTERS: usize = 600;
+const MAX_PROBLEM_CHARACTERS: usize = 600;
 
 /// Fails the test if a response does not match the document.
 pub(crate) fn check(method: &str, path: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) {
-    // What a method that a path does not have is answered with is no operation's.
+    // A 405 belongs to no operation.
     if status == StatusCode::METHOD_NOT_ALLOWED {
         return;
     }
     if let Err(wrong) = DOCUMENT.check(method, path, status.as_u16(), headers, body) {
-        let wrong: String = wrong.chars().take(TOLD_CHARACTERS).collect();
-        panic!("not as the document says: {method} {path} {}: {wrong}", status.as_u16());
+        let wrong: String = wrong.chars().take(MAX_PROBLEM_CHARACTERS).collect();
+        panic!("not as described by the document: {method} {path} {}: {wrong}", status.as_u16());
     }
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn check(method: &str, path: &str, status: StatusCode, headers: &Head
 struct Document {
     whole: Value,
     operations: Vec<Described>,
-    /// Made when first needed: by operation, status and media type.
+    /// Compiled on first use: by operation, status and media type.
     validators: Mutex<HashMap<(usize, u16, String), Arc<Validator>>>,
 }
 
-/// Where an operation stands in the document.
+/// The place of an operation in the document.
 struct Described {
     method: String,
     path: String,
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// A document of things: a list, one of them by number, one under a name that a number could stand for.
+    /// A document with a list, a path with a number, and a literal path that the number could match.
     fn things() -> Document {
         let thing = json!({
             "type": "object", "required": ["id", "at"], "additionalProperties": false,

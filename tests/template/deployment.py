@@ -38,7 +38,7 @@ def put_alarm(client, name, it):
 
 
 def put_metric_filter(client, name, it):
-    transformations = [{key[0].lower() + key[1:]: value for key, value in said.items()} for said in it["MetricTransformations"]]
+    transformations = [{key[0].lower() + key[1:]: value for key, value in entry.items()} for entry in it["MetricTransformations"]]
     client("logs").put_metric_filter(
         logGroupName=it["LogGroupName"], filterName=f"{STACK}-{name}", filterPattern=it["FilterPattern"], metricTransformations=transformations
     )
@@ -56,13 +56,13 @@ def make_api(client, name, it):
     api = gateway.create_api(Name=body["info"]["title"], ProtocolType="HTTP")["ApiId"]
     for path, item in body["paths"].items():
         for method, operation in item.items():
-            said = operation["x-amazon-apigateway-integration"]
+            integration = operation["x-amazon-apigateway-integration"]
             made = gateway.create_integration(
                 ApiId=api,
-                IntegrationType=said["type"].upper(),
-                IntegrationUri=said["uri"],
-                IntegrationMethod=said["httpMethod"],
-                PayloadFormatVersion=said["payloadFormatVersion"],
+                IntegrationType=integration["type"].upper(),
+                IntegrationUri=integration["uri"],
+                IntegrationMethod=integration["httpMethod"],
+                PayloadFormatVersion=integration["payloadFormatVersion"],
             )
             method = "ANY" if method == transform_template.ANY else method.upper()
             gateway.create_route(ApiId=api, RouteKey=f"{method} {path}", Target="integrations/" + made["IntegrationId"])
@@ -83,8 +83,8 @@ def make_rest_stage(client, name, it):
     gateway.create_stage(restApiId=it["RestApiId"], stageName=it["StageName"], deploymentId=it["DeploymentId"])
     paths = {"ThrottlingRateLimit": "rateLimit", "ThrottlingBurstLimit": "burstLimit"}
     changes = [
-        {"op": "replace", "path": f"/{said['ResourcePath'].removeprefix('/')}/{said['HttpMethod']}/throttling/{path}", "value": str(said[key])}
-        for said in it["MethodSettings"] for key, path in paths.items()
+        {"op": "replace", "path": f"/{settings['ResourcePath'].removeprefix('/')}/{settings['HttpMethod']}/throttling/{path}", "value": str(settings[key])}
+        for settings in it["MethodSettings"] for key, path in paths.items()
     ]
     gateway.update_stage(restApiId=it["RestApiId"], stageName=it["StageName"], patchOperations=changes)
     return it["StageName"]
@@ -107,15 +107,15 @@ KINDS = {
 def lifecycle(rules):
     """CloudFormation's rules in the format of the S3 API."""
 
-    def rule(said):
-        made = {"ID": said["Id"], "Status": said["Status"], "Filter": {"Prefix": said.get("Prefix", "")}}
-        expiration = {"Days": said.get("ExpirationInDays"), "ExpiredObjectDeleteMarker": said.get("ExpiredObjectDeleteMarker")}
+    def rule(declared):
+        made = {"ID": declared["Id"], "Status": declared["Status"], "Filter": {"Prefix": declared.get("Prefix", "")}}
+        expiration = {"Days": declared.get("ExpirationInDays"), "ExpiredObjectDeleteMarker": declared.get("ExpiredObjectDeleteMarker")}
         made["Expiration"] = {name: value for name, value in expiration.items() if value is not None}
         for name in ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"):
-            made[name] = said.get(name)
+            made[name] = declared.get(name)
         return {name: value for name, value in made.items() if value not in (None, {})}
 
-    return {"Rules": [rule(said) for said in rules["Rules"]]}
+    return {"Rules": [rule(declared) for declared in rules["Rules"]]}
 
 
 # Properties that moto's CloudFormation ignores: (kind, property) to a call of (clients, physical id, value).
@@ -144,7 +144,7 @@ PROPERTIES = {
 }
 # Properties that moto never returns; test_template.py asserts them on the expanded template.
 UNKNOWN = {
-    ("AWS::DynamoDB::Table", "SSESpecification"): "moto tells of the encryption of a table only when it was made by another call",
+    ("AWS::DynamoDB::Table", "SSESpecification"): "moto returns the encryption of a table only if it was set by a separate call",
     ("AWS::ApiGateway::RestApi", "BinaryMediaTypes"): "moto cuts binary types at their slash; test_gateways.py asserts them",
     ("AWS::Lambda::Function", "LoggingConfig"): "moto's functions have no logging configuration",
     ("AWS::Lambda::Function", "Architectures"): "moto's CloudFormation makes every function one of x86_64",
@@ -153,7 +153,7 @@ UNKNOWN = {
 
 # Kinds of resources that moto does not support.
 UNKNOWN_KINDS = {
-    "AWS::Logs::QueryDefinition": "moto keeps no saved queries; test_template.py asserts what they ask of whom",
+    "AWS::Logs::QueryDefinition": "moto keeps no saved queries; test_template.py asserts their texts and log groups",
     "AWS::CloudFront::Distribution": "moto's CloudFormation makes no distributions; test_gateways.py asserts its behaviours",
     "AWS::CloudFront::Function": "moto has no functions of CloudFront; test_gateways.py runs them",
 }
@@ -168,15 +168,15 @@ class Deployed:
         self.template, self.resources = template, template["Resources"]
         self.parameters = {name: it.get("Default") for name, it in template["Parameters"].items()}
         self._create()
-        for (kind, said), call in PROPERTIES.items():
+        for (kind, key), call in PROPERTIES.items():
             for name in self.of_kind(kind):
-                if said in self.resources[name]["Properties"]:
-                    call(client, self.ids[name], self.said(name)[said])
+                if key in self.resources[name]["Properties"]:
+                    call(client, self.ids[name], self.properties(name)[key])
         # In the order of KINDS, as later ones refer to earlier ones.
         for kind, make in KINDS.items():
             for name in self.of_kind(kind):
                 self.by_hand.add(name)
-                self.ids[name] = make(client, name, self.said(name, drop=("Tags",)))
+                self.ids[name] = make(client, name, self.properties(name, drop=("Tags",)))
 
     def _create(self):
         store, code = self.client("s3"), io.BytesIO()
@@ -205,7 +205,7 @@ class Deployed:
     def is_made(self, resource):
         return "Condition" not in resource or self.holds(self.template["Conditions"][resource["Condition"]])
 
-    def said(self, name, drop=()):
+    def properties(self, name, drop=()):
         """The properties of a resource, with references resolved."""
         return self.resolved({key: it for key, it in self.resources[name]["Properties"].items() if key not in drop})
 

@@ -1,4 +1,4 @@
-"""docs/deploy.md, docs/deploy-policy.json and samconfig.toml say what the template has."""
+"""docs/deploy.md, docs/deploy-policy.json and samconfig.toml agree with the template."""
 
 import json
 import re
@@ -70,8 +70,8 @@ class OperatorPolicy(unittest.TestCase):
 
     def test_it_has_every_service_of_the_template(self):
         actions = [action for it in self.POLICY["Statement"] for action in (it["Action"] if isinstance(it["Action"], list) else [it["Action"]])]
-        wanted = {SERVICES[it["Type"].split("::")[1]] for it in RESOURCES.values()}
-        self.assertLessEqual(wanted | {"cloudformation", "secretsmanager", "ssm"}, {action.split(":")[0] for action in actions})
+        expected = {SERVICES[it["Type"].split("::")[1]] for it in RESOURCES.values()}
+        self.assertLessEqual(expected | {"cloudformation", "secretsmanager", "ssm"}, {action.split(":")[0] for action in actions})
         self.assertNotIn("*", actions)
 
     def test_the_policy_of_commands_names_rows_and_objects_only(self):

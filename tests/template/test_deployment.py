@@ -189,8 +189,8 @@ class Deployment(unittest.TestCase):
             self.assertEqual((alarm["ExtendedStatistic"], alarm["Dimensions"][0]["Value"]), ("p99", value))
             self.assertLess(alarm["Threshold"], most)
         throttled = [it["MetricStat"]["Metric"] for it in alarms[f"{STACK}-TableThrottlesAlarm"]["Metrics"] if "MetricStat" in it]
-        wanted = {(kind, self.ids[table]) for kind in ("ReadThrottleEvents", "WriteThrottleEvents") for table in ("RecordsTable", "BlocksTable")}
-        self.assertEqual({(it["MetricName"], it["Dimensions"][0]["Value"]) for it in throttled}, wanted)
+        expected = {(kind, self.ids[table]) for kind in ("ReadThrottleEvents", "WriteThrottleEvents") for table in ("RecordsTable", "BlocksTable")}
+        self.assertEqual({(it["MetricName"], it["Dimensions"][0]["Value"]) for it in throttled}, expected)
         filters = {it["metricTransformations"][0]["metricName"]: it for it in self.client("logs").describe_metric_filters()["metricFilters"]}
         for name in ("WaitingBlocks", "FailedCalculations"):
             alarm = alarms[f"{STACK}-{name}Alarm"]
@@ -223,9 +223,9 @@ class Deployment(unittest.TestCase):
         found = {}
         for resource in gateway.get_resources(restApiId=api["id"], limit=500)["items"]:
             for method in resource.get("resourceMethods", {}):
-                said = gateway.get_integration(restApiId=api["id"], resourceId=resource["id"], httpMethod=method)
-                self.assertEqual(said["type"].upper(), "AWS_PROXY")
-                found[resource["path"]] = said["uri"]
+                integration = gateway.get_integration(restApiId=api["id"], resourceId=resource["id"], httpMethod=method)
+                self.assertEqual(integration["type"].upper(), "AWS_PROXY")
+                found[resource["path"]] = integration["uri"]
         expected = [it for it in transform_template.routes(transform_template.load(ROOT / "template.yaml")) if it["gateway"] == "rest"]
         self.assertEqual(set(found), {it["path"] for it in expected})
         for it in expected:

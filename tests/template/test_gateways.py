@@ -50,8 +50,8 @@ class Distribution(unittest.TestCase):
     def test_paths_of_sdks_lose_their_slash_and_links_of_others_keep_it(self):
         for it in self.BEHAVIOURS:
             (function,) = it["FunctionAssociations"]
-            wanted = "WithoutSlash" if "PathPattern" in it else "ViewerHost"
-            self.assertEqual(function, {"EventType": "viewer-request", "FunctionARN": {"Fn::GetAtt": [wanted, "FunctionARN"]}})
+            expected = "WithoutSlash" if "PathPattern" in it else "ViewerHost"
+            self.assertEqual(function, {"EventType": "viewer-request", "FunctionARN": {"Fn::GetAtt": [expected, "FunctionARN"]}})
 
     def test_own_host_name_and_firewall_are_optional(self):
         nothing = {"Ref": "AWS::NoValue"}
@@ -69,9 +69,9 @@ class Distribution(unittest.TestCase):
             script = f"{code}\nconsole.log(JSON.stringify(handler({json.dumps(event)})))"
             return json.loads(subprocess.run(["node", "-e", script], check=True, capture_output=True, text=True).stdout)
 
-        for uri, wanted in (("/e/", "/e"), ("/batch", "/batch"), ("/i/v0/e/", "/i/v0/e"), ("/", "/"), ("/flags//", "/flags/")):
+        for uri, expected in (("/e/", "/e"), ("/batch", "/batch"), ("/i/v0/e/", "/i/v0/e"), ("/", "/"), ("/flags//", "/flags/")):
             request = run("WithoutSlash", uri)
-            self.assertEqual((request["uri"], list(request["headers"])), (wanted, ["host"]))
+            self.assertEqual((request["uri"], list(request["headers"])), (expected, ["host"]))
         request = run("ViewerHost", "/api/projects/")
         self.assertEqual((request["uri"], request["headers"]["x-forwarded-host"]), ("/api/projects/", {"value": "d1.cloudfront.net"}))
 
@@ -89,12 +89,12 @@ class Apis(unittest.TestCase):
         self.assertNotIn("MinimumCompressionSize", api["Properties"])
         self.assertEqual(api["Properties"]["EndpointConfiguration"], {"Types": ["REGIONAL"]})
 
-    def test_pages_can_read_what_the_gateway_answers_itself(self):
-        answers = RESOURCES["PublicApi"]["Properties"]["Body"]["x-amazon-apigateway-gateway-responses"]
+    def test_pages_can_read_responses_of_the_gateway_itself(self):
+        responses = RESOURCES["PublicApi"]["Properties"]["Body"]["x-amazon-apigateway-gateway-responses"]
         for kind in ("DEFAULT_4XX", "DEFAULT_5XX", "THROTTLED"):
-            self.assertEqual(answers[kind]["responseParameters"]["gatewayresponse.header.Access-Control-Allow-Origin"], "'*'", kind)
-        self.assertEqual(answers["THROTTLED"]["responseParameters"]["gatewayresponse.header.Retry-After"], "'1'")
-        self.assertEqual(int(answers["THROTTLED"]["statusCode"]), 503, "posthog-js drops the events of a 429")
+            self.assertEqual(responses[kind]["responseParameters"]["gatewayresponse.header.Access-Control-Allow-Origin"], "'*'", kind)
+        self.assertEqual(responses["THROTTLED"]["responseParameters"]["gatewayresponse.header.Retry-After"], "'1'")
+        self.assertEqual(int(responses["THROTTLED"]["statusCode"]), 503, "posthog-js drops the events of a 429")
 
     def test_a_warning_at_the_import_fails_no_stack(self):
         for kind in ("AWS::ApiGatewayV2::Api", "AWS::ApiGateway::RestApi"):
@@ -111,7 +111,7 @@ class Apis(unittest.TestCase):
         self.assertLess(TEMPLATE["Parameters"]["PublicRequestsPerSecond"]["Default"], 10_000 / 2)
         self.assertLess(TEMPLATE["Parameters"]["PublicRequestsBurst"]["Default"], 5_000 / 2)
 
-    def test_concurrency_is_reserved_only_when_asked_for(self):
+    def test_concurrency_is_reserved_only_on_request(self):
         reserved = {name: it["Properties"].get("ReservedConcurrentExecutions") for name, it in of_type("AWS::Lambda::Function").items()}
         for name, it in reserved.items():
             if it is not None:
@@ -124,13 +124,13 @@ class Apis(unittest.TestCase):
         (http,) = of_type("AWS::ApiGatewayV2::Stage").values()
         (rest,) = of_type("AWS::ApiGateway::Stage").values()
         for settings in (http["Properties"]["AccessLogSettings"], rest["Properties"]["AccessLogSetting"]):
-            condition, said, otherwise = settings["Fn::If"]
+            condition, enabled, otherwise = settings["Fn::If"]
             self.assertEqual((condition, otherwise), ("WithAccessLogs", {"Ref": "AWS::NoValue"}))
-            self.assertEqual(said["DestinationArn"], {"Fn::GetAtt": ["AccessLogGroup", "Arn"]})
-            self.assertNotIn("\n", said["Format"])
-            logged = set(re.findall(r"\$context\.([\w.]+)", said["Format"]))
+            self.assertEqual(enabled["DestinationArn"], {"Fn::GetAtt": ["AccessLogGroup", "Arn"]})
+            self.assertNotIn("\n", enabled["Format"])
+            logged = set(re.findall(r"\$context\.([\w.]+)", enabled["Format"]))
             self.assertFalse(logged & {"path", "rawQueryString", "customDomain.basePathMatched"}, "paths contain tokens")
-            self.assertTrue(json.loads(re.sub(r"\$context[\w.]+", "1", said["Format"])))
+            self.assertTrue(json.loads(re.sub(r"\$context[\w.]+", "1", enabled["Format"])))
         self.assertEqual(TEMPLATE["Parameters"]["AccessLogs"]["Default"], "off")
 
 

@@ -37,11 +37,11 @@ def statements(group):
 
 def resource(statement):
     """The resource of a statement, as a string."""
-    said = statement["Resource"]
-    if isinstance(said, list):
-        return " ".join(next(iter(it.values())) for it in said)
-    said = said if isinstance(said, str) else next(iter(said.values()))
-    return ".".join(said) if isinstance(said, list) else said
+    declared = statement["Resource"]
+    if isinstance(declared, list):
+        return " ".join(next(iter(it.values())) for it in declared)
+    declared = declared if isinstance(declared, str) else next(iter(declared.values()))
+    return ".".join(declared) if isinstance(declared, list) else declared
 
 
 def patterns(statement, operator):
@@ -50,9 +50,9 @@ def patterns(statement, operator):
 
 def allows_keys(statement, keys):
     """Whether the condition of a statement about a table is true for a call with these partition keys."""
-    wanted, unwanted = patterns(statement, "StringLike"), patterns(statement, "StringNotLike")
+    allowed_patterns, denied = patterns(statement, "StringLike"), patterns(statement, "StringNotLike")
     return all(
-        any(calls.like(it, key) for it in wanted) and not any(calls.like(it, key) for it in unwanted) for key in keys
+        any(calls.like(it, key) for it in allowed_patterns) and not any(calls.like(it, key) for it in denied) for key in keys
     )
 
 

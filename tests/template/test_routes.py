@@ -111,7 +111,7 @@ class Checks(unittest.TestCase):
         product = [p for p in self.product() if (p["group"], p["method"]) != ("flags", "POST")]
         findings = check(self.template(), product)
         self.assertEqual(len(findings), 2, findings)
-        self.assertTrue(all("next wider net" in f and "leads to flags, wanted roles" in f for f in findings), findings)
+        self.assertTrue(all("next wider net" in f and "leads to flags, expected roles" in f for f in findings), findings)
 
     def test_missing_net_below_a_group(self):
         findings = check([r for r in self.template() if not r.path.endswith("/flags/{proxy+}")], self.product())
@@ -188,11 +188,11 @@ class Watch(unittest.TestCase):
 
     def test_each_spelling_needs_its_own_route(self):
         self.assertEqual(self.findings(("x", "/x")), [])
-        self.assertEqual(self.findings(("x", "/x/{id}")), ["GET /x/7/ (cargo lambda watch): None, wanted x"])
+        self.assertEqual(self.findings(("x", "/x/{id}")), ["GET /x/7/ (cargo lambda watch): None, expected x"])
 
     def test_literals_beat_the_catch_all(self):
         self.assertEqual(self.findings(("x", "/x/{id}/other")), [])
-        self.assertEqual(self.findings(("roles", "/x/{id}/roles")), ["GET /x/7/roles/ (cargo lambda watch): x, wanted roles"])
+        self.assertEqual(self.findings(("roles", "/x/{id}/roles")), ["GET /x/7/roles/ (cargo lambda watch): x, expected roles"])
 
 
 if __name__ == "__main__":

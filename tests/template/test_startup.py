@@ -16,7 +16,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual(list(growth(known, {"flags": [12_000_001, 1]})), ["flags: the binary has 12.00 MB after 10.00 MB"])
         self.assertEqual(list(growth(known, {"flags": [1, 4_900_000]})), ["flags: the zip has 4.90 MB after 4.00 MB"])
 
-    def test_what_was_never_weighed_is_told(self):
+    def test_functions_without_known_sizes_are_reported(self):
         self.assertEqual(len(list(growth({}, {"new": [1, 1]}))), 2)
 
     def test_the_table_has_medians_and_marks_what_misses_its_goal(self):

@@ -127,11 +127,11 @@ class Functions(unittest.TestCase):
             self.assertIn(" ".join(properties["QueryString"].split()), described, name)
             for group in properties["LogGroupNames"]:
                 self.assertIn(group["Ref"], of_type("AWS::Logs::LogGroup"))
-            asked = re.findall(r"(?:by|pct\(|sum\(|avg\(|max\(|filter) ?([a-z_]+)\b(?![.(])", properties["QueryString"])
+            used = re.findall(r"(?:by|pct\(|sum\(|avg\(|max\(|filter) ?([a-z_]+)\b(?![.(])", properties["QueryString"])
             known = fields | {"type", "requests", "starts", "ispresent"}
-            self.assertLessEqual({word for word in asked if word != "ispresent"}, known, name)
+            self.assertLessEqual({word for word in used if word != "ispresent"}, known, name)
 
-    def test_who_never_sees_events(self):
+    def test_functions_without_access_to_events(self):
         for group in ("role_access", "projects"):
             self.assertEqual({t for _, t in allowed(group)}, {"RecordsTable.Arn"}, group)
         self.assertEqual(allowed("reference"), set())
@@ -141,7 +141,7 @@ class Functions(unittest.TestCase):
         on_records = {a for a, t in allowed("projects") if t == "RecordsTable.Arn"}
         self.assertEqual(on_records & writes, {"dynamodb:UpdateItem"})
 
-    def test_who_asks_for_keys_may_note_their_use(self):
+    def test_functions_that_require_keys_may_record_their_use(self):
         for group in ("flags", "role_access", "insights", "calculation", "projects"):
             self.assertIn(("dynamodb:UpdateItem", "RecordsTable.Arn"), allowed(group), group)
 
@@ -165,16 +165,16 @@ class Functions(unittest.TestCase):
                 if action.startswith("s3:") and action != "s3:ListBucket":
                     self.assertTrue(target.startswith("${Bucket.Arn}/events/"), (group, action, target))
 
-    def test_who_calculates_keeps_large_results_and_removes_none(self):
+    def test_functions_that_calculate_store_large_results_and_remove_none(self):
         for group in ("insights", "calculation"):
             writes = {(a, t) for a, t in allowed(group) if a in ("s3:PutObject", "s3:DeleteObject")}
             self.assertEqual(writes, {("s3:PutObject", "${Bucket.Arn}/events/results/project=*/*")}, group)
 
-    def test_who_stores_lists_of_members_may_write_them_in_batches(self):
+    def test_functions_that_store_member_lists_may_write_in_batches(self):
         for group in ("flags", "insights"):
             self.assertIn("dynamodb:BatchWriteItem", {action for action, _ in allowed(group)}, group)
 
-    def test_the_payload_key_is_shown_to_nobody_but_who_shows_flags_and_links(self):
+    def test_only_functions_that_show_flags_and_links_get_the_payload_key(self):
         self.assertTrue(TEMPLATE["Parameters"]["PayloadKey"]["NoEcho"])
         holders = set()
         for name, function in of_type("AWS::Lambda::Function").items():

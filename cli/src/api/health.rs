@@ -2,7 +2,7 @@
 //!
 //! Must stay true: it returns 503, with the problem and what to do, while the database, the lock file, the events directory or
 //! the files in it were removed or replaced, or a file cannot be written in the data directory; it recovers by itself when
-//! there is disk space again; a problem is logged when it begins and when it ends, not at each request. Compaction asks
+//! there is disk space again; a problem is logged when it begins and when it ends, not at each request. Compaction calls
 //! [`Health::find_lost_files`] before each run, because it would move events into a directory that is not the installation's.
 
 use std::fs::File;

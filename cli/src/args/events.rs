@@ -130,7 +130,7 @@ pub struct Delete {
     /// Print what would be erased, and erase nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Erase without asking for confirmation.
+    /// Erase without a confirmation prompt.
     #[arg(long)]
     pub yes: bool,
     /// How the result is printed.

@@ -1,4 +1,4 @@
-//! Backups of a server that is written to meanwhile, and what they are good for.
+//! Backups of a server during writes, and restores from them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,7 +14,7 @@ const CLIENTS: usize = 4;
 /// Events of a batch.
 const BATCH: u64 = 3;
 
-/// What a client has been acknowledged: so many flags, each changed once, and batches, each sent after the flag before it.
+/// The acknowledged writes of a client: so many flags, each changed once, and batches, each sent after a flag.
 #[derive(Default)]
 struct Acknowledged {
     flags: AtomicU64,
@@ -23,7 +23,7 @@ struct Acknowledged {
 
 impl Acknowledged {
     fn now(&self) -> (u64, u64) {
-        // Batches come behind flags, so they are read first.
+        // Batches are sent after flags, so they are read first.
         let batches = self.batches.load(Ordering::SeqCst);
         (self.flags.load(Ordering::SeqCst), batches)
     }
@@ -77,7 +77,7 @@ fn restored(place: &Path, data: &Path) -> String {
     done(&["restore", &place.to_string_lossy()], data)
 }
 
-/// Why a restore is refused, which leaves nothing behind.
+/// The error of a rejected restore, which leaves no files.
 fn refused(place: &Path, data: &Path) -> String {
     let output = pennon(&["restore", &place.to_string_lossy()], data);
     assert!(!output.status.success(), "{}", text(&output.stdout));
@@ -86,13 +86,13 @@ fn refused(place: &Path, data: &Path) -> String {
     text(&output.stderr)
 }
 
-/// What has not got its name yet.
+/// Temporary files that were not renamed yet.
 fn unfinished(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_string_lossy().contains(".unfinished-")).collect()
 }
 
-/// How many flags of each client and events of each client there are, after comparing each flag with its log.
+/// The number of flags and of events per client, after comparing each flag with its log.
 fn found(server: &Server) -> Vec<(u64, u64)> {
     let listed = server.get(&format!("{FLAGS}?limit=100000"));
     let flags = listed["results"].as_array().unwrap();
@@ -100,7 +100,7 @@ fn found(server: &Server) -> Vec<(u64, u64)> {
     let mut changed = [0; CLIENTS];
     for flag in flags {
         let one = format!("{FLAGS}{}/", flag["id"]);
-        assert_eq!(&server.get(&one), flag, "record and row say the same");
+        assert_eq!(&server.get(&one), flag, "record and row are equal");
         let log = server.get(&format!("{one}activity/"));
         let kinds: Vec<_> =
             log["results"].as_array().unwrap().iter().map(|entry| &entry["activity"]).collect();
@@ -128,7 +128,7 @@ fn found(server: &Server) -> Vec<(u64, u64)> {
     changed.into_iter().enumerate().map(|(client, changed)| (changed, events(client))).collect()
 }
 
-/// Whether `found` is what there was at some moment after `before` had been acknowledged.
+/// Whether `found` is a state at some moment after `before` was acknowledged.
 fn assert_one_moment(found: &[(u64, u64)], before: &[(u64, u64)]) {
     for ((flags, events), (least_flags, least_batches)) in found.iter().zip(before) {
         assert_eq!(events % BATCH, 0, "a batch is there whole or not at all");
@@ -140,7 +140,7 @@ fn assert_one_moment(found: &[(u64, u64)], before: &[(u64, u64)]) {
 }
 
 #[test]
-fn a_backup_beside_a_server_that_is_written_to_is_of_one_moment() {
+fn a_backup_during_writes_is_of_one_moment() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let place = |name: &str| directory.path().join(name);
@@ -191,7 +191,7 @@ fn a_backup_beside_a_server_that_is_written_to_is_of_one_moment() {
         done(&["compact"], &data);
         seen.push(now);
     }
-    assert_eq!((&seen[0], &seen[2]), (&seen[1], &seen[3]), "two restores of one backup say the same");
+    assert_eq!((&seen[0], &seen[2]), (&seen[1], &seen[3]), "two restores of one backup have equal rows");
     assert_ne!(seen[0], seen[2]);
 }
 
@@ -228,7 +228,7 @@ fn copy_directory(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_damaged_backup_is_refused_whatever_of_it_is_damaged() {
+fn a_backup_with_any_damage_is_rejected() {
     let (directory, data) = filled();
     let (whole, spoilt, new) =
         (directory.path().join("whole"), directory.path().join("spoilt"), directory.path().join("new"));
@@ -275,14 +275,14 @@ fn a_damaged_backup_is_refused_whatever_of_it_is_damaged() {
     other[middle] ^= 0x01;
     std::fs::write(&packed, other).unwrap();
     refused(&packed, &new);
-    // A newer release's.
+    // A backup of a newer release.
     let contents = std::fs::read_to_string(whole.join("backup.json")).unwrap();
     std::fs::write(whole.join("backup.json"), contents.replace("\"format\": 1", "\"format\": 2")).unwrap();
     let output_text = refused(&whole, &new);
     assert!(output_text.contains("format 2") && output_text.contains("newer release"), "{output_text}");
 }
 
-/// Files that were put into the directory of a backup and that it does not list.
+/// Files in the directory of a backup that the backup does not list.
 #[test]
 fn a_restore_leaves_out_what_a_backup_does_not_list() {
     let (directory, data) = filled();
@@ -312,7 +312,7 @@ fn a_restore_leaves_out_what_a_backup_does_not_list() {
 }
 
 #[test]
-fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
+fn a_backup_overwrites_nothing_and_is_complete_or_fails() {
     let (directory, data) = filled();
     let place = directory.path().join("backup");
     let output_text = backed_up(&data, &place, &["--link"]);
@@ -364,7 +364,7 @@ fn nothing_is_written_over_and_what_cannot_be_whole_is_no_backup() {
 }
 
 #[test]
-fn a_backup_that_was_killed_is_none_and_the_next_one_clears_up() {
+fn a_killed_backup_leaves_no_backup_and_the_next_one_cleans_up() {
     let (directory, data) = filled();
     let place = directory.path().join("backup");
     for _ in 0..3 {
@@ -382,7 +382,7 @@ fn a_backup_that_was_killed_is_none_and_the_next_one_clears_up() {
         let _ = killed.kill();
         killed.wait().unwrap();
         if place.exists() {
-            // It was done before it was killed, and is whole then.
+            // It ended before it was killed, and is complete.
             restored(&place, &directory.path().join("whole"));
             std::fs::remove_dir_all(&place).unwrap();
             std::fs::remove_dir_all(directory.path().join("whole")).unwrap();
@@ -393,7 +393,7 @@ fn a_backup_that_was_killed_is_none_and_the_next_one_clears_up() {
             assert!(!refused.status.success(), "{}", text(&refused.stdout));
         }
     }
-    // Links of removed files keep their room; the next server clears them up as well.
+    // Links of removed files occupy disk space; the next server removes them too.
     let left = data.join("backup.unfinished-1");
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("lock"), "").unwrap();

@@ -1,4 +1,4 @@
-//! `--cloud` where the deployment cannot be used: one line within seconds that names the next step.
+//! `--cloud` if the deployment cannot be used: one line within seconds that names the next step.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{BINARY, served, text};
 
-/// What a command may take before it gives up.
+/// The maximum time of a command.
 const TIME_MAX: Duration = Duration::from_secs(20);
 const CREDENTIALS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "AKIATEST"), ("AWS_SECRET_ACCESS_KEY", "secret-of-test")];

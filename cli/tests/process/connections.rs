@@ -1,4 +1,4 @@
-//! Limits of connections, over sockets that a client of HTTP would never write to so.
+//! Limits of connections, tested with sockets that behave as no HTTP client does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn served(options: &[&str]) -> (tempfile::TempDir, Server) {
     (directory, server)
 }
 
-/// A connection that fails where it would hang.
+/// A connection that times out instead of hanging.
 fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -30,7 +30,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// All that comes until the connection ends. A reset is an end too.
+/// Everything received until the connection ends, also by a reset.
 fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -51,7 +51,7 @@ fn health(stream: &mut TcpStream) -> String {
     text
 }
 
-/// Whether the server has already answered on this connection, or ended it.
+/// Whether the server has sent a response on this connection, or closed it.
 fn has_response(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
@@ -82,7 +82,7 @@ fn a_declared_length_above_the_limit_is_refused_before_the_body_is_sent() {
             "{response}"
         );
     }
-    // At the limit the body is read: it is no JSON.
+    // At the limit the body is read, and is not JSON.
     let mut stream = connect(&server.address);
     stream.write_all(head("Content-Length: 6000000\r\nConnection: close").as_bytes()).unwrap();
     stream.write_all(&vec![b' '; 6_000_000]).unwrap();
@@ -117,7 +117,7 @@ fn the_413_arrives_at_a_client_that_sends_all_of_its_body_first() {
         stream.read_to_string(&mut response).unwrap();
         assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
     }
-    // Without a declared length it is refused once too much of it has come.
+    // Without a declared length, it is rejected once too much was received.
     let mut stream = connect(&server.address);
     stream.write_all(head("Transfer-Encoding: chunked").as_bytes()).unwrap();
     for _ in 0..7 {
@@ -131,7 +131,7 @@ fn the_413_arrives_at_a_client_that_sends_all_of_its_body_first() {
 }
 
 #[test]
-fn headers_and_bodies_that_do_not_come_are_ended_and_idle_connections_closed() {
+fn unfinished_requests_time_out_and_idle_connections_are_closed() {
     let (_directory, server) = served(&[
         "--header-timeout",
         "1",
@@ -142,18 +142,18 @@ fn headers_and_bodies_that_do_not_come_are_ended_and_idle_connections_closed() {
         "--write-timeout",
         "1",
     ]);
-    // A request that stops in its headers.
+    // A request that stops within its headers.
     let mut stream = connect(&server.address);
     stream.write_all(b"GET /_health HTTP/1.1\r\nHost: a").unwrap();
     assert!(rest(&mut stream).starts_with("HTTP/1.1 408 "));
-    // One that stops in its body, whichever length it declares.
+    // A request that stops within its body, for any declared length.
     for form in ["Content-Length: 1000", "Transfer-Encoding: chunked"] {
         let mut stream = connect(&server.address);
         stream.write_all(head(form).as_bytes()).unwrap();
         let response = rest(&mut stream);
         assert!(response.starts_with("HTTP/1.1 408 ") && response.contains("request_timeout"), "{response}");
     }
-    // Nothing at all, and nothing after a response.
+    // A connection without a request, and one that is idle after a response.
     assert_eq!(rest(&mut connect(&server.address)), "");
     let mut stream = connect(&server.address);
     health(&mut stream);
@@ -162,13 +162,13 @@ fn headers_and_bodies_that_do_not_come_are_ended_and_idle_connections_closed() {
 }
 
 #[test]
-fn a_body_that_trickles_is_ended_although_every_byte_is_progress() {
+fn a_slow_body_is_ended_although_bytes_arrive() {
     let (_directory, server) = served(&["--body-timeout", "1"]);
     let mut stream = connect(&server.address);
     stream.write_all(head("Content-Length: 1000000").as_bytes()).unwrap();
     let mut reader = stream.try_clone().unwrap();
     let response = std::thread::spawn(move || rest(&mut reader));
-    // A byte every few milliseconds, for as long as the server takes them.
+    // A byte every few milliseconds until the server closes the connection.
     let (_sender, pause) = std::sync::mpsc::channel::<()>();
     while stream.write_all(b" ").is_ok() && !response.is_finished() {
         let _ = pause.recv_timeout(Duration::from_millis(20));
@@ -181,7 +181,7 @@ fn a_body_that_trickles_is_ended_although_every_byte_is_progress() {
 fn a_client_that_reads_nothing_is_closed() {
     let (_directory, server) = served(&["--write-timeout", "1"]);
     let mut stream = connect(&server.address);
-    // Pipelined requests for a document, until the server takes no more: responses fill both buffers.
+    // Pipelined requests for a document until the server reads no more, because responses fill both buffers.
     let request = b"GET /api/schema/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".repeat(200);
     let mut sent = Ok(());
     while sent.is_ok() {
@@ -229,7 +229,7 @@ fn unfinished_bodies_hold_a_limited_number_of_bytes_in_total() {
         }
     }
     is_served(&server);
-    // Those that had room are answered when their last byte comes.
+    // Accepted requests get a response when their last byte arrives.
     for stream in &mut held {
         stream.write_all(b" ").unwrap();
         assert!(rest(stream).starts_with("HTTP/1.1 400 "));
@@ -246,7 +246,7 @@ fn at_the_limit_one_idle_connection_makes_room() {
     }
     let mut fourth = connect(&server.address);
     health(&mut fourth);
-    // One was closed by the time the fourth had its slot, and the others are as they were.
+    // One was closed when the fourth got its slot; the others are unchanged.
     open.retain(|stream| {
         stream.set_nonblocking(true).unwrap();
         let is_open = stream.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
@@ -279,11 +279,11 @@ fn a_thousand_idle_connections_with_few_descriptors_leave_others_served() {
     let open: Vec<TcpStream> = (0..IDLE).map(|_| connect(&server.address)).collect();
     is_served(&server);
     assert_eq!(server.post("/api/projects/1/feature_flags/", &json!({"key": "made"})).0, 201);
-    // Those with unfinished headers neither.
+    // Connections with unfinished headers do not block others either.
     let mut half = Vec::new();
     for _ in 0..IDLE {
         let mut stream = connect(&server.address);
-        // One that made room already does not matter.
+        // A connection that was closed already does not matter.
         let _ = stream.write_all(b"GET /_health HTTP/1.1\r\nHost: ");
         half.push(stream);
     }

@@ -1,4 +1,4 @@
-//! Stored rows whose bytes have changed: a response is the one from before, or an error; never another number.
+//! Stored rows whose bytes have changed: a response is unchanged or an error, never a different number.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{done, pennon, purchase, served, text};
 
-/// The text that the tables have of a row, by its place in the file.
+/// The stored text of a row, by its position in the file.
 struct Row {
     table: String,
     rowid: i64,
@@ -37,7 +37,7 @@ fn write(connection: &Connection, row: &Row, text: &str) {
     assert_eq!(connection.execute(&sql, rusqlite::params![text, row.rowid]).unwrap(), 1);
 }
 
-/// Open beside the server that writes to it.
+/// Opens the database while the server writes to it.
 fn opened(data: &Path) -> Connection {
     let connection = Connection::open(data.join("dynamodb.sqlite")).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
@@ -53,7 +53,7 @@ fn flip_stored_byte(text: &str) -> String {
 }
 
 #[test]
-fn a_damaged_block_is_named_by_responses_and_by_a_check_and_is_put_right_or_dropped() {
+fn a_damaged_block_is_named_by_responses_and_check_and_is_repaired_or_dropped() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     for (uuid, day) in
@@ -104,7 +104,7 @@ fn a_damaged_block_is_named_by_responses_and_by_a_check_and_is_put_right_or_drop
 }
 
 #[test]
-fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_response() {
+fn a_flipped_bit_of_an_event_store_row_never_changes_a_response() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let identify = |day: u32| {
@@ -123,7 +123,7 @@ fn no_flipped_bit_of_a_row_of_the_event_store_gives_another_response() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let connection = opened(&data);
     let store = runtime.block_on(pennon::embedded::Embedded::open(&data)).unwrap().store(None);
-    // Each time a process that remembers nothing.
+    // A process with cold caches each time.
     let send_request = || runtime.block_on(counted(&store, &data));
     let before = send_request().unwrap();
     assert_eq!(before.len(), 12, "{before:?}");

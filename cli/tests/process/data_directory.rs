@@ -1,5 +1,4 @@
-//! What becomes of a data directory under a running server, of a copy that cannot be written, and of a command beside a
-//! server that was killed.
+//! A data directory that changes under a running server, a read-only copy, and commands after a server was killed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -48,7 +47,7 @@ fn a_write_into_a_removed_database_is_rejected_and_health_names_the_next_step() 
         let event = purchase("01900000-0000-7000-8000-0000000000e1", 3);
         assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]})).0, 503);
         assert_eq!(problem(&server), detail);
-        // Another file under that name does not make it well.
+        // Another file with that name does not repair it.
         fs::write(directory.path().join("data").join(name), "").unwrap();
         assert_eq!(problem(&server), detail);
         assert_eq!(server.post(FLAGS, &json!({"key": "after"})).0, 503);
@@ -56,7 +55,7 @@ fn a_write_into_a_removed_database_is_rejected_and_health_names_the_next_step() 
 }
 
 #[test]
-fn health_names_a_removed_directory_of_events_and_is_well_when_it_is_back() {
+fn health_names_a_removed_events_directory_and_recovers() {
     let (directory, server) = served();
     let (events, away) = (directory.path().join("data/events"), directory.path().join("data/away"));
     fs::rename(&events, &away).unwrap();
@@ -69,10 +68,10 @@ fn health_names_a_removed_directory_of_events_and_is_well_when_it_is_back() {
 }
 
 #[test]
-fn health_names_a_directory_that_cannot_be_written_and_is_well_when_it_can() {
+fn health_names_a_read_only_directory_and_recovers() {
     let (directory, server) = served();
     for path in ["data/health.probe", "data/events/health.probe"] {
-        // The file that is written to find out cannot be made where a directory has its name.
+        // The probe file cannot be created if a directory has its name.
         let obstacle = directory.path().join(path);
         fs::create_dir(&obstacle).unwrap();
         let parent = obstacle.parent().unwrap().display().to_string();
@@ -83,10 +82,10 @@ fn health_names_a_directory_that_cannot_be_written_and_is_well_when_it_can() {
     }
 }
 
-/// A device on which every write fails as on a full disk stands where the file would be that is written to find out.
+/// The probe file is replaced by a device on which every write fails as on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
-fn health_says_that_the_disk_is_full_and_is_well_when_it_is_not() {
+fn health_names_a_full_disk_and_recovers() {
     let (directory, server) = served();
     for path in ["data/health.probe", "data/events/health.probe"] {
         let probe = directory.path().join(path);
@@ -101,7 +100,7 @@ fn health_says_that_the_disk_is_full_and_is_well_when_it_is_not() {
 }
 
 #[test]
-fn health_names_a_removed_lock_and_is_well_when_it_is_back() {
+fn health_names_a_removed_lock_and_recovers() {
     let (directory, server) = served();
     let (lock, away) = (directory.path().join("data/lock"), directory.path().join("data/away"));
     fs::rename(&lock, &away).unwrap();
@@ -115,7 +114,7 @@ fn health_names_a_removed_lock_and_is_well_when_it_is_back() {
 }
 
 #[test]
-fn health_names_an_emptied_directory_of_events_and_is_well_when_its_files_are_back() {
+fn health_names_an_emptied_events_directory_and_recovers() {
     let (directory, server) = served();
     let (events, away) = (directory.path().join("data/events"), directory.path().join("data/away"));
     fs::create_dir(&away).unwrap();
@@ -150,15 +149,15 @@ fn capture_until_compaction_begins(server: &Server, state: &mut u64) -> u32 {
                 "properties": {"letters": letters()}})
         };
         let batch: Vec<Value> = (0..EVENTS).map(event).collect();
-        let (status, said) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": batch}));
-        assert_eq!(status, 200, "{said}");
+        let (status, response) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": batch}));
+        assert_eq!(status, 200, "{response}");
     }
     BATCHES * EVENTS
 }
 
 #[test]
 fn a_server_moves_no_events_into_a_directory_that_is_not_its_own() {
-    /// What compaction takes to begin, many times over.
+    /// Much more time than compaction takes to begin.
     const CHANCE: Duration = Duration::from_secs(5);
     const PATIENCE: Duration = Duration::from_secs(100);
     let (directory, server) = served();
@@ -170,12 +169,12 @@ fn a_server_moves_no_events_into_a_directory_that_is_not_its_own() {
     let begun = Instant::now();
     while begun.elapsed() < CHANCE {
         assert!(problem(&server).contains("events was removed or replaced"));
-        assert!(!events.exists(), "events were moved to a directory that nobody made");
+        assert!(!events.exists(), "events were moved to a directory that was not created");
     }
     fs::rename(&away, &events).unwrap();
     assert_eq!(health(&server), (200, json!("ok")));
     assert_eq!(server.purchases(), f64::from(first));
-    // Where they belong, they are moved.
+    // In its own directory, it moves them.
     let second = capture_until_compaction_begins(&server, &mut state);
     let begun = Instant::now();
     while !data.join("events/project=1/events").exists() || super::segments(&data).is_empty() {
@@ -215,7 +214,7 @@ fn check_query_and_export_read_a_copy_that_cannot_be_written() {
     let events: Vec<Value> =
         (0..3).map(|n| purchase(&format!("01900000-0000-7000-8000-0000000000e{n}"), 3 + n)).collect();
     assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": events[..2]})).0, 200);
-    // Some in files, and one in the database, whose last writes are in the WAL that the kill leaves.
+    // Some events are in files, and one in the database, whose last writes are in the WAL that the kill leaves.
     assert!(pennon(&["compact"], &data).status.success());
     assert_eq!(server.post("/batch/", &json!({"api_key": "phc_process", "batch": events[2..]})).0, 200);
     server.process.kill().unwrap();
@@ -244,11 +243,11 @@ fn check_query_and_export_read_a_copy_that_cannot_be_written() {
     let exported: Vec<u8> = listing(&out).into_values().flat_map(|(content, _)| content).collect();
     assert!(String::from_utf8_lossy(&exported).contains("kept"), "the flag is exported");
 
-    // So that it can be removed.
+    // Makes it removable.
     shell("chmod -R u+w \"$1\"", &data);
 }
 
-/// Runs a command that is killed, which fails its test, should it not end by itself.
+/// Runs a command. If it does not end, it is killed and its test fails.
 fn bounded(arguments: &[&str], data: &Path) -> Output {
     let mut command = Command::new(BINARY);
     command.args(arguments).arg("--data").arg(data).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -271,7 +270,7 @@ fn a_command_works_after_a_server_was_killed() {
 }
 
 #[test]
-fn a_command_beside_a_process_that_does_not_answer_ends_with_a_sentence() {
+fn a_command_beside_a_process_that_does_not_respond_ends_with_an_error() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     assert_eq!(server.stop(), 0);

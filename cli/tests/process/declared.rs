@@ -1,4 +1,4 @@
-//! An exported workspace file makes another installation the same: flags, insights and what they lie on and refer to.
+//! An exported workspace file reproduces an installation: flags, insights, and the dashboards and records that they refer to.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn filled(directory: &Path) -> Server {
     let file = directory.join("declared.json");
     std::fs::write(&file, declared.to_string()).unwrap();
     let server = Server::start(&directory.join("data"), &["--workspace", &file.to_string_lossy()]);
-    // What HTTP sets of what a file declared.
+    // Fields of declared records that are set over HTTP.
     changed(&server, "cohorts/7", &json!({"description": "First users", "distinct_ids": ["b"]}));
     changed(&server, "actions/5", &json!({"description": "Money came", "tags": ["money"]}));
     let rules = json!({"properties": {"type": "AND", "values": [{"type": "AND", "values":
@@ -63,7 +63,7 @@ fn filled(directory: &Path) -> Server {
 fn flags(server: &Server, dashboard: &Value) {
     let groups =
         |properties: Value| json!({"groups": [{"properties": properties, "rollout_percentage": 40}]});
-    // The first one comes to depend on the one that is made after it.
+    // The first flag later depends on the one that is created after it.
     let first = made(
         server,
         "feature_flags",
@@ -113,7 +113,7 @@ fn shown(server: &Server) -> Vec<(String, Value)> {
     shown
 }
 
-/// Takes out when and by whom something was written last, and numbers that are no part of an export.
+/// Removes times and users of the last write, and ids that are not part of an export.
 fn without_writes(record: &mut Value) {
     const OF_WRITES: [&str; 13] = [
         "updated_at",
@@ -132,7 +132,7 @@ fn without_writes(record: &mut Value) {
     ];
     match record {
         Value::Object(fields) => {
-            // A tile has a number of its own in each installation.
+            // Ids of tiles differ between installations.
             if fields.contains_key("layouts") {
                 fields.remove("id");
             }
@@ -171,7 +171,7 @@ fn an_exported_workspace_makes_the_same_installation_elsewhere() {
         assert_eq!(was, is);
     }
     assert_eq!(before.len(), after.len());
-    // Numbers go on behind those that came.
+    // New ids follow the imported ones.
     let (_, flag) = server.post(&format!("{P}/feature_flags/"), &json!({"key": "next"}));
     assert!(before.iter().all(|(name, _)| *name != format!("feature_flags {}", flag["id"])), "{flag}");
     let log = server.get(&format!("{P}/feature_flags/1/activity/"));
@@ -180,7 +180,7 @@ fn an_exported_workspace_makes_the_same_installation_elsewhere() {
 }
 
 #[test]
-fn a_file_changes_and_removes_flags_and_insights_as_it_does_other_things() {
+fn a_file_changes_and_removes_flags_and_insights_like_other_records() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let path = directory.path().join("file.json");
@@ -223,7 +223,7 @@ fn a_file_changes_and_removes_flags_and_insights_as_it_does_other_things() {
     assert_eq!(server.get(&format!("{P}/feature_flags/"))["count"], 1);
     assert_eq!(server.get(&format!("{P}/insights/"))["count"], 0);
 
-    // What the rules of the API refuse is refused, with the name of the thing.
+    // A record that the API would reject is rejected, with its name.
     for (field, value, why) in [
         ("key", json!("not a key!"), "flag 1/30"),
         ("nmae", json!("x"), "flags[0]: unknown field \"nmae\""),
@@ -257,7 +257,7 @@ fn secret_payloads_are_exported_only_on_request() {
     assert!(output_text.contains("\"settings\": its secret payloads are left out"), "{output_text}");
     let file = out.join("workspace.json").to_string_lossy().into_owned();
     assert!(!std::fs::read_to_string(&file).unwrap().contains("hidden"));
-    // Where they are, they stay.
+    // Existing ones are kept.
     done(&["apply", &file], &data);
     let flags = server.get(&format!("{P}/feature_flags/?limit=100"));
     let settings = |flags: &Value| {

@@ -25,7 +25,7 @@ fn trend(server: &Server, key: &str, body: &Value) -> Value {
 }
 
 #[test]
-fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
+fn the_first_start_creates_a_demo_and_the_second_keeps_it() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
     let key = key(&server);
@@ -42,7 +42,7 @@ fn the_first_start_shows_a_demo_that_works_and_the_second_finds_it() {
     let funnel = json!({"events": [{"id": "product_view", "order": 0}, {"id": "add_to_cart", "order": 1},
         {"id": "purchase", "order": 2}], "date_from": "-180d"});
     let first = send(&server, &key, "POST", "insights/funnel/", &funnel);
-    assert_eq!(first["result"][0]["count"], 598, "everyone who viewed a product");
+    assert_eq!(first["result"][0]["count"], 598, "all persons who viewed a product");
     assert_eq!(server.stop(), 0);
     let again = Server::start(directory.path(), &[]);
     assert!(!again.output_text.contains("phx_"));
@@ -126,14 +126,14 @@ fn a_later_first_start_gives_the_same_numbers_on_later_days() {
 }
 
 #[test]
-fn a_demo_that_was_cut_off_is_completed_by_the_next_start_without_copies() {
+fn an_interrupted_demo_is_completed_by_the_next_start_without_copies() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(Server::start(directory.path(), &["--now", UNMOVED]).stop(), 0);
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let store = pennon::embedded::Embedded::open(directory.path()).await.unwrap().store(None);
         store.records.sweep(vec![pennon_core::store::keys::declared("DEMO", "complete")]).await.unwrap();
     });
-    // Two days later: the events that are there stay where they are, and are not imported a second time.
+    // Two days later: existing events are unchanged and are not imported again.
     let again = Server::start(directory.path(), &["--now", "2024-07-02T12:00:00Z"]);
     let key = key(&again);
     for (what, count) in [("feature_flags", 3), ("insights", 7), ("dashboards", 2)] {

@@ -1,4 +1,4 @@
-//! What leaves an installation gives the same responses where it arrives.
+//! An exported installation gives the same responses after its import.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ fn captured(event: &str, distinct_id: &str, day: u32, properties: Value) -> Valu
         "properties": properties})
 }
 
-/// Sends events, each by itself, so that they arrive in this order.
+/// Sends each event in a request of its own, so that they arrive in this order.
 fn send(server: &Server, events: &[Value]) {
     for event in events {
         let (status, response) = server.post("/batch/", &json!({"api_key": "phc_process", "batch": [event]}));
@@ -95,10 +95,10 @@ fn filled(directory: &Path) -> Server {
             captured("view", "p6-at-work", 8, json!({"browser": "Opera", "$set_once": {"first": "work"}})),
             captured("view", "alone", 9, json!({"browser": "Opera"})),
             // Rejected, because the device belongs to a person; the named person is identified from then on, and is not merged by
-            // what arrives later and happened before.
+            // earlier events that arrive later.
             captured("$identify", "p11", 12, json!({"$anon_distinct_id": "device"})),
             captured("$create_alias", "p12", 11, json!({"alias": "p11"})),
-            // Whose first distinct id is not the one that made them who they are.
+            // Persons whose first distinct id is not the one that their id is derived from.
             captured("view", "early", 13, json!({"browser": "Opera"})),
             captured("$identify", "late", 14, json!({"$anon_distinct_id": "early"})),
         ],
@@ -173,8 +173,8 @@ fn an_export_gives_the_same_responses_where_it_is_imported() {
     let directory = tempfile::tempdir().unwrap();
     let server = filled(directory.path());
     let (before, all_persons) = (responses(&server), persons(&server));
-    // Independently of the export: what was sent.
-    assert_eq!(all_persons.0.len(), 40 + 2, "two devices and an address became somebody else's");
+    // Counted from the sent events, independent of the export.
+    assert_eq!(all_persons.0.len(), 40 + 2, "two devices and an address were merged into other persons");
     let events = history().lines().filter(|line| line.contains("\"event\"")).count() + 12;
 
     let out = directory.path().join("out");
@@ -238,7 +238,7 @@ fn a_failed_export_leaves_nothing_and_prints_the_reason() {
     let (out, output_text) = export(&data, "only", &["--project", "1"]);
     assert!(output_text.status.success() && out.join("project-1").exists(), "{}", text(&output_text.stderr));
 
-    // The newest one: those before it have been merged into it.
+    // The newest one, into which the earlier ones were merged.
     let lost = super::segments(&data).pop().unwrap();
     let mut damaged = std::fs::read(&lost).unwrap();
     damaged.iter_mut().step_by(100).for_each(|byte| *byte ^= 0x10);
@@ -255,7 +255,7 @@ fn a_failed_export_leaves_nothing_and_prints_the_reason() {
 }
 
 #[test]
-fn a_long_list_of_members_leaves_as_a_table() {
+fn a_long_member_list_is_exported_as_a_table() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let server = Server::start(&data, &["--workspace", &workspace(directory.path()).to_string_lossy()]);
@@ -286,7 +286,7 @@ fn a_long_list_of_members_leaves_as_a_table() {
     assert_eq!(declared["cohorts"][1]["person_ids"].as_array().unwrap().len(), 2000);
     assert_eq!(server.stop(), 0);
 
-    // The members are on the list where it is applied.
+    // After the file was applied, the members are on the list.
     let elsewhere = directory.path().join("elsewhere");
     done(&["apply", &out.join("workspace.json").to_string_lossy()], &elsewhere);
     for file in ["persons", "events"].iter().flat_map(|name| exported(&out, name)) {

@@ -1,4 +1,4 @@
-//! What earlier releases stored: read by this one, and what a newer one stored is refused (tests/formats/README.md).
+//! Data of earlier releases is read, and data of a newer release is rejected (tests/formats/README.md).
 
 use std::path::{Path, PathBuf};
 
@@ -31,8 +31,8 @@ fn taken_at(backup: &str) -> DateTime<Utc> {
     output_text["taken_at"].as_str().unwrap().parse().unwrap()
 }
 
-/// Rows and records of the stream go by the machine's clock when their time is over: kept results after a week, the states of
-/// calculations after two hours. What was to be kept when the backup was taken is to be kept now.
+/// Rows and stream records expire by the machine's clock: cached results after a week, states of calculations after two
+/// hours. Rows that had not expired when the backup was taken must not expire now.
 fn as_if_new(data: &Path, taken_at: DateTime<Utc>) {
     let connection = Connection::open(data.join("dynamodb.sqlite")).unwrap();
     let passed = (Utc::now() - taken_at).num_seconds();
@@ -167,7 +167,7 @@ fn flags_are_there(server: &Server) {
         polled["flags"].as_array().unwrap().iter().map(|flag| flag["key"].as_str().unwrap()).collect();
     polled.sort_unstable();
     assert_eq!(polled, ["follower", "long", "members", "plain"], "all but the encrypted one");
-    // A flag that another one depends on still is one.
+    // A flag is still a dependency of another one.
     let (status, refused) = server.request("PATCH", &one, KEY, &json!({"deleted": true}));
     assert_eq!(status, 400, "{refused}");
 }
@@ -204,7 +204,7 @@ fn insights_are_there(server: &Server) {
 }
 
 #[test]
-fn what_every_release_stored_is_read_written_on_and_backed_up_again() {
+fn data_of_every_release_is_read_written_and_backed_up() {
     for release in ["1", "2"] {
         let (directory, data) = restored(release);
         for is_again in [false, true] {
@@ -214,7 +214,7 @@ fn what_every_release_stored_is_read_written_on_and_backed_up_again() {
             persons_are_known(&server);
             if !is_again {
                 insights_are_there(&server);
-                // The waiting events become a segment, and that is merged with the others.
+                // The waiting events are compacted to a segment, which is merged with the others.
                 done(&["compact"], &data);
             }
             assert_eq!(server.stop(), 0);
@@ -254,10 +254,10 @@ fn rewrite(data: &Path, table: &str, (pk, sk): (&str, &str), change: (&str, &str
 }
 
 #[test]
-fn what_a_newer_release_stored_is_refused_and_not_half_read() {
+fn data_of_a_newer_release_is_rejected_and_not_partly_read() {
     let names = pennon_core::config::StoreConfig::local();
     let (records, blocks) = (names.records_table.as_str(), names.blocks_table.as_str());
-    // Of items the number of the row itself, of entries of the manifest that in their body.
+    // For items the format number of the row, for manifest entries the one in their body.
     let item = (r#""f":{"N":"1"}"#, r#""f":{"N":"2"}"#);
     let entry = (r#"\"format\":1"#, r#"\"format\":2"#);
     let segment = (r#"\"format\":4"#, r#"\"format\":5"#);

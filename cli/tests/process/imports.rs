@@ -38,7 +38,7 @@ fn import(data: &Path, file: &Path, project: u64, more: &[&str]) -> Value {
     serde_json::from_str(&done(&arguments, data)).unwrap()
 }
 
-/// How often an event happened in January 2024, by this math.
+/// The number of events in January 2024, by this math.
 fn count(server: &Server, project: u64, event: &str, math: &str) -> f64 {
     let body = json!({"events": [{"id": event, "math": math}], "interval": "month",
         "date_from": "2024-01-01", "date_to": "2024-01-31"});
@@ -134,7 +134,7 @@ fn posthogs_persons_model_maps_distinct_ids_to_persons() {
     let (ids, properties) = person(&server, 1, "device-ann");
     assert_eq!(ids, ["ann", "ann@shop.example", "device-ann"]);
     assert_eq!(properties["plan"], "pro");
-    // One property of a later file leaves the others unchanged.
+    // A property in a later file leaves the others unchanged.
     let later = directory.path().join("later.jsonl");
     let call = json!({"type": "identify", "userId": "ann", "messageId": "m1", "timestamp": "2024-02-01T00:00:00Z",
         "traits": {"plan": "large"}});
@@ -188,7 +188,7 @@ fn csv_and_arrays_plain_and_compressed_are_the_same_events() {
         server.post("/api/projects/1/insights/trend/?refresh=true", &body).1["result"][0]["count"].clone()
     };
     assert_eq!(sum("purchase", "amount"), json!(12.5));
-    // A column with `007` in it has texts: nothing of them is lost.
+    // A column with `007` has texts, so that no digit is lost.
     let body = json!({"events": [{"id": "purchase"}], "breakdown": "code", "date_from": "2024-01-01", "date_to": "2024-01-31"});
     let (_, response) = server.post("/api/projects/1/insights/trend/?refresh=true", &body);
     let mut codes: Vec<&str> = response["result"]
@@ -213,7 +213,7 @@ fn csv_and_arrays_plain_and_compressed_are_the_same_events() {
 }
 
 #[test]
-fn a_dry_run_shows_the_mapping_and_three_samples_and_makes_nothing() {
+fn a_dry_run_prints_the_mapping_and_three_samples_and_creates_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let file = directory.path().join("events.csv");
@@ -265,7 +265,7 @@ fn refused(content: &[u8], more: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_refused_is_named_with_its_line_and_what_to_do() {
+fn errors_name_the_line_and_the_next_step() {
     let line = |extra: &str| {
         format!(
             "{{\"event\": \"a\", \"distinct_id\": \"u\", \"timestamp\": \"2024-01-01T00:00:00Z\"{extra}}}\n"
@@ -347,7 +347,7 @@ fn what_is_refused_is_named_with_its_line_and_what_to_do() {
 }
 
 #[test]
-fn unknown_fields_are_taken_or_left_out_by_a_rule_and_counted() {
+fn unknown_fields_are_imported_or_skipped_by_a_rule_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let file = directory.path().join("lines.jsonl");

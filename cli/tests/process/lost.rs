@@ -1,5 +1,5 @@
-//! A data directory of which something is missing, damaged or older than the rest: no start and no command continues with
-//! it, nothing is removed, and what belongs there works again when it is put back.
+//! A data directory with a missing, damaged or older part: starts and commands are rejected, nothing is removed, and
+//! everything works again after the part is restored.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -55,20 +55,20 @@ impl Installation {
         self.data.join(name)
     }
 
-    /// Puts a copy of `name` aside.
+    /// Makes a copy of `name`.
     fn copy(&self, name: &str) -> PathBuf {
         let copy = self.directory.path().join(format!("copy of {name}"));
         std::fs::copy(self.file(name), &copy).unwrap();
         copy
     }
 
-    /// Writes the log back, where a stop that cut off requests has left one.
+    /// Checkpoints the log, if an aborted stop has left one.
     fn settle(&self) {
         let connection = Connection::open(self.file(DATABASE)).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     }
 
-    /// Puts `copy` in the place of the database, whose log goes.
+    /// Replaces the database by `copy` and removes its log.
     fn put(&self, copy: &Path) {
         for name in [LOG, "dynamodb.sqlite-shm"] {
             let _ = std::fs::remove_file(self.file(name));
@@ -89,7 +89,7 @@ impl Installation {
         found
     }
 
-    /// Starts and commands are refused with all of `words`, again and again, and change nothing.
+    /// Asserts that starts and commands are rejected repeatedly with all of `words`, and change nothing.
     fn is_refused(&self, words: &[&str]) {
         let events = self.events();
         for _ in 0..2 {
@@ -111,7 +111,7 @@ impl Installation {
         assert_eq!(self.events(), events);
     }
 
-    /// It starts, and counts so many purchases.
+    /// Asserts that it starts and counts so many purchases.
     fn counts(&self, purchases: f64) {
         let server = Server::start(&self.data, &[]);
         assert!(!server.output_text.contains("First start"), "{}", server.output_text);
@@ -163,7 +163,7 @@ fn flip(file: &Path, at: u64, bytes: usize) {
 }
 
 #[test]
-fn a_database_that_is_gone_empty_or_no_database_is_refused_until_it_is_put_back() {
+fn a_missing_empty_or_invalid_database_is_rejected_until_it_is_restored() {
     let place = Installation::new();
     let copy = place.copy(DATABASE);
     for (what, words) in [
@@ -179,7 +179,7 @@ fn a_database_that_is_gone_empty_or_no_database_is_refused_until_it_is_put_back(
             _ => std::fs::write(place.file(DATABASE), vec![b'x'; 8192]).unwrap(),
         }
         place.is_refused(&words);
-        // The mark may be gone too.
+        // The mark may be missing too.
         let mark = std::fs::read(place.file(MARK)).unwrap();
         std::fs::remove_file(place.file(MARK)).unwrap();
         place.is_refused(&words);
@@ -210,7 +210,7 @@ fn a_database_with_damaged_pages_does_not_start() {
 }
 
 #[test]
-fn a_database_without_events_to_it_is_missed_as_well() {
+fn a_missing_database_without_events_is_detected_too() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let workspace = directory.path().join("workspace.json");
@@ -223,7 +223,7 @@ fn a_database_without_events_to_it_is_missed_as_well() {
 }
 
 #[test]
-fn an_older_copy_of_the_database_is_refused() {
+fn an_older_copy_of_the_database_is_rejected() {
     let place = Installation::new();
     let (older, mark) = (place.copy(DATABASE), place.copy(MARK));
     place.import("e3", 5);
@@ -273,7 +273,7 @@ fn tables_and_events_of_two_installations_are_refused() {
 }
 
 #[test]
-fn a_log_that_ends_early_is_noticed_and_a_whole_one_of_a_killed_server_is_not() {
+fn a_truncated_log_is_rejected_and_a_complete_one_of_a_killed_server_is_accepted() {
     let (place, mut server) = Installation::served();
     for (number, day) in (10..30).zip(1..) {
         capture(&server, &number.to_string(), day);
@@ -282,7 +282,7 @@ fn a_log_that_ends_early_is_noticed_and_a_whole_one_of_a_killed_server_is_not() 
     server.process.wait().unwrap();
     let (database, log) = (place.copy(DATABASE), place.copy(LOG));
     let bytes = std::fs::metadata(&log).unwrap().len();
-    assert!(bytes > 20 * 4096, "{bytes} bytes of a log that nobody has written back");
+    assert!(bytes > 20 * 4096, "{bytes} bytes of a log that was not checkpointed");
     let put_back = || {
         for (copy, name) in [(&database, DATABASE), (&log, LOG)] {
             std::fs::copy(copy, place.file(name)).unwrap();
@@ -337,7 +337,7 @@ fn adopting_older_tables_keeps_every_file() {
     place.counts(2.0);
     done(&["compact"], &place.data);
     assert!(names(&before).is_subset(&names(&place.events())));
-    // The tables from before that come back late are refused.
+    // Older tables that are restored later are rejected.
     place.put(&newer);
     std::fs::remove_file(place.file(MARK)).unwrap();
     place.is_refused(&["the tables are of installation"]);
@@ -355,7 +355,7 @@ fn a_restored_backup_is_the_same_installation_at_an_earlier_moment() {
     restored.counts(2.0);
     restored.import("e4", 6);
     restored.counts(3.0);
-    // Its tables under the events of the other, which went on.
+    // Its tables with the events of the other installation, which continued.
     std::fs::remove_file(place.file(MARK)).unwrap();
     let restored_again = place.directory.path().join("again");
     done(&["restore", &backup], &restored_again);
@@ -394,7 +394,7 @@ fn an_installation_of_an_earlier_release_gets_its_id_at_the_first_start() {
 }
 
 #[test]
-fn a_file_that_nothing_names_is_listed_by_check() {
+fn an_unlisted_file_is_reported_by_check() {
     let place = Installation::new();
     let orphans = place.file("events/orphans/project=1/events");
     std::fs::create_dir_all(&orphans).unwrap();

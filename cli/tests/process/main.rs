@@ -59,7 +59,7 @@ impl Server {
         Server::start_in(&[], data, more)
     }
 
-    /// The same, with more in its environment.
+    /// The same, with additional environment variables.
     fn start_in(environment: &[(&str, &str)], data: &Path, more: &[&str]) -> Server {
         Server::start_by(Command::new(BINARY).envs(environment.iter().copied()), data, more)
     }
@@ -148,7 +148,7 @@ impl Drop for Server {
     }
 }
 
-/// Kills a process that does not get ready, so that its test fails and does not wait forever.
+/// Kills a process that does not start in time, so that its test fails and does not wait forever.
 fn watch(process: u32) -> mpsc::Sender<()> {
     let (ready, waiting) = mpsc::channel();
     std::thread::spawn(move || {
@@ -181,7 +181,7 @@ fn purchase(uuid: &str, day: u32) -> Value {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill_and_after_a_clean_stop() {
+fn acknowledged_writes_survive_a_kill_and_a_clean_stop() {
     let (directory, mut server) = served();
     let data = directory.path().join("data");
     let (status, flag) = server.post("/api/projects/1/feature_flags/", &json!({"key": "kept"}));
@@ -204,7 +204,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_after_a_clean_stop() {
 }
 
 #[test]
-fn commands_work_beside_a_running_server_and_a_second_server_is_refused() {
+fn commands_work_beside_a_running_server_and_a_second_server_is_rejected() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let second = pennon(&["serve", "--port", "0"], &data);
@@ -257,7 +257,7 @@ fn history(path: &Path, events: u64) {
     std::fs::write(path, (0..events).map(line).collect::<String>()).unwrap();
 }
 
-/// How many events of the history a project has.
+/// The number of events of the history in a project.
 fn seen(data: &Path, project: u64) -> u64 {
     let query = data.with_extension("query.json");
     let node = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "seen"}],
@@ -284,7 +284,7 @@ fn objects(data: &Path) -> usize {
 }
 
 #[test]
-fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_the_rest() {
+fn a_killed_or_stopped_import_stores_complete_parts_and_the_next_one_adds_the_rest() {
     const EVENTS: u64 = 6000;
     let directory = tempfile::tempdir().unwrap();
     let (file, data) = (directory.path().join("history.jsonl"), directory.path().join("data"));
@@ -296,7 +296,7 @@ fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_
     declared["projects"].as_array_mut().unwrap().push(second);
     std::fs::write(&workspace, declared.to_string()).unwrap();
     assert!(pennon(&["apply", &workspace.to_string_lossy()], &data).status.success());
-    // Killed when so many objects lie there: before the first segment is listed, and between the two of them.
+    // Killed when so many objects exist: before the first segment is listed, and between the two.
     for (more, signal) in [(1, "-KILL"), (3, "-KILL"), (6, "-INT"), (8, "-KILL"), (9, "-TERM")] {
         let mut import = Command::new(BINARY)
             .args(["import", &file.to_string_lossy(), "--data", &data.to_string_lossy()])
@@ -336,7 +336,7 @@ fn an_import_that_is_killed_or_stopped_counts_whole_parts_and_the_next_one_adds_
 }
 
 #[test]
-fn a_closed_output_pipe_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let ended = Command::new(BINARY).args(["routes", "--json"]).stdout(writer).output().unwrap();
@@ -411,7 +411,7 @@ fn damage_is_reported_by_responses_and_by_a_check_and_is_repaired_or_dropped() {
     assert_eq!(
         (status, &views["result"][0]["count"]),
         (200, &json!(1.0)),
-        "what does not need it is answered: {views}"
+        "a query that does not need it has a result: {views}"
     );
 
     let reported = pennon(&["check"], &data);

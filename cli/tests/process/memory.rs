@@ -1,4 +1,4 @@
-//! What a server takes in memory, at its peak and after it, with a small memory budget. The bound is the one of
+//! Memory of a server, at its peak and after it, with a small memory budget. The bound is the one of
 //! docs/operations.md.
 #![cfg(target_os = "linux")]
 
@@ -12,18 +12,18 @@ use super::{KEY, Server, WORKSPACE, pennon, text};
 
 const BUDGET_MB: u64 = 16;
 /// Twice the budget, because an array that grows is twice there for a moment, and 64 MB for allocators, request bodies and
-/// responses. Measured: 46 to 55 MB with two cores; 174 MB where counting takes no part in the budget.
+/// responses. Measured: 46 to 55 MB with two cores; 174 MB if counting is not part of the budget.
 const ABOVE_REST_MB: u64 = BUDGET_MB * 2 + 64;
 const EVENTS: u64 = 30_000;
 
-/// A figure of the process in megabytes: `VmHWM` is the peak, `VmRSS` what it has now.
+/// A figure of the process in megabytes: `VmHWM` is the peak, `VmRSS` the current value.
 fn megabytes(server: &Server, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
 }
 
-/// Events of which each has a property value of its own, of a third as many persons, over ten days.
+/// Events with distinct property values, of a third as many persons, over ten days.
 fn history(path: &Path) {
     let mut lines = String::new();
     for n in 0..EVENTS {
@@ -37,7 +37,7 @@ fn history(path: &Path) {
     std::fs::write(path, lines).unwrap();
 }
 
-/// Queries that count many different things.
+/// Queries with many distinct values.
 fn heavy() -> Vec<(&'static str, Value)> {
     let dates = json!({"date_from": "2024-01-01", "date_to": "2024-01-10"});
     let series = |math: &str| json!([{"kind": "EventsNode", "event": null, "math": math}]);
@@ -125,7 +125,7 @@ fn heavy_queries_at_once_stay_within_the_budget_and_memory_falls_after_them() {
 
     let peak = megabytes(&server, "VmHWM");
     assert!(peak <= rest + ABOVE_REST_MB, "{rest} MB at rest, {peak} MB at the peak");
-    // Kept columns may stay; the rest goes back to the system. The process is looked at between requests.
+    // Cached columns may stay; other memory is returned to the system. It is measured between requests.
     let deadline = Instant::now() + Duration::from_secs(90);
     let lowest = rest + BUDGET_MB / 2 + (peak - rest) / 4;
     while megabytes(&server, "VmRSS") > lowest {

@@ -16,7 +16,7 @@ fn succeed(arguments: &[&str]) -> String {
     text(&done.stdout)
 }
 
-/// Starts a server whose standard error is read to its first line.
+/// Starts a server and reads the first line of its standard error.
 fn start_with_warning(directory: &std::path::Path, host: &str) -> (Server, String) {
     let warnings = directory.join("stderr");
     let file = std::fs::File::create(&warnings).unwrap();
@@ -29,7 +29,7 @@ fn start_with_warning(directory: &std::path::Path, host: &str) -> (Server, Strin
 }
 
 #[test]
-fn a_host_that_other_machines_reach_is_warned_of() {
+fn a_host_that_other_machines_reach_prints_a_warning() {
     let directory = tempfile::tempdir().unwrap();
     let (server, warning) = start_with_warning(directory.path(), "0.0.0.0");
     assert!(warning.contains("warning: --host 0.0.0.0") && warning.contains("TLS"), "{warning}");
@@ -52,7 +52,7 @@ fn a_host_that_other_machines_reach_is_warned_of() {
 }
 
 #[test]
-fn a_host_that_is_no_address_of_this_machine_is_refused() {
+fn a_host_that_is_no_address_of_this_machine_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let refused = pennon(&["serve", "--port", "0", "--host", "example.com"], &data);
@@ -62,7 +62,7 @@ fn a_host_that_is_no_address_of_this_machine_is_refused() {
         "{}",
         text(&refused.stderr)
     );
-    // An address that is kept for documentation, which no machine has.
+    // An address reserved for documentation, which no machine has.
     let refused = pennon(&["serve", "--port", "0", "--host", "192.0.2.1"], &data);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
@@ -145,7 +145,7 @@ fn help_lists_commands_and_variables_without_their_values() {
 }
 
 #[test]
-fn completions_know_the_commands_in_every_shell() {
+fn completions_contain_the_commands_in_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = succeed(&["completions", shell]);
         for word in ["serve", "dynamodb-port", "workspace"] {
@@ -169,7 +169,7 @@ fn completions_know_the_commands_in_every_shell() {
 }
 
 #[test]
-fn man_pages_are_there_for_every_command() {
+fn every_command_has_a_man_page() {
     let page = succeed(&["man"]);
     assert!(page.contains(".TH pennon 1") && page.contains("pennon\\-serve"), "{page}");
     let of_create = succeed(&["man", "keys", "create"]);

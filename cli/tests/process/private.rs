@@ -1,4 +1,4 @@
-//! What lies on the disk and what a port offers is for the user who runs the server alone.
+//! Files and the DynamoDB port are accessible only to the user who runs the server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{BINARY, Server, WORKSPACE, pennon, purchase, served, text};
 
-/// Asserts that `path` and all in it are for their owner alone, and returns how many files there are.
+/// Asserts that `path` and all files in it are accessible only to their owner, and returns the number of files.
 fn assert_private(path: &Path) -> usize {
     let metadata = std::fs::symlink_metadata(path).unwrap();
     let mode = metadata.permissions().mode() & 0o777;
@@ -22,7 +22,7 @@ fn assert_private(path: &Path) -> usize {
     std::fs::read_dir(path).unwrap().map(|entry| assert_private(&entry.unwrap().path())).sum()
 }
 
-/// Runs `script` with the mask that most systems have.
+/// Runs `script` with the usual umask.
 fn with_usual_mask(program: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 022 && exec \"$0\" \"$@\"", program]);
@@ -40,7 +40,7 @@ fn set_modes(path: &Path) {
 }
 
 #[test]
-fn directories_and_files_are_for_their_owner_alone() {
+fn directories_and_files_are_accessible_only_to_their_owner() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let file = directory.path().join("workspace.json");
@@ -72,7 +72,7 @@ fn directories_and_files_are_for_their_owner_alone() {
     assert_eq!(server.purchases(), 1.0);
 }
 
-/// Puts an item through the DynamoDB port, as a tool does that signs with this access key id.
+/// Writes an item through the DynamoDB port, signed with this access key id.
 fn put(place: &str, id: Option<&str>) -> (u16, String) {
     let mut stream = TcpStream::connect(place).unwrap();
     let body =
@@ -96,7 +96,7 @@ fn put(place: &str, id: Option<&str>) -> (u16, String) {
 }
 
 #[test]
-fn the_dynamodb_port_takes_the_credentials_of_server_json_and_no_others() {
+fn the_dynamodb_port_accepts_only_the_credentials_of_server_json() {
     let (directory, server) = served();
     let data = directory.path().join("data");
     let info: Value = serde_json::from_slice(&std::fs::read(data.join("server.json")).unwrap()).unwrap();
@@ -113,7 +113,7 @@ fn the_dynamodb_port_takes_the_credentials_of_server_json_and_no_others() {
     assert_eq!(put(place, Some(id)).0, 200);
     assert!(!server.output_text.contains(id), "what is printed may be seen by others");
 
-    // The environment that is printed leads any client to the tables.
+    // Any client can use the tables with the printed environment.
     let printed = text(&pennon(&["env"], &data).stdout);
     let applied = Command::new("sh")
         .args(["-c", "eval \"$1\" && exec \"$0\" keys list --cloud", BINARY, &printed])
@@ -122,7 +122,7 @@ fn the_dynamodb_port_takes_the_credentials_of_server_json_and_no_others() {
     assert!(text(&applied.stdout).contains("test  ada@example.com"), "{}", text(&applied.stderr));
     assert_eq!(server.stop(), 0);
 
-    // Each start has credentials of its own.
+    // Each start has new credentials.
     let server = Server::start(&data, &[]);
     let again: Value = serde_json::from_slice(&std::fs::read(data.join("server.json")).unwrap()).unwrap();
     assert_ne!(again["access_key_id"], info["access_key_id"]);

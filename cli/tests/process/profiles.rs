@@ -1,4 +1,4 @@
-//! `--cloud` with the profiles of the AWS CLI: region and credentials for tables and bucket alike, and what to do without them.
+//! `--cloud` with the profiles of the AWS CLI: region and credentials for tables and bucket alike, and the error without them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{BINARY, Server, text};
 
 const README: &str = include_str!("../../../README.md");
-/// What an indented line begins with that is a command; the others are what commands print.
+/// The first words of indented lines that are commands; other lines are output.
 const PROGRAMS: [&str; 14] = [
     "cargo ", "target/", "curl ", "KEY=", "echo ", "eval ", "export ", "python3 ", "pip ", "sam ", "sed ",
     "sh ", "docker ", ".venv/",
@@ -81,7 +81,7 @@ impl Tour {
         Tour { directory, server, key, token }
     }
 
-    /// Runs a command as it is pasted, with what differs from machine to machine filled in. Returns what it printed.
+    /// Runs a command as pasted, with machine-specific values filled in. Returns its output.
     fn run(&self, command: &str) -> String {
         let command = command
             .replace("127.0.0.1:8080", &self.server.address)

@@ -1,4 +1,4 @@
-//! Traces, as a collector of OpenTelemetry gets them.
+//! Traces, as an OpenTelemetry collector receives them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use crate::{KEY, Server, WORKSPACE};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A collector that hands on what it gets: the request's head, and its body.
+/// A collector that sends each received request, head and body, to a channel.
 fn collector() -> (String, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -19,7 +19,7 @@ fn collector() -> (String, mpsc::Receiver<(String, Value)>) {
         for stream in listener.incoming() {
             let (stream, sender) = (stream.unwrap(), sender.clone());
             std::thread::spawn(move || {
-                while let Some(request) = answered(&stream) {
+                while let Some(request) = read_request(&stream) {
                     if sender.send(request).is_err() {
                         break;
                     }
@@ -30,7 +30,7 @@ fn collector() -> (String, mpsc::Receiver<(String, Value)>) {
     (address, got)
 }
 
-fn answered(mut stream: &TcpStream) -> Option<(String, Value)> {
+fn read_request(mut stream: &TcpStream) -> Option<(String, Value)> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -47,7 +47,7 @@ fn answered(mut stream: &TcpStream) -> Option<(String, Value)> {
     Some((head, serde_json::from_slice(&body).ok()?))
 }
 
-/// Sends a request with more in its head.
+/// Sends a request with an additional header.
 fn request(server: &Server, method: &str, path: &str, header: &str, body: &str) {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
@@ -76,8 +76,8 @@ fn a_request_is_a_span_of_the_callers_trace() {
     let store = data.path().join("data");
     let server = Server::start_in(&environment, &store, &["--workspace", workspace.to_str().unwrap()]);
     let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n");
-    let (path, body) = ("/api/projects/1/feature_flags/", "{\"key\": \"said-in-the-body\"}");
-    // One that its caller does not trace is not sent.
+    let (path, body) = ("/api/projects/1/feature_flags/", "{\"key\": \"only-in-the-body\"}");
+    // A request that its caller does not trace is not exported.
     let silent = parent.replace("-01\r", "-00\r").replace(TRACE, "00000000000000000000000000000001");
     request(&server, "POST", "/api/projects/1/dashboards/", &silent, "{}");
     request(&server, "POST", path, &parent, body);
@@ -88,7 +88,7 @@ fn a_request_is_a_span_of_the_callers_trace() {
         "{head}"
     );
     let text = sent.to_string();
-    assert!(!text.contains(KEY) && !text.contains("said-in-the-body"), "{text}");
+    assert!(!text.contains(KEY) && !text.contains("only-in-the-body"), "{text}");
     let of = &sent["resourceSpans"][0];
     let service = json!({"key": "service.name", "value": {"stringValue": "flags-here"}});
     assert!(of["resource"]["attributes"].as_array().unwrap().contains(&service), "{of}");

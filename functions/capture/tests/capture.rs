@@ -127,7 +127,7 @@ async fn a_batch_that_is_sent_again_counts_once() {
 }
 
 #[tokio::test]
-async fn a_refused_request_stores_nothing() {
+async fn a_rejected_request_stores_nothing() {
     let place = place().await;
     let bad = json!({"api_key": "phc_1", "batch": [event("a"), {"event": "b"}]}).to_string();
     let (status, body) = place.post("/batch/", bad).await;
@@ -170,7 +170,7 @@ async fn browsers_may_send_requests_from_any_origin() {
     assert_eq!(place.send(get).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// A copy counts once, whether the first lies in a block or in a segment, and whatever its name and time are.
+/// A copy counts once, whether the first event is in a block or in a segment, and for any name and time of the copy.
 #[tokio::test]
 async fn a_uuid_is_one_event_across_blocks_and_segments() {
     let place = place().await;
@@ -184,7 +184,7 @@ async fn a_uuid_is_one_event_across_blocks_and_segments() {
     assert_eq!(place.post("/batch/", with("first", 1, "2024-01-01T00:00:00Z")).await.0, StatusCode::OK);
     assert_eq!(place.post("/batch/", with("copy", 1, "2024-02-01T00:00:00Z")).await.0, StatusCode::OK);
     assert_eq!(place.stored().await, ["first"]);
-    assert_eq!(place.named("copy").await, 0, "asked for by its name alone");
+    assert_eq!(place.named("copy").await, 0, "requested by its name alone");
     place.events.compact(PROJECT, now).await.unwrap();
     assert_eq!(place.post("/batch/", with("copy", 1, "2024-02-01T00:00:00Z")).await.0, StatusCode::OK);
     assert_eq!(place.post("/batch/", with("late", 2, "1999-01-01T00:00:00Z")).await.0, StatusCode::OK);
@@ -196,7 +196,7 @@ async fn a_uuid_is_one_event_across_blocks_and_segments() {
 }
 
 #[tokio::test]
-async fn the_newer_form_answers_for_each_event() {
+async fn the_analytics_format_returns_an_outcome_for_each_event() {
     let place = place().await;
     let send = async |token: &str, body: Vec<u8>| {
         let request =
@@ -214,7 +214,7 @@ async fn the_newer_form_answers_for_each_event() {
     assert_eq!(response, want);
     let (status, response) = send("phc_1", body(vec![event(3, "")]).into()).await;
     assert_eq!((status, &response["results"][uuid(3)]["result"]), (StatusCode::OK, &json!("drop")));
-    // Whom the token names is known before the body is looked at.
+    // The project of the token is resolved before the body is parsed.
     let (status, response) = send("phc_2", b"{".to_vec()).await;
     assert_eq!((status, &response["code"]), (StatusCode::UNAUTHORIZED, &json!("invalid_api_key")));
     assert_eq!(send("phc_1", b"{".to_vec()).await.0, StatusCode::BAD_REQUEST);
@@ -249,7 +249,7 @@ async fn each_wrong_field_is_named_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn identifying_merges_over_the_wire() {
+async fn identify_events_merge_persons() {
     let place = place().await;
     let batch = json!({"api_key": "phc_1", "batch": [
         {"event": "seen", "distinct_id": "anon"},
@@ -262,7 +262,7 @@ async fn identifying_merges_over_the_wire() {
 }
 
 #[tokio::test]
-async fn a_request_merges_so_many_persons_and_no_more() {
+async fn a_request_merges_a_limited_number_of_persons() {
     let place = place().await;
     let identify = |n: usize| json!({"event": "$identify", "distinct_id": format!("u{n}"), "properties": {"$anon_distinct_id": format!("d{n}")}});
     let batch =

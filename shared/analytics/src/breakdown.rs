@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_urls_do_not_count_when_asked_so() {
+    fn urls_are_trimmed_if_requested() {
         for (url, want) in [
             ("http://a/", "http://a"),
             ("http://a/?#", "http://a"),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_newer_form_are_refused_whatever_else_they_say() {
+    fn entries_of_a_newer_format_are_rejected() {
         let kinds = [
             ("HEAD", 1),
             ("HEAD#PARTITIONS", 2),

@@ -161,16 +161,16 @@ mod tests {
         assert_eq!(merge_request_of("identify", "ada", json!({"$anon_distinct_id": "anon"})), None);
         let unkept = json!({"$anon_distinct_id": "anon", "$process_person_profile": false});
         assert_eq!(merge_request_of("$identify", "ada", unkept), None);
-        for nobody in ["", " ", "undefined", "NULL", "[object Object]", "ada"] {
+        for invalid in ["", " ", "undefined", "NULL", "[object Object]", "ada"] {
             assert_eq!(
-                merge_request_of("$identify", "ada", json!({"$anon_distinct_id": nobody})),
+                merge_request_of("$identify", "ada", json!({"$anon_distinct_id": invalid})),
                 None,
-                "{nobody}"
+                "{invalid}"
             );
             assert_eq!(
-                merge_request_of("$identify", nobody, json!({"$anon_distinct_id": "ada"})),
+                merge_request_of("$identify", invalid, json!({"$anon_distinct_id": "ada"})),
                 None,
-                "{nobody}"
+                "{invalid}"
             );
         }
     }

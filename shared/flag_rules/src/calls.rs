@@ -1,4 +1,4 @@
-//! The last call of each flag: SDKs send an event `$feature_flag_called` per evaluation that the application asked for,
+//! The last call of each flag: SDKs send an event `$feature_flag_called` per evaluation that the application requested,
 //! and a flag's `last_called_at` is the time of the latest one.
 //!
 //! Must stay true: a stored time only increases, so the same events may be counted any number of times and in any order

@@ -47,7 +47,7 @@ fn around<'a>(
 
 proptest! {
     #[test]
-    fn every_body_has_an_answer(body in body()) {
+    fn every_body_is_rejected_or_stored(body in body()) {
         let dependency = FlagReference { key: "other".to_owned(), active: true, depends_on: vec![8] };
         let references = References { flags: [(7, Some(dependency))].into(), ..References::default() };
         let dashboards = BTreeSet::new();

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::keys::kind_of;
 use super::{NOTES, note};
 
-/// A connector whose calls are noted, if calls are to be.
+/// A connector that records its calls, if enabled.
 #[derive(Debug, Clone)]
 pub struct Noting<C>(pub C);
 
@@ -43,7 +43,7 @@ struct Named {
     pk: String,
 }
 
-/// What a call names. A call that names no partition is of all: `*`.
+/// The keys of a call. A call without a partition concerns all: `*`.
 fn named(operation: &str, body: &Value) -> Vec<Named> {
     let one = |action: &str, table: &Value, key: &Value| Named {
         action: action.to_owned(),
@@ -83,7 +83,7 @@ fn named(operation: &str, body: &Value) -> Vec<Named> {
     }
 }
 
-/// What one item of a transaction names. Policies know no transactions, only what these do.
+/// The action and key of one item of a transaction. Policies have no transactions, only their actions.
 fn by_policy(item: &Value) -> Vec<Named> {
     let operations = item.as_object().into_iter().flatten();
     let named = |(operation, what): (&String, &Value)| {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_item_of_a_transaction_is_named_with_the_action_that_policies_know() {
+    fn every_item_of_a_transaction_has_the_action_of_policies() {
         let on = |key: &str, pk: &str| json!({"TableName": "pennon-records", key: {"pk": {"S": pk}, "sk": {"S": "s"}}});
         let body = json!({"TransactItems": [{"Put": on("Item", "A")}, {"Update": on("Key", "B")},
             {"Delete": on("Key", "C")}, {"ConditionCheck": on("Key", "D")}]});
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_is_of_everything() {
+    fn a_scan_concerns_all_keys() {
         assert_eq!(shown("Scan", &json!({"TableName": "pennon-records"})), ["Scan records *"]);
     }
 }

@@ -1,9 +1,9 @@
-//! Which calls to DynamoDB and to the object store each function makes, for the list that policies are compared with
+//! Records the calls of each function to DynamoDB and the object store, for the list that policies are compared with
 //! (`tests/template/calls.json`).
 //!
 //! Where `PENNON_CALLS_FILE` names a file, each kind of call that a process has not made before becomes a line of it:
 //! function, place, action and kind of key. Must stay true: work of no function, such as what a test looks up by itself, is
-//! not noted; a request that one of several functions may answer is noted for each.
+//! not recorded; a request that one of several functions may handle is recorded for each.
 
 mod connector;
 mod keys;
@@ -30,13 +30,13 @@ const SETTING: &str = "PENNON_CALLS_FILE";
 static NOTES: LazyLock<Option<Notes>> = LazyLock::new(Notes::open);
 static ROUTES: LazyLock<Vec<FunctionRoute>> = LazyLock::new(function_routes);
 
-/// Does work of the worker.
+/// Runs work of the worker.
 pub async fn as_worker<F: Future>(work: F) -> F::Output {
     // Futures of whole runs are large, and a debug build keeps several copies of one on the stack.
     with_function_name("worker", Box::pin(work)).await
 }
 
-/// Does the work of a request for `path`.
+/// Runs the work of a request for `path`.
 pub async fn record_calls<F: Future>(path: &str, work: F) -> F::Output {
     match &*NOTES {
         Some(_) => {
@@ -47,7 +47,7 @@ pub async fn record_calls<F: Future>(path: &str, work: F) -> F::Output {
     }
 }
 
-/// The event store, whose calls are noted and metered if they are to be.
+/// The event store, with recorded and metered calls if enabled.
 pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Meter) -> EventStore {
     let is_watched = NOTES.is_some() || meter.is_on();
     let Some(directory) = url.strip_prefix("file://").filter(|_| is_watched) else { return events };
@@ -59,7 +59,7 @@ pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Mete
 /// The functions whose routes fit `path` best.
 fn functions_of(path: &str) -> BTreeSet<&'static str> {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
-    // As routers choose: a word before a name before whatever is left, from left to right.
+    // Like routers: a literal before a parameter before a wildcard, from left to right.
     let fits = |pattern: &str| -> Option<Vec<u8>> {
         let (mut requested, mut fit) = (path.split('/'), Vec::new());
         for part in pattern.split('/') {
@@ -101,7 +101,7 @@ fn note(place: &str, action: &str, keys: impl FnOnce() -> String) {
         let line = format!("{function}\t{place}\t{action}\t{keys}\n");
         let mut notes = notes.0.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.1.insert(line.clone()) {
-            // One write a line, so that lines of several processes do not mix.
+            // One write per line, so that lines of several processes do not mix.
             notes.0.write_all(line.as_bytes()).expect("a noted call");
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_of_the_function_that_the_routers_would_choose() {
+    fn a_request_belongs_to_the_function_that_the_routers_choose() {
         let of = |path: &str| functions_of(path).into_iter().collect::<Vec<_>>();
         assert_eq!(of("/api/projects/1/feature_flags/?limit=2"), ["flags"]);
         assert_eq!(of("/api/environments/1/feature_flags/7/"), ["flags"]);

@@ -20,7 +20,7 @@ use world::World;
 #[derive(Debug, Clone)]
 pub struct Case(Value);
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Every response was as it must be.

@@ -1,4 +1,4 @@
-//! What must hold of a history.
+//! Checks of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::keys;
 use super::lives::{Life, lives};
 use super::model::{Call, Fields, History, Outcome, Request, id, is_deleted, key, overlaps, version};
 
-/// What nothing explains, one text for each; none when the history is sound.
+/// The unexplained observations, one text each; empty if the history is consistent.
 pub fn check(history: &History) -> Vec<String> {
     let mut findings = Vec::new();
     let lives = lives(history, &mut findings);
@@ -36,11 +36,11 @@ fn order(lives: &BTreeMap<u64, Life<'_>>, findings: &mut Vec<String>) {
     }
 }
 
-/// Every response is explained by some state that the call may have met.
+/// Every response is explained by a state that the call may have read.
 fn outcome(lives: &BTreeMap<u64, Life<'_>>, call: &Call, findings: &mut Vec<String>) {
     let explained = match (&call.request, &call.outcome) {
-        (Request::Create(_), Outcome::Flag(_) | Outcome::Busy | Outcome::Taken) => true,
-        (Request::Change { .. }, Outcome::Busy | Outcome::Taken) => true,
+        (Request::Create(_), Outcome::Flag(_) | Outcome::Busy | Outcome::KeyExists) => true,
+        (Request::Change { .. }, Outcome::Busy | Outcome::KeyExists) => true,
         (Request::Change { fields, edited: Some(original), .. }, Outcome::Flag(outcome)) => lives
             .get(&id(outcome))
             .and_then(|life| life.at(version(outcome) - 1))

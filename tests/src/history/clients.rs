@@ -13,12 +13,12 @@ use crate::{Keys, NOW, Random, TestApp, TestResponse};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const USERS: [(&str, &str); 2] = [(Keys::OWNER, "owner@example.com"), (Keys::MEMBER, "member@example.com")];
-/// Keys that flags fight for.
+/// Keys that flags compete for.
 const KEYS: [&str; 8] = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"];
-/// Of the flags known, the latest are worked on.
+/// Requests use the latest known flags.
 const WORKED_ON: usize = 16;
 
-/// Notes calls while they are made.
+/// Records calls.
 pub struct Recorder {
     processes: [TestApp; 2],
     ticks: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of calls to `app`, and to another process beside it: each client keeps to one of them.
+    /// A recorder of calls to `app` and to a second process; each client uses one of them.
     pub fn new(app: TestApp) -> Arc<Recorder> {
         Arc::new(Recorder {
             processes: [app.another_process(), app],
@@ -42,7 +42,7 @@ impl Recorder {
         &self.processes[0]
     }
 
-    /// Makes a call as one client and notes it.
+    /// Makes a call as one client and records it.
     pub async fn call(&self, client: usize, request: Request) -> Outcome {
         let (key, by) = USERS[client % USERS.len()];
         let app = &self.processes[client / USERS.len() % self.processes.len()];
@@ -57,7 +57,7 @@ impl Recorder {
         outcome
     }
 
-    /// New flags are worked on from here on.
+    /// Uses new flags from here on.
     fn learn(&self, request: &Request, outcome: &Outcome) {
         if let (Request::Create(_), Outcome::Flag(fields)) = (request, outcome) {
             self.flags.lock().unwrap_or_else(PoisonError::into_inner).push(id(fields));
@@ -176,7 +176,9 @@ fn outcome(request: &Request, response: &TestResponse) -> Outcome {
         (201, Request::Create(_)) | (200, Request::Change { .. } | Request::Read(_)) => {
             Outcome::Flag(tracked(&response.json()))
         }
-        (400, _) if response.json()["code"] == "unique" && response.json()["attr"] == "key" => Outcome::Taken,
+        (400, _) if response.json()["code"] == "unique" && response.json()["attr"] == "key" => {
+            Outcome::KeyExists
+        }
         (404, _) => Outcome::Missing,
         (409, _) => Outcome::Conflict,
         (503, _) => Outcome::Busy,

@@ -10,8 +10,8 @@ pub(super) fn check(history: &History, lives: &BTreeMap<u64, Life<'_>>, findings
     shared(&holds, findings);
     for call in &history.calls {
         match (&call.request, &call.outcome) {
-            (request, Outcome::Taken) if !was_taken(&holds, lives, request, call) => {
-                findings.push(format!("nobody had the key: {call:?}"));
+            (request, Outcome::KeyExists) if !was_taken(&holds, lives, request, call) => {
+                findings.push(format!("no flag had the key: {call:?}"));
             }
             (Request::Change { .. } | Request::Read(_), Outcome::Missing) => {
                 findings.push(format!("a flag was missing: {call:?}"));

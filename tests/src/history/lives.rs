@@ -1,4 +1,4 @@
-//! The life of each flag: its states one after the other, and the call that made each of them.
+//! The life of each flag: its successive states, and the call that made each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,25 +37,25 @@ impl Life<'_> {
             .map(|(_, state)| state)
     }
 
-    /// When state `index` was replaced: the beginning and the end of the call that did it.
+    /// Beginning and end of the call that replaced state `index`.
     pub fn replaced(&self, index: usize) -> (u64, u64) {
         self.states.get(index + 1).map_or((u64::MAX, u64::MAX), |next| (next.call.began, next.call.ended))
     }
 }
 
-/// That a flag held a key, as one that is not deleted.
+/// A key that a flag held while it was not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hold {
     pub flag: u64,
     pub key: String,
-    /// From when until when it held it for certain.
+    /// The time in which the flag certainly held the key.
     pub certain: (u64, u64),
-    /// From when until when it may have held it.
+    /// The time in which the flag may have held the key.
     pub possible: (u64, u64),
 }
 
 impl Life<'_> {
-    /// When the flag held which key, one after the other.
+    /// The keys that the flag held, in order.
     pub fn holds(&self) -> Vec<Hold> {
         let mut holds: Vec<Hold> = Vec::new();
         for (index, State { fields, call }) in self.states.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Life<'_> {
     }
 }
 
-/// Finds every flag's life. What does not fit goes into `findings`.
+/// Reconstructs the history of each flag. Contradictions are added to `findings`.
 pub(super) fn lives<'a>(history: &'a History, findings: &mut Vec<String>) -> BTreeMap<u64, Life<'a>> {
     let mut log: BTreeMap<u64, BTreeMap<u64, Vec<&Entry>>> = BTreeMap::new();
     for entry in &history.stored.entries {
@@ -140,8 +140,8 @@ fn witnesses(history: &History) -> BTreeMap<u64, Vec<&Fields>> {
     seen
 }
 
-/// The history of one flag. Several calls with unknown outcome may have begun it, and the log does not identify the right one:
-/// then that one did which leads to what was seen.
+/// The history of one flag. Several calls with unknown outcome may have created it, and the log does not identify the right one:
+/// the one that is consistent with all responses is used.
 fn most_likely<'a>(
     flag: u64,
     entries: &BTreeMap<u64, Vec<&Entry>>,
@@ -150,9 +150,9 @@ fn most_likely<'a>(
     findings: &mut Vec<String>,
 ) -> Life<'a> {
     if !writers.outcome.contains_key(&(flag, 1)) {
-        for first in 0..writers.unanswered.len() {
+        for first in 0..writers.unacknowledged.len() {
             let (mut trial, mut wrong) = (writers.clone(), Vec::new());
-            trial.unanswered.swap(0, first);
+            trial.unacknowledged.swap(0, first);
             let life = live(flag, entries, &mut trial, &mut wrong);
             let agrees = seen.iter().all(|fields| life.at(version(fields)) == Some(*fields));
             if wrong.is_empty() && agrees {
@@ -170,17 +170,17 @@ struct Writers<'a> {
     /// Acknowledged ones, by the flag and version that they made.
     outcome: BTreeMap<(u64, u64), &'a Call>,
     /// Calls whose outcome is unknown.
-    unanswered: Vec<&'a Call>,
+    unacknowledged: Vec<&'a Call>,
 }
 
 fn writers<'a>(history: &'a History, findings: &mut Vec<String>) -> Writers<'a> {
-    let mut writers = Writers { outcome: BTreeMap::new(), unanswered: Vec::new() };
+    let mut writers = Writers { outcome: BTreeMap::new(), unacknowledged: Vec::new() };
     for call in &history.calls {
         if !matches!(call.request, Request::Create(_) | Request::Change { .. }) {
             continue;
         }
         match &call.outcome {
-            Outcome::Busy => writers.unanswered.push(call),
+            Outcome::Busy => writers.unacknowledged.push(call),
             Outcome::Flag(fields) => {
                 let made = (id(fields), version(fields));
                 if let Some(other) = writers.outcome.insert(made, call) {
@@ -215,9 +215,9 @@ fn live<'a>(
         };
         let before = life.states.last().map(|state| state.fields.clone());
         let outcome = writers.outcome.remove(&(flag, *number));
-        let call = outcome.or_else(|| writers.take_unanswered(flag, before.as_ref(), entry));
+        let call = outcome.or_else(|| writers.take_unacknowledged(flag, before.as_ref(), entry));
         let Some(call) = call else {
-            findings.push(format!("flag {flag}: nobody wrote version {number}: {entry:?}"));
+            findings.push(format!("flag {flag}: no call wrote version {number}: {entry:?}"));
             return life;
         };
         let Some(fields) = after(flag, before.as_ref(), call) else {
@@ -233,16 +233,16 @@ fn live<'a>(
 }
 
 impl<'a> Writers<'a> {
-    /// The write of unknown fate that explains `entry`.
-    fn take_unanswered(&mut self, flag: u64, before: Option<&Fields>, entry: &Entry) -> Option<&'a Call> {
+    /// The write with unknown outcome that explains `entry`.
+    fn take_unacknowledged(&mut self, flag: u64, before: Option<&Fields>, entry: &Entry) -> Option<&'a Call> {
         let explains = |call: &&Call| {
             after(flag, before, call).is_some_and(|fields| {
                 let outcome = before.map(|before| changes(before, &fields)).unwrap_or_default();
                 outcome == entry.changes && call.by == entry.by && fields["key"] == entry.key.as_str()
             })
         };
-        let at = self.unanswered.iter().position(explains)?;
-        Some(self.unanswered.swap_remove(at))
+        let at = self.unacknowledged.iter().position(explains)?;
+        Some(self.unacknowledged.swap_remove(at))
     }
 }
 
@@ -262,7 +262,7 @@ fn compare(before: Option<&Fields>, fields: &Fields, call: &Call, entry: &Entry,
     if let Outcome::Flag(outcome) = &call.outcome
         && outcome != fields
     {
-        findings.push(format!("a write was answered with something else: {call:?}\n  must be {fields:?}"));
+        findings.push(format!("a write has the wrong response: {call:?}\n  must be {fields:?}"));
     }
     let (expected, word) = match before {
         None => (BTreeMap::new(), "created"),
@@ -274,7 +274,7 @@ fn compare(before: Option<&Fields>, fields: &Fields, call: &Call, entry: &Entry,
         && entry.changes == expected;
     if !fits {
         findings.push(format!(
-            "an entry tells something else: {entry:?}\n  must be {word} {expected:?} by {call:?}"
+            "an entry differs from the write: {entry:?}\n  must be {word} {expected:?} by {call:?}"
         ));
     }
 }

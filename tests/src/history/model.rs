@@ -63,12 +63,12 @@ pub enum Outcome {
     /// These are the flags.
     Flags(Vec<Fields>),
     /// Another flag has the key.
-    Taken,
+    KeyExists,
     /// Others have changed the same fields.
     Conflict,
     /// There is no such flag.
     Missing,
-    /// Come back later: whether a write was done is not known.
+    /// A 503: the outcome of a write is unknown.
     Busy,
     /// An unexpected response.
     Other(u16, String),
@@ -83,9 +83,9 @@ pub struct Call {
     pub outcome: Outcome,
     /// Address of the user who sent it.
     pub by: String,
-    /// Before this tick nothing had been done.
+    /// The call began at this tick.
     pub began: u64,
-    /// From this tick on all was done.
+    /// The call ended at this tick.
     pub ended: u64,
 }
 

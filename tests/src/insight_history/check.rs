@@ -1,4 +1,4 @@
-//! What must hold of a history of insights.
+//! Checks of a history of insights.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Call, Entry, Fields, History, Outcome, Request};
 
-/// What nothing explains, one text for each; none when the history is sound.
+/// The unexplained observations, one text each; empty if the history is consistent.
 pub fn check(history: &History) -> Vec<String> {
     let mut findings = Vec::new();
     let marked = marked(history, &mut findings);
@@ -32,10 +32,10 @@ struct State {
     fields: BTreeMap<&'static str, Value>,
     /// Dashboards that it was ever on in the order in which it came to them, and whether it is on them.
     tiles: Vec<(u64, bool)>,
-    /// When the call began and ended that left it so.
+    /// Beginning and end of the call that made this state.
     began: u64,
     ended: u64,
-    /// When the call began and ended that replaced it.
+    /// Beginning and end of the call that replaced it.
     replaced: (u64, u64),
 }
 
@@ -61,7 +61,7 @@ impl State {
         self.tiles.iter().filter(|(_, kept)| *kept).map(|(id, _)| *id).collect()
     }
 
-    /// The insight after a change; none where it is not there for such a one.
+    /// The insight after a change; `None` if the change is not possible.
     fn after(&self, sent: &Fields) -> Option<State> {
         if self.is_deleted() && sent.get("deleted") != Some(&json!(false)) {
             return None;
@@ -120,7 +120,7 @@ impl State {
         LOGGED.iter().all(plain) && outcome["dashboards"] == dashboards
     }
 
-    /// Whether a call may have met it.
+    /// Whether a call may have read it.
     fn may_be_met(&self, call: &Call) -> bool {
         self.began < call.ended && self.replaced.1 > call.began
     }
@@ -140,7 +140,7 @@ fn marked<'a>(history: &'a History, findings: &mut Vec<String>) -> HashMap<Strin
     let mut marked = HashMap::new();
     for call in &history.calls {
         if let Outcome::Other(status, text) = &call.outcome {
-            findings.push(format!("somebody was told {status} {text}: {:?}", call.request));
+            findings.push(format!("unexpected response {status} {text}: {:?}", call.request));
         }
         if let Request::Change(_, fields) = &call.request {
             marked.insert(fields["description"].as_str().unwrap_or_default().to_owned(), call);
@@ -168,7 +168,7 @@ fn live(
                     findings.push(format!("two changes of insight {insight} follow {before}: one is lost"));
                 }
             }
-            None => findings.push(format!("an entry that tells no description: {entry:?}")),
+            None => findings.push(format!("an entry without a description: {entry:?}")),
         }
     }
     if created != 1 {
@@ -184,7 +184,7 @@ fn live(
             Request::Change(of, fields) if *of == insight => Some((*call, fields)),
             _ => None,
         }) else {
-            findings.push(format!("nobody wrote {entry:?}"));
+            findings.push(format!("no call wrote {entry:?}"));
             break;
         };
         let Some(after) = before.after(fields) else {
@@ -198,7 +198,8 @@ fn live(
             _ => "updated",
         };
         if entry.kind != kind || entry.changes != changes {
-            findings.push(format!("an entry tells something else: {entry:?}\n  must be {kind} {changes:?}"));
+            findings
+                .push(format!("an entry differs from the write: {entry:?}\n  must be {kind} {changes:?}"));
         }
         if call.ended < latest_began {
             findings.push(format!("written before what it followed: {call:?}"));
@@ -216,7 +217,7 @@ fn live(
     states
 }
 
-/// Every change that was acknowledged is in the log, and was answered with what it left; no refused one is.
+/// Every acknowledged change is in the log and its response had the resulting state; no rejected change is in the log.
 fn acknowledged(history: &History, insight: u64, states: &[State], findings: &mut Vec<String>) {
     let by_mark: HashMap<&Value, &State> =
         states.iter().map(|state| (&state.fields["description"], state)).collect();
@@ -229,9 +230,7 @@ fn acknowledged(history: &History, insight: u64, states: &[State], findings: &mu
             (Outcome::Insights(outcome), Some(state))
                 if !outcome.iter().all(|outcome| state.is(outcome, fields.get("dashboards"))) =>
             {
-                findings.push(format!(
-                    "a change was answered with something else: {call:?}\n  must be {state:?}"
-                ));
+                findings.push(format!("a change has the wrong response: {call:?}\n  must be {state:?}"));
             }
             (Outcome::Insights(_), None) => {
                 findings.push(format!("an acknowledged change has no entry: {call:?}"))
@@ -299,7 +298,7 @@ fn stored(history: &History, lives: &BTreeMap<u64, Vec<State>>, findings: &mut V
         findings.push(format!("summary rows of {:?}, must be of {rows:?}", stored.rows));
     }
     if !stored.is_proven {
-        findings.push("the version does not say of the rows what they are".to_owned());
+        findings.push("the version row has other checksums than the rows".to_owned());
     }
     if stored.pointers != pointers {
         findings.push(format!("pointers {:?}, must be {pointers:?}", stored.pointers));
@@ -309,7 +308,7 @@ fn stored(history: &History, lives: &BTreeMap<u64, Vec<State>>, findings: &mut V
     }
 }
 
-/// The latest view is the latest of those that were acknowledged, or one of unknown fate.
+/// The latest view is the latest acknowledged one, or one with unknown outcome.
 fn views(history: &History, findings: &mut Vec<String>) {
     for insight in history.started.keys() {
         let views = |sure: bool| {

@@ -18,10 +18,10 @@ const INSIGHTS: &str = "/api/projects/1/insights/";
 const USERS: [&str; 2] = [Keys::OWNER, Keys::MEMBER];
 /// Dashboards that insights are put on.
 pub const DASHBOARDS: u64 = 6;
-/// Insights that are worked on.
+/// The insights that requests change.
 const WORKED_ON: usize = 5;
 
-/// Notes calls while they are made.
+/// Records calls.
 pub struct Recorder {
     processes: [TestApp; 2],
     ticks: AtomicU64,
@@ -36,7 +36,7 @@ pub fn workspace() -> Value {
 }
 
 impl Recorder {
-    /// A recorder of calls to `app`, and to another process beside it, about a few new insights.
+    /// A recorder of calls to `app` and to a second process, about a few new insights.
     pub async fn new(app: TestApp) -> Arc<Recorder> {
         // The effect of a call with a 503 is unknown.
         let mut started = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Histories of concurrent calls about insights, and what must hold of them.
+//! Histories of concurrent calls about insights, and their checks.
 //!
 //! Every change also sends a unique description, and the log has each description
 //! with the one before it: so the log is a chain, which is the one order of writes. [`check::check`] follows it, replays
@@ -25,7 +25,7 @@ pub enum Request {
     Read(u64),
     /// All insights.
     List,
-    /// To have looked at an insight, at this microsecond after the start.
+    /// A view of an insight, in microseconds after the start.
     View(u64, i64),
 }
 
@@ -38,7 +38,7 @@ pub enum Outcome {
     Done,
     /// There is no such insight.
     Missing,
-    /// Come back later: whether a write was done is not known.
+    /// A 503: the outcome of a write is unknown.
     Busy,
     /// An unexpected response.
     Other(u16, String),
@@ -51,9 +51,9 @@ pub struct Call {
     pub request: Request,
     /// What came back.
     pub outcome: Outcome,
-    /// Before this tick nothing had been done.
+    /// The call began at this tick.
     pub began: u64,
-    /// From this tick on all was done.
+    /// The call ended at this tick.
     pub ended: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct Stored {
     pub counted: i64,
     /// Entries of each insight's own log.
     pub own: BTreeMap<u64, usize>,
-    /// The latest view of each insight by anybody, in microseconds after the start.
+    /// The latest view of each insight by any user, in microseconds after the start.
     pub views: BTreeMap<u64, i64>,
 }
 

@@ -1,4 +1,4 @@
-//! A date case seen from outside: a trend over the range, and one event on each side of both of its ends.
+//! A date case over HTTP: a trend over the range, and one event on each side of both of its ends.
 
 use chrono::{DateTime, Datelike, Duration, DurationRound, NaiveDate, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
@@ -13,7 +13,7 @@ pub(super) struct Probe {
     pub want: Value,
 }
 
-/// The probe of a case; none where a trend cannot show it.
+/// The query of a case; `None` if a trend cannot show it.
 pub(super) fn probe(case: &Value) -> Option<Probe> {
     let kind = case["kind"].as_str()?;
     if kind == "flag_relative" || (kind == "parse" && case["truncate"] == false) {

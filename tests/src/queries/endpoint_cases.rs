@@ -1,4 +1,4 @@
-//! Cases of kinds that are asked in several ways: as a node, as a saved insight, at an older endpoint, or for the people behind a
+//! Cases of kinds that are queried in several ways: as a node, as a saved insight, at an older endpoint, or for the people behind a
 //! number.
 
 use serde_json::Value;

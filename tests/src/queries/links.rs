@@ -67,10 +67,10 @@ fn of_series(result: &Value) -> Vec<Link> {
     found
 }
 
-/// What became of the links of a response.
+/// The outcomes of the links of a response.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// How many links led to the right number of persons.
+    /// The number of links with the right number of persons.
     pub right: usize,
     /// Refused as not supported yet.
     pub not_covered: Vec<String>,

@@ -46,7 +46,7 @@ pub struct QueryCase {
 pub struct Expect {
     /// The status.
     pub status: u16,
-    /// What of the result is looked at.
+    /// The compared part of the result.
     pub view: fn(&Value) -> Value,
     /// What it has to be, by the keys that are named; null for anything.
     pub want: Value,
@@ -56,7 +56,7 @@ pub struct Expect {
     pub tolerance: f64,
 }
 
-/// How a query is put.
+/// The form of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The legacy request in a body.
@@ -67,7 +67,7 @@ pub enum Form {
     Node,
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// As expected.

@@ -201,7 +201,7 @@ impl World {
             let missing = case["property_missing"] == true;
             let properties = if missing { json!({}) } else { json!({"value": case["property_value"]}) };
             let now = case["now"].as_str().unwrap_or(INSTANT).to_owned();
-            self.event(project, &name, "someone", &now, properties, &Value::Null);
+            self.event(project, &name, "person", &now, properties, &Value::Null);
             let filter = json!({"key": "value", "operator": case["operator"], "value": case["filter_value"], "type": "event"});
             let body = json!({"events": [{"id": name, "properties": [filter]}], "date_from": &now[..10], "date_to": &now[..10]});
             let count = u8::from(case["expect"] == true);

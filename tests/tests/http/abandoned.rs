@@ -1,4 +1,4 @@
-//! Queries that take minutes and are given up: by their deadline, or because the client hung up. What they held is free
+//! Queries that take minutes and are cancelled: by their deadline, or because the client hung up. Their resources are released
 //! again right after.
 //!
 //! Each of them takes many times longer than the tests wait for what they held.
@@ -24,9 +24,9 @@ const FLAGS: &str = "/api/projects/1/feature_flags/";
 const PERSONS: &str = "/api/projects/1/persons/";
 const EVENTS: &str = "/api/projects/1/events/";
 
-/// What a free core may take to be noticed on a busy machine; the queries themselves take longer.
+/// The maximum time until a free core is noticed on a busy machine; the queries themselves take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After so long a query is given up, deep inside its calculation.
+/// The time after which a query is cancelled during its calculation.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 
 /// Threads for work that takes long, where a test keeps all of them busy.
@@ -99,7 +99,7 @@ fn request(path: &str, body: Value) -> Request<axum::body::Body> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_past_its_deadline_leaves_its_core_to_others() {
+async fn a_query_past_its_deadline_releases_its_core() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
     for (name, query) in slow_queries() {
@@ -113,7 +113,7 @@ async fn a_query_past_its_deadline_leaves_its_core_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_query_whose_client_hung_up_leaves_its_core_to_others() {
+async fn a_query_whose_client_hung_up_releases_its_core() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
     for (name, query) in slow_queries() {
@@ -126,7 +126,7 @@ async fn a_query_whose_client_hung_up_leaves_its_core_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blast_radius_whose_client_hung_up_leaves_its_turn_to_others() {
+async fn a_blast_radius_whose_client_hung_up_releases_its_permit() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
     let patterns: Vec<String> = (0..50).map(|more| format!("{SLOW_PATTERN}{more}")).collect();
@@ -176,7 +176,7 @@ async fn slow_flag(app: &TestApp, key: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_static_cohort_whose_client_hung_up_leaves_its_turn_to_others() {
+async fn a_static_cohort_whose_client_hung_up_releases_its_permit() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
     let flag = slow_flag(&app, "slow").await;
@@ -192,7 +192,7 @@ async fn a_static_cohort_whose_client_hung_up_leaves_its_turn_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_list_whose_client_hung_up_leaves_its_core_to_others() {
+async fn a_person_list_whose_client_hung_up_releases_its_core() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
     let filter = slow_parameter("person", 50);
@@ -204,8 +204,8 @@ async fn a_person_list_whose_client_hung_up_leaves_its_core_to_others() {
     assert_eq!(quick.status(), 200, "it goes on");
 }
 
-/// Sends a slow request for each of the two threads that serve: others are answered meanwhile, and what the slow ones held is
-/// free when their clients have hung up.
+/// Sends a slow request for each of the two threads that serve: other requests get responses meanwhile, and the resources of the
+/// slow ones are released after their clients have hung up.
 async fn assert_leaves_threads_to_others(app: &TestApp, path: &str) {
     const SLOW: usize = 2;
     let limits = CalculationLimits { time: PATIENCE, at_once: SLOW };
@@ -229,7 +229,7 @@ async fn assert_leaves_threads_to_others(app: &TestApp, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_list_whose_client_hung_up_leaves_its_core_to_others() {
+async fn an_event_list_whose_client_hung_up_releases_its_core() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
     let path = format!("{EVENTS}?properties={}", slow_parameter("event", 50));
@@ -237,7 +237,7 @@ async fn an_event_list_whose_client_hung_up_leaves_its_core_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lookup_of_a_person_whose_client_hung_up_leaves_its_core_to_others() {
+async fn the_lookup_of_a_person_whose_client_hung_up_releases_its_core() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
     // As many patterns as a filter may have.
@@ -259,7 +259,7 @@ async fn the_events_of_a_page_share_what_it_may_compare() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counting_a_cohort_whose_client_hung_up_leaves_its_core_to_others() {
+async fn counting_a_cohort_whose_client_hung_up_releases_its_core() {
     let app = TestApp::new().await;
     with_long_persons(&app).await;
     let (router, _) = narrow(&app, PATIENCE);
@@ -274,7 +274,7 @@ async fn counting_a_cohort_whose_client_hung_up_leaves_its_core_to_others() {
 
 /// A runtime whose blocking threads are all busy with what takes long: anything else needs one of them.
 #[test]
-fn an_evaluation_whose_client_hung_up_leaves_its_thread_to_others() {
+fn an_evaluation_whose_client_hung_up_releases_its_thread() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =
         runtime.worker_threads(2).max_blocking_threads(BLOCKING_THREADS).enable_all().build().unwrap();
@@ -299,7 +299,7 @@ fn an_evaluation_whose_client_hung_up_leaves_its_thread_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_background_query_that_is_deleted_leaves_its_core_to_others() {
+async fn a_background_query_that_is_deleted_releases_its_core() {
     let app = TestApp::new().await;
     with_long_texts(&app).await;
     for (name, query) in slow_queries() {

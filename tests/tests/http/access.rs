@@ -5,8 +5,8 @@ use axum::http::Request;
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
-/// Every route that requires a key, with a matching path. Those that respond with tables, refusals too, are the same
-/// handlers as those beside them.
+/// Every route that requires a key, with a matching path. Routes of tables have the same handlers as the routes
+/// beside them.
 fn guarded_routes() -> Vec<(String, String)> {
     let open = ["capture", "local", "reference"];
     pennon::api::function_routes()
@@ -59,7 +59,7 @@ async fn every_guarded_route_distinguishes_missing_and_wrong_keys() {
 }
 
 #[tokio::test]
-async fn every_project_route_is_closed_to_strangers_and_keys_without_scope_or_project() {
+async fn every_project_route_rejects_other_users_and_keys_without_scope_or_project() {
     let app = TestApp::new().await;
     for (method, path) in guarded_routes() {
         if !path.starts_with("/api/projects/1") && !path.starts_with("/api/environments/1") {
@@ -86,7 +86,7 @@ async fn every_project_route_is_closed_to_strangers_and_keys_without_scope_or_pr
 }
 
 #[tokio::test]
-async fn persons_open_to_who_may_read_persons_or_insights() {
+async fn persons_are_readable_with_scopes_for_persons_or_insights() {
     let key = |scope: &str| format!("phx_{}_0123456789", scope.replace(':', "_"));
     let scopes =
         ["person:read", "person:write", "insight:read", "insight:write", "cohort:read", "query:read"];
@@ -135,7 +135,7 @@ async fn persons_open_to_who_may_read_persons_or_insights() {
             }
         }
     }
-    // Numbers are no persons.
+    // Numbers are not persons.
     let trend = json!({"events": [{"id": "seen"}]});
     let weak =
         app.call(&key("person:read"), "POST", "/api/projects/1/insights/trend/", trend).await.expect(403);
@@ -162,7 +162,7 @@ async fn a_key_is_found_in_header_body_and_query_in_this_order() {
 }
 
 #[tokio::test]
-async fn the_project_segment_takes_numbers_current_and_tokens() {
+async fn the_project_segment_accepts_numbers_current_and_tokens() {
     let app = TestApp::new().await;
     let project = async |path: &str| app.get(path).await;
     assert_eq!(project("/api/projects/007/").await.status, 404);
@@ -184,7 +184,7 @@ async fn the_project_segment_takes_numbers_current_and_tokens() {
 }
 
 #[tokio::test]
-async fn projects_are_listed_as_far_as_the_key_reaches() {
+async fn only_projects_of_the_key_are_listed() {
     let app = TestApp::new().await;
     let page = app.get("/api/projects/?limit=1").await.expect(200);
     assert_eq!(page["count"], 2);
@@ -200,7 +200,7 @@ async fn projects_are_listed_as_far_as_the_key_reaches() {
 }
 
 #[tokio::test]
-async fn methods_and_paths_that_are_not_there() {
+async fn unknown_methods_and_paths() {
     let app = TestApp::new().await;
     let put = app.call(Keys::OWNER, "PUT", "/api/projects/1/feature_flags/", json!({})).await;
     put.expect_error(405, "invalid_request", "method_not_allowed", "Method \"PUT\" not allowed.", None);
@@ -215,7 +215,7 @@ async fn methods_and_paths_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_read_are_refused_and_nothing_is_written() {
+async fn unreadable_bodies_are_rejected_and_nothing_is_written() {
     let app = TestApp::new().await;
     let send = |content_type: &'static str, body: Vec<u8>| {
         let request = Request::post("/api/projects/1/feature_flags/")

@@ -109,7 +109,7 @@ async fn a_change_keeps_what_is_not_sent_and_is_logged() {
     let pinned = app.patch(&one(&id), json!({"pinned_at": "2020-01-01T00:00:00Z"})).await.expect(200);
     assert_eq!(pinned["pinned_at"], "2026-01-05T10:00:00Z");
     assert_eq!(app.patch(&one(&id), json!({"pinned_at": null})).await.expect(200)["pinned_at"], Value::Null);
-    // Deleted, it is off the lists, and can be read and brought back.
+    // A deleted action is not listed, and can be read and restored.
     assert_eq!(app.patch(&one(&id), json!({"deleted": true})).await.expect(200)["deleted"], true);
     assert_eq!(app.get(ACTIONS).await.expect(200)["count"], 0);
     assert_eq!(app.get(&one(&id)).await.expect(200)["deleted"], true);
@@ -132,7 +132,7 @@ async fn a_change_keeps_what_is_not_sent_and_is_logged() {
 }
 
 #[tokio::test]
-async fn names_are_unique_among_those_that_are_there() {
+async fn names_are_unique_among_existing_actions() {
     let app = TestApp::new().await;
     let first = made(&app, json!({"name": "x"})).await["id"].clone();
     let taken = |id: &Value| format!("This project already has an action with this name, ID {id}");
@@ -142,7 +142,7 @@ async fn names_are_unique_among_those_that_are_there() {
     let refused = app.patch(&one(&second), json!({"name": "x"})).await;
     refused.expect_invalid("unique", &taken(&first), Some("name"));
     app.patch(&one(&first), json!({"name": "x", "description": "itself"})).await.expect(200);
-    // A name that is left is free, and so is that of what was deleted.
+    // A former name is free, and so is the name of a deleted action.
     app.patch(&one(&first), json!({"name": "z"})).await.expect(200);
     app.patch(&one(&second), json!({"name": "x"})).await.expect(200);
     app.patch(&one(&second), json!({"deleted": true})).await.expect(200);
@@ -155,7 +155,7 @@ async fn names_are_unique_among_those_that_are_there() {
 }
 
 #[tokio::test]
-async fn of_those_who_take_a_name_at_once_one_gets_it() {
+async fn one_of_several_concurrent_creates_of_a_name_succeeds() {
     let app = TestApp::new().await;
     let calls = (0..12).map(|_| app.post(ACTIONS, json!({"name": "x"})));
     let responses = futures::future::join_all(calls).await;
@@ -164,7 +164,7 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
     assert_eq!((made, refused), (1, 11));
     let ids = app.get(ACTIONS).await.expect(200);
     assert_eq!(ids["count"], 1);
-    // Changes of different fields at once are all kept.
+    // Concurrent changes of different fields are all kept.
     let id = ids["results"][0]["id"].clone();
     let bodies =
         [json!({"description": "d"}), json!({"tags": ["t"]}), json!({"name": "z"}), json!({"steps": [{}]})];
@@ -181,7 +181,7 @@ async fn of_those_who_take_a_name_at_once_one_gets_it() {
 }
 
 #[tokio::test]
-async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
+async fn definitions_that_cannot_be_calculated_are_rejected_and_not_stored() {
     let app = TestApp::new().await;
     for (steps, attr) in [
         (json!([{"event": "$autocapture", "selector": "a:hover"}]), "steps__0"),
@@ -200,7 +200,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn a_changed_action_is_used_in_its_new_form_at_once() {
+async fn a_changed_action_is_used_at_once() {
     let app = TestApp::new().await;
     let at = now_micros();
     let event = |name: &str, url: &str| Event {
@@ -234,7 +234,7 @@ fn file(actions: Value) -> Workspace {
 async fn applied(app: &TestApp, actions: Value, prune: bool) -> Vec<String> {
     let options = ApplyOptions { prune, dry_run: false };
     let records = &app.services.app.store.records;
-    // Pruning removes what a file does not name, so the rest is declared again from the existing records.
+    // Pruning removes undeclared records, so the others are declared again from the existing records.
     let mut whole = file(actions);
     let state = pennon::workspace::Declarations::load(records).await.unwrap().workspace();
     whole = Workspace { actions: whole.actions, ..state };
@@ -243,7 +243,7 @@ async fn applied(app: &TestApp, actions: Value, prune: bool) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
+async fn workspace_files_and_http_write_the_same_records_and_keep_each_others_fields() {
     let declared = |name: &str, event: &str| json!([{"project": "1", "id": 7, "name": name, "steps": [{"event": event}]}]);
     let app = TestApp::with(json!({"actions": declared("file", "a")})).await;
     let shown = app.get(&one(&json!(7))).await.expect(200);
@@ -252,10 +252,10 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
         (&json!("file"), &Value::Null, &json!([]))
     );
     assert_eq!(app.get(ACTIONS).await.expect(200)["results"], json!([shown]));
-    // A declared name is taken like any other.
+    // A declared name is unique like any other.
     app.post(ACTIONS, json!({"name": "file"})).await.expect(400);
     assert_eq!(made(&app, json!({"name": "over http"})).await["id"], 8);
-    // An edit stays as long as the declaration is unchanged.
+    // An edit is kept while the declaration is unchanged.
     let edit = json!({"name": "edited", "tags": ["t"], "steps": [{"event": "b"}]});
     app.patch(&one(&json!(7)), edit).await.expect(200);
     assert!(applied(&app, declared("file", "a"), false).await.is_empty());
@@ -273,7 +273,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     made(&app, json!({"name": "file"})).await;
     applied(&app, declared("newer", "c"), false).await;
     assert_eq!(app.get(&one(&json!(7))).await.expect(200)["deleted"], false);
-    // And goes with its declaration, its name and its place in the list.
+    // It is removed with its declaration, including its name and its list row.
     applied(&app, json!([]), true).await;
     assert_eq!(app.get(&one(&json!(7))).await.status, 404);
     assert_eq!(app.get(ACTIONS).await.expect(200)["count"], 3);

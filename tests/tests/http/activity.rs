@@ -128,7 +128,7 @@ async fn each_logged_field_is_created_changed_or_deleted() {
 }
 
 #[tokio::test]
-async fn deletion_and_restoration_have_their_own_words() {
+async fn deletion_and_restoration_have_their_own_activities() {
     let app = TestApp::new().await;
     let id = app.flag("d").await;
     app.call(Keys::MEMBER, "PATCH", &one(id), json!({"deleted": true})).await.expect(200);
@@ -201,7 +201,7 @@ async fn pages_have_limits_links_and_an_end() {
         page["results"].as_array().unwrap().iter().map(version).collect()
     };
     for log in [LOG.to_owned(), log_of(id)] {
-        // All of one instant: in reverse order of writing.
+        // Entries of one instant are in reverse order of writing.
         assert_eq!(versions(&log).await, (16..=25).rev().collect::<Vec<u64>>());
         assert_eq!(versions(&format!("{log}?page=3")).await, (1..=5).rev().collect::<Vec<u64>>());
         assert_eq!(versions(&format!("{log}?limit=25")).await, (1..=25).rev().collect::<Vec<u64>>());
@@ -250,7 +250,7 @@ async fn pages_have_limits_links_and_an_end() {
 
 /// Round trips with a cold key, one after the other.
 #[tokio::test]
-async fn a_page_of_the_log_costs_one_wait_and_that_of_a_flag_two() {
+async fn a_page_of_the_log_takes_one_round_trip_and_that_of_a_flag_two() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     for (month, name) in [(1, "one"), (2, "two"), (3, "three")] {
@@ -285,9 +285,9 @@ fn many() -> usize {
     std::env::var("PENNON_TEST_LOG_ENTRIES").map_or(1_300, |text| text.parse().unwrap())
 }
 
-/// Entries of flags with long filters: a page that no gateway lets through is packed, or refused by the limit that fits.
+/// Entries of flags with long filters: a page above the gateway's limit is compressed, or rejected with the largest possible limit.
 #[tokio::test]
-async fn a_page_that_is_too_large_is_packed_or_refused_by_the_largest_limit() {
+async fn a_page_that_is_too_large_is_compressed_or_rejected_with_the_largest_limit() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     for number in 0..16 {
@@ -365,7 +365,7 @@ async fn ids_of_page(app: &TestApp, log: &str, limit: usize, page: usize, total:
     app.services.app.keys.clear();
     app.round_trips.reset();
     let response = app.get(&format!("{log}?limit={limit}&page={page}")).await.expect(200);
-    // One wait for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
+    // One round trip for key and days, two for the page; one more to count a flag's log of more than a thousand entries, two
     // for a large page, and one for each megabyte of entries that are passed over.
     let large = if limit > 100 { 2 } else { 0 };
     let passed_over = total / 2 * 700 / 1_000_000;

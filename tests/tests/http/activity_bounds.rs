@@ -33,7 +33,7 @@ async fn get(app: &TestApp, path: &str, limit: usize, gzip: bool) -> TestRespons
     app.send(request).await
 }
 
-/// The limit that a refusal names.
+/// The limit that an error names.
 fn named(response: &TestResponse) -> usize {
     let refusal = response.expect(400);
     let detail = refusal["detail"].as_str().unwrap();
@@ -44,7 +44,7 @@ fn named(response: &TestResponse) -> usize {
 }
 
 #[tokio::test]
-async fn a_page_of_long_entries_is_packed_or_refused_by_the_largest_limit_that_fits() {
+async fn a_page_of_long_entries_is_compressed_or_rejected_with_the_largest_limit() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let (user, at) = (user(), NOW.parse().unwrap());

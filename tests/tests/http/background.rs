@@ -1,4 +1,4 @@
-//! Calculations in the background, as those who wait for them see them.
+//! Background calculations, as their callers see them.
 
 use pennon_calculation::jobs::JobOutcome;
 use pennon_eventstore::Event;
@@ -22,7 +22,7 @@ pub async fn view(app: &TestApp, who: &str) {
     app.services.events.append(1, &[event], micros(NOW)).await.unwrap();
 }
 
-/// An installation where two people have viewed a page.
+/// An installation in which two persons have viewed a page.
 pub async fn viewed() -> TestApp {
     let app = TestApp::new().await;
     for who in ["ann", "bob"] {
@@ -37,7 +37,7 @@ pub fn views(from: &str) -> Value {
            "series": [{"kind": "EventsNode", "event": "viewed"}]})
 }
 
-/// Saves an insight; gives its path.
+/// Saves an insight and returns its path.
 pub async fn saved(app: &TestApp, query: Value) -> String {
     let made = app.post(INSIGHTS, json!({"query": query})).await.expect(201);
     format!("{INSIGHTS}{}/", made["id"])
@@ -113,7 +113,7 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
     assert_eq!((&refused["attr"], &refused["code"]), (&json!("client_query_id"), &json!("max_length")));
     assert_eq!(status(&app, &format!("{longest}x")).await.0, 404);
 
-    // Another caller waits for the same; it is not calculated twice, and continues without the first.
+    // A second caller waits for the same result; it is calculated once, and continues without the first caller.
     let other =
         app.post(QUERY, json!({"query": views("-7d"), "refresh": "async", "client_query_id": "two"})).await;
     let other = other.expect(200)["query_status"].clone();
@@ -139,7 +139,7 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
     assert_eq!((cancelled.status.as_u16(), cancelled.text.as_str()), (204, ""));
     assert_eq!((status(&app, "two").await.0, app.jobs().await), (404, vec![]));
     assert_eq!(app.get(&path).await.expect(200)["query_status"], Value::Null);
-    // Whether or not there is such a calculation.
+    // Also if there is no such calculation.
     for id in ["two", "never", &format!("{longest}x")] {
         let cancel = app.post(&format!("{INSIGHTS}cancel/"), json!({"client_query_id": id})).await;
         assert_eq!(cancel.status, 200);
@@ -147,7 +147,7 @@ async fn a_caller_may_name_its_calculation_and_cancel_it() {
 }
 
 #[tokio::test]
-async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
+async fn stale_results_are_returned_while_new_ones_are_calculated() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     app.get(&format!("{path}?refresh=blocking")).await.expect(200);
@@ -161,7 +161,10 @@ async fn stale_numbers_are_shown_while_new_ones_are_calculated() {
     assert_eq!((&stale["is_cached"], &stale["query_status"]["complete"]), (&json!(true), &json!(false)));
     let nothing = get("force_async").await;
     assert_eq!((&nothing["result"], &nothing["last_refresh"]), (&Value::Null, &Value::Null));
-    assert_eq!(nothing["query_status"], stale["query_status"], "nobody has begun, so it will see all events");
+    assert_eq!(
+        nothing["query_status"], stale["query_status"],
+        "no worker has begun, so it will read all events"
+    );
     assert_eq!(app.work().await, [JobOutcome::Done]);
     let fresh = get("force_cache").await;
     assert_eq!((&fresh["result"][0]["count"], &fresh["last_refresh"]), (&json!(3.0), &json!(later)));
@@ -210,7 +213,7 @@ async fn a_failure_is_reported_for_ten_minutes_or_until_there_is_a_result() {
     assert_ne!(anew["query_status"]["task_id"], reported["task_id"]);
     let blocking = app.get(&format!("{path}?refresh=blocking")).await;
     assert_eq!(blocking.status, 400);
-    // In a list it is a row without numbers among others.
+    // In a list it is a row without a result.
     saved(&app, views("-7d")).await;
     let page = app.get(&format!("{INSIGHTS}?refresh=blocking&order=id")).await.expect(200);
     assert_eq!(page["results"][0]["query_status"]["error"], true);
@@ -244,7 +247,7 @@ async fn a_page_starts_each_query_once_and_all_of_them_together() {
         assert_eq!(pair[1]["query_status"]["id"], "page");
         assert_eq!(pair[1]["query_status"]["insight_id"], pair[1]["id"]);
     }
-    // The name stands for all of them.
+    // One id identifies all of them.
     app.call(Keys::OWNER, "DELETE", &format!("{QUERY}page/"), Value::Null).await;
     assert_eq!(app.jobs().await, []);
 }
@@ -265,7 +268,7 @@ async fn many_queries_of_a_page_are_started_in_a_few_transactions() {
 }
 
 #[tokio::test]
-async fn a_status_costs_no_round_trip_of_its_own() {
+async fn a_status_takes_no_additional_round_trip() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let trips = async |path: &str| {

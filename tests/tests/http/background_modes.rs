@@ -45,7 +45,7 @@ async fn prepared(app: &TestApp, number: usize, age: Option<i64>, runs: bool, no
 }
 
 #[tokio::test]
-async fn each_mode_shows_and_starts_as_in_the_table() {
+async fn each_mode_returns_and_starts_as_in_the_table() {
     let app = viewed().await;
     let now = instant(NOW) + Duration::days(1);
     let mut number = 0;
@@ -79,7 +79,7 @@ async fn each_mode_shows_and_starts_as_in_the_table() {
                 };
                 assert_eq!(got["query_status"].is_object(), is_reported, "{what}: {}", got["query_status"]);
                 let started = app.jobs().await.len() - before;
-                // What waits already sees everything that a new one would.
+                // The queued calculation reads the same events as a new one would.
                 assert_eq!(started, usize::from(reported == "new" && !runs), "{what}");
                 consistent(&got, &what);
             }
@@ -87,7 +87,7 @@ async fn each_mode_shows_and_starts_as_in_the_table() {
     }
 }
 
-/// What has to hold of every response.
+/// The invariants of every response.
 fn consistent(insight: &Value, what: &str) {
     let time = |key: &str| insight[key].as_str().map(instant);
     let last = time("last_refresh");

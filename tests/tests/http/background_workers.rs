@@ -1,4 +1,4 @@
-//! Workers of calculations in the background: those that die, meet each other, are overtaken or run out of time.
+//! Workers of background calculations that crash, run concurrently, are superseded or time out.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tower::ServiceExt;
 
 use crate::background::{INSIGHTS, QUERY, saved, status, view, viewed, views};
 
-/// Signs of life follow each other fast, and who is silent is soon taken for dead.
+/// Heartbeats are frequent, and a worker without them is soon considered crashed.
 const HASTY: JobLimits = JobLimits {
     time: Duration::from_secs(300),
     beat: Duration::from_millis(5),
     lease: Duration::from_millis(100),
 };
 
-/// As a worker is alive whose state others write to as well. It may miss heartbeats for as long as a busy machine makes it.
+/// Settings for a worker whose state others also write. It may miss heartbeats on a busy machine.
 const CALM: JobLimits =
     JobLimits { beat: Duration::from_millis(30), lease: Duration::from_secs(300), ..HASTY };
 
@@ -82,7 +82,7 @@ async fn progress_is_shown_and_a_cancel_stops_the_worker() {
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_is_taken_over() {
+async fn the_job_of_a_crashed_worker_is_taken_over() {
     let app = viewed().await;
     let path = saved(&app, views("-7d")).await;
     let id = started(&app, &path, "async").await;
@@ -156,7 +156,7 @@ async fn forcing_a_running_calculation_lets_it_end_and_queues_one_more() {
     let (job, permit, running) = under_way(&app, &id, CALM).await;
     view(&app, "cid").await;
     let next = started(&app, &path, "force_async").await;
-    assert_ne!(next, id, "each is told of its own");
+    assert_ne!(next, id, "each gets its own id");
     for _ in 0..3 {
         assert_eq!(started(&app, &path, "force_async").await, next);
     }
@@ -198,7 +198,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
     assert_eq!(app.work().await, [JobOutcome::Done]);
     assert_eq!(status(&app, &next).await.0, 200);
     assert_eq!(app.get(&path).await.expect(200)["result"][0]["count"], 2.0);
-    // Who cancels what waits ends nothing else.
+    // Cancelling the queued run does not end the running one.
     let id = started(&app, &path, "force_async").await;
     let (_, permit, running) = under_way(&app, &id, CALM).await;
     let next = started(&app, &path, "force_async").await;
@@ -209,7 +209,7 @@ async fn a_queued_calculation_starts_when_the_running_one_has_no_waiters() {
 }
 
 #[tokio::test]
-async fn what_is_not_done_in_its_time_is_tried_three_times() {
+async fn a_job_that_times_out_is_tried_three_times() {
     let app = viewed().await;
     let id = started(&app, &saved(&app, views("-7d")).await, "async").await;
     let job = app.jobs().await[0];
@@ -221,7 +221,7 @@ async fn what_is_not_done_in_its_time_is_tried_three_times() {
     let (code, reported) = status(&app, &id).await;
     assert_eq!(code, 400);
     assert!(reported["error_message"].as_str().unwrap().contains("takes too long"), "{reported}");
-    // After two failures it still may come right.
+    // After two failures it may still succeed.
     let other = saved(&app, views("-3d")).await;
     started(&app, &other, "async").await;
     let job = app.jobs().await[0];
@@ -302,7 +302,7 @@ async fn a_request_that_must_come_again_finds_its_result() {
         assert_eq!(app.work().await, [JobOutcome::Done], "{name}");
         let found = send(&hasty, "POST", &path, body(true)).await.expect(200);
         assert_eq!(found["is_cached"], true, "{name}");
-        // The promise is kept; who forces it now wants it new.
+        // The pending result was returned; a forced request calculates again.
         assert_eq!(send(&hasty, "POST", &path, body(true)).await.status, 503, "{name}");
         // A fresh result is shown all the while to those who do not.
         assert_eq!(send(&hasty, "POST", &path, body(false)).await.expect(200)["is_cached"], true, "{name}");

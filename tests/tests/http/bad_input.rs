@@ -1,4 +1,4 @@
-//! Bad input over HTTP: every row of the contract's validation tables for flags is answered with its own error, and
+//! Invalid input over HTTP: every row of the contract's validation tables for flags returns its own error, and
 //! nothing is written.
 
 use pennon_tests::{Keys, TestApp, TestResponse};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// What a row of a table expects: code, detail, attribute.
+/// The expected error of a row: code, detail, attribute.
 type Row = (Value, &'static str, &'static str, Option<&'static str>);
 
 /// The standard workspace with cohorts: 1 good, 2 on events, 3 refers to 2. Flag 1 is on, flag 2 off.

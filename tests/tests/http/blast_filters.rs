@@ -22,7 +22,7 @@ async fn counts(app: &TestApp, body: Value) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn early_access_counts_those_who_enrolled() {
+async fn early_access_counts_enrolled_persons() {
     let app = app().await;
     let enrolled = |id: &str, value: Value| json!({"event": "$set", "distinct_id": id, "$set": {"$feature_enrollment/beta": value}});
     let batch =
@@ -45,7 +45,7 @@ async fn early_access_counts_those_who_enrolled() {
 }
 
 #[tokio::test]
-async fn a_holdout_counts_those_who_are_held_out() {
+async fn a_holdout_counts_persons_that_are_held_out() {
     let app = app().await;
     // By `holdout-` and distinct id: p1 0.234, p2 0.239, p3 0.961.
     let body = |percentage: f64, groups: Value| {
@@ -64,7 +64,7 @@ async fn a_holdout_counts_those_who_are_held_out() {
 }
 
 #[tokio::test]
-async fn the_filters_of_a_flag_or_nothing_take_the_place_of_a_condition() {
+async fn the_filters_of_a_flag_or_no_filters_replace_a_condition() {
     let app = app().await;
     let counts = async |body: Value| counts(&app, body).await;
     for all_persons in [json!({}), json!({"key": "a", "filters": {}}), json!({"filters": null}), Value::Null]

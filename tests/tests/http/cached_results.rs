@@ -1,4 +1,4 @@
-//! Cached results: which calculation may replace one, and until when it is used.
+//! Cached results: which calculation may replace them, and how long they are used.
 
 use pennon::args::{Data, Engine, Query, Target};
 use pennon::delete::DeleteRequest;
@@ -64,14 +64,14 @@ async fn a_command_as_of_another_instant_leaves_the_kept_result_alone() {
     assert_eq!(calculated["result"][0]["count"], 1.0);
     for now in ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"] {
         let response = command(&app, &made["id"].to_string(), now).await;
-        assert_eq!(response["result"][0]["count"], 0.0, "as of then, nobody buys");
+        assert_eq!(response["result"][0]["count"], 0.0, "as of then, there are no purchases");
         let shown = app.get(&path).await.expect(200);
         assert_eq!((&shown["result"], &shown["is_cached"]), (&calculated["result"], &json!(true)), "{now}");
     }
 }
 
 #[tokio::test]
-async fn a_result_never_takes_the_place_of_a_later_one() {
+async fn a_result_never_replaces_a_later_one() {
     let app = TestApp::new().await;
     bought(&app, "ann", "2026-01-01T10:00:00Z").await;
     app.at("2026-01-04T10:00:00Z", "POST", TREND, past_range()).await.expect(200);
@@ -96,7 +96,7 @@ async fn a_result_never_takes_the_place_of_a_later_one() {
 }
 
 #[tokio::test]
-async fn a_calculation_that_ends_after_an_erasure_brings_nothing_back() {
+async fn a_calculation_that_ends_after_an_erasure_stores_no_result() {
     let app = TestApp::new().await;
     for who in ["ann", "bob"] {
         bought(&app, who, "2026-01-01T10:00:00Z").await;

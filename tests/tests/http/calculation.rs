@@ -56,7 +56,7 @@ fn steps() -> Value {
 }
 
 #[tokio::test]
-async fn a_funnel_counts_people_and_the_time_they_take() {
+async fn a_funnel_counts_persons_and_conversion_times() {
     let app = shop().await;
     let response = app.post(FUNNEL, json!({"events": steps()})).await.expect(200);
     assert_eq!(response["timezone"], "UTC");
@@ -110,7 +110,7 @@ async fn get_and_post_of_the_same_query_share_a_result() {
     let got = app.get(&format!("{FUNNEL}?events={events}&interval=week")).await.expect(200);
     assert_eq!(got["result"], posted["result"]);
     assert_eq!((&posted["is_cached"], &got["is_cached"]), (&json!(false), &json!(true)));
-    // The body wins over the query string, but for properties.
+    // The body takes precedence over the query string, except for properties.
     let narrowed = "?interval=day&properties=%5B%7B%22key%22%3A%22plan%22%2C%22value%22%3A%22pro%22%7D%5D";
     let body = json!({"events": steps(), "interval": "week", "properties": []});
     let response = app.post(&format!("{FUNNEL}{narrowed}"), body).await.expect(200);
@@ -208,7 +208,7 @@ async fn other_kinds_of_queries_and_other_forms_of_responses_are_refused() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_answered_and_leave_the_service_running() {
+async fn invalid_requests_get_an_error_and_the_service_continues() {
     let app = shop().await;
     let raw = async |content_type: &str, body: &str| {
         let mut request = TestApp::request(Keys::OWNER, "POST", FUNNEL, json!({}));
@@ -295,7 +295,7 @@ async fn a_full_page_of_series_names_the_next() {
 }
 
 #[tokio::test]
-async fn query_nodes_are_answered() {
+async fn query_nodes_are_calculated() {
     let app = shop().await;
     let series =
         json!([{"kind": "EventsNode", "event": "signed up"}, {"kind": "EventsNode", "event": "bought"}]);
@@ -340,7 +340,7 @@ async fn a_calculation_beyond_the_deadline_is_a_503_and_done_when_it_is_repeated
 }
 
 #[tokio::test]
-async fn many_queries_at_once_wait_for_their_turn() {
+async fn concurrent_queries_wait_for_a_permit() {
     let app = shop().await;
     let limits = CalculationLimits { at_once: 1, ..CalculationLimits::default() };
     let narrow = Services {

@@ -7,16 +7,16 @@ use futures::StreamExt;
 use pennon_tests::TestApp;
 use pennon_tests::queries::{Followed, Form, QueryCase, Verdict, World};
 
-/// Every so many queries are put as a query string too.
+/// One of so many queries is also sent as a query string.
 const GET_EVERY: usize = 4;
-/// Of so many queries the links of one are followed, but of funnels those of all.
+/// The links of one of so many queries are followed, and of all funnels.
 const LINKS_EVERY: usize = 3;
-/// How many queries of the corpus there are.
+/// The number of queries of the corpus.
 const QUERIES: usize = 335;
-/// How many links are followed at least.
+/// The minimum number of followed links.
 const LINKS: usize = 700;
 
-/// What became of a query.
+/// The outcome of a query.
 struct Outcome {
     verdicts: Vec<(Form, Verdict)>,
     followed: Followed,

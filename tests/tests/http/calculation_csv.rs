@@ -42,7 +42,7 @@ fn is_table(response: &TestResponse) -> &str {
 }
 
 #[tokio::test]
-async fn a_trend_is_a_row_a_series_under_the_names_of_its_days() {
+async fn a_trend_has_a_row_per_series_and_a_column_per_day() {
     let app = shop().await;
     let body = days(
         json!({"events": [{"id": "signed up", "order": 0, "custom_name": "joined"}, {"id": "bought", "order": 1}]}),
@@ -66,7 +66,7 @@ async fn a_trend_is_a_row_a_series_under_the_names_of_its_days() {
 }
 
 #[tokio::test]
-async fn a_funnel_is_one_row_of_everything_and_never_a_formula() {
+async fn a_funnel_is_one_row_and_no_cell_is_a_formula() {
     let app = shop().await;
     let events = json!([{"id": "signed up", "order": 0}, {"id": "bought", "order": 1}]);
     let body =
@@ -88,7 +88,7 @@ async fn a_funnel_is_one_row_of_everything_and_never_a_formula() {
 }
 
 #[tokio::test]
-async fn refusals_have_the_same_form_and_their_status() {
+async fn errors_have_the_same_format_and_their_status() {
     let app = shop().await;
     let response = app.post(&format!("{FUNNEL}/?format=csv"), json!({})).await;
     assert_eq!(response.status.as_u16(), 400);

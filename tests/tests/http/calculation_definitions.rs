@@ -1,4 +1,4 @@
-//! Actions and cohorts in queries over HTTP: they are found, also through each other, and their changes are seen.
+//! Actions and cohorts in queries over HTTP: they are resolved, also through each other, and their changes apply.
 
 use pennon_core::store::keys::{self, RecordKind};
 use pennon_core::store::{Item, WriteCondition};
@@ -36,7 +36,7 @@ async fn shop(more: Value) -> TestApp {
     app
 }
 
-/// Writes a record as an administrator does.
+/// Writes a record directly.
 async fn declare(app: &TestApp, kind: RecordKind, id: u64, body: Value) {
     let item = Item::new(keys::record(1, kind, id), &body).unwrap();
     app.services.app.store.records.put(item, WriteCondition::None).await.unwrap();
@@ -52,7 +52,7 @@ fn in_cohort(id: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_static_cohort_has_all_distinct_ids_of_its_persons_and_its_changes_are_seen() {
+async fn a_static_cohort_has_all_distinct_ids_of_its_persons_and_its_changes_apply() {
     let cohort =
         json!({"project": "1", "id": 5, "name": "friends", "is_static": true, "distinct_ids": ["ann"]});
     let app = shop(json!({"cohorts": [cohort]})).await;
@@ -75,7 +75,7 @@ async fn a_static_cohort_has_all_distinct_ids_of_its_persons_and_its_changes_are
 }
 
 #[tokio::test]
-async fn cohorts_are_known_through_other_cohorts_and_actions() {
+async fn cohorts_are_resolved_through_other_cohorts_and_actions() {
     let rule =
         |value: Value| json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [value]}]}});
     let vip = json!({"key": "vip", "type": "person", "value": ["true"], "operator": "exact"});
@@ -120,7 +120,7 @@ async fn an_action_comes_with_the_key_and_an_unknown_one_is_refused_in_funnels()
 }
 
 #[tokio::test]
-async fn too_long_a_chain_of_cohorts_is_refused_and_its_insight_still_shown() {
+async fn a_too_long_chain_of_cohorts_is_rejected_and_its_insight_is_still_returned() {
     let chain = (1..=60).map(|id| {
         let next = json!({"key": "id", "type": "cohort", "value": id + 1});
         json!({"project": "1", "id": id, "name": "link", "filters": {"properties": {"type": "OR", "values": [next]}}})

@@ -95,7 +95,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn as_much_as_a_limit_allows_is_answered_and_more_is_refused_by_its_field() {
+async fn queries_at_a_limit_are_calculated_and_larger_ones_are_rejected_by_field() {
     let app = TestApp::new().await;
     let mut wrong = Vec::new();
     for (path, at_limit, beyond, attr) in rows() {

@@ -38,7 +38,7 @@ fn steps() -> Value {
 }
 
 #[tokio::test]
-async fn a_link_of_a_funnel_shows_who_got_through_and_who_did_not() {
+async fn a_link_of_a_funnel_lists_persons_who_converted_or_dropped_off() {
     let app = shop().await;
     let response = app.post(FUNNEL, steps()).await.expect(200);
     let follow = async |link: &Value| app.get(link.as_str().unwrap()).await.expect(200);
@@ -58,7 +58,7 @@ async fn a_link_of_a_funnel_shows_who_got_through_and_who_did_not() {
 }
 
 #[tokio::test]
-async fn pages_together_have_each_person_once() {
+async fn pages_contain_each_person_once() {
     let app = shop().await;
     let mut ids = Vec::new();
     let mut path = format!("{PEOPLE}?limit=1");

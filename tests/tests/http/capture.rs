@@ -18,7 +18,7 @@ async fn send(app: &TestApp, events: Value) -> TestResponse {
     post(app, "/batch/", json!({"api_key": "phc_project_1", "batch": events}).to_string().into_bytes()).await
 }
 
-/// How many events pass these filters, of all time.
+/// The number of events of all time that pass these filters.
 async fn count(app: &TestApp, name: Value, properties: Value) -> f64 {
     let body = json!({"events": [{"id": name, "properties": properties}], "date_from": "0001-01-02", "date_to": "9999-12-30",
         "interval": "month", "display": "BoldNumber"});
@@ -33,7 +33,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_body_that_is_refused_leaves_nothing_of_it() {
+async fn a_rejected_body_stores_nothing() {
     let app = TestApp::new().await;
     let good = json!({"event": "a", "distinct_id": "d"});
     let batch = |text: &str| {
@@ -84,7 +84,7 @@ async fn a_body_that_is_refused_leaves_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn every_path_takes_events() {
+async fn every_path_accepts_events() {
     let app = TestApp::new().await;
     let one = |name: &str| json!({"api_key": "phc_project_1", "event": name, "distinct_id": "d"});
     for path in ["/capture/", "/e/", "/i/v0/e/"] {
@@ -99,7 +99,7 @@ async fn every_path_takes_events() {
     assert_eq!(count(&app, json!("v1"), json!([])).await, 1.0);
 }
 
-/// JSON knows no infinity.
+/// JSON has no infinity.
 #[tokio::test]
 async fn sums_beyond_the_largest_number_are_the_largest_number() {
     let app = TestApp::new().await;

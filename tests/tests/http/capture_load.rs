@@ -91,7 +91,7 @@ impl Place {
         edge(pennon_capture::router(&app, &events), app.clock)
     }
 
-    /// A new process that answers queries.
+    /// A new process that handles queries.
     fn queries(&self) -> Router {
         let app = App::new(self.store(), Clock::Running);
         let events = self.event_store(app.store.clone());
@@ -194,7 +194,7 @@ async fn query_until(capture: Router, queries: Router, end: Instant) -> (u32, Du
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "the figures of docs/performance.md")]
-async fn queries_are_answered_while_events_are_captured_one_by_one() {
+async fn queries_succeed_while_events_are_captured_one_by_one() {
     let seconds = number("PENNON_LOAD_SECONDS", "6");
     let scale = number("PENNON_LOAD_SCALE", "25");
     let window = Duration::from_secs_f64(number("PENNON_LOAD_WINDOW", "1"));
@@ -261,7 +261,7 @@ async fn identify_requests_of_many_processes_are_all_committed() {
                         "properties": {"$anon_distinct_id": format!("device-{process}-{committed}-{refused}")}});
                     let body = json!({"api_key": "phc_project_1", "batch": [event]});
                     let (status, body) = send(&router, "POST", "/batch/", body).await;
-                    // A process that found others in its way for too long returns a 503, after which SDKs retry.
+                    // A process with conflicts for too long returns a 503, after which SDKs retry.
                     match status {
                         200 => committed += 1,
                         503 => refused += 1,

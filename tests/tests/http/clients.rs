@@ -1,4 +1,4 @@
-//! What existing tools send for flags, projects and keys, one after the other, in their own spellings.
+//! The requests of existing tools for flags, projects and keys, in their order and spelling.
 
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -21,7 +21,7 @@ async fn with_type(app: &TestApp, method: &str, path: &str, kind: &str, body: St
         .header("x-forwarded-proto", "https")
         .header(header::AUTHORIZATION, format!("Bearer {}", Keys::OWNER))
         .header(header::CONTENT_TYPE, kind)
-        .header("x-posthog-client", "a header that nobody knows");
+        .header("x-posthog-client", "an unknown header");
     app.send(request.body(Body::from(body)).unwrap()).await
 }
 
@@ -241,7 +241,7 @@ async fn forms_are_read_and_leave_absent_booleans_alone() {
 }
 
 #[tokio::test]
-async fn put_wants_the_key_and_other_methods_are_named_in_allow() {
+async fn put_requires_the_key_and_allow_lists_the_methods() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let list = "/api/projects/1/feature_flags/";
@@ -266,5 +266,5 @@ async fn put_wants_the_key_and_other_methods_are_named_in_allow() {
     let deleted = send(&app, "DELETE", &one, Value::Null).await;
     assert_eq!((deleted.status.as_u16(), deleted.text.as_str()), (405, ""));
     let anonymous = app.call("", "TRACE", list, Value::Null).await;
-    assert_eq!(anonymous.status, 401, "a key is asked for first");
+    assert_eq!(anonymous.status, 401, "a key is required first");
 }

@@ -40,7 +40,7 @@ async fn logs_stay_in_order(kind: &str) {
     let path = format!("/api/projects/1/{kind}/");
     let made = app.at(BEFORE, "POST", &path, body(kind, "first")).await.expect(201);
     let one = format!("{path}{}/", made["id"]);
-    // The process that writes next has not seen the entry being written.
+    // The next writing process has not read the entry.
     let app = app.another_process();
     let second = app.at(BACK, "POST", &path, body(kind, "second")).await.expect(201);
     let changed = app.at(BACK_LATER, "PATCH", &one, json!({"name": "other"})).await.expect(200);

@@ -35,25 +35,25 @@ async fn upload(app: &TestApp, method: &str, path: &str, fields: &[(&str, &str)]
 }
 
 #[tokio::test]
-async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
+async fn members_are_added_by_ids_and_tables_and_removed() {
     let app = shop().await;
     let ids = |who: &[&str]| who.iter().map(|id| derive_person_id(1, id)).collect::<Vec<Uuid>>();
     let body = json!({"name": "L", "is_static": true, "distinct_ids": ["ann", "ann@home"],
-                      "_create_static_person_ids": ids(&["bob", "nobody"])});
+                      "_create_static_person_ids": ids(&["bob", "unknown"])});
     let cohort = made(&app, body).await;
     let id = &cohort["id"];
-    // Ann is one person, and an unknown id is none.
+    // Ann is one person; an unknown id is no person.
     assert_eq!((&cohort["count"], counted(&app, id).await), (&json!(2), json!(2.0)));
     assert_eq!(cohort["last_calculation"], "2026-01-05T10:00:00Z");
     let add = format!("{}add_persons_to_static_cohort/", one(id));
     let remove = format!("{}remove_person_from_static_cohort/", one(id));
-    let done = app.patch(&add, json!({"person_ids": ids(&["cat", "nobody"])})).await.expect(200);
+    let done = app.patch(&add, json!({"person_ids": ids(&["cat", "unknown"])})).await.expect(200);
     assert_eq!(done, json!({"success": true}));
     assert_eq!(
         (&app.get(&one(id)).await.expect(200)["count"], counted(&app, id).await),
         (&json!(3), json!(3.0))
     );
-    // By whichever of her ids Ann is called, she goes whole.
+    // Any of her ids removes Ann completely.
     app.patch(&remove, json!({"person_id": derive_person_id(1, "ann@home")})).await.expect(200);
     assert_eq!(
         (&app.get(&one(id)).await.expect(200)["count"], counted(&app, id).await),
@@ -81,8 +81,8 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
         assert_eq!(refused["attr"], "person_ids");
     }
     let before = app.activity("Cohort").await.len();
-    app.patch(&one(id), json!({"distinct_ids": ["somebody"]})).await.expect(200);
-    assert_eq!(app.activity("Cohort").await.len(), before + 1, "who came onto it by a change is told");
+    app.patch(&one(id), json!({"distinct_ids": ["dan"]})).await.expect(200);
+    assert_eq!(app.activity("Cohort").await.len(), before + 1, "the change of members is logged");
     let words: Vec<Value> = app.activity("Cohort").await.iter().map(|it| it["activity"].clone()).collect();
     assert!(
         words.contains(&json!("persons_added_manually")) && words.contains(&json!("person_removed_manually"))
@@ -95,7 +95,7 @@ async fn a_static_cohort_takes_members_by_ids_and_tables_and_lets_them_go() {
 }
 
 #[tokio::test]
-async fn a_table_of_members_comes_with_a_form() {
+async fn a_table_of_members_is_uploaded_in_a_form() {
     let app = shop().await;
     let fields = [("name", "Table"), ("is_static", "true")];
     let made =
@@ -126,7 +126,7 @@ async fn a_table_of_members_comes_with_a_form() {
 }
 
 #[tokio::test]
-async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
+async fn a_changed_long_list_is_a_new_object_and_the_old_one_is_removed() {
     let app = shop().await;
     let many = (0..1500).map(|n| format!("user-{n}")).collect::<Vec<_>>();
     let cohort = made(&app, json!({"name": "L", "is_static": true, "distinct_ids": many})).await;
@@ -156,7 +156,7 @@ async fn a_long_list_is_written_anew_beside_the_old_one_which_is_swept() {
     app.patch(&remove, json!({"person_id": derive_person_id(1, "ann")})).await.expect(200);
     let now = app.get(&one(id)).await.expect(200);
     assert_eq!((&now["count"], counted(&app, id).await), (&json!(1504), json!(0.0)));
-    // Lists that nothing names go, and the one that counts stays.
+    // Unlisted lists are removed, and the current one stays.
     let due = records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().len();
     assert!(due >= 6, "{due}");
     let later = "2026-01-05T12:00:00Z".parse().unwrap();
@@ -182,9 +182,9 @@ async fn a_cohort_made_of_a_flag_is_one_of_them() {
     assert_eq!((&more["count"], counted(&app, &cohort["id"]).await), (&json!(3), json!(3.0)));
 }
 
-/// A list may be uploaded before the events of those whom it names.
+/// A list may be uploaded before the events of its members.
 #[tokio::test]
-async fn a_distinct_id_that_no_person_has_stays_on_the_list() {
+async fn a_distinct_id_without_a_person_stays_on_the_list() {
     let app = shop().await;
     let cohort = made(&app, json!({"name": "L", "is_static": true, "distinct_ids": ["ann", "late"]})).await;
     let id = &cohort["id"];
@@ -207,7 +207,7 @@ async fn a_distinct_id_that_no_person_has_stays_on_the_list() {
 }
 
 #[tokio::test]
-async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
+async fn workspace_files_and_http_write_the_same_records_and_keep_each_others_fields() {
     let declared = |name: &str, who: &[&str]| json!([{"project": "1", "id": 7, "name": name, "is_static": true, "distinct_ids": who}]);
     let app = TestApp::with(json!({"cohorts": declared("file", &["a", "b"])})).await;
     let applied = async |cohorts: Value| {
@@ -250,7 +250,7 @@ async fn a_file_and_http_write_the_same_records_and_keep_each_others_fields() {
     assert_eq!(
         records.query(PartitionQuery::partition(keys::SCHEDULED_TASKS)).await.unwrap().len(),
         1,
-        "the long list that is nobody's"
+        "the unlisted long list"
     );
     applied(json!([])).await;
     assert_eq!(app.get(&one(&seven)).await.status, 404);

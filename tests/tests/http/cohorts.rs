@@ -62,7 +62,7 @@ pub async fn shop() -> TestApp {
     app
 }
 
-/// How many persons of a cohort signed up.
+/// The number of persons of a cohort who signed up.
 pub async fn counted(app: &TestApp, id: &Value) -> Value {
     let body = json!({"events": [{"id": "signed up", "math": "dau", "properties": [in_cohort(id)]}]});
     app.post(TREND, body).await.expect(200)["result"][0]["count"].clone()
@@ -87,7 +87,7 @@ async fn a_new_cohort_has_these_fields_in_this_order() {
     assert_eq!(app.get(COHORTS).await.expect(200)["results"], json!([expected]));
     assert_eq!(counted(&app, &json!(1)).await, 2.0);
     assert_eq!(entry(&app, "Cohort", "created").await["detail"]["name"], "Vips");
-    // The older form, and none at all.
+    // The older format, and no rules.
     let older = made(&app, json!({"groups": [{"properties": [vip()]}]})).await;
     assert_eq!(older["filters"], rule(vip()));
     assert_eq!((&older["count"], counted(&app, &older["id"]).await), (&json!(2), json!(2.0)));
@@ -136,7 +136,7 @@ async fn scopes_methods_and_projects_are_checked() {
 }
 
 #[tokio::test]
-async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
+async fn definitions_that_cannot_be_calculated_are_rejected_and_not_stored() {
     let app = TestApp::new().await;
     let negated =
         json!({"key": "a", "type": "person", "value": ["b"], "operator": "exact", "negation": true});
@@ -150,7 +150,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
         (json!({}), "Must contain a 'properties' key"),
     ] {
         let refused = app.post(COHORTS, json!({"name": "x", "filters": filters})).await;
-        // An empty criterion is no rule and matches no person.
+        // An empty criterion is not a rule and matches no person.
         if filters["properties"] == 5 {
             assert_eq!(refused.expect(201)["count"], 0);
             continue;
@@ -170,7 +170,7 @@ async fn what_a_calculation_would_refuse_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn circles_are_refused_also_those_that_two_make_at_once() {
+async fn circular_references_are_rejected_also_of_concurrent_changes() {
     let app = TestApp::new().await;
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
@@ -195,7 +195,7 @@ async fn circles_are_refused_also_those_that_two_make_at_once() {
 }
 
 #[tokio::test]
-async fn a_change_is_seen_by_queries_and_flags_at_once() {
+async fn a_change_applies_to_queries_and_flags_at_once() {
     let app = shop().await;
     let id = made(&app, json!({"name": "Vips", "filters": rule(vip())})).await["id"].clone();
     let flag = json!({"key": "f", "filters": {"groups": [{"properties": [in_cohort(&id)], "rollout_percentage": 100}]}});
@@ -216,7 +216,7 @@ async fn a_change_is_seen_by_queries_and_flags_at_once() {
     assert_eq!((on("bob").await, on("cat").await), (json!(false), json!(true)));
     assert_eq!(counted(&app, &id).await, 1.0);
     assert_ne!(feed().await, before);
-    // Where only the name changes, what was found out stays.
+    // If only the name changes, the calculated count is kept.
     assert_eq!(app.patch(&one(&id), json!({"name": "Others"})).await.expect(200)["count"], 1);
     let fields: Vec<Value> = app
         .activity("Cohort")
@@ -229,7 +229,7 @@ async fn a_change_is_seen_by_queries_and_flags_at_once() {
 }
 
 #[tokio::test]
-async fn a_cohort_that_an_active_flag_uses_stays_and_does_not_look_at_events() {
+async fn a_cohort_of_an_active_flag_cannot_be_deleted_or_use_events() {
     let app = shop().await;
     let inner = made(&app, json!({"name": "inner", "filters": rule(vip())})).await["id"].clone();
     let outer = made(&app, json!({"name": "outer", "filters": rule(in_cohort(&inner))})).await["id"].clone();

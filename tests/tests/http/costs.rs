@@ -1,4 +1,4 @@
-//! What requests cost in units that are paid for: the table that `pennon cost` multiplies with prices is what they take.
+//! The billed units of requests equal the table that `pennon cost` multiplies with prices.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn now() -> DateTime<Utc> {
     NOW.parse().unwrap()
 }
 
-/// By how much the reads of a compaction may differ: blocks lie in four partitions by chance, and the reads of each are
-/// rounded up to a unit.
+/// The tolerance for reads of a compaction: blocks are in four partitions at random, and the reads of each are rounded up
+/// to a unit.
 const BY_CHANCE: f64 = 4.0;
 
 /// The differences from the table, all in one message.
@@ -34,7 +34,7 @@ const BY_CHANCE: f64 = 4.0;
 struct Differences(Vec<String>);
 
 impl Differences {
-    /// Compares what was spent since the last [`begin`] with the table. Trips are compared where a request waits for them.
+    /// Compares the units since the last [`begin`] with the table. Round trips are compared if a request waits for them.
     fn compare(&mut self, app: &TestApp, what: &str, of: &OperationUnits, is_request: bool) {
         let mut spent = app.meter.take();
         let gone = if is_request { app.round_trips.sequential() as f64 } else { of.trips };
@@ -43,7 +43,7 @@ impl Differences {
         }
         let taken = [spent.reads, spent.writes, f64::from(spent.gets), f64::from(spent.puts), gone];
         let listed = [of.reads, of.writes, of.gets, of.puts, of.trips];
-        // Blocks pack a little better or worse with the uuids that events happen to have.
+        // The compressed size of blocks depends on the random uuids of events.
         let differ = |(taken, listed): (f64, f64)| (taken - listed).abs() > (listed * SHARE).floor();
         if taken.into_iter().zip(listed).any(differ) {
             self.0.push(format!("{what}: {taken:?}, and listed {listed:?}"));
@@ -66,7 +66,7 @@ async fn begin(app: &TestApp) {
     app.meter.take();
 }
 
-/// A batch as an SDK sends it. Only the random part differs from run to run, which packs no better or worse.
+/// A batch as an SDK sends it. Only the random part differs between runs; its compressed size is the same.
 fn batch(random: &mut Random, events: u32) -> Value {
     let event = |_| {
         let mut uuid = [0; 16];
@@ -80,7 +80,7 @@ fn batch(random: &mut Random, events: u32) -> Value {
     json!({"api_key": "phc_project_1", "batch": (0..events).map(event).collect::<Vec<_>>()})
 }
 
-/// Compacts and sweeps as the worker does, but for what it does in one of many runs by chance.
+/// Compacts and sweeps as the worker does, without the tasks that it runs rarely at random.
 async fn compact(app: &TestApp, at: DateTime<Utc>) {
     let (events, at) = (&app.services.events, at.timestamp_micros());
     for project in events.projects().await.unwrap() {
@@ -90,13 +90,13 @@ async fn compact(app: &TestApp, at: DateTime<Utc>) {
     }
 }
 
-/// What the worker does when captured events wake it.
+/// The work of the worker when captured events wake it.
 async fn wake(app: &TestApp, at: DateTime<Utc>) {
     let tasks = vec![CompactionTask::Blocks(1)];
     run_compaction_tasks(&app.services.events, tasks, at, Duration::from_secs(60)).await.unwrap();
 }
 
-/// What the worker does whenever the clock calls it, but for what it does in one of many runs by chance.
+/// The work of the worker at a scheduled call, without the tasks that it runs rarely at random.
 async fn tick(app: &TestApp, at: DateTime<Utc>) {
     let records = &app.services.app.store.records;
     run_scheduled_tasks(records, at, SCHEDULED_TASKS_TIME).await.unwrap();
@@ -112,7 +112,7 @@ async fn batches_and_their_compaction() {
     for events in [1, 10, 100] {
         let app = TestApp::new().await.metered();
         let mut random = Random::new(7);
-        // The token is known, and so is that the project has events.
+        // The token is cached, and that the project has events.
         app.call("", "POST", "/batch/", batch(&mut random, 1)).await.expect(200);
         compact(&app, now()).await;
         compact(&app, now() + TimeDelta::minutes(11)).await;
@@ -125,7 +125,7 @@ async fn batches_and_their_compaction() {
             }
         }
         begin(&app).await;
-        // A segment; what the blocks need after their deletion goes when no reader needs it any more.
+        // A segment; rows of deleted blocks are removed when no reader needs them.
         wake(&app, now() + TimeDelta::minutes(20)).await;
         compact(&app, now() + TimeDelta::minutes(31)).await;
         differences.compare(
@@ -175,7 +175,7 @@ async fn flags_are_polled_evaluated_and_changed() {
     let first = app.get(poll).await;
     let tag = first.headers["etag"].clone();
     first.expect(200);
-    // Polls come every thirty seconds, and keys are remembered for five.
+    // Polls are sent every thirty seconds, and keys are cached for five.
     app.services.app.keys.clear();
     begin(&app).await;
     let mut request = TestApp::request(Keys::OWNER, "GET", poll, Value::Null);
@@ -219,7 +219,7 @@ async fn shop() -> TestApp {
 }
 
 #[tokio::test]
-async fn queries_are_calculated_and_shown_again() {
+async fn queries_are_calculated_and_returned_from_the_cache() {
     let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
     let app = shop().await;
     begin(&app).await;

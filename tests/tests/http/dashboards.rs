@@ -1,4 +1,4 @@
-//! Dashboards over HTTP: made, changed, filled, arranged, deleted and restored.
+//! Dashboards over HTTP: created, changed, filled, arranged, deleted and restored.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::actions::entry;
 const DASHBOARDS: &str = "/api/projects/1/dashboards/";
 const INSIGHTS: &str = "/api/projects/1/insights/";
 
-/// Why the results in lists and tiles have no links to people.
+/// The reason why results in lists and tiles have no links to persons.
 const OMITTED: &str =
     "Lists of insights and dashboards contain no links to people. For links, get the insight by its id.";
 
@@ -28,7 +28,7 @@ async fn made(app: &TestApp, body: Value) -> Value {
     app.post(DASHBOARDS, body).await.expect(201)
 }
 
-/// Makes an insight on dashboards.
+/// Creates an insight on dashboards.
 async fn placed(app: &TestApp, name: &str, on: Value) -> Value {
     app.post(INSIGHTS, json!({"name": name, "dashboards": on})).await.expect(201)
 }
@@ -147,7 +147,7 @@ async fn only_collaborators_edit_a_restricted_one() {
 }
 
 #[tokio::test]
-async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
+async fn a_dashboard_returns_its_insights_with_its_filters() {
     let app = TestApp::new().await;
     let now = now_micros();
     let event = |days: i64| Event {
@@ -171,7 +171,7 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
     assert_eq!(tile["insight"]["id"], insight);
     let alone = app.get(&format!("{INSIGHTS}{insight}/?from_dashboard={dashboard}")).await.expect(200);
     let again = app.get(&one(&dashboard)).await.expect(200);
-    // Where there are several, they come without the links to people.
+    // Several insights are returned without links to persons.
     let mut plain = alone["result"].clone();
     assert!(plain[0].as_object_mut().unwrap().shift_remove("persons_urls").is_some());
     plain[0]["persons_urls_omitted"] = json!(OMITTED);
@@ -187,7 +187,7 @@ async fn a_dashboard_shows_its_insights_as_they_are_shown_on_it() {
     assert_eq!(wider["tiles"][0]["insight"]["result"][0]["count"], 2.0);
     let bad = app.get(&format!("{path}&filters_override=x")).await.expect(400);
     assert_eq!(bad["attr"], "filters_override");
-    // One that fails does not keep the others from being shown.
+    // A failed insight does not affect the others.
     placed(&app, "empty", json!([dashboard])).await;
     let broken = json!({"name": "broken", "query": {"kind": "PathsV2Query"}, "dashboards": [dashboard]});
     app.post(INSIGHTS, broken).await.expect(201);
@@ -240,7 +240,7 @@ async fn tiles_are_arranged_by_their_numbers_in_one_write() {
     refused.expect_invalid("does_not_exist", "Invalid pk \"999\" - object does not exist.", Some("tiles"));
     let same = app.get(&one(&dashboard)).await.expect(200);
     assert_eq!((&same["name"], &same["tiles"][1]["color"]), (&json!("D"), &Value::Null));
-    // Beside changes of the insights themselves nothing is lost.
+    // Concurrent changes of the insights are not lost.
     let insight = read["tiles"][1]["insight"]["id"].clone();
     let path = format!("{INSIGHTS}{insight}/");
     let own = one(&dashboard);
@@ -256,7 +256,7 @@ async fn tiles_are_arranged_by_their_numbers_in_one_write() {
 }
 
 #[tokio::test]
-async fn a_dashboard_has_so_many_tiles_and_not_one_more_and_all_of_them_move_at_once() {
+async fn a_dashboard_has_a_limited_number_of_tiles_and_all_of_them_move_at_once() {
     let app = TestApp::new().await;
     let dashboard = made(&app, json!({"name": "D"})).await["id"].clone();
     for name in 0..90 {
@@ -286,14 +286,14 @@ async fn a_dashboard_has_so_many_tiles_and_not_one_more_and_all_of_them_move_at_
         (&json!(2), &json!("updated"))
     );
     assert_eq!(app.get("/api/projects/1/dashboards/activity/").await.expect(200)["total_count"], 2);
-    // Where one leaves there is room.
+    // After one is removed, another can be added.
     let first = turned["tiles"][0]["insight"]["id"].clone();
     app.patch(&format!("{INSIGHTS}{first}/"), json!({"dashboards": []})).await.expect(200);
     app.patch(&format!("{INSIGHTS}{free}/"), json!({"dashboards": [dashboard]})).await.expect(200);
 }
 
 #[tokio::test]
-async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
+async fn a_deletion_is_one_write_and_a_restoration_restores_everything() {
     let app = TestApp::new().await;
     let dashboard = made(&app, json!({"name": "D"})).await["id"].clone();
     for name in 0..20 {
@@ -312,7 +312,7 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
     assert_eq!(app.get(&format!("{INSIGHTS}?dashboards=%5B{dashboard}%5D")).await.expect(200)["count"], 0);
     app.post(INSIGHTS, json!({"dashboards": [dashboard]})).await.expect(400);
     assert_eq!(entry(&app, "Dashboard", "deleted").await["item_id"], dashboard.to_string());
-    // Nothing is due yet, and it comes back as it was.
+    // No scheduled task is due yet, and it is restored unchanged.
     let records = &app.services.app.store.records;
     let run =
         as_worker(run_scheduled_tasks(records, instant("2026-02-04T09:59:59Z"), Duration::from_secs(60)))
@@ -328,7 +328,7 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
             .unwrap();
     assert_eq!(run.notes, 0, "a restoration takes the note back");
     assert_eq!(app.get(&one(&dashboard)).await.expect(200)["tiles"].as_array().unwrap().len(), 20);
-    // Deleted for so long that its tiles go.
+    // Deleted for so long that its tiles are removed.
     app.patch(&one(&dashboard), json!({"deleted": true})).await.expect(200);
     let run =
         as_worker(run_scheduled_tasks(records, instant("2026-02-04T10:00:00Z"), Duration::from_secs(60)))
@@ -348,7 +348,7 @@ async fn a_deletion_is_one_write_and_a_restoration_brings_everything_back() {
 }
 
 #[tokio::test]
-async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
+async fn insights_on_no_other_dashboard_may_be_deleted_with_it() {
     let app = TestApp::new().await;
     let (first, second) = (
         made(&app, json!({"name": "1"})).await["id"].clone(),
@@ -376,7 +376,7 @@ async fn insights_that_are_on_no_other_dashboard_may_go_with_it() {
         tile_names(&app.patch(&one(&first), json!({"deleted": false})).await.expect(200)),
         ["on both"]
     );
-    // What was cut off is finished by the next run.
+    // The next run completes an interrupted one.
     let note = json!({"user": deleted_by(&app).await, "at": pennon_tests::NOW});
     app.patch(&one(&second), json!({"deleted": true})).await.expect(200);
     let mark = keys::dashboard_insights_task(instant(pennon_tests::NOW), 1, second.as_u64().unwrap());
@@ -396,7 +396,7 @@ async fn deleted_by(app: &TestApp) -> Value {
 }
 
 #[tokio::test]
-async fn a_change_is_logged_and_changes_at_once_are_all_kept() {
+async fn changes_are_logged_and_concurrent_changes_are_all_kept() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "D", "tags": ["x"]})).await["id"].clone();
     app.patch(&one(&id), json!({})).await.expect(200);
@@ -458,7 +458,7 @@ async fn a_usage_dashboard_is_one_of_them() {
     assert_eq!((&list["count"], &list["results"][0]["creation_mode"]), (&json!(1), &json!("template")));
     let id = list["results"][0]["id"].clone();
     assert_eq!(app.get(&one(&id)).await.expect(200)["tiles"].as_array().unwrap().len(), 2);
-    // An edit keeps what the flag knows it by.
+    // An edit keeps the link from the flag.
     app.patch(&one(&id), json!({"description": "mine"})).await.expect(200);
     let path = format!("/api/projects/1/feature_flags/{flag}/");
     app.patch(&path, json!({"has_enriched_analytics": true})).await.expect(200);

@@ -31,7 +31,7 @@ fn unpacked(response: &TestResponse) -> String {
     text
 }
 
-/// What a request costs with a key that was not used for a while: waits one after the other, and every operation.
+/// The sequential round trips and all operations of a request with a cold key.
 async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (TestResponse, usize, Vec<String>) {
     app.services.app.keys.wait_for_background_writes().await;
     app.services.app.keys.clear();
@@ -44,7 +44,7 @@ async fn cost(app: &TestApp, path: &str, tag: Option<&str>) -> (TestResponse, us
     (response, app.round_trips.sequential(), operations)
 }
 
-/// As a new process would be that knows nothing of the project.
+/// Clears the caches, as in a new process.
 fn forget(app: &TestApp) {
     app.services.flags.feeds.clear();
     app.services.flags.memory.clear();
@@ -206,7 +206,7 @@ async fn keys_scopes_tokens_and_methods_are_checked_in_order() {
 }
 
 #[tokio::test]
-async fn a_tag_stays_until_the_content_changes() {
+async fn an_etag_changes_only_with_the_content() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let first = app.get(FEED).await;
@@ -224,7 +224,7 @@ async fn a_tag_stays_until_the_content_changes() {
     }
     assert_eq!(poll(&app, FEED, "\"wrong-etag\"").await.expect(200)["flags"][0]["key"], "a");
 
-    // Another project's flags and a cohort that no flag names change nothing here.
+    // Flags of another project and a cohort that no flag uses change nothing here.
     app.post("/api/projects/2/feature_flags/", json!({"key": "other"})).await.expect(201);
     app.apply(json!({"cohorts": [cohort(5, json!([email("@y.io")]))]})).await;
     let other = app.post(FLAGS, json!({"key": "b"})).await.expect(201)["id"].as_u64().unwrap();
@@ -261,7 +261,7 @@ async fn cohorts_and_group_types_from_the_workspace_file_show_at_once() {
 }
 
 #[tokio::test]
-async fn a_poll_of_an_unchanged_project_reads_two_small_items_beside_the_key() {
+async fn a_poll_of_an_unchanged_project_reads_two_small_items_and_the_key() {
     let app = TestApp::new().await;
     app.flag("a").await;
     let tag = app.get(BY_TOKEN).await.header("etag").to_owned();
@@ -285,7 +285,7 @@ async fn a_poll_of_an_unchanged_project_reads_two_small_items_beside_the_key() {
 }
 
 #[tokio::test]
-async fn the_first_poll_after_a_change_waits_four_times_and_the_next_once() {
+async fn the_first_poll_after_a_change_takes_four_round_trips_and_the_next_one() {
     let nested = json!([{"key": "id", "type": "cohort", "value": 4}]);
     let app =
         TestApp::with(json!({"cohorts": [cohort(3, nested), cohort(4, json!([email("@x.io")]))]})).await;
@@ -319,7 +319,7 @@ async fn the_first_poll_after_a_change_waits_four_times_and_the_next_once() {
 }
 
 #[tokio::test]
-async fn a_stored_feed_that_does_not_fit_together_is_made_again() {
+async fn an_inconsistent_stored_feed_is_rebuilt() {
     let app = TestApp::new().await;
     app.flag("a").await;
     let text = app.get(FEED).await.text;
@@ -342,13 +342,13 @@ async fn a_stored_feed_that_does_not_fit_together_is_made_again() {
 }
 
 #[tokio::test]
-async fn two_processes_share_what_one_of_them_made() {
+async fn two_processes_share_a_stored_feed() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     app.get(FEED).await.expect(200);
     let other = pennon_flags_of(&app);
     app.patch(&format!("{FLAGS}{id}/"), json!({"name": "new"})).await.expect(200);
-    // The other process makes the feed; this one, which knows the old one, takes it.
+    // The other process builds the feed; this one, with the old feed in its cache, reads it.
     let made = send(&other, FEED).await;
     assert_eq!(made["flags"][0]["name"], "new");
     app.round_trips.reset();
@@ -378,7 +378,7 @@ async fn send(router: &axum::Router, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_exhausted_quota_is_402_and_a_failure_500_in_their_own_shapes() {
+async fn an_exhausted_quota_is_402_and_a_failure_500_in_their_own_formats() {
     let org = "01900000-0000-7000-8000-000000000001";
     let app = TestApp::with(json!({"projects": [{"id": "4", "organization": org, "token": "phc_four",
         "feature_flag_quota_exhausted": true}]}))
@@ -427,7 +427,7 @@ fn noise(seed: u64, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_document_that_no_response_can_hold_is_refused_and_never_shortened() {
+async fn a_document_larger_than_a_response_is_rejected_and_never_truncated() {
     let app = TestApp::new().await;
     let large = |n: u64| {
         json!({"key": format!("large-{n}"), "filters": {"groups": [{"properties": []}],
@@ -444,12 +444,12 @@ async fn a_document_that_no_response_can_hold_is_refused_and_never_shortened() {
     let plain = app.get(FEED).await.expect(400);
     assert_eq!((&plain["code"], &plain["attr"]), (&json!("invalid_input"), &Value::Null));
     assert!(plain["detail"].as_str().unwrap().contains("Accept-Encoding: gzip"), "{plain}");
-    // A new process puts it together from its parts.
+    // A new process joins its parts.
     forget(&app);
     let (again, trips, _) = cost(&app, FEED, None).await;
     assert_eq!((again.bytes == packed.bytes, trips), (true, 2));
     let tag = packed.header("etag").to_owned();
-    assert_eq!(poll(&app, FEED, &tag).await.status, 304, "whoever has it keeps it");
+    assert_eq!(poll(&app, FEED, &tag).await.status, 304, "a client that has it keeps it");
 
     // A write that makes it too large is refused where it is counted what there is; here nothing of it was.
     app.forget_room().await;

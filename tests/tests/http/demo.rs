@@ -1,4 +1,4 @@
-//! The demo's events against published queries: each is answered exactly.
+//! The published queries over the demo's events: each has exactly the published result.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn check(name: &str, expect: &Value, result: &Value) {
 }
 
 #[tokio::test]
-async fn the_nine_published_queries_are_answered_exactly() {
+async fn the_nine_published_queries_have_the_published_results() {
     let app = with_events().await;
     let file: Value = serde_json::from_str(QUERIES).unwrap();
     let queries = file["questions"].as_array().unwrap();
@@ -50,7 +50,7 @@ async fn the_nine_published_queries_are_answered_exactly() {
 }
 
 #[tokio::test]
-async fn the_responses_are_the_same_after_the_history_came_in_again() {
+async fn the_responses_are_the_same_after_a_second_import() {
     let app = with_events().await;
     let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
     let again = import_file(&app.services.events, Path::new(EVENTS), options, 2, &mut |_| {}).await.unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const PERSONS: &str = "/api/projects/1/persons/";
 const WHO: [&str; 3] = ["device", "ada", "tablet"];
 
-/// Ada came by a device, has an alias without events, a cohort and a purchase; Bob bought too; Cy only looked.
+/// Ada has a device, an alias without events, a cohort and a purchase; Bob has a purchase too; Cy only page views.
 async fn shop() -> TestApp {
     let cohort = json!({"project": "1", "id": 5, "name": "beta", "is_static": true, "distinct_ids": ["device", "bob"]});
     let app = TestApp::with(json!({"cohorts": [cohort]})).await;
@@ -32,7 +32,7 @@ async fn shop() -> TestApp {
     app
 }
 
-/// How many saw and bought, what was paid, how many persons there are and of how many an email is known.
+/// Numbers of views and purchases, the revenue, and the numbers of persons and of persons with an email.
 async fn numbers(app: &TestApp) -> Value {
     let funnel = json!({"events": [{"id": "seen", "order": 0}, {"id": "bought", "order": 1}]});
     let funnel = app.post("/api/projects/1/insights/funnel/", funnel).await.expect(200);
@@ -87,7 +87,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
         request.describe(&would),
         "project 1, person \"tablet\": 4 events, in 1 segments; on the lists of 1 static cohorts"
     );
-    assert_eq!(numbers(&app).await[0], 3, "asking erases nothing");
+    assert_eq!(numbers(&app).await[0], 3, "a dry run erases nothing");
     let erased = request.erase(store, events, &|| now_micros() + 1).await.unwrap();
     assert_eq!((erased.events, erased.persons, erased.cohorts), (4, 1, 1));
 
@@ -129,7 +129,7 @@ async fn nothing_is_left_of_an_erased_person_and_no_other_person_changes() {
 }
 
 #[tokio::test]
-async fn a_project_that_is_erased_answers_as_one_without_events() {
+async fn an_erased_project_has_the_results_of_a_project_without_events() {
     let app = shop().await;
     assert_eq!(numbers(&app).await[0], 3);
     let (store, events) = (&app.services.app.store, &app.services.events);

@@ -1,4 +1,4 @@
-//! Flags evaluated for one person: what requests cost, what fails and how, limits, and what never leaves.
+//! Flags evaluated for one person: round trips, failures, limits, and data that is never returned.
 
 use std::io::Write as _;
 
@@ -54,17 +54,17 @@ fn set(id: &str, properties: Value) -> Value {
     json!({"event": "$set", "distinct_id": id, "properties": {"$set": properties}})
 }
 
-/// As when more than the five seconds have passed for which a token and a version are taken for current.
+/// Lets the cached token and version expire, which are valid for five seconds.
 fn forget_tokens(app: &TestApp) {
     app.services.app.tokens.expire();
 }
 
 #[tokio::test]
-async fn requests_wait_for_what_they_need_and_no_more() {
+async fn requests_wait_only_for_the_reads_they_need() {
     let static_cohort =
         json!({"project": "1", "id": 4, "name": "S", "is_static": true, "distinct_ids": ["ann"]});
     let app = TestApp::with(json!({"cohorts": [static_cohort]})).await;
-    make(&app, json!({"key": "everybody", "filters": on(json!([]))})).await;
+    make(&app, json!({"key": "for-all", "filters": on(json!([]))})).await;
     make(&app, json!({"key": "pro", "filters": on(plan("pro"))})).await;
     let in_cohort = json!([{"key": "id", "type": "cohort", "value": 4}]);
     make(&app, json!({"key": "listed", "filters": on(in_cohort)})).await;
@@ -82,7 +82,7 @@ async fn requests_wait_for_what_they_need_and_no_more() {
     .await;
     waits(&app, json!({})).await;
 
-    let rollouts = json!({"flag_keys": ["everybody"]});
+    let rollouts = json!({"flag_keys": ["for-all"]});
     let sent = json!({"flag_keys": ["pro"], "person_properties": {"plan": "pro"}});
     for (what, within, after) in [
         (rollouts, 0, 1),
@@ -103,7 +103,7 @@ async fn requests_wait_for_what_they_need_and_no_more() {
         assert_eq!(first["flags"], again["flags"]);
     }
     let (all, _) = waits(&app, json!({"groups": {"organization": "acme"}})).await;
-    for key in ["everybody", "pro", "listed", "large"] {
+    for key in ["for-all", "pro", "listed", "large"] {
         assert_eq!(all["flags"][key]["enabled"], true, "{key}");
     }
 }
@@ -144,10 +144,10 @@ async fn an_edit_by_another_process_shows_when_the_version_is_looked_at_again() 
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
+async fn a_failed_read_fails_only_the_flags_that_need_it() {
     let faults = Faults::default();
     let app = TestApp::failing(&faults).await;
-    make(&app, json!({"key": "everybody", "filters": on(json!([]))})).await;
+    make(&app, json!({"key": "for-all", "filters": on(json!([]))})).await;
     make(&app, json!({"key": "pro", "filters": on(plan("pro"))})).await;
     let on_pro = json!([{"type": "flag", "key": "2", "operator": "flag_evaluates_to", "value": false}]);
     make(&app, json!({"key": "dependent", "filters": on(on_pro)})).await;
@@ -155,8 +155,8 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
     faults.deny_reads_of("PROJECT#1#SEGMENT");
     let response = send_request(&app, json!({})).await.expect(200);
     assert_eq!(response["errorsWhileComputingFlags"], true);
-    assert_eq!(response["flags"]["everybody"]["enabled"], true);
-    assert!(response["flags"]["everybody"].get("failed").is_none());
+    assert_eq!(response["flags"]["for-all"]["enabled"], true);
+    assert!(response["flags"]["for-all"].get("failed").is_none());
     for key in ["pro", "dependent"] {
         let failed = &response["flags"][key];
         assert_eq!((&failed["failed"], &failed["enabled"]), (&json!(true), &json!(false)), "{failed}");
@@ -174,7 +174,7 @@ async fn what_cannot_be_read_fails_the_flags_that_need_it_and_no_others() {
         .send(flags_request("/decide/?v=3", &json!({"token": TOKEN, "distinct_id": "ann"})))
         .await
         .expect(200);
-    assert_eq!(older["featureFlags"], json!({"everybody": true}));
+    assert_eq!(older["featureFlags"], json!({"for-all": true}));
     assert_eq!(older["errorsWhileComputingFlags"], true);
     let context = json!({"context": {"targetingKey": "ann"}});
     let mut one = flags_request("/ofrep/v1/evaluate/flags/pro", &context);
@@ -215,7 +215,7 @@ async fn bodies_are_read_up_to_their_limits() {
 }
 
 #[tokio::test]
-async fn long_responses_are_packed_where_that_is_taken() {
+async fn long_responses_are_compressed_if_accepted() {
     let app = TestApp::new().await;
     for number in 0..8 {
         app.flag(&format!("flag-{number}")).await;
@@ -298,7 +298,7 @@ async fn pages_of_any_origin_read_every_response_of_the_sdk_routes() {
         ("GET", "/e/"),
         ("OPTIONS", "/e/"),
         ("GET", "/array/phc_project_1/config"),
-        ("GET", "/array/nobody/config.js"),
+        ("GET", "/array/unknown/config.js"),
         ("GET", "/api/surveys/"),
         ("GET", "/api/early_access_features/?token=phc_project_1"),
         ("POST", "/ofrep/v1/evaluate/flags"),

@@ -14,7 +14,7 @@ async fn make(app: &TestApp, body: Value) {
 }
 
 /// Sends a request as a server's SDK does.
-async fn ask(app: &TestApp, path: &str, more: Value) -> TestResponse {
+async fn evaluate(app: &TestApp, path: &str, more: Value) -> TestResponse {
     let mut body = json!({"token": TOKEN, "distinct_id": "ann"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut request = TestApp::request("", "POST", path, body);
@@ -48,7 +48,7 @@ async fn of_six_groups_the_sixth_counts_as_it_was_sent() {
     app.services.events.add_groups(1, groups, now).await.unwrap();
 
     let all: Value = names.iter().map(|name| ((*name).to_owned(), json!("acme"))).collect();
-    let response = ask(&app, "/flags/?v=2", json!({"groups": all})).await.expect(200);
+    let response = evaluate(&app, "/flags/?v=2", json!({"groups": all})).await.expect(200);
     for name in &names[..5] {
         assert_eq!(response["flags"][name]["enabled"], true, "{name}");
     }
@@ -58,14 +58,14 @@ async fn of_six_groups_the_sixth_counts_as_it_was_sent() {
         (&json!(false), &json!("no_condition_match"), None)
     );
     let sent = json!({"groups": all, "group_properties": {"desk": {"size": 9}}});
-    assert_eq!(ask(&app, "/flags/?v=2", sent).await.expect(200)["flags"]["desk"]["enabled"], true);
+    assert_eq!(evaluate(&app, "/flags/?v=2", sent).await.expect(200)["flags"]["desk"]["enabled"], true);
     // It is the number of groups that counts, not the index.
-    let alone = ask(&app, "/flags/?v=2", json!({"groups": {"desk": "acme"}})).await.expect(200);
+    let alone = evaluate(&app, "/flags/?v=2", json!({"groups": {"desk": "acme"}})).await.expect(200);
     assert_eq!(alone["flags"]["desk"]["enabled"], true);
 }
 
 #[tokio::test]
-async fn an_response_above_its_limit_is_an_error() {
+async fn a_response_above_its_limit_is_an_error() {
     let app = TestApp::new().await;
     let payload = |bytes: usize| json!({"true": format!("\"{}\"", "x".repeat(bytes - 2))});
     let large = async |number: usize, bytes: usize| {
@@ -75,24 +75,24 @@ async fn an_response_above_its_limit_is_an_error() {
     for number in 0..17 {
         large(number, 250_000).await;
     }
-    let below = ask(&app, "/flags/?v=2", json!({})).await;
+    let below = evaluate(&app, "/flags/?v=2", json!({})).await;
     assert_eq!(below.status, 200);
     let left = 4_500_000 - below.text.len();
     // A record has fewer than 400 bytes besides the payload.
     large(17, left - 400).await;
-    assert_eq!(ask(&app, "/flags/?v=2", json!({})).await.status, 200);
+    assert_eq!(evaluate(&app, "/flags/?v=2", json!({})).await.status, 200);
     large(18, 20_000).await;
     for path in ["/flags/?v=2", "/flags/?v=1", "/decide/?v=4"] {
-        let above = ask(&app, path, json!({})).await.expect(500);
+        let above = evaluate(&app, path, json!({})).await.expect(500);
         assert_eq!((&above["type"], &above["attr"]), (&json!("server_error"), &Value::Null), "{path}");
     }
-    let some = ask(&app, "/flags/?v=2", json!({"flag_keys": ["large-1", "large-18"]})).await;
+    let some = evaluate(&app, "/flags/?v=2", json!({"flag_keys": ["large-1", "large-18"]})).await;
     assert_eq!(some.expect(200)["flags"].as_object().unwrap().len(), 2);
-    assert_eq!(ask(&app, "/decide/?v=2", json!({})).await.status, 200, "without payloads it is short");
+    assert_eq!(evaluate(&app, "/decide/?v=2", json!({})).await.status, 200, "without payloads it is short");
 }
 
 #[tokio::test]
-async fn only_flags_of_surveys_are_evaluated_where_that_is_asked_for() {
+async fn only_flags_of_surveys_are_evaluated_if_requested() {
     let app = TestApp::new().await;
     make(&app, json!({"key": "plain"})).await;
     make(&app, json!({"key": "survey-targeting-one"})).await;
@@ -100,7 +100,7 @@ async fn only_flags_of_surveys_are_evaluated_where_that_is_asked_for() {
     let filters = json!({"groups": [{"properties": on_plain}]});
     make(&app, json!({"key": "survey-targeting-two", "filters": filters})).await;
     let values = async |query: &str| {
-        let response = ask(&app, &format!("/flags/?v=1{query}"), json!({})).await.expect(200);
+        let response = evaluate(&app, &format!("/flags/?v=1{query}"), json!({})).await.expect(200);
         response["featureFlags"].clone()
     };
     let all = json!({"plain": true, "survey-targeting-one": true, "survey-targeting-two": true});
@@ -116,7 +116,7 @@ async fn only_flags_of_surveys_are_evaluated_where_that_is_asked_for() {
         assert_eq!(values(query).await, *expected, "{query}");
     }
     let named = json!({"flag_keys": ["plain", "survey-targeting-one"]});
-    let both = ask(&app, "/flags/?v=1&only_evaluate_survey_feature_flags=true", named).await.expect(200);
+    let both = evaluate(&app, "/flags/?v=1&only_evaluate_survey_feature_flags=true", named).await.expect(200);
     assert_eq!(both["featureFlags"], json!({"survey-targeting-one": true}));
 }
 

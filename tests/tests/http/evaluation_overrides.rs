@@ -1,4 +1,4 @@
-//! Overrides of experience continuity: who has them, under races, merges and erasures.
+//! Overrides of experience continuity, with concurrent writes, merges and erasures.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ async fn stored(app: &TestApp) -> usize {
 }
 
 #[tokio::test]
-async fn of_many_logins_at_once_one_override_stays() {
+async fn one_of_many_concurrent_overrides_is_stored() {
     let app = app().await;
     let (a, b) = two(&app).await;
     let logins = (0..16).map(|number| {
@@ -114,7 +114,7 @@ async fn reasons_and_own_flags_follow_stored_overrides() {
 }
 
 #[tokio::test]
-async fn overrides_go_with_the_person_and_with_the_project() {
+async fn overrides_are_erased_with_the_person_and_with_the_project() {
     let app = app().await;
     let (a, b) = two(&app).await;
     for (id, anonymous) in [("ann", &a), ("bob", &b), ("eve", &b)] {
@@ -125,7 +125,7 @@ async fn overrides_go_with_the_person_and_with_the_project() {
     let events = &app.services.events;
     let now = || app.services.app.clock.now(None).timestamp_micros();
     assert_eq!(stored(&app).await, 3);
-    // One who was seen, and one of whom nothing but the override is known.
+    // A person with events, and one with only an override.
     for (left, id) in [(2, "ann"), (1, "bob")] {
         let person = ErasureTarget::Person(id.to_owned());
         assert_eq!(events.preview_erasure(1, &person).await.unwrap().persons, 1, "{id}");

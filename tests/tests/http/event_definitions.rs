@@ -36,7 +36,7 @@ async fn shop() -> TestApp {
 }
 
 #[tokio::test]
-async fn names_of_events_are_there_at_once_with_first_and_last_time() {
+async fn names_of_events_are_listed_at_once_with_first_and_last_time() {
     let app = shop().await;
     let page = app.get(EVENTS).await.expect(200);
     assert_eq!((&page["count"], &page["next"], &page["previous"]), (&json!(3), &Value::Null, &Value::Null));
@@ -132,7 +132,7 @@ async fn properties_are_listed_with_the_type_of_their_values() {
             ("tags", None),
         ];
         let expected = expected.map(|(name, of)| (name.to_owned(), of.map(str::to_owned)));
-        assert_eq!(of(&page), expected, "{round}: without $set, by which libraries say something else");
+        assert_eq!(of(&page), expected, "{round}: without $set, whose values libraries define differently");
         let price = &page["results"][7];
         assert_eq!(
             (&price["is_numerical"], &price["is_seen_on_filtered_events"]),
@@ -250,7 +250,7 @@ async fn values_come_by_frequency_of_recent_events_and_of_persons() {
 }
 
 #[tokio::test]
-async fn what_is_no_parameter_is_refused_by_name() {
+async fn unknown_parameters_are_rejected_by_name() {
     let app = shop().await;
     let refused = async |path: String, code: &str, field: &str| {
         app.get(&path).await.expect_field_error(code, field);

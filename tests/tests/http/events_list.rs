@@ -31,7 +31,7 @@ fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().unwrap()).collect()
 }
 
-/// A device looks and turns out to be Ann, who buys; Bob looks.
+/// A device has a view and is identified as Ann, who buys; Bob has a view.
 async fn shop() -> TestApp {
     let app = TestApp::new().await;
     let events = json!([
@@ -100,7 +100,7 @@ async fn events_are_found_by_name_person_time_and_properties() {
         assert_eq!(found("event=looked".into()).await, ["02", "01"], "{round}");
         assert_eq!(found("event=unknown".into()).await, [""; 0]);
         assert_eq!(found("distinct_id=device".into()).await, ["01"], "{round}");
-        assert_eq!(found("distinct_id=nobody".into()).await, [""; 0]);
+        assert_eq!(found("distinct_id=unknown".into()).await, [""; 0]);
         let ann = of("ann").await;
         assert_eq!(found(format!("person_id={ann}")).await, ["04", "03", "01"], "{round}");
         assert_eq!(found(format!("person_id={ann}&event=looked")).await, ["01"]);
@@ -243,7 +243,7 @@ async fn a_rare_event_is_found_over_several_pages_each_of_bounded_work() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_listed_is_refused_by_name() {
+async fn invalid_parameters_are_rejected_by_name() {
     let app = shop().await;
     let refused = async |query: String, code: &str, field: &str| {
         app.get(&format!("{EVENTS}?{query}")).await.expect_field_error(code, field);
@@ -302,7 +302,7 @@ async fn lists_wait_for_few_round_trips_and_read_few_objects() {
         ("names of events", "/api/projects/1/event_definitions/", 3, 4),
         ("names of properties", "/api/projects/1/property_definitions/", 3, 4),
     ] {
-        // A process that knows nothing yet.
+        // A process with cold caches.
         let app = app.metered();
         app.services.app.keys.wait_for_background_writes().await;
         app.services.app.keys.clear();
@@ -322,7 +322,7 @@ const CHECKSUM_UNIT: u64 = 4096;
 /// What opening an event file reads: its footer and its checksums.
 const OPENED: u64 = 128 * 1024 + 2 * CHECKSUM_UNIT + 8 * 1024;
 
-/// Bytes of event files that a request reads in a process that knows nothing yet, and a second one in the same process.
+/// Bytes of event files that a request reads in a process with cold caches, and of a second one in the same process.
 async fn bytes_read(app: &TestApp, path: &str) -> (u64, u64) {
     let app = app.metered();
     app.meter.take();

@@ -1,4 +1,4 @@
-//! What would make the definitions feed larger than a response can be is refused when it is written, and nothing else is.
+//! A write that would make the definitions feed larger than a response is rejected, and no other write is.
 
 use pennon::workspace::{ApplyOptions, Workspace, apply};
 use pennon_core::store::keys;
@@ -18,7 +18,7 @@ fn flag(key: &str, seed: u64, bytes: usize) -> Value {
     json!({"key": key, "filters": {"groups": [{"properties": []}], "payloads": {"true": [noise(seed, bytes)]}}})
 }
 
-/// How many bytes a response to a poll has.
+/// The size of a response to a poll.
 async fn feed(app: &TestApp) -> usize {
     let mut request = TestApp::request(Keys::OWNER, "GET", FEED, Value::Null);
     request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
@@ -27,14 +27,14 @@ async fn feed(app: &TestApp) -> usize {
     response.bytes.len()
 }
 
-/// How many flags there are, and how many entries their log has.
+/// The number of flags, and of entries of their log.
 async fn counts(app: &TestApp) -> (Value, Value) {
     let flags = app.get(FLAGS).await.expect(200)["count"].clone();
     let entries = app.get("/api/projects/1/feature_flags/activity/").await.expect(200)["count"].clone();
     (flags, entries)
 }
 
-/// Creates flags of 240,000 bytes until one is refused. How many there are.
+/// Creates flags of 240,000 bytes until one is rejected. Returns their number.
 async fn fill(app: &TestApp) -> u64 {
     for number in 0_u64.. {
         let response = app.post(FLAGS, flag(&format!("large-{number}"), number, 240_000)).await;
@@ -59,7 +59,7 @@ fn refused(response: &TestResponse) {
 }
 
 #[tokio::test]
-async fn a_feed_is_filled_to_its_last_bytes_and_not_beyond() {
+async fn a_feed_is_filled_up_to_its_maximum_size() {
     let app = TestApp::new().await;
     let large = fill(&app).await;
     // Some 196,000 bytes of each remain when it is packed.
@@ -85,7 +85,7 @@ async fn a_feed_is_filled_to_its_last_bytes_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn in_a_full_project_what_makes_flags_no_longer_is_done() {
+async fn in_a_full_project_changes_that_do_not_enlarge_flags_succeed() {
     let app = TestApp::new().await;
     let large = fill(&app).await;
     let id = app.post(FLAGS, flag("one", 500, 10)).await.expect(201)["id"].clone();
@@ -94,12 +94,12 @@ async fn in_a_full_project_what_makes_flags_no_longer_is_done() {
     app.patch(&one, json!({"name": "other", "active": false})).await.expect(200);
     let list = app.get(&format!("{FLAGS}?search=large-&limit=1")).await.expect(200);
     let first = format!("{FLAGS}{}/", list["results"][0]["id"]);
-    // Another text of the same length, then a shorter one, which makes room.
+    // A different text of the same length, then a shorter one, which frees space.
     app.patch(&first, json!({"filters": flag("x", 502, 240_000)["filters"]})).await.expect(200);
     app.patch(&first, json!({"filters": flag("x", 503, 10)["filters"]})).await.expect(200);
     app.patch(&one, json!({"filters": flag("one", 501, 240_000)["filters"]})).await.expect(200);
     refused(&app.post(FLAGS, flag("next", 504, 240_000)).await);
-    // A deletion makes room; who has been deleted comes back only while there is room.
+    // A deletion frees space; a deleted flag is restored only if there is space.
     app.patch(&one, json!({"deleted": true})).await.expect(200);
     app.post(FLAGS, flag("next", 504, 240_000)).await.expect(201);
     refused(&app.patch(&one, json!({"deleted": false})).await);
@@ -108,7 +108,7 @@ async fn in_a_full_project_what_makes_flags_no_longer_is_done() {
 }
 
 #[tokio::test]
-async fn what_is_counted_is_corrected_when_the_feed_is_made() {
+async fn the_counted_size_is_corrected_when_the_feed_is_built() {
     let app = TestApp::new().await;
     let id = app.post(FLAGS, flag("one", 1, 10)).await.expect(201)["id"].clone();
     let one = format!("{FLAGS}{id}/");
@@ -127,7 +127,7 @@ async fn what_is_counted_is_corrected_when_the_feed_is_made() {
 }
 
 #[tokio::test]
-async fn a_cohort_takes_no_more_than_there_is_either() {
+async fn a_cohort_that_exceeds_the_feed_is_rejected() {
     let app = TestApp::new().await;
     let made = app.post(COHORTS, json!({"name": "many", "filters": rules(0, 10_000)})).await.expect(201);
     let id = made["id"].clone();
@@ -150,7 +150,7 @@ async fn a_cohort_takes_no_more_than_there_is_either() {
 }
 
 #[tokio::test]
-async fn a_workspace_file_takes_no_more_than_there_is_either() {
+async fn a_workspace_file_that_exceeds_the_feed_is_rejected() {
     let declared = |rules: Value| json!([{"project": "1", "id": 7, "name": "many", "filters": rules}]);
     let app = TestApp::with(json!({"cohorts": declared(rules(0, 10_000))})).await;
     let filters = json!({"groups": [

@@ -58,7 +58,7 @@ fn today(at: &str) -> (Value, String) {
 }
 
 #[tokio::test]
-async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
+async fn a_thousand_calls_are_visible_at_once_and_after_compaction() {
     let app = TestApp::new().await;
     let (alpha, beta, never) = (app.flag("alpha").await, app.flag("beta").await, app.flag("never").await);
     let before = app.get(&one(alpha)).await.expect(200);
@@ -99,7 +99,7 @@ async fn a_thousand_calls_show_at_once_and_stay_when_they_are_compacted() {
     // A change returns it too.
     let changed = app.patch(&one(alpha), json!({"name": "x"})).await.expect(200);
     assert_eq!(changed["last_called_at"], "2026-01-05T09:08:59.250000Z");
-    // An earlier call that arrives later moves nothing back, waiting or compacted.
+    // An earlier call that arrives later changes nothing, waiting or compacted.
     app.capture(vec![call("alpha", "2026-01-05T07:00:00Z")]).await;
     check(&app, "an earlier call").await;
     compact(&app).await;
@@ -180,7 +180,7 @@ async fn staleness_and_the_order_of_lists_follow_the_calls() {
         assert_eq!(listed("order=-last_called_at&limit=2").await, [never, set], "{when}");
         compact(&app).await;
     }
-    // Of the time that callers set and that of calls the later one counts.
+    // The later of the time that callers set and that of calls counts.
     app.capture(vec![call("set", "2025-12-31T00:00:00Z")]).await;
     assert_eq!(last_called_at(&app, set).await, "2026-01-01T00:00:00Z");
     app.capture(vec![call("set", "2026-01-02T00:00:00Z"), call("old", "2026-01-05T09:59:59Z")]).await;
@@ -232,7 +232,7 @@ async fn calls_belong_to_the_flag_that_has_the_key_and_stay_with_it() {
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
-    // From now on calls of the old key belong to no flag, and then to another flag.
+    // Calls of the old key then belong to no flag, and later to another flag.
     app.capture(vec![call("a", "2026-01-05T09:10:00Z")]).await;
     compact(&app).await;
     assert_eq!(last_called_at(&app, first).await, "2026-01-05T09:00:00Z");
@@ -280,7 +280,7 @@ async fn a_new_flag_has_no_calls_that_were_compacted_before_it() {
 }
 
 #[tokio::test]
-async fn calls_of_keys_that_no_flag_has_are_not_stored_however_many() {
+async fn calls_of_unknown_keys_are_not_stored() {
     let app = TestApp::new().await;
     let mut ids = Vec::new();
     for number in 0..3 {
@@ -310,7 +310,7 @@ async fn calls_of_keys_that_no_flag_has_are_not_stored_however_many() {
 }
 
 #[tokio::test]
-async fn flags_are_answered_where_events_cannot_be_read() {
+async fn flags_are_returned_if_events_cannot_be_read() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     app.capture(vec![call("a", "2026-01-05T09:00:00Z")]).await;
@@ -324,7 +324,7 @@ async fn flags_are_answered_where_events_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn what_is_stored_for_the_most_flags_fits_into_one_item() {
+async fn the_calls_of_the_maximum_of_flags_fit_into_one_item() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let mut stored = StoredCalls::default();

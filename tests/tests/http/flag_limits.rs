@@ -24,7 +24,7 @@ fn property(property: Value) -> Value {
     condition(json!({"properties": [property]}))
 }
 
-/// Filters of one condition and more.
+/// Filters of one condition and other fields.
 fn filters(more: Value) -> Value {
     let mut filters = json!({"groups": [{}]});
     more.as_object().unwrap().iter().for_each(|(name, value)| filters[name] = value.clone());
@@ -40,7 +40,7 @@ async fn raw(app: &TestApp, media_type: &str, body: impl Into<Body>) -> TestResp
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_object_are_refused() {
+async fn bodies_that_are_not_objects_are_rejected() {
     let app = TestApp::new().await;
     for (body, kind) in [("[]", "list"), ("\"a\"", "str"), ("1", "int"), ("1.5", "float"), ("false", "bool")]
     {

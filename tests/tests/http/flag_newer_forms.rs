@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// What an endpoint shows of a flag: value, reason, index of the condition.
-type Shown = (Value, &'static str, Value);
+/// The evaluation of a flag in a response: value, reason, index of the condition.
+type Evaluation = (Value, &'static str, Value);
 
 async fn flag(app: &TestApp, key: &str, filters: Value) -> u64 {
     app.post(FLAGS, json!({"key": key, "filters": filters})).await.expect(201)["id"].as_u64().unwrap()
@@ -28,13 +28,13 @@ async fn my_values(app: &TestApp, key: &str) -> Vec<(String, Value)> {
 /// user-1 enrolled, user-2 declined, user-3 did neither. Of them the holdout of 50 % has user-1 (0.178), not user-2
 /// (0.928) and user-3 (0.925).
 #[tokio::test]
-async fn they_decide_in_cohorts_reasons_and_my_flags() {
+async fn enrollment_and_holdouts_apply_in_cohorts_reasons_and_my_flags() {
     let app = TestApp::new().await;
-    let nobody = json!([{"rollout_percentage": 0}]);
+    let no_rollout = json!([{"rollout_percentage": 0}]);
     let pro =
         json!([{"properties": [{"key": "plan", "type": "person", "value": "pro", "operator": "exact"}]}]);
     let holdout = json!({"id": 7, "exclusion_percentage": 50});
-    let beta = flag(&app, "beta", json!({"groups": nobody, "feature_enrollment": true})).await;
+    let beta = flag(&app, "beta", json!({"groups": no_rollout, "feature_enrollment": true})).await;
     let open = flag(&app, "open", json!({"groups": [{}], "feature_enrollment": true})).await;
     let held = flag(&app, "held", json!({"groups": pro, "holdout": holdout})).await;
     let person =
@@ -47,10 +47,10 @@ async fn they_decide_in_cohorts_reasons_and_my_flags() {
     ]);
     app.capture(batch).await;
 
-    let early = |on: bool| -> Shown { (json!(on), "super_condition_value", json!(0)) };
-    let held_out: Shown = (json!("holdout-7"), "holdout_condition_value", Value::Null);
-    let by_condition = |on: bool, reason: &'static str| -> Shown { (json!(on), reason, json!(0)) };
-    let expected: [(&str, [Shown; 3]); 4] = [
+    let early = |on: bool| -> Evaluation { (json!(on), "super_condition_value", json!(0)) };
+    let held_out: Evaluation = (json!("holdout-7"), "holdout_condition_value", Value::Null);
+    let by_condition = |on: bool, reason: &'static str| -> Evaluation { (json!(on), reason, json!(0)) };
+    let expected: [(&str, [Evaluation; 3]); 4] = [
         ("user-1", [early(true), early(true), held_out.clone()]),
         ("user-2", [early(false), early(false), by_condition(true, "condition_match")]),
         (

@@ -1,4 +1,4 @@
-//! Flags and conditions put to persons and groups: evaluation reasons, my flags, static cohorts, blast radius.
+//! Flags and conditions evaluated for persons and groups: evaluation reasons, my flags, static cohorts, blast radius.
 
 use pennon_eventstore::{GroupRecord, PersonRecord};
 use pennon_tests::{Keys, TestApp, as_worker, now_micros};
@@ -75,7 +75,7 @@ async fn reasons_are_shown_for_every_flag_of_the_project() {
     for (who, pro) in [
         ("ann", of(json!(true), "condition_match", json!(0))),
         ("bob", of(json!(false), "no_condition_match", json!(0))),
-        ("nobody", of(json!(false), "no_condition_match", json!(0))),
+        ("unknown", of(json!(false), "no_condition_match", json!(0))),
     ] {
         let shown = reasons(&app, &format!("distinct_id={who}")).await;
         let of = |key: &str| {
@@ -272,7 +272,7 @@ async fn a_static_cohort_has_all_persons_for_whom_the_flag_is_on() {
 async fn a_cohort_of_a_flag_that_is_on_for_no_person_is_empty() {
     let app = TestApp::new().await;
     import(&app, vec![one("ann", json!({}))]).await;
-    let all_persons = app.flag("everybody").await;
+    let all_persons = app.flag("all-persons").await;
     assert_eq!(make_cohort(&app, all_persons).await["count"], 1);
     let off = flag(&app, json!({"key": "off", "active": false})).await;
     let filters = json!({"groups": [{}], "aggregation_group_type_index": 0});
@@ -280,7 +280,7 @@ async fn a_cohort_of_a_flag_that_is_on_for_no_person_is_empty() {
     for id in [off, of_groups] {
         assert_eq!(make_cohort(&app, id).await["count"], 0);
     }
-    // What depends on a flag is on for whom that one is on.
+    // A dependent flag is on for the persons for whom its dependency has the required value.
     let depends = json!([{"key": all_persons.to_string(), "type": "flag", "value": false, "operator": "flag_evaluates_to"}]);
     let depends = flag_on(&app, "depends", depends).await;
     assert_eq!(make_cohort(&app, depends).await["count"], 0);
@@ -291,7 +291,7 @@ async fn a_cohort_of_a_flag_that_is_on_for_no_person_is_empty() {
 }
 
 #[tokio::test]
-async fn only_who_may_edit_a_flag_makes_its_cohort() {
+async fn only_users_who_may_edit_a_flag_create_its_cohort() {
     let organization = json!({
         "id": "01900000-0000-7000-8000-000000000007", "name": "Strict", "feature_flags_access_level": 21,
     });
@@ -314,7 +314,7 @@ async fn only_who_may_edit_a_flag_makes_its_cohort() {
 }
 
 #[tokio::test]
-async fn a_long_list_of_members_is_as_good_as_a_short_one() {
+async fn long_and_short_member_lists_give_the_same_evaluation() {
     let app = TestApp::new().await;
     let persons = (0..2600).map(|n| one(&format!("person-{n}"), json!({"even": n % 2 == 0})));
     import(&app, persons.collect()).await;
@@ -427,7 +427,7 @@ async fn a_blast_radius_counts_persons_or_groups() {
 }
 
 #[tokio::test]
-async fn a_blast_radius_is_what_counting_one_by_one_gives() {
+async fn a_blast_radius_equals_counting_person_by_person() {
     let app = TestApp::new().await;
     let mut noise = 7_u64;
     let mut below = |most: u64| {

@@ -1,4 +1,4 @@
-//! What reads of many flags hold beside changes, and where they end: never stale, never short, never without a bound.
+//! Reads of many flags during changes are never stale, never incomplete and always bounded.
 
 use axum::http::header;
 use pennon_core::store::{Item, WriteCondition, keys};
@@ -21,7 +21,7 @@ fn cohort(domains: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn a_static_cohort_is_made_by_the_criteria_of_now() {
+async fn a_static_cohort_is_created_with_the_current_criteria() {
     let app = TestApp::with(cohort(&["@x.io"])).await;
     let person = |name: &str, domain: &str| PersonRecord {
         distinct_ids: vec![name.to_owned()],
@@ -54,7 +54,7 @@ async fn claim_kib(app: &TestApp, id: u64, kib: usize) {
 }
 
 #[tokio::test]
-async fn more_records_than_fit_into_memory_are_refused_before_they_are_read() {
+async fn more_records_than_fit_into_memory_are_rejected_before_they_are_read() {
     const PATHS: [&str; 3] = ["local_evaluation/", "my_flags/", "evaluation_reasons/?distinct_id=a"];
     // The row has the length of its record, rounded down: up to 48 MiB.
     const MOST: usize = 48 * 1024 - 2;
@@ -65,7 +65,7 @@ async fn more_records_than_fit_into_memory_are_refused_before_they_are_read() {
         app.get(&format!("{FLAGS}{path}")).await.expect(200);
     }
     claim_kib(&app, large, MOST + 1).await;
-    // What makes nothing longer is done in a project that is full.
+    // Changes that do not enlarge records succeed in a full project.
     app.patch(&one(small), json!({"active": false})).await.expect(200);
     for path in PATHS {
         app.services.flags.memory.clear();
@@ -77,7 +77,7 @@ async fn more_records_than_fit_into_memory_are_refused_before_they_are_read() {
         let read: Vec<String> = app.round_trips.calls().into_iter().map(|call| call.operation).collect();
         assert!(read.len() < 20, "no record is read: {read:?}");
     }
-    // The refusal of the feed is kept like a feed, and goes when the project changes.
+    // The error of the feed is cached like a feed, and removed when the project changes.
     claim_kib(&app, large, MOST).await;
     assert_eq!(app.get(&format!("{FLAGS}local_evaluation/")).await.status, 400);
     app.patch(&one(small), json!({"active": true})).await.expect(200);
@@ -85,7 +85,7 @@ async fn more_records_than_fit_into_memory_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
-async fn a_page_is_full_though_flags_of_it_are_deleted_while_it_is_read() {
+async fn a_page_is_full_if_flags_of_it_are_deleted_while_it_is_read() {
     const ROUNDS: usize = 30;
     let app = TestApp::new().await;
     let mut ids = Vec::new();
@@ -104,7 +104,7 @@ async fn a_page_is_full_though_flags_of_it_are_deleted_while_it_is_read() {
 }
 
 #[tokio::test]
-async fn my_flags_show_secret_payloads_as_other_reads_do() {
+async fn my_flags_return_secret_payloads_like_other_reads() {
     const SECRET: &str = "{\"password\":\"hunter2\"}";
     let app = TestApp::new().await;
     let filters = json!({"groups": [{"properties": []}], "payloads": {"true": SECRET}});
@@ -121,7 +121,7 @@ async fn with_gzip(app: &TestApp, path: &str) -> TestResponse {
 }
 
 #[tokio::test]
-async fn my_flags_are_packed_where_they_are_long_and_refused_where_a_gateway_stops_them() {
+async fn long_my_flags_are_compressed_and_too_long_ones_rejected() {
     let app = TestApp::new().await;
     let path = format!("{FLAGS}my_flags/");
     let add = async |from: usize, to: usize| {

@@ -1,4 +1,4 @@
-//! How many round trips to the store flag requests wait for, one after the other. These fail when they grow.
+//! The number of sequential round trips to the store of flag requests. The tests fail if it grows.
 
 use pennon_tests::{Keys, TestApp, TestResponse};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn app() -> TestApp {
     TestApp::with(json!({"cohorts": [cohort(5, "Five"), cohort(6, "Six")]})).await
 }
 
-/// Sends a request as a new process would, and checks what it waited for.
+/// Checks the sequential round trips of a response.
 #[track_caller]
 fn waited(app: &TestApp, response: &TestResponse, expected: usize, what: &str) {
     assert!(response.status.is_success(), "{what}: {}", response.text);
@@ -52,7 +52,7 @@ fn in_cohort(id: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_flag_is_read_in_one_and_with_the_names_of_its_cohorts_in_two() {
+async fn a_flag_takes_one_round_trip_and_two_with_names_of_cohorts() {
     let app = app().await;
     let plain = app.flag("plain").await;
     let body = json!({"key": "named", "filters": filters(json!([in_cohort(5)]))});
@@ -65,7 +65,7 @@ async fn a_flag_is_read_in_one_and_with_the_names_of_its_cohorts_in_two() {
 }
 
 #[tokio::test]
-async fn a_list_takes_two_and_one_when_nothing_changed() {
+async fn a_list_takes_two_round_trips_and_one_if_nothing_changed() {
     let app = app().await;
     for number in 0..12 {
         let body =
@@ -95,7 +95,7 @@ async fn a_list_takes_two_and_one_when_nothing_changed() {
 }
 
 #[tokio::test]
-async fn a_change_takes_two_whatever_it_changes() {
+async fn a_change_takes_two_round_trips_for_any_field() {
     let app = app().await;
     let (a, b) = (app.flag("a").await, app.flag("b").await);
     let patch = async |id: u64, body: Value, what: &str| cold(&app, "PATCH", &one(id), body, 2, what).await;
@@ -111,7 +111,7 @@ async fn a_change_takes_two_whatever_it_changes() {
     patch(b, json!({"deleted": true}), "deleting").await;
     patch(a, json!({"deleted": true}), "deleting what others depended on").await;
     patch(a, json!({"deleted": false}), "restoring").await;
-    // What it depends on is known once it is read, and must not lead back to it.
+    // Its dependencies are known after it is read, and must not form a circle.
     let (body, what) = (json!({"deleted": false}), "restoring what depends on others");
     assert_eq!(cold(&app, "PATCH", &one(b), body, 3, what).await["deleted"], false);
     let on =
@@ -121,7 +121,7 @@ async fn a_change_takes_two_whatever_it_changes() {
 }
 
 #[tokio::test]
-async fn a_create_takes_three_whatever_it_mentions() {
+async fn a_create_takes_three_round_trips_for_any_references() {
     let app = app().await;
     let a = app.flag("a").await;
     cold(&app, "POST", FLAGS, json!({"key": "plain"}), 3, "plain").await;
@@ -133,7 +133,7 @@ async fn a_create_takes_three_whatever_it_mentions() {
 }
 
 #[tokio::test]
-async fn dependents_stand_against_a_change_without_the_rows_being_read() {
+async fn dependents_prevent_a_change_without_reading_the_rows() {
     let app = app().await;
     let a = app.flag("a").await;
     for key in ["x", "y"] {
@@ -157,7 +157,7 @@ async fn dependents_stand_against_a_change_without_the_rows_being_read() {
     refused.expect_invalid("invalid_input", detail, None);
 }
 
-/// A flag may rest on more others than a transaction could name one by one.
+/// A flag may depend on more flags than fit into a transaction.
 #[tokio::test]
 async fn a_flag_may_depend_on_many_others() {
     let app = app().await;

@@ -27,7 +27,7 @@ fn all_persons() -> Value {
 }
 
 #[tokio::test]
-async fn each_row_of_the_table_has_its_status_reason_and_word() {
+async fn each_row_of_the_table_has_its_status_and_reason() {
     let app = TestApp::new().await;
     let some = json!({"groups": [{"properties": [], "rollout_percentage": 40}]});
     let rows = [
@@ -66,7 +66,7 @@ async fn each_row_of_the_table_has_its_status_reason_and_word() {
 }
 
 #[tokio::test]
-async fn a_deleted_flag_has_a_status_and_one_that_is_not_there_has_an_response_of_two_eras() {
+async fn a_deleted_flag_has_a_status_and_an_unknown_one_both_error_formats() {
     let app = TestApp::new().await;
     let id = app
         .post(FLAGS, json!({"key": "a", "filters": all_persons(), "created_at": OLD}))

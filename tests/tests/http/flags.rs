@@ -56,7 +56,7 @@ async fn a_key_is_unique_among_live_flags_and_free_after_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_restore_requires_the_key_again() {
+async fn a_restore_requires_a_free_key() {
     let app = TestApp::new().await;
     let first = app.flag("a").await;
     app.patch(&one(first), json!({"deleted": true})).await.expect(200);
@@ -69,7 +69,7 @@ async fn a_restore_requires_the_key_again() {
     assert_eq!(app.get(FLAGS).await.expect(200)["count"], 2);
 }
 
-/// Why a deleted flag is not restored under the key that the live flag `id` has.
+/// The error of restoring a deleted flag whose key the live flag `id` has.
 fn taken_by(id: u64) -> String {
     format!(
         "There is already a feature flag with this key (ID: {id}). To restore this flag, send another `key` in the same \
@@ -249,7 +249,7 @@ async fn half_a_circle(app: &TestApp, round: usize) -> [u64; 3] {
 }
 
 #[tokio::test]
-async fn a_restore_never_closes_a_circle() {
+async fn a_restore_never_creates_circular_dependencies() {
     let app = TestApp::new().await;
     let [x, y, z] = half_a_circle(&app, 0).await;
     app.patch(&one(z), on(y)).await.expect(200);
@@ -279,7 +279,7 @@ async fn invalid_keys_are_rejected_without_a_lookup() {
     app.post(FLAGS, json!({"key": long})).await.expect_invalid("invalid_key", detail, Some("key"));
     app.patch(&one(id), json!({"key": long})).await.expect_invalid("invalid_key", detail, Some("key"));
     for (method, path) in [("PATCH", one(id)), ("POST", FLAGS.to_owned())] {
-        let stranger = app.call("phx_nobody", method, &path, json!({"key": long})).await;
+        let stranger = app.call("phx_unknown", method, &path, json!({"key": long})).await;
         assert_eq!(stranger.status, 401, "{}", stranger.text);
     }
     let missing = app.get(&format!("{FLAGS}{}/remote_config", "%E6%BC%A2".repeat(400))).await;
@@ -287,7 +287,7 @@ async fn invalid_keys_are_rejected_without_a_lookup() {
 }
 
 #[tokio::test]
-async fn a_change_that_was_written_is_answered_though_names_cannot_be_read() {
+async fn a_written_change_is_returned_if_names_cannot_be_read() {
     let faults = Faults::new(1, &[]);
     let app = TestApp::failing(&faults).await;
     let cohort = json!({"id": 5, "name": "testers", "is_static": true, "deleted": false});
@@ -312,7 +312,7 @@ async fn a_change_that_was_written_is_answered_though_names_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn an_older_cohort_on_events_is_no_condition_either() {
+async fn an_older_cohort_on_events_is_rejected_as_a_condition_too() {
     let visitors = json!([{"event_id": "$pageview", "days": 7}]);
     let app = TestApp::with(json!({"cohorts": [
         {"project": "1", "id": 2, "name": "visitors", "groups": visitors},

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
-/// How many flags; more by the environment.
+/// The number of flags; the environment can set more.
 fn count() -> usize {
     std::env::var("PENNON_TEST_FLAGS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
@@ -86,7 +86,7 @@ async fn filled(count: usize) -> TestApp {
     app
 }
 
-/// A page of a new process, and what it waited for.
+/// A page of a new process, and its sequential round trips.
 async fn cold(app: &TestApp, query: &str) -> (Value, usize) {
     app.services.app.keys.clear();
     app.services.flags.memory.clear();
@@ -155,7 +155,7 @@ async fn every_filter_on_the_first_page_and_the_last() {
     writes_at_scale(&app, count).await;
 }
 
-/// Definitions of thousands of flags: made in four waits by a process that knows nothing, and then read in one.
+/// Definitions of thousands of flags: built in four round trips with cold caches, and then read in one.
 async fn polls_at_scale(app: &TestApp, count: usize) {
     let path = format!("{FLAGS}local_evaluation/?send_cohorts");
     let poll = async || {
@@ -184,7 +184,7 @@ async fn polls_at_scale(app: &TestApp, count: usize) {
     assert_eq!(document["flags"][15]["name"], name);
 }
 
-/// Changes cost what they cost in a small project, and lists show them at once.
+/// Changes take as many round trips as in a small project, and are in lists at once.
 async fn writes_at_scale(app: &TestApp, count: usize) {
     let one = |id: usize| format!("{FLAGS}{id}/");
     for (body, expected) in [

@@ -1,4 +1,4 @@
-//! Many clients at once: every call is noted, and the whole must be explained by one order of writes.
+//! Many clients at once: every call is recorded, and one order of writes must explain all of them.
 //!
 //! `PENNON_HISTORY_OPERATIONS` sets how many random calls are made, half of them over a failing store;
 //! `PENNON_HISTORY_SEED` repeats a run's choices.
@@ -18,14 +18,14 @@ fn fields(value: Value) -> Fields {
     value.as_object().cloned().unwrap()
 }
 
-/// How often each kind of response was given.
+/// The number of responses of each kind.
 fn tally(history: &History) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for call in &history.calls {
         let word = match &call.outcome {
             Outcome::Flag(_) => "flag",
             Outcome::Flags(_) => "list",
-            Outcome::Taken => "taken",
+            Outcome::KeyExists => "taken",
             Outcome::Conflict => "conflict",
             Outcome::Missing => "missing",
             Outcome::Busy => "busy",
@@ -46,13 +46,13 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
     let tally = tally(&history);
     eprintln!("seed {seed}: {tally:?}, {} calls of the store", recorder.app().round_trips.calls().len());
     for word in ["flag", "list", "taken"] {
-        assert!(tally.contains_key(word), "seed {seed}: nothing was ever answered as {word}: {tally:?}");
+        assert!(tally.contains_key(word), "seed {seed}: no response was {word}: {tally:?}");
     }
     let busy = tally.get("busy").copied().unwrap_or_default();
-    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls got a 503");
 }
 
-/// As a local server reads and writes: without the SDK, several transactions to a commit.
+/// Like a local server: without the SDK, several transactions per commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn random_calls_on_a_file_are_explained_by_one_order() {
     let (seed, operations) = (seed(), operations());
@@ -102,13 +102,13 @@ fn id_of(outcome: &Outcome) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_creates_of_one_key_one_wins() {
+async fn one_of_many_concurrent_creates_of_a_key_succeeds() {
     let recorder = Recorder::new(TestApp::new().await);
     for round in 0..4 {
         let outcome =
             together(&recorder, (0..CLIENTS).map(|_| create(&format!("key-{round}"))).collect()).await;
         let won = outcome.iter().filter(|outcome| matches!(outcome, Outcome::Flag(_))).count();
-        let taken = outcome.iter().filter(|outcome| matches!(outcome, Outcome::Taken)).count();
+        let taken = outcome.iter().filter(|outcome| matches!(outcome, Outcome::KeyExists)).count();
         assert_eq!((won, taken), (1, CLIENTS - 1), "{outcome:?}");
     }
     assert_no_findings(&check(&recorder.history().await), 0);
@@ -142,10 +142,10 @@ async fn changes_of_different_fields_are_all_kept() {
     }
 }
 
-/// Every client has the same record in hand and sends its version: of those that change one field one wins, and the
-/// others do not conflict.
+/// Every client sends the version of the same record: one of those that change the same field succeeds, and changes of
+/// other fields do not conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_editors_of_one_field_one_wins() {
+async fn one_of_many_concurrent_edits_of_a_field_succeeds() {
     let recorder = Recorder::new(TestApp::new().await);
     let flag = id_of(&recorder.call(0, create("edited")).await);
     for round in 0..4 {
@@ -166,7 +166,7 @@ async fn of_many_editors_of_one_field_one_wins() {
     assert_no_findings(&check(&recorder.history().await), 0);
 }
 
-/// The key's deleted holder is restored while others create: never two live flags, and the loser gets an error.
+/// A deleted flag is restored while others create flags with its key: never two live flags, and the loser gets an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn deleting_creating_and_restoring_race_for_a_key() {
     let recorder = Recorder::new(TestApp::new().await);
@@ -193,10 +193,10 @@ async fn deleting_creating_and_restoring_race_for_a_key() {
     assert_no_findings(&check(&recorder.history().await), 0);
 }
 
-/// What a flag depends on is switched off or deleted while others come to depend on it: in the end no active flag
-/// depends on one that is not, whichever write was first.
+/// A flag is switched off or deleted while others add a dependency on it: finally no active flag depends on one that is
+/// not active, whichever write was first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_switched_off_or_deleted_under_a_new_dependent() {
+async fn flags_with_new_dependents_are_not_switched_off_or_deleted() {
     let recorder = Recorder::new(TestApp::new().await);
     let flags = "/api/projects/1/feature_flags/";
     for round in 0..12 {
@@ -225,6 +225,6 @@ async fn nothing_is_switched_off_or_deleted_under_a_new_dependent() {
         let depend =
             all["results"].as_array().unwrap().iter().filter(|flag| flag["filters"] == filters).count();
         assert!(stands || depend == 0, "round {round}: {depend} flags depend on {base}");
-        assert!(!stands || depend > 0, "round {round}: somebody was refused for nothing");
+        assert!(!stands || depend > 0, "round {round}: all dependents were rejected without a reason");
     }
 }

@@ -1,4 +1,4 @@
-//! The checker of histories: those that it must refuse, and sound ones that it must not.
+//! The checker of histories accepts consistent ones and rejects others.
 
 use pennon_tests::history::model::{changed, changes, created, id, is_deleted, key, kind, version};
 use pennon_tests::history::{Call, Entry, Fields, History, Outcome, Request, check};
@@ -11,7 +11,7 @@ fn fields(value: Value) -> Fields {
     value.as_object().cloned().unwrap()
 }
 
-/// A history that is consistent as long as calls are sequential and nothing alters it.
+/// A consistent history of sequential calls, which tests alter.
 #[derive(Default)]
 struct Story {
     history: History,
@@ -42,7 +42,7 @@ impl Story {
         self.history.stored.flags.insert(id(after), after.clone());
     }
 
-    /// A new flag; deleted ones with its key stay.
+    /// A new flag; deleted flags with its key are kept.
     fn create(&mut self, expected: &str) -> u64 {
         self.flags += 1;
         let sent = fields(json!({"key": expected, "filters": {"groups": [{"properties": []}]}}));
@@ -72,12 +72,12 @@ impl Story {
         self.note(Request::List, outcome, OLIVE);
     }
 
-    /// The last call, to be meddled with.
+    /// The last call, to be altered.
     fn last(&mut self) -> &mut Call {
         self.history.calls.last_mut().unwrap()
     }
 
-    /// Fills in what follows from the flags that are stored.
+    /// Fills in everything that follows from the stored flags.
     fn end(mut self) -> History {
         let stored = &mut self.history.stored;
         let live: Vec<&Fields> = stored.flags.values().filter(|flag| !is_deleted(flag)).collect();
@@ -113,7 +113,7 @@ fn sound() -> Story {
     story.change(b, json!({"deleted": false}));
     story.change(b, json!({"key": "c"}));
     story.change(b, json!({"deleted": true}));
-    story.note(Request::Create(fields(json!({"key": "a"}))), Outcome::Taken, OLIVE);
+    story.note(Request::Create(fields(json!({"key": "a"}))), Outcome::KeyExists, OLIVE);
     let c = story.create("c");
     story.read(b);
     story.read(c);
@@ -122,7 +122,7 @@ fn sound() -> Story {
 }
 
 #[test]
-fn a_sound_history_is_accepted() {
+fn a_consistent_history_is_accepted() {
     accept(sound());
     accept(Story::default());
 }
@@ -135,9 +135,9 @@ fn a_lost_update_is_refused() {
     lost.insert("name".to_owned(), json!("n"));
     story.last().outcome = Outcome::Flag(lost.clone());
     story.history.stored.flags.insert(1, lost.clone());
-    refuse(&story.end(), "answered with something else");
+    refuse(&story.end(), "a write has the wrong response");
 
-    // Also if the responses are right and only the stored state is not.
+    // Also if only the stored state is wrong.
     let mut story = sound();
     story.change(1, json!({"name": "kept"}));
     story.change(1, json!({"tags": ["x"]}));
@@ -178,16 +178,16 @@ fn missing_doubled_and_wrong_entries_are_refused() {
 
     let mut story = sound();
     story.history.stored.entries[1].changes.remove("tags");
-    refuse(&story.end(), "an entry tells something else");
+    refuse(&story.end(), "an entry differs from the write");
 
     let mut story = sound();
     *story.history.stored.pointers.get_mut(&1).unwrap() += 1;
     refuse(&story.end(), "its own log has 5 entries, must be 4");
 
     let mut story = sound();
-    story.change(1, json!({"name": "nobody's"}));
+    story.change(1, json!({"name": "unknown"}));
     story.history.calls.pop();
-    refuse(&story.end(), "nobody wrote version 5");
+    refuse(&story.end(), "no call wrote version 5");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_resurrected_value_is_refused() {
     outcome.insert("name".to_owned(), json!("n"));
     refuse(&story.end(), "nothing explains a response");
 
-    // The state of a moment ago, read after the change was acknowledged.
+    // An earlier state, read after the change was acknowledged.
     let mut story = sound();
     story.read(1);
     let earlier = story.last().outcome.clone();
@@ -210,15 +210,15 @@ fn a_resurrected_value_is_refused() {
 }
 
 #[test]
-fn a_refused_write_that_was_done_is_refused() {
+fn an_executed_write_with_an_error_response_is_rejected() {
     let mut story = sound();
     story.change(1, json!({"name": "refused"}));
     story.last().outcome = Outcome::Conflict;
-    refuse(&story.end(), "nobody wrote version 5");
+    refuse(&story.end(), "no call wrote version 5");
 }
 
 #[test]
-fn a_write_of_unknown_fate_may_have_been_done_or_not() {
+fn a_write_with_unknown_outcome_may_have_been_executed_or_not() {
     let mut story = sound();
     story.change(1, json!({"name": "perhaps"}));
     story.last().outcome = Outcome::Busy;
@@ -237,11 +237,11 @@ fn a_write_of_unknown_fate_may_have_been_done_or_not() {
     let after = story.history.stored.flags[&1].clone();
     let again = changed(&after, &fields(json!({"name": "perhaps"})), MEL);
     story.store(Some(&after), &again, MEL);
-    refuse(&story.end(), "nobody wrote version 6");
+    refuse(&story.end(), "no call wrote version 6");
 }
 
 #[test]
-fn a_write_before_what_it_followed_is_refused() {
+fn a_write_before_its_predecessor_is_rejected() {
     let mut story = sound();
     story.change(1, json!({"name": "one"}));
     story.change(1, json!({"name": "two"}));
@@ -253,7 +253,7 @@ fn a_write_before_what_it_followed_is_refused() {
 }
 
 #[test]
-fn conflicts_have_to_be_justified_and_may_not_be_overlooked() {
+fn unjustified_and_missing_conflicts_are_rejected() {
     let edit = |story: &Story, name: &str| {
         let original = story.history.stored.flags[&1].clone();
         Request::Change { flag: 1, fields: fields(json!({"name": name})), edited: Some(original) }
@@ -279,10 +279,10 @@ fn conflicts_have_to_be_justified_and_may_not_be_overlooked() {
 }
 
 #[test]
-fn keys_are_refused_with_a_reason_and_flags_stay() {
+fn unjustified_key_errors_and_lost_flags_are_rejected() {
     let mut story = sound();
-    story.note(Request::Create(fields(json!({"key": "free"}))), Outcome::Taken, OLIVE);
-    refuse(&story.end(), "nobody had the key");
+    story.note(Request::Create(fields(json!({"key": "free"}))), Outcome::KeyExists, OLIVE);
+    refuse(&story.end(), "no flag had the key");
 
     let mut story = sound();
     story.note(Request::Read(1), Outcome::Missing, OLIVE);
@@ -300,7 +300,7 @@ fn keys_are_refused_with_a_reason_and_flags_stay() {
 }
 
 #[test]
-fn lists_and_places_that_disagree_are_refused() {
+fn contradicting_lists_and_rows_are_rejected() {
     let mut story = sound();
     story.list();
     let Outcome::Flags(flags) = &mut story.last().outcome else { panic!("a list was read") };
@@ -327,5 +327,5 @@ fn lists_and_places_that_disagree_are_refused() {
     let mut history = sound().end();
     assert_eq!(version(&history.stored.flags[&1]), 4);
     history.calls[0].outcome = Outcome::Other(500, "?".to_owned());
-    refuse(&history, "nobody wrote version 1");
+    refuse(&history, "no call wrote version 1");
 }

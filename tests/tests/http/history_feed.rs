@@ -1,5 +1,5 @@
-//! Flags are deleted in bulk while SDKs poll the definitions, each side in two processes: a poll shows what was there
-//! when it began, whatever the other side is doing.
+//! Flags are deleted in bulk while SDKs poll the definitions, each side in two processes: a poll returns the flags
+//! that existed when it began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ impl Shop {
         self.deletions.lock().unwrap().insert(key.to_owned(), (began, self.tick()));
     }
 
-    /// Polls as an SDK does, until all is deleted, and once more.
+    /// Polls like an SDK until all flags are deleted, and once more.
     async fn poll(&self, client: usize) -> Vec<Poll> {
         let (mut polls, mut tag, mut keys) = (Vec::new(), String::new(), BTreeSet::new());
         loop {
@@ -83,7 +83,7 @@ fn keys_of(document: &Value) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_poll_never_shows_a_flag_deleted_before_it_nor_lacks_one_that_is_there() {
+async fn a_poll_has_no_flag_deleted_before_it_and_every_existing_flag() {
     let app = TestApp::new().await;
     let mut flags = Vec::new();
     for number in 0..KEPT + DELETED {

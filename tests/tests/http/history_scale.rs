@@ -15,7 +15,7 @@ fn role_id(number: u64) -> Uuid {
     Uuid::from_u128(0x0190_0000_0000_7000_8000_1000_0000_0000 + u128::from(number))
 }
 
-/// Whether the role with that number is stored, and the row of its access, as a test checks them.
+/// Whether the role with that number and the row of its access are stored.
 fn is_looked_at(number: u64) -> bool {
     number <= 1000 || (4990..5010).contains(&number) || number > 9490
 }
@@ -64,7 +64,7 @@ fn ids(page: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn ten_thousand_role_accesses_are_listed_in_two_waits_and_stay_with_their_flag() {
+async fn ten_thousand_role_accesses_are_listed_in_two_round_trips_and_stay_with_their_flag() {
     let app = TestApp::new().await;
     let flag = app.flag("crowded").await;
     give_accesses(&app, flag, MANY).await;

@@ -16,7 +16,7 @@ fn is_replayed(response: &TestResponse) -> bool {
     response.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
 }
 
-/// Every path that creates, and something to create.
+/// Every path that creates records, with a body.
 async fn creates(app: &TestApp) -> Vec<(String, Value)> {
     let flag = app.flag("with-roles").await;
     let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}]});
@@ -42,7 +42,7 @@ async fn with_a_role() -> TestApp {
 }
 
 #[tokio::test]
-async fn what_is_sent_again_is_created_once() {
+async fn a_repeated_create_creates_once() {
     let app = with_a_role().await;
     for (number, (path, body)) in creates(&app).await.into_iter().enumerate() {
         let header = format!("create {number}");
@@ -55,13 +55,13 @@ async fn what_is_sent_again_is_created_once() {
             assert!(is_replayed(&again), "{path}");
             assert_eq!(again.expect(201)["id"], first["id"], "{path}");
         }
-        // Another process, and a path without its last slash, make no difference.
+        // A second process, and a path without its trailing slash, give the same result.
         let other = app.another_process();
         let again = send(&other, Keys::OWNER, path.trim_end_matches('/'), &body, &header).await;
         assert_eq!((again.status, &again.json()["id"]), (StatusCode::CREATED, &first["id"]), "{path}");
         let after = app.get(&path).await.expect(200)["results"].as_array().unwrap().len();
         assert_eq!(after, before + 1, "{path}");
-        // Another request under the same key is refused, and so is the same under a key that is none.
+        // A different request with the same key is rejected, and so is an invalid key.
         let mut changed = body.clone();
         changed["name"] = json!("other");
         let refused = send(&app, Keys::OWNER, &path, &changed, &header).await.expect(422);
@@ -86,7 +86,7 @@ async fn the_key_of_another_user_is_another_key() {
 }
 
 #[tokio::test]
-async fn what_was_refused_is_not_remembered() {
+async fn a_rejected_create_is_not_stored() {
     let app = TestApp::new().await;
     let path = format!("{PROJECT}/feature_flags/");
     assert_eq!(send(&app, Keys::OWNER, &path, &json!({"key": ""}), "one").await.status, 400);
@@ -94,7 +94,7 @@ async fn what_was_refused_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn of_many_at_once_one_creates() {
+async fn one_of_many_concurrent_creates_succeeds() {
     let app = with_a_role().await;
     for (number, (path, body)) in creates(&app).await.into_iter().enumerate() {
         let header = format!("create {number}");
@@ -107,7 +107,7 @@ async fn of_many_at_once_one_creates() {
 }
 
 #[tokio::test]
-async fn what_was_done_and_never_heard_of_is_answered_when_it_is_sent_again() {
+async fn a_create_with_a_lost_response_returns_its_result_when_sent_again() {
     let faults = Faults::new(
         7,
         &[(Fault::ResponseLost, 200), (Fault::FailedAfterwards, 200), (Fault::RequestLost, 100)],

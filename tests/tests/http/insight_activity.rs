@@ -91,7 +91,7 @@ async fn a_log_requires_its_own_scope_and_is_available_as_csv() {
     assert_eq!(app.call(Keys::OWNER, "POST", LOG, json!({})).await.header("allow"), "GET, HEAD, OPTIONS");
 }
 
-/// Of two changes the one that is written last is logged last, even if its request began first.
+/// The change that is written last is logged last, even if its request began first.
 #[tokio::test]
 async fn a_change_that_began_before_the_last_one_is_logged_after_it() {
     let app = TestApp::new().await;

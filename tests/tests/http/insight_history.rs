@@ -1,4 +1,4 @@
-//! Many clients at once, about a few insights: every call is noted, and the whole must be explained by one order of writes.
+//! Many clients at once, about a few insights: every call is recorded, and one order of writes must explain all of them.
 //!
 //! `PENNON_HISTORY_OPERATIONS` sets how many random calls are made, half of them over a failing store;
 //! `PENNON_HISTORY_SEED` repeats a run's choices.
@@ -29,7 +29,7 @@ async fn random_calls_of_many_clients_are_explained_by_one_order() {
         history.stored.entries.len()
     );
     assert!(missing > 0, "seed {seed}: no insight was ever met deleted");
-    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls were told to come back");
+    assert!(busy * 50 <= operations, "seed {seed}: {busy} of {operations} calls got a 503");
 }
 
 /// As a local server reads and writes: without the SDK, several transactions to a commit.
@@ -57,7 +57,7 @@ async fn random_calls_over_a_failing_store_are_explained_by_one_order() {
 
 /// The checker finds the problem of an altered history.
 #[tokio::test]
-async fn what_is_wrong_with_a_history_is_found() {
+async fn altered_histories_are_rejected() {
     let recorder = Recorder::new(TestApp::with(workspace()).await).await;
     run(&recorder, 7, 4, 200).await;
     let sound = recorder.history().await;

@@ -1,4 +1,4 @@
-//! What bodies of insights may hold, field by field, and the limits of one insight at the limit and one past it.
+//! The fields of insight bodies, and the limits of one insight at the limit and one past it.
 
 use pennon_core::store::{Item, PartitionQuery};
 use pennon_tests::{Keys, TestApp};
@@ -191,7 +191,7 @@ async fn values_are_coerced_as_in_the_contract() {
         app.patch(&one(&made["id"]), json!({"filters": "{\"insight\": \"PATHS\"}", "order": null})).await;
     let text = text.expect(200);
     assert_eq!((&text["filters"], &text["order"]), (&json!({"insight": "PATHS"}), &Value::Null));
-    // As large as may be.
+    // The maximum size.
     let large = app.post(INSIGHTS, json!({"filters": noise(256 * 1024, 3)})).await.expect(201);
     assert_eq!(app.get(&one(&large["id"])).await.expect(200)["filters"]["x"], large["filters"]["x"]);
 }
@@ -241,7 +241,7 @@ async fn filters_on_cohorts_of_every_type_are_stored_and_calculated() {
 }
 
 #[tokio::test]
-async fn bodies_are_json_objects_or_refused_by_what_they_are() {
+async fn bodies_that_are_not_json_objects_are_rejected() {
     let app = TestApp::new().await;
     let id = app.post(INSIGHTS, json!({"name": "x"})).await.expect(201)["id"].clone();
     let send = async |method: &str, path: &str, kind: &str, body: &str| {
@@ -335,7 +335,7 @@ async fn an_insight_is_on_forty_dashboards_and_not_on_one_more() {
     );
     assert_eq!(pointers(&app, 81).await, (1..=40).collect::<Vec<u64>>());
 
-    // Off all of them and onto forty others, with as large a record and as large a log entry as there are: one transaction.
+    // Moved from all of them to forty others, with the largest record and log entry: one transaction.
     let content = |seed| {
         let query = noise(255 * 1024, seed + 1)["x"].clone();
         json!({"filters": noise(256 * 1024, seed), "query": {"kind": "HogQLQuery", "query": query}})

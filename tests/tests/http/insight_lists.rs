@@ -13,7 +13,7 @@ async fn made(app: &TestApp, day: u32, key: &str, body: Value) -> Value {
     app.send(request).await.expect(201)
 }
 
-/// Ids that a list shows, in its order.
+/// The listed ids, in order.
 async fn listed(app: &TestApp, query: &str) -> Vec<u64> {
     let list = app.get(&format!("{INSIGHTS}?{query}")).await.expect(200);
     let ids: Vec<u64> =
@@ -114,7 +114,7 @@ async fn every_filter_matches_as_in_the_contract() {
 }
 
 #[tokio::test]
-async fn every_order_is_total_and_its_reverse_but_for_ties() {
+async fn every_order_is_total_and_reversible_except_for_ties() {
     let app = app().await;
     for (second, id) in [(1, 4), (2, 2)] {
         let mut view = TestApp::request(Keys::OWNER, "POST", &format!("{INSIGHTS}{id}/viewed/"), json!({}));
@@ -150,7 +150,7 @@ async fn every_order_is_total_and_its_reverse_but_for_ties() {
 }
 
 #[tokio::test]
-async fn parameters_that_mean_nothing_name_themselves() {
+async fn errors_name_the_invalid_parameter() {
     let app = app().await;
     let choice = "Select a valid choice. That choice is not one of the available choices.";
     for bad in ["99", "3", "x", "%5B1%2C99%5D", "%7B%7D", "-1"] {
@@ -213,7 +213,7 @@ async fn pages_link_to_each_other() {
 
 /// A table of a list is one row: the envelope, flattened.
 #[tokio::test]
-async fn responses_come_as_tables_and_so_do_refusals() {
+async fn responses_and_errors_are_available_as_tables() {
     let app = app().await;
     let read = |text: &str| -> Vec<std::collections::BTreeMap<String, String>> {
         let mut rows = text.split("\r\n").map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -273,7 +273,7 @@ async fn responses_come_as_tables_and_so_do_refusals() {
     let nothing = app.get("/api/projects/2/insights/my_last_viewed/?format=csv").await;
     assert_eq!((nothing.status.as_u16(), nothing.text.as_str()), (200, ""), "nothing has no columns");
     assert_eq!(nothing.header("content-type"), "text/csv; charset=utf-8");
-    // A refusal is a row too, under its status.
+    // An error is a row too, with its status.
     let refused = app.get(&format!("{INSIGHTS}?format=csv&order=x")).await;
     assert_eq!((refused.status.as_u16(), refused.header("content-type")), (400, "text/csv; charset=utf-8"));
     assert!(refused.text.starts_with("attr,code,detail,type\r\norder,invalid_choice,"), "{}", refused.text);

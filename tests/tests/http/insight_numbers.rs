@@ -1,4 +1,4 @@
-//! The numbers of saved insights over HTTP, and the dashboards that they are on.
+//! Results of saved insights over HTTP, and their dashboards.
 
 use pennon_core::store::PartitionQuery;
 use pennon_eventstore::Event;
@@ -12,7 +12,7 @@ fn one(id: &Value) -> String {
     format!("{INSIGHTS}{id}/")
 }
 
-/// Makes an insight as the owner; gives its full form.
+/// Creates an insight as the owner and returns its full form.
 async fn made(app: &TestApp, body: Value) -> Value {
     app.post(INSIGHTS, body).await.expect(201)
 }
@@ -70,7 +70,7 @@ async fn numbers_are_shown_when_they_are_cached_or_requested() {
     assert!(got["hogql"].is_string());
     let stored = app.get(&path).await.expect(200);
     assert_eq!((&stored["result"], &stored["is_cached"]), (&got["result"], &json!(true)));
-    // Another insight with the same query, bare and with defaults spelt out, has the result at once.
+    // An insight with the same query, without and with explicit defaults, has the result at once.
     let mut bare = views()["source"].clone();
     bare["interval"] = json!("day");
     let same = made(&app, json!({"name": "same", "query": bare})).await;
@@ -126,7 +126,7 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     let app = with_views().await;
     let web =
         json!({"kind": "DataTableNode", "source": {"kind": "WebStatsTableQuery", "breakdownBy": "Page"}});
-    // There is no second series.
+    // The query has no second series.
     let formula = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "viewed"}],
                          "trendsFilter": {"formula": "A + B"}});
     let other = made(&app, json!({"query": web})).await["id"].clone();
@@ -147,7 +147,7 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     assert!(status["error_message"].as_str().unwrap().contains("WebStatsTableQuery"));
     let response = app.get(&format!("{}?refresh=blocking", one(&refused))).await.expect(400);
     assert_eq!(response["attr"], "trendsFilter__formula");
-    // In a list the others are not kept from their numbers.
+    // In a list the other insights have their results.
     let list = app.get(&format!("{INSIGHTS}?refresh=blocking&order=id")).await.expect(200);
     let rows = list["results"].as_array().unwrap();
     assert_eq!(rows[0]["query_status"]["error"], true);
@@ -158,7 +158,7 @@ async fn an_insight_that_cannot_be_calculated_is_stored_and_reports_it() {
     let body = json!({"name": "new", "query": formula});
     assert_eq!(app.post(&format!("{INSIGHTS}?refresh=blocking"), body).await.status, 400);
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 3);
-    // Nor does anything go on in the background that cannot be calculated.
+    // A query that cannot be calculated is not started in the background either.
     for mode in ["async", "lazy_async", "force_async", "async_except_on_cache_miss"] {
         let got = app.get(&format!("{}?refresh={mode}", one(&other))).await.expect(200);
         assert_eq!(got["query_status"]["error"], true, "{mode}");
@@ -218,7 +218,7 @@ async fn with_dashboards() -> TestApp {
 }
 
 #[tokio::test]
-async fn an_insight_is_on_the_dashboards_that_were_named_last() {
+async fn an_insight_is_on_the_dashboards_of_the_last_change() {
     let app = with_dashboards().await;
     let insight = made(&app, json!({"name": "a", "dashboards": [2, 1]})).await;
     let path = one(&insight["id"]);
@@ -242,7 +242,7 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
         assert_eq!(app.post(INSIGHTS, json!({"dashboards": wrong})).await.status, 400);
     }
     assert_eq!(app.get(INSIGHTS).await.expect(200)["count"], 1);
-    // The same set is no change; each other one is logged with names, the new one in the order sent.
+    // The same set is not a change; every other set is logged with names, in the order sent.
     let log = app.activity("Insight").await;
     let mut changes: Vec<Value> = log.iter().map(|entry| entry["detail"]["changes"].clone()).collect();
     changes.retain(|changes| !changes.is_null());
@@ -251,7 +251,7 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
     assert_eq!(changes.len(), 2);
     assert!(changes.contains(&line(json!([d1, d2]), json!([d2]))), "{changes:?}");
     assert!(changes.contains(&line(json!([d2]), json!([d2, d1]))), "{changes:?}");
-    // A deletion takes it off, a restoration does not put it back.
+    // A deletion removes it from dashboards, and a restoration does not add it again.
     app.patch(&path, json!({"deleted": true, "dashboards": [1, 2]})).await.expect(200);
     let restored = app.patch(&path, json!({"deleted": false})).await.expect(200);
     assert_eq!((&restored["dashboards"], &restored["dashboard_tiles"]), (&json!([]), &json!([])));
@@ -266,7 +266,7 @@ async fn an_insight_is_on_the_dashboards_that_were_named_last() {
 }
 
 #[tokio::test]
-async fn a_restricted_dashboard_closes_its_insights_to_others() {
+async fn insights_of_a_restricted_dashboard_are_not_editable_by_others() {
     let app = with_dashboards().await;
     let insight = made(&app, json!({"name": "a", "dashboards": [3]})).await;
     let levels = |insight: &Value| {
@@ -291,7 +291,7 @@ async fn a_restricted_dashboard_closes_its_insights_to_others() {
 }
 
 #[tokio::test]
-async fn a_dashboard_lends_its_filters_to_the_insights_on_it() {
+async fn the_filters_of_a_dashboard_apply_to_its_insights() {
     let app = with_dashboards().await;
     let insight = made(&app, json!({"query": views(), "dashboards": [1]})).await;
     let path = one(&insight["id"]);

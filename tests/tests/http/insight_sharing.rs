@@ -15,7 +15,7 @@ async fn made(app: &TestApp, body: Value) -> u64 {
     app.post(INSIGHTS, body).await.expect(201)["id"].as_u64().unwrap()
 }
 
-/// Switches sharing on; the token.
+/// Switches sharing on and returns the token.
 async fn shared(app: &TestApp, id: u64) -> String {
     let shown = app.patch(&sharing(id), json!({"enabled": true})).await.expect(200);
     shown["access_token"].as_str().unwrap().to_owned()
@@ -31,7 +31,7 @@ fn refused(response: &TestResponse) {
     response.expect_error(401, "authentication_error", "authentication_failed", detail, None);
 }
 
-/// The words of the insight's log, newest first.
+/// The activities of the insight's log, newest first.
 async fn log(app: &TestApp, id: u64) -> Vec<String> {
     let log = app.get(&format!("{INSIGHTS}{id}/activity/")).await.expect(200);
     log["results"].as_array().unwrap().iter().map(|it| it["activity"].as_str().unwrap().to_owned()).collect()
@@ -159,7 +159,7 @@ async fn a_link_shows_the_insight_as_it_is_stored() {
     assert_eq!((&linked["filters"], linked.get("layouts")), (&filters, None));
     let listed = by_link(&app, &format!("{INSIGHTS}?{over}"), &token).await.expect(200);
     assert_eq!(listed["results"][0]["filters"], filters);
-    // Nor are calculations forced: a result that is fresh stays.
+    // A calculation cannot be forced: a fresh result is kept.
     let calculated = by_link(&app, &format!("{INSIGHTS}{id}/?refresh=blocking"), &token).await.expect(200);
     assert_eq!(calculated["is_cached"], false);
     let again = by_link(&app, &format!("{INSIGHTS}{id}/?refresh=force_blocking"), &token).await.expect(200);
@@ -167,7 +167,7 @@ async fn a_link_shows_the_insight_as_it_is_stored() {
 }
 
 #[tokio::test]
-async fn another_token_takes_the_place_of_the_one_before() {
+async fn a_new_token_replaces_the_previous_one() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "x"})).await;
     let path = format!("{INSIGHTS}{id}/");
@@ -197,7 +197,7 @@ async fn another_token_takes_the_place_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn settings_are_kept_as_far_as_they_are_known() {
+async fn known_settings_are_stored() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "x"})).await;
     let sent = json!({"theme": "dark", "whitelabel": true, "noHeader": "yes", "legend": null, "unknown": 1});
@@ -227,7 +227,7 @@ async fn settings_are_kept_as_far_as_they_are_known() {
         Value::Null,
         "a refused body changes nothing"
     );
-    // A flip back and forth is logged each time, the same again never.
+    // Each switch is logged, and a repetition never.
     for enabled in [true, false, false, true] {
         app.patch(&sharing(id), json!({"enabled": enabled})).await.expect(200);
     }
@@ -278,7 +278,7 @@ async fn only_those_who_may_edit_an_insight_share_it() {
 }
 
 #[tokio::test]
-async fn an_installation_without_a_key_makes_itself_a_secret_once() {
+async fn an_installation_without_a_key_generates_a_secret_once() {
     let app = TestApp::new().await.with_payload_keys(PayloadKeys::default());
     let id = made(&app, json!({"name": "x"})).await;
     let paths = [sharing(id), sharing(id)];
@@ -289,13 +289,13 @@ async fn an_installation_without_a_key_makes_itself_a_secret_once() {
     by_link(&app, &format!("{INSIGHTS}{id}/"), &token).await.expect(200);
     let secret = app.services.app.store.records.get(&keys::sharing_secret()).await.unwrap().unwrap();
     assert!(secret.text.len() > 40);
-    // An installation that is given a key later shows what it has, and makes new tokens with the key.
+    // An installation that gets a key later returns existing tokens, and makes new ones with the key.
     let keyed = app.with_payload_keys(PayloadKeys::parse(&"A".repeat(43)).unwrap());
     assert_eq!(keyed.get(&sharing(id)).await.expect(200)["access_token"], token);
     let second = keyed.post(&format!("{}refresh/", sharing(id)), json!({})).await.expect(200);
     by_link(&keyed, &format!("{INSIGHTS}{id}/"), second["access_token"].as_str().unwrap()).await.expect(200);
     refused(&by_link(&keyed, &format!("{INSIGHTS}{id}/"), &token).await);
-    // And where that key is lost, links work on and cannot be shown, until there is another token.
+    // If that key is lost, links still work and cannot be returned until there is a new token.
     let lost = keyed.with_payload_keys(PayloadKeys::parse(&format!("B{}", "A".repeat(42))).unwrap());
     let response = lost.get(&sharing(id)).await;
     assert_eq!((response.status.as_u16(), &response.json()["code"]), (503, &json!("missing_key")));
@@ -306,7 +306,7 @@ async fn an_installation_without_a_key_makes_itself_a_secret_once() {
 }
 
 #[tokio::test]
-async fn links_count_against_the_limits_by_themselves() {
+async fn links_have_rate_limits_of_their_own() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "x"})).await;
     let token = shared(&app, id).await;
@@ -318,7 +318,7 @@ async fn links_count_against_the_limits_by_themselves() {
     app.get(&path).await.expect(200);
 }
 
-/// Whatever is interrupted, the row by which a token opens the insight is there exactly while sharing is on.
+/// After any interruption, the row of a token exists exactly while sharing is on.
 #[tokio::test]
 async fn a_failing_store_never_leaves_half_a_change() {
     let faults =
@@ -355,7 +355,7 @@ async fn a_failing_store_never_leaves_half_a_change() {
     let record: Value = stored(&app).await[0].body().unwrap();
     let row = Key::new(format!("SHARE#{}", record["hash"].as_str().unwrap()), "SHARE");
     assert!(app.services.app.store.records.get(&row).await.unwrap().is_some());
-    // Every flip is logged, and only flips: on and off alternate.
+    // Every switch is logged and nothing else: on and off alternate.
     let words = app.get(&format!("{INSIGHTS}{id}/activity/?limit=1000")).await.expect(200);
     let flips =
         words["results"].as_array().unwrap().iter().filter_map(|entry| match entry["activity"].as_str() {

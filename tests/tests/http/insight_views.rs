@@ -1,4 +1,4 @@
-//! Who viewed which insight when, and what clients measure.
+//! Views of insights, and measurements of clients.
 
 use pennon_core::clock::NOW_HEADER;
 use pennon_core::store::PartitionQuery;
@@ -33,7 +33,7 @@ async fn last(app: &TestApp, key: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn the_last_five_are_ones_own_the_latest_first_and_without_deleted_ones() {
+async fn the_last_five_views_are_of_the_user_without_deleted_insights() {
     let app = TestApp::new().await;
     assert_eq!(app.get(LAST).await.expect(200), json!([]));
     for number in 1..=8 {
@@ -44,7 +44,7 @@ async fn the_last_five_are_ones_own_the_latest_first_and_without_deleted_ones() 
         assert_eq!((viewed.status.as_u16(), viewed.text.as_str()), (200, ""));
     }
     assert_eq!(last(&app, Keys::OWNER).await, [2, 7, 6, 5, 4]);
-    // One that arrives late changes nothing.
+    // A view that arrives late changes nothing.
     view(&app, Keys::OWNER, 7, 1).await.expect(200);
     assert_eq!(last(&app, Keys::OWNER).await, [2, 7, 6, 5, 4]);
     for id in [2, 6] {
@@ -68,7 +68,7 @@ async fn the_last_five_are_ones_own_the_latest_first_and_without_deleted_ones() 
 }
 
 #[tokio::test]
-async fn an_insight_is_viewed_by_those_who_may_read_it_and_nothing_else_is() {
+async fn only_existing_insights_are_viewed_by_users_who_may_read_them() {
     let keys = json!([{"label": "r", "user": "member@example.com", "scopes": ["insight:read"], "projects": [], "value": "phx_reads_insights"}]);
     let dashboards = json!([{"project": "1", "id": 5, "name": "Five", "restriction_level": 37, "created_by": "owner@example.com"}]);
     let app = TestApp::with(json!({"keys": keys, "dashboards": dashboards})).await;
@@ -100,7 +100,7 @@ async fn an_insight_is_viewed_by_those_who_may_read_it_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn several_are_viewed_at_once_and_unknown_ones_passed_over() {
+async fn several_insights_are_viewed_at_once_and_unknown_ones_skipped() {
     let app = TestApp::new().await;
     let (a, b, gone) = (made(&app, "a").await, made(&app, "b").await, made(&app, "gone").await);
     app.patch(&format!("{INSIGHTS}{gone}/"), json!({"deleted": true})).await.expect(200);
@@ -130,11 +130,11 @@ async fn several_are_viewed_at_once_and_unknown_ones_passed_over() {
     assert_eq!(
         app.call(Keys::READ_FLAGS, "POST", &path, json!({})).await.status,
         403,
-        "before the body is judged"
+        "before the body is validated"
     );
 }
 
-/// Many people look at a few insights at once: none waits for another, and the latest view of each counts.
+/// Many users view a few insights concurrently: none waits for another, and the latest view of each counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_latest_of_many_views_counts() {
     let app = TestApp::new().await;
@@ -162,14 +162,14 @@ async fn the_latest_of_many_views_counts() {
     }
     let ascending = app.get(&format!("{INSIGHTS}?order=last_viewed_at&limit=2&basic=1")).await.expect(200);
     assert_eq!(ascending["results"][0]["id"], 4, "never viewed comes first");
-    // Those that are equally late keep the order of their numbers.
+    // Equal times are sorted by id.
     let mut rest: Vec<u64> = vec![1, 2, 3];
     rest.sort_by_key(|id| (latest(*id), *id));
     assert_eq!(ascending["results"][1]["id"], rest[0]);
 }
 
 #[tokio::test]
-async fn a_view_waits_twice_for_the_store() {
+async fn a_view_takes_two_round_trips() {
     let app = TestApp::new().await;
     let id = made(&app, "a").await;
     let app = app.another_process();
@@ -181,7 +181,7 @@ async fn a_view_waits_twice_for_the_store() {
 }
 
 #[tokio::test]
-async fn measurements_of_clients_are_taken_and_stored_nowhere() {
+async fn measurements_of_clients_are_accepted_and_not_stored() {
     let app = TestApp::new().await;
     let path = format!("{INSIGHTS}timing/");
     let body = json!({"query_id": "q1", "type": "insight_load", "time_to_see_data_ms": 120, "is_primary_interaction": true});

@@ -10,7 +10,7 @@ fn one(id: &Value) -> String {
     format!("{INSIGHTS}{id}/")
 }
 
-/// Makes an insight as the owner; gives its full form.
+/// Creates an insight as the owner and returns its full form.
 async fn made(app: &TestApp, body: Value) -> Value {
     app.post(INSIGHTS, body).await.expect(201)
 }
@@ -70,7 +70,7 @@ async fn scopes_projects_and_methods_are_checked() {
     assert_eq!(app.call("", "GET", INSIGHTS, Value::Null).await.status, 401);
     assert_eq!(app.call(Keys::STRANGER, "GET", INSIGHTS, Value::Null).await.status, 403);
     assert_eq!(app.call(Keys::READ_FLAGS, "GET", INSIGHTS, Value::Null).await.status, 403);
-    // Another project knows nothing of it.
+    // It is not found in another project.
     assert_eq!(app.get("/api/projects/2/insights/").await.expect(200)["count"], 0);
     assert_eq!(app.get(&format!("/api/projects/2/insights/{id}/")).await.status, 404);
     assert_eq!(app.patch(&format!("/api/projects/2/insights/{id}/"), json!({"name": "y"})).await.status, 404);
@@ -177,7 +177,7 @@ async fn lists_are_filtered_ordered_and_paged() {
 }
 
 #[tokio::test]
-async fn a_change_touches_what_it_names() {
+async fn a_change_affects_only_its_fields() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "a", "description": "d", "tags": ["x"]})).await["id"].clone();
     let later = "2026-01-06T00:00:00Z";
@@ -216,7 +216,7 @@ async fn a_change_touches_what_it_names() {
 }
 
 #[tokio::test]
-async fn no_change_is_lost_to_another_at_the_same_time() {
+async fn concurrent_changes_are_not_lost() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "a"})).await["id"].clone();
     let bodies = [
@@ -253,7 +253,7 @@ async fn no_change_is_lost_to_another_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_deleted_insight_is_gone_until_a_json_false_brings_it_back() {
+async fn a_deleted_insight_is_hidden_until_deleted_is_set_to_false() {
     let app = TestApp::new().await;
     let id = made(&app, json!({"name": "a"})).await["id"].clone();
     let gone = app

@@ -8,7 +8,7 @@ use pennon_tests::TestApp;
 use serde_json::{Value, json};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
-/// How many insights; fewer or more by the environment.
+/// The number of insights; the environment can set another.
 fn count() -> u64 {
     std::env::var("PENNON_TEST_INSIGHTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000)
 }
@@ -61,7 +61,7 @@ async fn filled(count: u64) -> TestApp {
     app
 }
 
-/// A page, and what it waited for.
+/// A page, and its sequential round trips.
 async fn page(app: &TestApp, query: &str) -> (Value, usize) {
     app.round_trips.reset();
     let response = app.get(&format!("{INSIGHTS}?{query}")).await.expect(200);
@@ -87,7 +87,7 @@ const FILTERS: [Filter; 9] = [
 ];
 
 #[tokio::test]
-async fn lists_of_many_insights_are_right_and_wait_no_longer_than_short_ones() {
+async fn lists_of_many_insights_take_no_more_round_trips_than_short_ones() {
     let count = count();
     let app = filled(count).await;
     for (filter, lets_through) in FILTERS {
@@ -129,7 +129,7 @@ async fn lists_of_many_insights_are_right_and_wait_no_longer_than_short_ones() {
     another_process_reads_little(&app, count, &by_order).await;
 }
 
-/// Reads of a process that has just begun, and of one that remembers the rows, beside writes of another one. `by_order` is
+/// Reads of a process with cold caches, and of one with cached rows, during writes of another one. `by_order` is
 /// the default order.
 async fn another_process_reads_little(app: &TestApp, count: u64, by_order: &[u64]) {
     // A new process reads the rows beside the key, and what each partition has beyond a page after it; then the records.
@@ -144,7 +144,7 @@ async fn another_process_reads_little(app: &TestApp, count: u64, by_order: &[u64
     let bytes: usize = rows.iter().map(|row| row.text.len() + 100).sum();
     let pages = bytes.div_ceil(1 << 20);
     let another = app.another_process();
-    // Which of many calls at once ends first is chance, so these are counted and not what was waited for.
+    // The order of concurrent calls is random, so calls are counted instead of sequential round trips.
     let queries = || another.round_trips.calls().iter().filter(|call| call.operation == "Query").count();
     let (first, _) = page(&another, "basic=true").await;
     assert!(queries() <= 8 * pages, "{} queries for {pages} pages of each partition", queries());
@@ -182,7 +182,7 @@ async fn another_process_reads_little(app: &TestApp, count: u64, by_order: &[u64
 }
 
 #[tokio::test]
-async fn a_list_takes_three_waits_and_two_in_the_short_form_however_many_there_are() {
+async fn a_list_takes_three_round_trips_and_two_in_the_short_form() {
     let app = TestApp::with(json!({"dashboards": [{"project": "1", "id": 5, "name": "Five"}]})).await;
     for number in 0..12 {
         let dashboards = if number % 2 == 0 { json!([5]) } else { json!([]) };

@@ -1,4 +1,4 @@
-//! API keys at work: their use is noted, they are revoked, and what a process remembers of them is proven each time.
+//! API keys: their use is recorded, they are revoked, and cached keys are verified on each request.
 
 use axum::body::Body;
 use chrono::{DateTime, Utc};
@@ -18,14 +18,14 @@ async fn at(app: &TestApp, instant: &str, path: &str) -> TestResponse {
     app.send(request).await
 }
 
-/// The DynamoDB operations that no response waited for, since the last reset.
+/// The DynamoDB operations in the background since the last reset.
 async fn aside(app: &TestApp) -> Vec<String> {
     app.services.app.keys.wait_for_background_writes().await;
     app.round_trips.background_calls().into_iter().map(|call| call.operation).collect()
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_response() {
+async fn the_use_of_a_key_is_recorded_once_an_hour_in_the_background() {
     let app = TestApp::new().await;
     assert_eq!(at(&app, "2026-01-05T10:00:00Z", CURRENT).await.expect(200)["last_used_at"], Value::Null);
     assert_eq!(app.round_trips.sequential(), 1, "no response waits for the note");
@@ -48,7 +48,7 @@ async fn the_use_of_a_key_is_noted_once_an_hour_beside_the_response() {
 }
 
 #[tokio::test]
-async fn unknown_and_dead_keys_leave_no_note() {
+async fn the_use_of_unknown_and_revoked_keys_is_not_recorded() {
     let app = TestApp::with(json!({"keys": [{"label": "old", "user": "owner@example.com", "scopes": ["*"],
         "value": "phx_expired_key_0123456789", "expires_at": "2026-01-05T09:00:00Z"}]}))
     .await;
@@ -59,14 +59,14 @@ async fn unknown_and_dead_keys_leave_no_note() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_and_its_use_does_not_bring_it_back() {
+async fn a_revoked_key_is_rejected_and_its_use_does_not_restore_it() {
     let app = TestApp::new().await;
     app.get(FLAGS).await.expect(200);
     app.services.app.keys.wait_for_background_writes().await;
     let records = &app.services.app.store.records;
     let hash = hash_key(Keys::OWNER);
     revoke(records, &hash).await.unwrap();
-    // A note that was on its way when the key was revoked finds nothing to write to.
+    // A use that is recorded after the key was revoked writes nothing.
     assert!(!records.advance(&keys::api_key(&hash), 2_000_000_000, 1_999_999_999).await.unwrap());
     assert_eq!(records.get(&keys::api_key(&hash)).await.unwrap(), None);
     app.services.app.keys.clear();
@@ -89,7 +89,7 @@ async fn applying_a_workspace_keeps_when_a_key_was_used() {
 }
 
 #[tokio::test]
-async fn a_project_met_before_is_read_beside_the_key_and_never_trusted() {
+async fn a_cached_project_is_read_with_the_key_and_verified() {
     let app = TestApp::new().await;
     let trips = async |key: &str, path: &str| {
         app.services.app.keys.clear();
@@ -123,7 +123,7 @@ async fn a_project_met_before_is_read_beside_the_key_and_never_trusted() {
 }
 
 #[tokio::test]
-async fn a_token_remembered_from_one_key_opens_nothing_for_another() {
+async fn a_token_cached_for_one_key_gives_no_access_to_another() {
     let app = TestApp::new().await;
     let path = "/api/projects/1/?token=phc_project_9";
     app.call(Keys::STRANGER, "GET", path, Value::Null).await.expect(200);

@@ -28,7 +28,7 @@ async fn parts(records: &Table, sk: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_long_body_comes_back_from_every_kind_of_read() {
+async fn a_long_body_is_returned_by_every_kind_of_read() {
     let (_app, records) = table().await;
     let long = noise(1, 1_500_000);
     records.put(item("b", &long), WriteCondition::Absent).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_body_beyond_the_limit_is_refused_and_nothing_is_written() {
     ];
     assert!(matches!(records.transact(writes).await, Err(StoreError::TooLarge)));
     assert_eq!(records.query(PartitionQuery::partition("TEST")).await.unwrap().len(), 0);
-    // A failed condition is found where the caller put it, whatever parts stand beside it.
+    // A failed condition has the caller's index, also if the write has parts.
     let writes = vec![
         Write::Put(item("b", &noise(1, 900_000)), WriteCondition::None),
         Write::Check(key("none"), WriteCondition::Present),
@@ -80,7 +80,7 @@ async fn a_body_beyond_the_limit_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_reader_beside_writers_sees_one_body_or_another_and_never_a_mixture() {
+async fn a_concurrent_reader_gets_a_complete_body() {
     let (_app, records) = table().await;
     let bodies: Vec<String> =
         (0..4).map(|seed| noise(seed, 500_000 + 200_000 * usize::try_from(seed).unwrap())).collect();
@@ -133,7 +133,7 @@ fn named_limit(refusal: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_page_that_no_gateway_lets_through_is_refused_by_the_largest_limit_that_fits() {
+async fn a_page_that_exceeds_the_gateway_is_rejected_with_the_largest_possible_limit() {
     let app = TestApp::new().await;
     for number in 0..36 {
         let value = noise(number, 200_000);

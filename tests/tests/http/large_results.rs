@@ -1,4 +1,4 @@
-//! Results that are too large for the table lie in the object store: found by one read more, and no loss when they are gone.
+//! Results that are too large for the table are in the object store: they cost one more read, and missing ones are calculated again.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ fn objects(app: &TestApp) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_result_larger_than_an_item_is_kept_and_shown() {
+async fn a_result_larger_than_an_item_is_cached_and_returned() {
     let app = shop().await;
     let calculated = app.post(TREND, query()).await.expect(200);
     assert_eq!(calculated["result"].as_array().unwrap().len(), VALUES);
@@ -70,14 +70,14 @@ async fn a_result_larger_than_an_item_is_kept_and_shown() {
     assert!(rows.len() == 1 && rows[0].text.len() < 2_000, "{}", rows[0].text);
     let shown = app.post(TREND, query()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
-    // For every process: it is not a memory of this one.
+    // For every process, not only from the memory of this one.
     let shown = app.another_process().post(TREND, query()).await.expect(200);
     assert_eq!((&shown["is_cached"], &shown["result"]), (&json!(true), &calculated["result"]));
     assert_eq!(objects(&app).len(), 1);
 }
 
 #[tokio::test]
-async fn an_insight_with_such_a_result_takes_the_trips_of_any_other() {
+async fn an_insight_with_a_large_result_takes_the_same_round_trips() {
     let app = shop().await;
     let small = json!({"name": "s", "query": {"kind": "TrendsQuery",
         "series": [{"kind": "EventsNode", "event": "bought"}]}});
@@ -94,7 +94,7 @@ async fn an_insight_with_such_a_result_takes_the_trips_of_any_other() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_missing_or_damaged_is_no_result_and_no_error() {
+async fn a_missing_or_damaged_object_is_calculated_again_without_an_error() {
     let app = shop().await;
     let path = format!("{INSIGHTS}{}/", app.post(INSIGHTS, insight()).await.expect(201)["id"]);
     let blocking = format!("{path}?refresh=blocking");
@@ -127,7 +127,7 @@ async fn an_object_that_is_missing_or_damaged_is_no_result_and_no_error() {
 }
 
 #[tokio::test]
-async fn a_result_whose_object_cannot_be_written_is_answered_and_not_kept() {
+async fn a_result_whose_object_cannot_be_written_is_returned_and_not_cached() {
     let app = shop().await;
     std::fs::write(app.events_url().replace("file://", "") + "/results", b"no folder").unwrap();
     for _ in 0..2 {
@@ -155,7 +155,7 @@ async fn erasing_removes_the_objects_of_the_project() {
 }
 
 #[tokio::test]
-async fn a_sweep_leaves_the_objects_that_rows_name_and_removes_the_rest() {
+async fn a_sweep_keeps_listed_objects_and_removes_the_others() {
     let app = shop().await;
     let mut forced = query();
     forced["refresh"] = json!(true);

@@ -1,4 +1,4 @@
-//! Every black-box test in one program: linked once, and a machine's cores are never idle behind the last test of a file.
+//! Every black-box test in one program: linked once, and all cores are busy until the last test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
 
 mod abandoned;
@@ -13,7 +13,7 @@ mod bad_input;
 mod blast_filters;
 mod cached_results;
 mod calculation;
-#[allow(clippy::print_stdout, reason = "tells what it covers")]
+#[allow(clippy::print_stdout, reason = "prints what it covers")]
 mod calculation_cases;
 mod calculation_csv;
 mod calculation_definitions;

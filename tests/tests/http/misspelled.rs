@@ -1,4 +1,4 @@
-//! Fields of a write that are misspelled, and those that are not.
+//! Misspelled and other unknown fields of writes.
 
 use pennon_flag_rules::flag::field_table::FLAG_FIELDS;
 use pennon_tests::TestApp;
@@ -79,7 +79,7 @@ fn body(path: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_field_that_is_almost_one_of_a_write_is_refused_by_name() {
+async fn a_misspelled_field_is_rejected_by_name() {
     let app = TestApp::new().await;
     let flag = format!("{FLAGS}{}/", app.flag("one").await);
     let insight = app.post(INSIGHTS, json!({"name": "one"})).await.expect(201);
@@ -125,7 +125,7 @@ async fn other_unknown_fields_and_those_of_the_api_are_not_refused_by_name() {
             assert!(!response.text.contains("Did you mean"), "{path} {name}: {}", response.text);
         }
     }
-    // What a client read is what it may send.
+    // A client may send back what it has read.
     let flag = app.flag("whole").await;
     let insight = app.post(INSIGHTS, json!({"name": "whole"})).await.expect(201);
     for path in [format!("{FLAGS}{flag}/"), format!("{INSIGHTS}{}/", insight["id"])] {

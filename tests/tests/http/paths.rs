@@ -14,7 +14,7 @@ const QUERY: &str = "/api/projects/1/query/";
 const PATHS: &str = "/api/projects/1/insights/path/";
 const PEOPLE: &str = "/api/projects/1/persons/path/";
 
-/// Sends the request of a case as its endpoint says; the response, and its result.
+/// Sends the request of a case to its endpoint; the response, and its result.
 async fn send(app: &TestApp, project: u64, now: &str, request: &Value) -> (TestResponse, Value) {
     let base = format!("/api/projects/{project}");
     let body = request["body"].clone();

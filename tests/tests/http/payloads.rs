@@ -41,7 +41,7 @@ async fn a_remote_configuration_is_found_by_key_or_id() {
 }
 
 #[tokio::test]
-async fn what_is_no_remote_configuration_is_an_empty_404() {
+async fn flags_that_are_no_remote_configuration_are_an_empty_404() {
     let app = TestApp::new().await;
     app.flag("ordinary").await;
     let gone = remote(&app, "gone", json!(1)).await;
@@ -70,7 +70,7 @@ async fn what_is_no_remote_configuration_is_an_empty_404() {
 }
 
 #[tokio::test]
-async fn a_renamed_flag_answers_to_its_new_key() {
+async fn a_renamed_flag_is_found_by_its_new_key() {
     let app = TestApp::new().await;
     let id = remote(&app, "old", json!(1)).await;
     app.patch(&format!("{FLAGS}{id}/"), json!({"key": "new"})).await.expect(200);
@@ -79,7 +79,7 @@ async fn a_renamed_flag_answers_to_its_new_key() {
 }
 
 #[tokio::test]
-async fn a_remote_configuration_takes_one_wait_by_number_and_two_by_key() {
+async fn a_remote_configuration_takes_one_round_trip_by_id_and_two_by_key() {
     let app = TestApp::new().await;
     let id = remote(&app, "limits", json!(1)).await;
     for (name, trips) in [(id.to_string(), 1), ("limits".to_owned(), 2)] {
@@ -103,7 +103,7 @@ fn payload(flag: &Value) -> &Value {
     &flag["filters"]["payloads"]["true"]
 }
 
-/// Everything that the table has of the flag and its log, as one text.
+/// All stored data of the flag and its log, as one text.
 async fn at_rest(app: &TestApp, id: u64) -> String {
     let records = &app.services.app.store.records;
     let mut texts = vec![records.get(&record(1, RecordKind::Flag, id)).await.unwrap().unwrap().text];
@@ -127,7 +127,7 @@ async fn with_keys(app: &TestApp, keys: &str, method: &str, path: &str, body: Va
 }
 
 #[tokio::test]
-async fn a_secret_payload_is_shown_in_clear_and_lies_encrypted() {
+async fn a_secret_payload_is_returned_in_clear_and_stored_encrypted() {
     let app = TestApp::new().await;
     let made = app.post(FLAGS, secret("s")).await.expect(201);
     let id = made["id"].as_u64().unwrap();
@@ -149,7 +149,7 @@ async fn a_secret_payload_is_shown_in_clear_and_lies_encrypted() {
     let stored = at_rest(&app, id).await;
     assert!(stored.contains("pennon-sealed:1:") && !stored.contains("hunter2"), "{stored}");
     let feed = app.get("/flags/definitions?token=phc_project_1").await;
-    assert_eq!(feed.expect(200)["flags"], json!([]), "SDKs ask for it by itself");
+    assert_eq!(feed.expect(200)["flags"], json!([]), "SDKs request it separately");
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn secrets_are_for_remote_configurations_and_need_a_key() {
 }
 
 #[tokio::test]
-async fn keys_are_replaced_by_a_new_one_before_the_old_one() {
+async fn encryption_keys_are_rotated() {
     let old = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     let new = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
     let app = TestApp::new().await;

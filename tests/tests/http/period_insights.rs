@@ -1,4 +1,4 @@
-//! Stickiness and lifecycles over HTTP: every case of the corpus in the way that it asks, and what all kinds have in common.
+//! Stickiness and lifecycles over HTTP: every case of the corpus at its endpoint, and behaviour that all kinds share.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 const PROJECT: &str = "/api/projects/1";
 
-/// The response to a case's request, and where its result is.
-async fn ask(app: &TestApp, case: &EndpointCase) -> (TestResponse, &'static str) {
+/// The response to the request of a case, and the path of its result.
+async fn send_case(app: &TestApp, case: &EndpointCase) -> (TestResponse, &'static str) {
     let body = &case.request["body"];
     match case.request["endpoint"].as_str().unwrap() {
         "query" => (case.send(app, "POST", "query/", json!({"query": body})).await, "/results"),
@@ -72,7 +72,7 @@ fn problems(expect: &Value, got: &Value) -> Vec<String> {
     wrong
 }
 
-/// Follows the links of rows; how many led to as many people as their number says.
+/// Follows the links of rows and asserts their numbers of persons; returns the number of links.
 async fn follow(app: &TestApp, case: &EndpointCase, rows: &Value) -> usize {
     let mut links = 0;
     for row in rows.as_array().unwrap() {
@@ -89,12 +89,12 @@ async fn follow(app: &TestApp, case: &EndpointCase, rows: &Value) -> usize {
     links
 }
 
-async fn check_file(file: &str, answered_least: usize) {
+async fn check_file(file: &str, calculated_least: usize) {
     let (world, cases) = World::of_endpoint_cases(file);
     let app = world.install().await;
-    let (mut wrong, mut answered, mut links) = (Vec::new(), 0, 0);
+    let (mut wrong, mut calculated, mut links) = (Vec::new(), 0, 0);
     for case in &cases {
-        let (response, place) = ask(&app, case).await;
+        let (response, place) = send_case(&app, case).await;
         let want = case.expect["status"].as_u64().unwrap();
         if u64::from(response.status.as_u16()) != want {
             wrong.push(format!("{}: status {}: {}", case.name, response.status, response.text));
@@ -105,7 +105,7 @@ async fn check_file(file: &str, answered_least: usize) {
             assert!(response.text.to_lowercase().contains(&named.to_lowercase()), "{}", response.text);
             continue;
         }
-        answered += 1;
+        calculated += 1;
         let body = response.json();
         let got = body.pointer(place).cloned().unwrap_or_default();
         wrong.extend(problems(&case.expect, &got).into_iter().map(|line| format!("{}: {line}", case.name)));
@@ -114,16 +114,16 @@ async fn check_file(file: &str, answered_least: usize) {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(answered >= answered_least && links >= 60, "{answered} answered, {links} links");
+    assert!(calculated >= calculated_least && links >= 60, "{calculated} calculated, {links} links");
 }
 
 #[tokio::test]
-async fn stickiness_cases_have_the_expected_answers() {
+async fn stickiness_cases_have_the_expected_results() {
     check_file("stickiness.json", 35).await;
 }
 
 #[tokio::test]
-async fn lifecycle_cases_have_the_expected_answers() {
+async fn lifecycle_cases_have_the_expected_results() {
     check_file("lifecycle.json", 42).await;
 }
 
@@ -188,7 +188,7 @@ async fn merged_persons_are_one_and_erased_ones_are_none() {
 }
 
 #[tokio::test]
-async fn older_endpoints_answer_with_their_fields_and_as_csv() {
+async fn older_endpoints_return_their_fields_and_csv() {
     let app = visited().await;
     let body = |marks: Value| {
         let mut body =

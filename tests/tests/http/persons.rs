@@ -43,7 +43,7 @@ fn names(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_newest_come_first_each_with_all_that_is_known() {
+async fn the_newest_come_first_with_all_fields() {
     let app = world().await;
     let page = app.get(PERSONS).await.expect(200);
     assert_eq!((&page["count"], &page["next"], &page["previous"]), (&json!(3), &Value::Null, &Value::Null));
@@ -74,7 +74,7 @@ async fn the_newest_come_first_each_with_all_that_is_known() {
 }
 
 #[tokio::test]
-async fn a_person_is_found_by_what_is_known_of_it() {
+async fn a_person_is_found_by_ids_and_properties() {
     let app = world().await;
     let found = async |query: &str| {
         let page = app.get(&format!("{PERSONS}?{query}")).await.expect(200);
@@ -85,7 +85,7 @@ async fn a_person_is_found_by_what_is_known_of_it() {
     let (ann, bob, cy) = ("Ann@Example.com", "Bob Example", "cy@else.org");
     assert_eq!(found("distinct_id=ann%40home").await, only(ann));
     assert_eq!(found("distinct_id=device").await, only(cy), "merged by the identification");
-    assert_eq!(found("distinct_id=nobody").await, BTreeSet::new());
+    assert_eq!(found("distinct_id=unknown").await, BTreeSet::new());
     assert_eq!(found("distinct_id=ann&email=cy%40else.org").await, BTreeSet::new());
     assert_eq!(found("email=Ann%40Example.com").await, only(ann));
     assert_eq!(found("email=ann%40example.com").await, BTreeSet::new());
@@ -108,7 +108,7 @@ async fn a_person_is_found_by_what_is_known_of_it() {
     assert_eq!(found(&format!("search={bob_id}")).await, only(bob));
     let one = app.get(&format!("{PERSONS}{bob_id}/")).await.expect(200);
     assert_eq!((&one["name"], &one["distinct_ids"]), (&json!(bob), &json!(["bob"])));
-    // Bob becomes Ann: his id leads to her.
+    // Bob is merged into Ann: his id finds her.
     let merge = json!({"event": "$merge_dangerously", "distinct_id": "ann", "properties": {"alias": "bob"}});
     send(&app, merge).await;
     let one = app.get(&format!("{PERSONS}{bob_id}/")).await.expect(200);
@@ -118,7 +118,7 @@ async fn a_person_is_found_by_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn pages_together_have_each_person_once() {
+async fn pages_contain_each_person_once() {
     let app = TestApp::new().await;
     let created = |n: i64| Some(1_000_000 * (n % 3));
     let persons = (0..7).map(|n| record(&[&format!("p{n}")], created(n), json!({"name": format!("P{n}")})));
@@ -142,7 +142,7 @@ async fn pages_together_have_each_person_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_answered_is_refused_by_name() {
+async fn unsupported_parameters_are_rejected_by_name() {
     let app = world().await;
     let refused = async |path: String, code: &str, field: &str| {
         app.get(&path).await.expect_field_error(code, field);

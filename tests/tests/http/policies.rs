@@ -1,5 +1,5 @@
-//! What functions may do seldom: calls that policies have to allow although most requests get along without them. Where the
-//! calls of a run are noted (`tests/src/calls`), these tests are where they come from.
+//! Rare calls of functions, which policies have to allow. When the calls of a run are recorded (`tests/src/calls`), these
+//! tests make them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn cohort_and_action(app: &TestApp) -> (Value, Value) {
     (cohort["id"].clone(), action["id"].clone())
 }
 
-/// A query that has to know persons, groups, a cohort and an action.
+/// A query that needs persons, groups, a cohort and an action.
 fn query(cohort: &Value, action: &Value) -> Value {
     json!({"kind": "TrendsQuery", "dateRange": {"date_from": "-7d"},
         "series": [{"kind": "ActionsNode", "id": action, "math": "dau", "properties": [
@@ -116,7 +116,7 @@ async fn functions_that_require_keys_record_their_use_and_count_their_calls() {
 }
 
 #[tokio::test]
-async fn a_worker_calculates_what_has_to_know_everything() {
+async fn a_worker_calculates_a_query_that_needs_all_data() {
     let app = shop().await;
     let (cohort, action) = cohort_and_action(&app).await;
     // Events that wait, then segments.
@@ -140,7 +140,7 @@ async fn a_query_starts_in_the_background() {
 }
 
 #[tokio::test]
-async fn a_worker_folds_merges_and_removes_what_nothing_names() {
+async fn a_worker_folds_merges_and_removes_unlisted_objects() {
     let app = shop().await;
     compact(&app, now()).await;
     // A row of the log for each request, and more rows than are left as they are. Rows go when two objects hold them.
@@ -167,7 +167,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
     let first = app.services.app.store.records.query(first).await.unwrap();
     assert!(first[0].key.sk > format!("MERGE#{:020}", 100), "rows that two objects hold are gone");
     let old = later(3 * 24 * 60).timestamp_micros();
-    let no_person = directory(&app).join("project=1/events/0000-nobody.parquet");
+    let no_person = directory(&app).join("project=1/events/0000-unlisted.parquet");
     std::fs::write(&no_person, "left by a writer that stopped").unwrap();
     // By the machine's clock, which is the time of the file.
     let by_machine = Utc::now().timestamp_micros().max(old) + 2 * 86_400_000_000;
@@ -178,7 +178,7 @@ async fn a_worker_folds_merges_and_removes_what_nothing_names() {
     let month = by_machine + 32 * 86_400_000_000;
     assert_eq!(as_worker(app.services.events.sweep_orphans(1, month)).await.unwrap(), 0);
     assert_eq!(app.services.events.orphans(1).await.unwrap(), []);
-    // Merges are known to a process that remembers none, and flags and captures need them too.
+    // A process with cold caches reads the merges, which flags and captures need too.
     let other = app.another_process();
     app.get(&format!("{FLAGS}my_flags/?distinct_id=d0-7")).await.expect(200);
     let merge = json!({"event": "$identify", "distinct_id": "u9", "properties": {"$anon_distinct_id": "p1"}});

@@ -1,4 +1,4 @@
-//! What a sharing link shows: nothing of users, visitors, keys and other tokens, in any form of response.
+//! Responses for a sharing link contain no users, visitors, keys and other tokens, in any format.
 
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ async fn token(app: &TestApp, id: u64) -> String {
     shown["access_token"].as_str().unwrap().to_owned()
 }
 
-/// What must be in no public response.
+/// The texts that no public response may contain.
 async fn secrets(app: &TestApp) -> Vec<String> {
     let mut secrets: Vec<String> = VISITORS.iter().map(|id| (*id).to_owned()).collect();
     for key in [Keys::OWNER, Keys::MEMBER] {
@@ -97,7 +97,7 @@ async fn secrets(app: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_link_shows_no_user_visitor_key_or_other_token() {
+async fn a_link_returns_no_user_visitor_key_or_other_token() {
     let app = TestApp::new().await;
     capture(&app).await;
     let ids = insights(&app).await;

@@ -29,7 +29,7 @@ async fn logged(app: &TestApp, method: &Method, path: &str, body: Value) -> (Tes
 async fn a_request_is_logged_with_its_metrics() {
     let app = TestApp::new().await;
     let (made, lines) =
-        logged(&app, &Method::POST, FLAGS, json!({"key": "a", "name": "said in the body"})).await;
+        logged(&app, &Method::POST, FLAGS, json!({"key": "a", "name": "only in the body"})).await;
     let made = made.expect(201);
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let is = |field: &str, value: Value| assert_eq!(line[field], value, "{field} of {line}");
@@ -45,7 +45,7 @@ async fn a_request_is_logged_with_its_metrics() {
     // A transaction takes two units for each item of up to a kilobyte, and it has at least the flag, its summary, its key,
     // an entry of the log and its pointer.
     assert!(line["write_units"].as_f64().unwrap() >= 10.0, "{line}");
-    assert!(!line.to_string().contains("said in the body"));
+    assert!(!line.to_string().contains("only in the body"));
 
     let path = format!("{FLAGS}{}/", made["id"]);
     let (_, lines) = logged(&app, &Method::GET, &path, Value::Null).await;

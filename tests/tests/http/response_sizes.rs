@@ -1,4 +1,4 @@
-//! Every list, log, feed and table at its largest: what a gateway lets through is answered, all else refused by name.
+//! Every list, log, feed and table at its largest: responses that pass a gateway are returned, larger ones are rejected by name.
 //!
 //! That each response of each test goes through a gateway is checked where tests send their requests (`pennon_tests`). The
 //! lists of flags, of roles' access and the logs at their largest are in `large_records`, `role_access` and `activity`,
@@ -49,7 +49,7 @@ async fn packed(app: &TestApp, method: &str, path: &str, body: Value) -> TestRes
     app.send(request).await
 }
 
-/// The largest limit that a refused page names.
+/// The largest limit that the error of a page names.
 fn named_limit(response: &TestResponse) -> usize {
     let refusal = response.expect(400);
     assert_eq!((&refusal["code"], &refusal["attr"]), (&json!("invalid_input"), &json!("limit")), "{refusal}");
@@ -60,7 +60,7 @@ fn named_limit(response: &TestResponse) -> usize {
 }
 
 #[tokio::test]
-async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write() {
+async fn too_long_results_are_compressed_or_rejected_and_never_undo_a_write() {
     let app = shop().await;
     let legacy = json!({"events": [{"id": "bought"}], "date_from": "2026-01-01", "date_to": "2026-01-02",
         "breakdown": "plan", "breakdown_type": "event", "breakdown_limit": 1000});
@@ -99,7 +99,7 @@ async fn results_that_are_too_long_are_packed_or_refused_and_never_undo_a_write(
 }
 
 #[tokio::test]
-async fn persons_with_long_properties_come_in_pages_that_go_through() {
+async fn pages_of_persons_with_long_properties_pass_the_gateway() {
     let app = TestApp::new().await;
     let now = now_micros();
     let person = |number: u64| PersonRecord {
@@ -131,7 +131,7 @@ async fn persons_with_long_properties_come_in_pages_that_go_through() {
 }
 
 #[tokio::test]
-async fn cohorts_and_actions_with_many_conditions_come_in_pages_that_go_through() {
+async fn pages_of_cohorts_and_actions_with_many_conditions_pass_the_gateway() {
     let app = TestApp::new().await;
     let values = |seed: u64| (0..200).map(|at| noise(seed * 1_000 + at, 1_000)).collect::<Vec<_>>();
     for number in 0..36 {

@@ -140,10 +140,10 @@ async fn every_case_has_the_expected_rows_and_people_in_every_form() {
                     [("POST", "persons/retention/", body.clone()), ("GET", get.as_str(), Value::Null)]
                 {
                     let people = listed(&send(method, path, body).await.expect(200));
-                    let wanted = expect["people"].as_array().unwrap().iter();
-                    let wanted: Value = wanted.map(|row| json!([sorted(&row[0]), row[1]])).collect();
+                    let expected = expect["people"].as_array().unwrap().iter();
+                    let expected: Value = expected.map(|row| json!([sorted(&row[0]), row[1]])).collect();
                     let mut problems = Vec::new();
-                    any_order(&wanted, &people, "people", 0.0, &mut problems);
+                    any_order(&expected, &people, "people", 0.0, &mut problems);
                     failed.extend(problems.into_iter().map(|problem| format!("{}: {problem}", case["name"])));
                 }
                 continue;
@@ -165,7 +165,7 @@ async fn capture(app: &TestApp, events: Value) {
     sent.expect(200);
 }
 
-/// Ann looks on three days, first as a device; Bob on two; Cy on one.
+/// Ann has views on three days, first as a device; Bob on two; Cy on one.
 async fn shop() -> TestApp {
     let app = TestApp::new().await;
     let event = |id: &str, day: u8| {
@@ -199,7 +199,7 @@ fn counts(result: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn one_result_serves_every_place_that_shows_it() {
+async fn one_result_is_used_by_all_endpoints() {
     let app = shop().await;
     let expected = json!([[3, 1, 2], [1, 1, 0], [2, 0, 0]]);
     let first = app.post(QUERY, json!({"query": node(json!({}))})).await.expect(200);
@@ -271,7 +271,7 @@ async fn every_refresh_mode_calculates_or_waits_for_a_worker() {
 }
 
 #[tokio::test]
-async fn the_older_endpoint_takes_fields_of_filters_and_gives_tables() {
+async fn the_older_endpoint_accepts_filter_fields_and_returns_tables() {
     let app = shop().await;
     let path = format!("{INSIGHTS}retention/");
     let body = json!({"target_entity": {"id": "seen", "type": "events"}, "returning_entity": "{\"id\": \"seen\"}",
@@ -300,7 +300,7 @@ async fn the_older_endpoint_takes_fields_of_filters_and_gives_tables() {
 }
 
 #[tokio::test]
-async fn pages_of_people_begin_with_those_who_appear_most() {
+async fn pages_of_persons_start_with_the_most_appearances() {
     let app = shop().await;
     let body = json!({"query": node(json!({})), "selected_interval": 0});
     let all = app.post(PEOPLE, body.clone()).await.expect(200);
@@ -333,9 +333,9 @@ async fn pages_of_people_begin_with_those_who_appear_most() {
     let mut second = body.clone();
     second["return_interval"] = json!(1);
     assert_eq!(app.post(PEOPLE, second).await.expect(200)["total_count"], 1);
-    let nobody =
+    let empty_row =
         app.post(PEOPLE, json!({"query": node(json!({})), "selected_interval": 3})).await.expect(200);
-    assert_eq!((&nobody["result"], &nobody["total_count"]), (&json!([]), &json!(0)));
+    assert_eq!((&empty_row["result"], &empty_row["total_count"]), (&json!([]), &json!(0)));
     let trend = json!({"query": {"kind": "TrendsQuery", "series": []}});
     let error = app.post(PEOPLE, trend).await.expect(400);
     assert_eq!(

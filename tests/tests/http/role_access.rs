@@ -36,7 +36,7 @@ const ANN: &str = "phx_ann_key_0123456789";
 const BOB: &str = "phx_bob_key_0123456789";
 
 #[tokio::test]
-async fn a_role_access_opens_a_flag_and_its_removal_closes_it() {
+async fn a_role_access_allows_editing_a_flag_until_it_is_removed() {
     let (app, flag) = restricted().await;
     let path = format!("/api/projects/5/feature_flags/{flag}/");
     let accesses = format!("{path}role_access/");
@@ -103,9 +103,9 @@ async fn bad_roles_and_unknown_flags() {
     assert_eq!(app.call(Keys::OWNER, "PATCH", &format!("{accesses}1/"), json!({})).await.status, 405);
 }
 
-/// Each record of the page repeats the flag, so that a page of a large flag can be more than anybody takes.
+/// Each record of the page repeats the flag, so that a page of a large flag can exceed the maximum response.
 #[tokio::test]
-async fn a_page_that_is_too_large_is_refused_by_the_largest_limit_that_fits() {
+async fn a_page_that_is_too_large_is_rejected_with_the_largest_possible_limit() {
     let id = |number: u32| format!("01900000-0000-7000-8000-{number:012}");
     let roles: Vec<Value> = (0..40)
         .map(|number| {

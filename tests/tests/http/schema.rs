@@ -12,7 +12,7 @@ fn spelt(method: &str, path: &str) -> String {
     format!("{method} {}", parts.join("/"))
 }
 
-/// Every route that is no other spelling of another: no alias of a project, no ending that stands for a format.
+/// Every route that is not an alias: no project alias and no format suffix.
 fn routes() -> BTreeSet<String> {
     let groups = pennon::api::function_routes();
     let known: BTreeSet<(&str, &str)> =
@@ -40,7 +40,7 @@ fn every_route_is_an_operation_and_every_operation_a_route() {
 }
 
 #[tokio::test]
-async fn the_document_is_served_to_those_without_a_key() {
+async fn the_document_is_served_without_a_key() {
     let app = TestApp::new().await;
     let served = app.send(TestApp::request("", "GET", "/api/schema/", serde_json::Value::Null)).await;
     assert_eq!(served.expect(200), pennon_openapi::document(env!("CARGO_PKG_VERSION")));

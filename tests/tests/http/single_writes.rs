@@ -1,4 +1,4 @@
-//! A write of one item is no transaction: it costs half, and conflicts with nothing of its kind.
+//! A write of one item is not a transaction: it costs half, and does not conflict with other single writes.
 
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
 use pennon_tests::{Fault, Faults, TestApp};
@@ -35,7 +35,7 @@ async fn conditions_of_single_writes_hold_as_in_a_transaction() {
     assert_eq!(records.get(&item(0).key).await.unwrap(), None);
     let operations = app.round_trips.calls().into_iter().map(|call| call.operation).collect::<Vec<_>>();
     let transactions = operations.iter().filter(|operation| *operation == "TransactWriteItems").count();
-    // Those of the workspace, before the test began, are by other processes.
+    // The writes of the workspace, before the test began, are of other processes.
     assert_eq!(transactions, 0, "{operations:?}");
 }
 
@@ -69,7 +69,7 @@ async fn a_cold_process_reads_the_rows_of_a_project_before_it_writes_them() {
 }
 
 #[tokio::test]
-async fn a_single_write_that_meets_a_transaction_is_retried() {
+async fn a_single_write_that_conflicts_with_a_transaction_is_retried() {
     let faults = Faults::new(11, &[(Fault::Conflict, 300)]);
     let app = TestApp::failing(&faults).await;
     let records = &app.services.app.store.records;

@@ -1,4 +1,4 @@
-//! The tables of `template.yaml` are those that the code makes.
+//! The tables of `template.yaml` equal those that the code creates.
 
 use pennon_core::store::schema::{BLOCKS, RECORDS, TableSchema};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Rate limits: counted per key, refused with 429, off unless it is switched on.
+//! Rate limits: counted per key, 429 above the limit, off by default.
 
 use axum::http::StatusCode;
 use pennon_core::throttle::Rates;
@@ -33,7 +33,7 @@ async fn a_call_beyond_the_limit_has_retry_after() {
     assert_eq!(body["code"], "throttled");
     assert_eq!(body["detail"], "Request was throttled. Expected available in 70 seconds.");
     assert_eq!(body["attr"], Value::Null);
-    // The refused call did not count.
+    // The rejected call did not count.
     get_at(&app, Keys::OWNER, FLAGS, 79).await.expect(429);
     get_at(&app, Keys::OWNER, FLAGS, 80).await.expect(200);
 }
@@ -61,7 +61,7 @@ async fn the_hour_is_limited_too() {
 }
 
 #[tokio::test]
-async fn the_check_comes_after_the_rights_and_before_the_rest() {
+async fn the_limit_is_checked_after_authorization_and_before_the_handler() {
     let app = with(1, 100).await;
     get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
     get_at(&app, Keys::NO_SCOPES, FLAGS, 0).await.expect(403);
@@ -85,7 +85,7 @@ async fn nothing_is_counted_while_it_is_off() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_are_not_let_through_together() {
+async fn concurrent_calls_are_limited_too() {
     let app = with(5, 100).await;
     let calls = (0..20).map(|_| get_at(&app, Keys::OWNER, FLAGS, 0));
     let responses = futures::future::join_all(calls).await;

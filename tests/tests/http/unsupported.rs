@@ -1,4 +1,4 @@
-//! Queries that are not supported: each error says what to use instead, and docs/unsupported.md lists all.
+//! Queries that are not supported: each error names what to use instead, and docs/unsupported.md lists all.
 
 use pennon_tests::TestApp;
 use serde_json::{Value, json};

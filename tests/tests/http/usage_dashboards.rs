@@ -1,4 +1,4 @@
-//! Usage dashboards of flags over HTTP: their making, their enrichment, and what follows a change of the key.
+//! Usage dashboards of flags over HTTP: creation, enrichment, and changes of the key.
 
 use pennon_core::store::keys::{RecordKind, record};
 use pennon_eventstore::Event;
@@ -38,7 +38,7 @@ fn names(insights: &[Value]) -> Vec<&str> {
     insights.iter().map(|it| it["name"].as_str().unwrap()).collect()
 }
 
-/// The key that an insight looks for.
+/// The flag key in the filter of an insight.
 fn looks_for(insight: &Value) -> &Value {
     insight.pointer("/query/source/properties/values/0/values/0/value").unwrap()
 }
@@ -115,7 +115,7 @@ async fn a_dashboard_has_two_insights_and_the_flag_names_it() {
         assert_eq!(app.get(&by_short_id).await.expect(200)["count"], 1);
         let single = app.get(&format!("{INSIGHTS}{}/", insight["id"])).await.expect(200);
         assert_eq!(single["name"], insight["name"]);
-        // They are insights like any other.
+        // They behave like other insights.
         let path = format!("{INSIGHTS}{}/", insight["id"]);
         assert_eq!(app.patch(&path, json!({"favorited": true})).await.expect(200)["favorited"], true);
     }
@@ -166,7 +166,7 @@ async fn a_dashboard_is_enriched_once() {
         let leaf = json!({"key": "feature_flag", "type": "event", "value": "a", "operator": "exact"});
         assert_eq!(source["properties"]["values"][0]["values"], json!([leaf]));
     }
-    // Once people have removed both, there is nothing enriched any more.
+    // After users have removed both, no insight is enriched.
     app.patch(&one(id), json!({"has_enriched_analytics": true})).await.expect(200);
     app.patch(&format!("{INSIGHTS}{}/", insights[2]["id"]), json!({"deleted": true})).await.expect(200);
     refused("Usage dashboard already has enriched data").await;
@@ -239,7 +239,7 @@ async fn generated_insights_follow_a_change_of_the_key() {
     assert_eq!(keys(&insights_on(&app, dashboard).await), ["old"; 4], "only the flag's dashboard of today");
     assert_eq!(app.activity("Insight").await.len(), 0);
 
-    // An insight that people have edited is left alone: its name here, its description there.
+    // An insight that users have edited is not changed: here its name, there its description.
     let path = |insight: &Value| format!("{INSIGHTS}{}/", insight["id"]);
     app.patch(&path(&after[0]), json!({"name": "Mine"})).await.expect(200);
     app.patch(&one(id), json!({"key": "third"})).await.expect(200);
@@ -282,7 +282,7 @@ async fn unknown_flags_other_projects_and_methods() {
     app.call(Keys::MEMBER, "POST", &format!("{FLAGS}{id}/dashboard"), Value::Null).await.expect(200);
     let made = app.get(INSIGHTS).await.expect(200);
     assert_eq!((&made["count"], &made["results"][0]["created_by"]["first_name"]), (&json!(2), &json!("Mel")));
-    // A deleted flag is still there.
+    // A deleted flag is still found.
     app.patch(&one(id), json!({"deleted": true})).await.expect(200);
     make(&app, id).await.expect(200);
     assert_eq!(app.get(&one(id)).await.expect(200)["deleted"], true);
@@ -315,7 +315,7 @@ async fn a_user_without_edit_permission_creates_no_dashboard_of_a_flag() {
         refused.expect_error(403, "authentication_error", "permission_denied", detail, None);
     }
     let own = app.call(bob, "POST", flags, json!({"key": "b", "_should_create_usage_dashboard": true})).await;
-    assert!(own.expect(201)["usage_dashboard"].is_u64(), "anybody may create");
+    assert!(own.expect(201)["usage_dashboard"].is_u64(), "any user may create");
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn writes_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
-async fn generated_insights_answer_with_numbers() {
+async fn generated_insights_have_results() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     app.patch(&one(id), json!({"has_enriched_analytics": true})).await.expect(200);
@@ -396,7 +396,7 @@ async fn generated_insights_answer_with_numbers() {
 
 /// Round trips with a cold key, one after the other.
 #[tokio::test]
-async fn a_dashboard_costs_three_waits_and_its_enrichment_four() {
+async fn a_dashboard_takes_three_round_trips_and_its_enrichment_four() {
     let app = TestApp::new().await;
     let id = app.flag("a").await;
     let waits = async |method: &str, path: &str, body: Value| {

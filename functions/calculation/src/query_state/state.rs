@@ -372,7 +372,7 @@ impl QueryState {
         self.waiters.iter().chain(next).any(|waiter| waiter.id == id)
     }
 
-    /// The state without the waiter `id`; `None` where nothing is left to report. Its generation differs where nobody waits
+    /// The state without the waiter `id`; `None` where nothing is left to report. Its generation differs if no client waits
     /// for the running calculation any more: it is that of the queued one, else of the last one that ended.
     pub fn without_waiter(&self, id: &str, machine: DateTime<Utc>) -> Option<QueryState> {
         let mut left = self.clone();

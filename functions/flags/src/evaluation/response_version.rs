@@ -24,7 +24,7 @@ pub enum ResponseShape {
     OnKeys,
 }
 
-/// The response format that a request asks for.
+/// The response format that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseVersion {
     /// The shape.

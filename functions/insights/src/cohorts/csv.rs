@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_names_nobody_is_invalid_csv() {
+    fn a_file_without_persons_is_invalid_csv() {
         for bytes in [&b""[..], b"\n\n", b"distinct_id\n\n", b"a,b\n1,2", b"\xff\xfe"] {
             let error = parse(bytes).unwrap_err().body();
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Statements, looked at as texts; that they give the right numbers is shown by running them.
+//! The text of statements. `tests/readers` runs them and compares the numbers.
 #![allow(clippy::unwrap_used)]
 
 use pennon_filters::dates::WeekStart;
@@ -36,7 +36,7 @@ fn files(segments: Vec<SqlSegment>) -> SegmentFiles {
 }
 
 fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
-    let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no question") };
+    let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no query") };
     query.clickhouse(&project(), "2024-02-01T00:00:00Z".parse().unwrap(), files)
 }
 
@@ -46,7 +46,7 @@ fn trend(properties: Value) -> Value {
 }
 
 #[test]
-fn only_files_that_may_have_its_events_are_named() {
+fn only_files_that_may_have_the_events_are_named() {
     let late = SqlSegment {
         times: (1_709_251_200_000_000, 1_709_251_200_000_000),
         ..segment("p/late", ColumnType::Text, &["a"])
@@ -65,7 +65,7 @@ fn only_files_that_may_have_its_events_are_named() {
 }
 
 #[test]
-fn files_with_other_kinds_of_columns_are_read_apart() {
+fn files_with_other_column_types_are_read_separately() {
     let all = vec![segment("p/one", ColumnType::Text, &["a"]), segment("p/two", ColumnType::Integer, &["a"])];
     let text = sql(&trend(json!([{"key": "plan", "operator": "exact", "value": "x"}])), &files(all)).unwrap();
     assert!(text.contains("CAST(`p.plan`, 'Nullable(String)') AS k0"), "{text}");
@@ -86,7 +86,7 @@ fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
 }
 
 #[test]
-fn what_it_cannot_say_is_named() {
+fn unsupported_parts_are_named() {
     let files = files(vec![segment("p/one", ColumnType::Text, &["a"])]);
     let cohort = json!([{"key": "id", "type": "cohort", "value": 7}]);
     let element = json!([{"key": "text", "type": "element", "operator": "exact", "value": "x"}]);

@@ -172,7 +172,7 @@ mod tests {
         );
         assert!(!fits(json!([pro, old])));
         assert!(fits(json!({"type": "OR", "values": [old, {"type": "AND", "values": [pro]}]})));
-        assert!(fits(json!([])), "nothing is asked");
+        assert!(fits(json!([])), "no condition");
         assert_eq!(
             parse(&json!([pro, old])).unwrap().keys().into_iter().collect::<Vec<_>>(),
             ["age", "plan"]

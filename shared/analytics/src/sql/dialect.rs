@@ -59,7 +59,7 @@ fn split_placeholder(token: Token) -> Vec<Token> {
     }
 }
 
-fn is_question_mark(token: &Token) -> bool {
+fn is_ternary_operator(token: &Token) -> bool {
     matches!(token, Token::Placeholder(text) if text == "?")
 }
 
@@ -97,7 +97,7 @@ impl Dialect for ExpressionDialect {
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         match &parser.peek_token_ref().token {
-            token if is_question_mark(token) => Some(Ok(TERNARY_PRECEDENCE)),
+            token if is_ternary_operator(token) => Some(Ok(TERNARY_PRECEDENCE)),
             Token::Colon => Some(Ok(0)),
             _ => None,
         }
@@ -110,7 +110,7 @@ impl Dialect for ExpressionDialect {
         expr: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
-        if !is_question_mark(&parser.peek_token_ref().token) {
+        if !is_ternary_operator(&parser.peek_token_ref().token) {
             return None;
         }
         let condition = expr.clone();

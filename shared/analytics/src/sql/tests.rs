@@ -69,7 +69,7 @@ fn check(cases: &[(&str, Json, Json)]) {
 }
 
 #[test]
-fn every_promised_field_is_read() {
+fn every_documented_field_is_read() {
     check(&[
         ("event", json!({}), json!("sign up")),
         ("timestamp", json!({}), json!("2020-01-01 22:04:05.678000")),
@@ -90,7 +90,7 @@ fn every_promised_field_is_read() {
 }
 
 #[test]
-fn columns_are_asked_for_once() {
+fn each_column_is_required_once() {
     let program =
         program("concat(properties.a, properties.a, person.properties.plan, group_1.properties.size)");
     let mut keys = Vec::new();
@@ -119,7 +119,7 @@ fn arithmetic_takes_numbers_and_numeric_texts_and_is_missing_where_one_is() {
 }
 
 #[test]
-fn comparisons_say_yes_or_no_whatever_is_missing() {
+fn comparisons_are_true_or_false_for_missing_values() {
     check(&[
         ("properties.a = 5", json!({"a": "5"}), json!(true)),
         ("properties.a = '5'", json!({"a": 5}), json!(true)),
@@ -154,7 +154,7 @@ fn comparisons_say_yes_or_no_whatever_is_missing() {
 }
 
 #[test]
-fn like_knows_two_wildcards_and_case() {
+fn like_supports_two_wildcards_and_is_case_sensitive() {
     check(&[
         ("properties.a like 'x%'", json!({"a": "xyz"}), json!(true)),
         ("properties.a like 'X%'", json!({"a": "xyz"}), json!(false)),
@@ -279,7 +279,7 @@ fn each_distinct_row_is_calculated_once_and_rows_keep_their_order() {
 }
 
 #[test]
-fn what_is_outside_of_the_subset_is_refused_by_name() {
+fn unsupported_expressions_are_rejected_by_name() {
     for (text, named) in [
         ("", "cannot be read"),
         ("properties.a =", "cannot be read"),
@@ -372,7 +372,7 @@ fn aggregation(text: &str) -> CompiledAggregate {
         .unwrap()
 }
 
-/// The number for all rows, first in one tally, then in two that are merged either way.
+/// The number for all rows, first with one accumulator, then with two that are merged in either order.
 fn number(text: &str, rows: &[Json]) -> f64 {
     let aggregation = aggregation(text);
     let run = run(rows);
@@ -395,7 +395,7 @@ fn number(text: &str, rows: &[Json]) -> f64 {
     whole
 }
 
-/// What a trend does with it: one tally a bucket, the rows of every run that count, parts merged, a number a bucket.
+/// As in a trend: one accumulator per bucket, the matching rows of each run, merged partial results, one number per bucket.
 #[test]
 fn aggregates_of_events() {
     let rows = [
@@ -426,7 +426,7 @@ fn aggregates_of_events() {
         ("count() >= 5", 1.0),
         ("round(sum(properties.a * 2) % 4)", 3.0),
         ("if(count() > 10, 1, 2)", 2.0),
-        // Nothing was there to add up, so that there is nothing to add to.
+        // No values were added up, so there is no sum.
         ("sum(properties.$c) + 5", 0.0),
         ("countIf(properties.$c = 1) + 5", 5.0),
         ("ifNull(avg(properties.$c), 7)", 7.0),
@@ -457,7 +457,7 @@ fn sums_do_not_depend_on_the_order_of_their_parts() {
 }
 
 #[test]
-fn what_is_no_aggregate_is_refused() {
+fn expressions_that_are_not_aggregates_are_rejected() {
     for (text, named) in [
         ("properties.a", "must stand inside of an aggregate"),
         ("1 + 2", "no aggregate"),

@@ -1,4 +1,4 @@
-//! Actions and elements: which events a step means, counted by a trend over one series.
+//! Actions and elements: which events a step matches, counted by a trend with one series.
 
 use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
-/// The events among these that match action 1 with these steps, by their distinct ids.
+/// Distinct ids of the events that match an action with these steps.
 fn matching(steps: &Value, events: &[Value]) -> Result<Vec<String>, CalcError> {
     let filters = json!([]);
-    ask(
+    find_events(
         &json!([{"id": 1, "name": "act", "steps": steps}]),
         &json!({"actions": [{"id": 1}]}),
         &filters,
@@ -17,13 +17,18 @@ fn matching(steps: &Value, events: &[Value]) -> Result<Vec<String>, CalcError> {
     )
 }
 
-/// The events among these that pass filters.
+/// Distinct ids of the events that pass these filters.
 fn passing(filters: &Value, events: &[Value]) -> Result<Vec<String>, CalcError> {
-    ask(&json!([]), &json!({"events": [{"id": null}]}), filters, events)
+    find_events(&json!([]), &json!({"events": [{"id": null}]}), filters, events)
 }
 
-/// Each event is asked about in a world of its own, so that one answer cannot hide another.
-fn ask(actions: &Value, series: &Value, filters: &Value, events: &[Value]) -> Result<Vec<String>, CalcError> {
+/// Calculates each event in a world of its own, so that one result cannot hide another.
+fn find_events(
+    actions: &Value,
+    series: &Value,
+    filters: &Value,
+    events: &[Value],
+) -> Result<Vec<String>, CalcError> {
     let mut found = Vec::new();
     for (index, event) in events.iter().enumerate() {
         let mut event = event.clone();
@@ -38,8 +43,8 @@ fn ask(actions: &Value, series: &Value, filters: &Value, events: &[Value]) -> Re
         let mut body = series.clone();
         body["date_from"] = json!("dStart");
         body["properties"] = filters.clone();
-        let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
-        match answer[0]["data"][0].as_u64().unwrap() {
+        let result = world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
+        match result[0]["data"][0].as_u64().unwrap() {
             0 => {}
             1 => found.push(index.to_string()),
             more => panic!("{more} for one event"),
@@ -57,7 +62,7 @@ fn click(chain: &str) -> Value {
 }
 
 #[test]
-fn an_event_matches_by_any_step_and_a_step_by_all_it_says() {
+fn an_event_matches_if_any_step_matches_with_all_its_conditions() {
     let events = [
         json!({"event": "sign up", "properties": {"key": "val"}}),
         json!({"event": "sign up", "properties": {"key": "other"}}),
@@ -73,7 +78,7 @@ fn an_event_matches_by_any_step_and_a_step_by_all_it_says() {
         (json!([{"event": "sign up", "properties": filter}]), vec!["0"]),
         (json!([{"properties": filter}]), vec!["0", "3"]),
         (json!([{"event": "sign up", "properties": filter}, {"event": "paid"}]), vec!["0", "2"]),
-        (json!([{"event": "nobody"}]), vec![]),
+        (json!([{"event": "absent"}]), vec![]),
         (json!([{"properties": [{"key": "plan", "type": "person", "value": "big"}]}]), vec!["0"]),
         (json!([{"properties": [{"key": "id", "type": "cohort", "value": 4}]}]), vec!["0"]),
         (
@@ -101,10 +106,10 @@ fn urls_contain_equal_or_match() {
         ("/SOME", json!("contains"), vec!["1"]),
         ("/some/page", json!("exact"), vec!["2"]),
         ("e.com/(some|SOME)/page$", json!("regex"), vec!["0", "1"]),
-        // Wildcards of SQL are plain letters.
+        // SQL wildcards are literal characters.
         ("%", json!("contains"), vec!["3"]),
         ("a_1", json!("contains"), vec![]),
-        // An expression that is none finds nothing.
+        // An invalid regular expression matches nothing.
         ("(", json!("regex"), vec![]),
     ] {
         let steps = json!([{"event": "$pageview", "url": url, "url_matching": matching_mode}]);
@@ -113,7 +118,7 @@ fn urls_contain_equal_or_match() {
 }
 
 #[test]
-fn elements_are_asked_for_on_autocapture_only() {
+fn element_conditions_apply_to_autocapture_events_only() {
     let pay = r#"button.big:text="Pay $10"nth-child="1";a:href="/movie/1";body"#;
     let mut other = click(pay);
     other["event"] = json!("other");
@@ -143,14 +148,14 @@ fn elements_are_asked_for_on_autocapture_only() {
         let mut step = json!({"event": "$autocapture", field: value});
         step[format!("{field}_matching")] = how;
         assert_eq!(matching(&json!([step]), &events).unwrap(), want, "{step}");
-        // Any other event is not asked for elements.
+        // Element conditions do not apply to other events.
         step["event"] = json!("other");
         assert_eq!(matching(&json!([step]), &events).unwrap(), ["4"], "{step}");
     }
 }
 
 #[test]
-fn filters_on_elements_know_four_keys() {
+fn element_filters_support_four_keys() {
     let events = [
         click(r#"button.big:text="Pay";a:href="/x"text="More""#),
         click(r#"span:text="Other""#),
@@ -188,7 +193,7 @@ fn filters_on_elements_know_four_keys() {
 }
 
 #[test]
-fn an_action_that_cannot_be_read_is_named() {
+fn an_invalid_action_is_named_in_the_error() {
     for steps in [
         json!(["x"]),
         json!([{"event": 5}]),

@@ -1,4 +1,4 @@
-//! The refusal of a word that is not allowed lists the words that are.
+//! An error about a value that is not allowed lists the allowed values.
 
 use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
@@ -23,7 +23,7 @@ fn trend(more: &Value) -> CalcError {
 }
 
 #[test]
-fn the_fields_of_a_question_list_what_is_allowed() {
+fn errors_about_query_fields_list_the_allowed_values() {
     let types = ["event", "person", "cohort", "group", "session", "hogql"];
     let by_step = json!({"breakdown": "a", "breakdown_attribution_type": "middle"});
     let operators =
@@ -65,7 +65,7 @@ fn assert_lists(detail: &str, given: &str, allowed: &[&str]) {
 }
 
 #[test]
-fn the_criteria_of_a_cohort_list_what_is_allowed() {
+fn errors_about_cohort_criteria_list_the_allowed_values() {
     let refusal = |criterion: Value| {
         let rules =
             json!({"properties": {"type": "AND", "values": [{"type": "AND", "values": [criterion]}]}});

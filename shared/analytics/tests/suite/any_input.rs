@@ -1,4 +1,4 @@
-//! Whatever is sent has an answer: questions of random fields and random values are refused or calculated.
+//! Any input is handled: queries with random fields and random values are rejected or calculated, and never panic.
 
 use pennon_analytics::kinds::decode_and_validate_query;
 use pennon_analytics::refresh::{freshness, next_allowed_client_refresh};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::World;
 
-/// Words that mean something somewhere, so that random questions get further than their first field.
+/// Words with a meaning in some field, so that random queries are not all rejected at their first field.
 const WORDS: &[&str] = &[
     "a",
     "AND",
@@ -198,7 +198,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A request with a proper event or two and some random fields.
+/// A request with one or two valid events and some random fields.
 fn requests() -> impl Strategy<Value = Map<String, Value>> {
     prop::collection::vec((prop::sample::select(FIELDS), values()), 0..6).prop_map(|fields| {
         let events = json!([{"id": "a"}, {"id": null, "order": 1, "math": "dau"}]);
@@ -216,22 +216,22 @@ fn world() -> World {
     }))
 }
 
-fn ask(world: &World, parsed: Result<ParsedQuery, CalcError>) {
+fn check_calculation(world: &World, parsed: Result<ParsedQuery, CalcError>) {
     let Ok(ParsedQuery::Query(query)) = parsed else { return };
     assert!(!query.describe().is_empty() && !query.normalised().is_empty());
     let _ = query.to_insight_filters();
     let _ = freshness(&query, &world.project, world.now, world.now);
     let _ = next_allowed_client_refresh(&query, &world.project, world.now, world.now);
-    let answer = world.answer(&query, 1);
-    if let (Ok(result), Query::Trends(trends)) = (&answer, &query) {
+    let calculated = world.calculate(&query, 1);
+    if let (Ok(result), Query::Trends(trends)) = (&calculated, &query) {
         // An action that does not exist has no series; one has two when periods are compared.
         let most = 2 * trends.series.len();
         assert!(trends.common.breakdown.is_some() || result.as_array().unwrap().len() <= most);
     }
 }
 
-/// Asks for the people of whatever number the request chooses.
-fn ask_people(world: &World, parsed: Result<ParsedQuery, CalcError>, request: &Map<String, Value>) {
+/// Lists the persons behind the number that the request selects.
+fn check_people(world: &World, parsed: Result<ParsedQuery, CalcError>, request: &Map<String, Value>) {
     let Ok(ParsedQuery::Query(query)) = parsed else { return };
     let (Ok(selector), Ok(plan)) = (query.data_point(request), query.plan(&world.project, world.now)) else {
         return;
@@ -247,20 +247,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn every_request_has_an_answer(request in requests()) {
+    fn every_request_is_rejected_or_calculated(request in requests()) {
         let world = world();
-        ask(&world, InsightKind::Trends.parse_request(&request));
-        ask(&world, InsightKind::Funnels.parse_request(&request));
-        ask_people(&world, InsightKind::Funnels.parse_request(&request), &request);
+        check_calculation(&world, InsightKind::Trends.parse_request(&request));
+        check_calculation(&world, InsightKind::Funnels.parse_request(&request));
+        check_people(&world, InsightKind::Funnels.parse_request(&request), &request);
         for kind in [InsightKind::Retention, InsightKind::Paths, InsightKind::Stickiness, InsightKind::Lifecycle] {
-            ask(&world, kind.parse_request(&request));
-            ask_people(&world, kind.parse_people_request(&request), &request);
+            check_calculation(&world, kind.parse_request(&request));
+            check_people(&world, kind.parse_people_request(&request), &request);
         }
-        ask(&world, Query::from_insight_filters(&request));
+        check_calculation(&world, Query::from_insight_filters(&request));
     }
 
     #[test]
-    fn every_node_has_an_answer(
+    fn every_node_is_rejected_or_calculated(
         fields in requests(),
         kind in prop::sample::select(vec![
             "FunnelsQuery", "TrendsQuery", "RetentionQuery", "PathsQuery", "StickinessQuery", "LifecycleQuery",
@@ -271,8 +271,8 @@ proptest! {
         let mut node = json!({"kind": kind, "series": [{"event": "a"}]});
         node.as_object_mut().unwrap().extend(fields.into_iter().filter(|(key, _)| key != "kind"));
         let _ = decode_and_validate_query(&node);
-        ask(&world, Query::from_query_node(&node));
+        check_calculation(&world, Query::from_query_node(&node));
         let _ = decode_and_validate_query(&any);
-        ask(&world, Query::from_query_node(&any));
+        check_calculation(&world, Query::from_query_node(&any));
     }
 }

@@ -1,4 +1,4 @@
-//! Cohorts by rules: who belongs, found out by a trend of an event that everybody sends, filtered by the cohort.
+//! Cohorts by rules: the members, counted by a trend of an event that all persons have, filtered by the cohort.
 
 use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
-/// Wednesday noon; every person of the tests is named by its distinct id.
+/// Wednesday noon. Each person of the tests is identified by its distinct id.
 const NOW: &str = "2024-05-15T12:00:00Z";
 
 struct Project {
@@ -32,7 +32,7 @@ impl Project {
         self
     }
 
-    /// Who of the persons is in a cohort, or is not.
+    /// The persons that are in a cohort (`in`) or are not (`not_in`).
     fn members(&self, id: u64, operator: &str) -> Result<Vec<&'static str>, CalcError> {
         let mut events = self.events.clone();
         for (who, _) in &self.persons {
@@ -53,8 +53,9 @@ impl Project {
                 "date_from": "dStart", "properties": [{"type": "cohort", "key": "id", "value": id, "operator": operator}],
                 "events": [{"id": "mark", "properties": [{"key": "who", "value": who}]}],
             });
-            let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
-            if answer[0]["data"][0] == json!(1) {
+            let result =
+                world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
+            if result[0]["data"][0] == json!(1) {
                 found.push(*who);
             }
         }
@@ -68,9 +69,9 @@ impl Project {
             actions: self.actions.clone(),
             cohorts: self.cohorts.clone(),
         };
-        project.cohorts.push(json!({"id": 99, "name": "asked", "filters": {"properties": criteria}}));
+        project.cohorts.push(json!({"id": 99, "name": "tested", "filters": {"properties": criteria}}));
         let members = project.members(99, "in")?;
-        // Whoever is not a member is let through by the negated filter, and nobody else.
+        // Only persons who are not members match the negated filter.
         let others = project.members(99, "not_in")?;
         assert_eq!(members.len() + others.len(), self.persons.len(), "{members:?} {others:?}");
         assert!(others.iter().all(|who| !members.contains(who)));
@@ -104,7 +105,7 @@ fn not(mut criterion: Value) -> Value {
 }
 
 #[test]
-fn properties_of_persons_join_by_and_and_or() {
+fn person_properties_are_combined_with_and_and_or() {
     let old = json!({"type": "person", "key": "age", "operator": "gte", "value": 40});
     for (criteria, want) in [
         (or(&json!([and(&json!([city("Rome")]))])), vec!["ann"]),
@@ -123,11 +124,11 @@ fn properties_of_persons_join_by_and_and_or() {
 }
 
 #[test]
-fn negated_criteria_take_away() {
+fn negated_criteria_exclude_persons() {
     let set = json!({"type": "person", "key": "age", "operator": "is_set"});
     for (criteria, want) in [
         (and(&json!([set.clone(), not(city("Rome"))])), vec!["bob"]),
-        // A group of negated ones beside one that is not; De Morgan for the mixed group.
+        // A group of negated criteria beside a plain one; De Morgan for the mixed group.
         (and(&json!([set.clone(), or(&json!([not(city("Rome"))]))])), vec!["bob"]),
         (and(&json!([set.clone(), or(&json!([city("Rome"), not(city("Oslo"))]))])), vec!["ann"]),
         (and(&json!([set.clone(), or(&json!([not(city("Rome")), not(city("Oslo"))]))])), vec!["ann", "bob"]),
@@ -146,7 +147,7 @@ fn negated_criteria_take_away() {
 }
 
 #[test]
-fn cohorts_name_others() {
+fn cohorts_refer_to_other_cohorts() {
     let mut project = people().cohort(1, &and(&json!([city("Rome")]))).cohort(
         2,
         &or(&json!([{"type": "cohort", "key": "id", "value": 1}, {"type": "static-cohort", "key": "id", "value": 3}])),
@@ -163,7 +164,7 @@ fn cohorts_name_others() {
 }
 
 #[test]
-fn circles_and_long_chains_are_refused() {
+fn circular_and_long_references_are_rejected() {
     let member = |id: u64| and(&json!([{"type": "cohort", "key": "id", "value": id}]));
     let circle = people().cohort(1, &member(2)).cohort(2, &member(1));
     assert!(circle.members(1, "in").unwrap_err().detail.contains("leads back to itself"));
@@ -176,7 +177,7 @@ fn circles_and_long_chains_are_refused() {
     assert!(error.detail.contains("at most 32"), "{error}");
 }
 
-/// Each person's page views, in days before now; a fraction is a part of a day.
+/// The page views of each person, in days before now, possibly with a fraction.
 fn viewers(days: &[(&'static str, &[f64])]) -> Project {
     let persons: Vec<_> = days.iter().map(|(who, _)| (*who, json!({}))).collect();
     days.iter().fold(Project::new(&persons), |project, (who, days)| {
@@ -265,7 +266,7 @@ fn sequences_filters_and_actions() {
 }
 
 #[test]
-fn the_older_form_is_read() {
+fn the_older_format_is_parsed() {
     let mut project = viewers(&[("ann", &[2.0, 3.0]), ("bob", &[2.0]), ("eve", &[])]);
     project.persons[2].1 = json!({"city": "Rome", "age": 20});
     for (groups, want) in [
@@ -287,7 +288,7 @@ fn the_older_form_is_read() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn invalid_criteria_are_rejected() {
     let project = viewers(&[("ann", &[2.0])]);
     for (value, more) in [
         ("performed_something", json!({})),

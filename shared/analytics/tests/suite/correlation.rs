@@ -1,4 +1,4 @@
-//! Correlations: who and what counts, and that the links lead to as many people as the numbers beside them say.
+//! Correlations: which persons and events count, and that the links list as many persons as the numbers beside them.
 
 use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
@@ -13,22 +13,22 @@ fn query(request: &Value) -> Result<Query, CalcError> {
     }
 }
 
-fn answer(world: &World, request: &Value) -> Value {
+fn calculate(world: &World, request: &Value) -> Value {
     let query = query(request).unwrap();
-    let whole = world.answer(&query, 1).unwrap();
-    assert_eq!(world.answer(&query, 4).unwrap(), whole, "the answer depends on how actors are divided");
+    let whole = world.calculate(&query, 1).unwrap();
+    assert_eq!(world.calculate(&query, 4).unwrap(), whole, "the result depends on how actors are divided");
     assert!(query.describe().contains("oddsRatio"));
     whole
 }
 
 /// Name, successes and failures of each row.
-fn rows(answer: &Value) -> Vec<(String, u64, u64)> {
+fn rows(result: &Value) -> Vec<(String, u64, u64)> {
     let count = |row: &Value, key: &str| row[key].as_u64().unwrap();
     let row = |row: &Value| {
         let name = row["event"]["event"].as_str().unwrap().to_owned();
         (name, count(row, "success_count"), count(row, "failure_count"))
     };
-    let mut rows: Vec<_> = answer["events"].as_array().unwrap().iter().map(row).collect();
+    let mut rows: Vec<_> = result["events"].as_array().unwrap().iter().map(row).collect();
     rows.sort();
     rows
 }
@@ -60,7 +60,7 @@ fn request(more: Value) -> Value {
     request
 }
 
-/// `s` gets through within ten minutes, `f` does not, `n` never enters.
+/// `s` converts within ten minutes, `f` does not, `n` never enters.
 fn walks(more: &[(&'static str, &'static str, u32, Value)]) -> World {
     let mut events =
         vec![("s", "in", 10, json!({})), ("s", "out", 20, json!({})), ("f", "in", 10, json!({}))];
@@ -83,51 +83,51 @@ fn events_count_between_entrance_and_completion_or_the_end_of_the_window() {
         at("f", "between", 30),
         at("n", "between", 15),
     ]);
-    let answer = answer(&world, &request(json!({})));
-    assert_eq!(rows(&answer), [row("between", 1, 1), row("late", 0, 1)]);
-    assert_eq!(answer["skewed"], false);
+    let result = calculate(&world, &request(json!({})));
+    assert_eq!(rows(&result), [row("between", 1, 1), row("late", 0, 1)]);
+    assert_eq!(result["skewed"], false);
 }
 
 #[test]
-fn steps_and_excluded_names_are_no_candidates_of_an_action_its_events() {
+fn steps_excluded_names_and_events_of_a_step_action_are_not_correlated() {
     let at = |person, event, minute| (person, event, minute, json!({}));
     let world = walks(&[at("f", "away", 15), at("f", "x", 15), at("f", "y", 15), at("f", "in", 16)]);
     let by_action = json!({
         "events": [{"id": "in", "order": 0}], "actions": [{"id": 3, "order": 1}],
         "funnel_correlation_exclude_event_names": "[\"y\"]",
     });
-    // Now `f` gets through by `away`: nobody fails.
-    assert_eq!(answer(&world, &request(by_action))["skewed"], true);
+    // Now `f` converts by `away`: no person fails.
+    assert_eq!(calculate(&world, &request(by_action))["skewed"], true);
     let away = json!({"funnel_correlation_exclude_event_names": ["y"]});
-    assert_eq!(rows(&answer(&world, &request(away))), [row("away", 0, 1), row("x", 0, 1)]);
+    assert_eq!(rows(&calculate(&world, &request(away))), [row("away", 0, 1), row("x", 0, 1)]);
     let world = walks(&[at("s", "away", 9), at("f", "x", 15), at("f", "out", 9), at("s", "away", 15)]);
     let by_action = json!({"events": [{"id": "in", "order": 0}], "actions": [{"id": 3, "order": 1}]});
-    assert_eq!(rows(&answer(&world, &request(by_action))), [row("x", 0, 1)]);
+    assert_eq!(rows(&calculate(&world, &request(by_action))), [row("x", 0, 1)]);
 }
 
 #[test]
-fn properties_of_the_steps_own_events_are_no_candidates() {
+fn properties_of_the_step_events_are_not_correlated() {
     let at = |person: &'static str, event: &'static str, minute| (person, event, minute, json!({"k": 1}));
-    // A value counts where more than two people had it: s, g and h had x, and each of them another "in" too.
+    // A value counts if more than two persons had it: s, g and h had x, and each of them a second "in".
     let mut events = vec![at("s", "in", 10), at("s", "out", 20), at("s", "in", 11), at("s", "x", 15)];
     for person in ["g", "h"] {
         events.extend([at(person, "in", 10), at(person, "in", 11), at(person, "x", 12)]);
     }
-    let asked = json!({
+    let fields = json!({
         "funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["in", "x", "out"],
     });
-    assert_eq!(rows(&answer(&world(&events), &request(asked))), [row("x::k::1", 1, 2)]);
+    assert_eq!(rows(&calculate(&world(&events), &request(fields))), [row("x::k::1", 1, 2)]);
 }
 
 #[test]
-fn the_end_of_the_range_is_outside() {
+fn the_end_of_the_range_is_exclusive() {
     let world = walks(&[("f", "x", 29, json!({})), ("f", "y", 30, json!({}))]);
     let until = json!({"date_to": "2024-01-01T00:30:00Z", "explicit_date": true});
-    assert_eq!(rows(&answer(&world, &request(until))), [row("x", 0, 1)]);
+    assert_eq!(rows(&calculate(&world, &request(until))), [row("x", 0, 1)]);
 }
 
 #[test]
-fn a_step_chooses_who_is_looked_at() {
+fn a_funnel_step_selects_the_persons() {
     let at = |person, event, minute| (person, event, minute, json!({}));
     let world = walks(&[
         at("s", "middle", 15),
@@ -141,16 +141,16 @@ fn a_step_chooses_who_is_looked_at() {
     let of = |more: Value| {
         let mut body = request(json!({"events": steps}));
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        answer(&world, &body)
+        calculate(&world, &body)
     };
     assert_eq!(rows(&of(json!({}))), [row("x", 1, 2)]);
     assert_eq!(rows(&of(json!({"funnel_step": "2"}))), [row("x", 1, 1)]);
-    // Whoever dropped out is no success.
+    // A person who dropped off is not a success.
     assert_eq!(of(json!({"funnel_step": -2})), json!({"events": [], "skewed": true}));
 }
 
 #[test]
-fn elements_are_the_one_property_of_autocaptured_events() {
+fn elements_are_the_only_property_of_autocaptured_events() {
     let chain = "button.big.blue:nth-child=\"2\"text=\"Buy \\\"now\\\"\";a:href=\"/x\"";
     let click = json!({"$event_type": "click", "$elements_chain": chain, "other": 1});
     let mut events = Vec::new();
@@ -161,9 +161,9 @@ fn elements_are_the_one_property_of_autocaptured_events() {
     let more = json!({
         "funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["$autocapture"],
     });
-    let answer = answer(&world(&events), &request(more));
-    let found = &answer["events"][0]["event"];
-    assert_eq!(answer["events"].as_array().unwrap().len(), 1);
+    let result = calculate(&world(&events), &request(more));
+    let found = &result["events"][0]["event"];
+    assert_eq!(result["events"].as_array().unwrap().len(), 1);
     assert_eq!(found["event"], format!("$autocapture::elements_chain::click__~~__{chain}"));
     assert_eq!(found["properties"], json!({"$event_type": "click"}));
     let element = &found["elements"][0];
@@ -172,7 +172,7 @@ fn elements_are_the_one_property_of_autocaptured_events() {
 }
 
 #[test]
-fn what_a_correlation_needs_is_asked_for() {
+fn missing_fields_of_a_correlation_are_rejected() {
     for (more, attr, detail) in [
         (
             json!({"funnel_correlation_type": "properties"}),
@@ -209,7 +209,7 @@ fn what_a_correlation_needs_is_asked_for() {
 }
 
 #[test]
-fn equal_questions_have_one_text_and_others_have_another() {
+fn equal_queries_have_one_cache_text_and_different_queries_have_others() {
     let text = |more: Value| query(&request(more)).unwrap().normalised();
     let names =
         |names: Value| json!({"funnel_correlation_type": "properties", "funnel_correlation_names": names});
@@ -231,7 +231,7 @@ fn equal_questions_have_one_text_and_others_have_another() {
     }
 }
 
-/// The parameters of a link to the people of a correlation.
+/// The parameters of a link to the persons of a correlation.
 fn parameters(url: &str) -> Map<String, Value> {
     assert!(url.starts_with("/api/projects/7/persons/funnel/correlation/?"), "{url}");
     link_parameters(url)
@@ -247,15 +247,15 @@ fn people(world: &World, request: &Map<String, Value>) -> usize {
 }
 
 #[test]
-fn links_lead_to_as_many_people_as_the_numbers_say() {
+fn links_list_as_many_persons_as_their_numbers() {
     let mut links = 0;
     for case in cases("funnels.json") {
         if case["request"]["endpoint"] != json!("correlation") || case["expect"]["status"] != json!(200) {
             continue;
         }
         let world = World::of_case(&case);
-        let answer = answer(&world, &case["request"]["body"]);
-        for row in answer["events"].as_array().unwrap() {
+        let result = calculate(&world, &case["request"]["body"]);
+        for row in result["events"].as_array().unwrap() {
             for kind in ["success", "failure"] {
                 let url = row[format!("{kind}_people_url")].as_str().unwrap();
                 let found = people(&world, &parameters(url)) as u64;

@@ -1,4 +1,4 @@
-//! Filters on what is no property of the event, operators by the contract's table, and what negation means.
+//! Filters on anything but event properties, the operators of the contract's table, and negation.
 
 use pennon_analytics::{InsightKind, ParsedQuery};
 use pennon_filters::{CalcError, ErrorKind};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
-/// Which of three events pass a filter: of a person with a group, of another without, of a third one later.
+/// Which of three events pass a filter: one of a person with a group, one of a person without, and a later one of a third person.
 fn passing(filter: &Value) -> Result<Vec<u64>, CalcError> {
     let event = |who: &str, at: &str, version: Value, group: Value| {
         json!({"event": "e", "distinct_id": who, "timestamp": at, "groups": group,
@@ -27,7 +27,8 @@ fn passing(filter: &Value) -> Result<Vec<u64>, CalcError> {
     for (index, who) in ["a", "b", "c"].into_iter().enumerate() {
         let only = json!({"type": "event_metadata", "key": "distinct_id", "value": who});
         let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [only]}], "properties": [filter]});
-        if world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"][0] == json!(1)
+        if world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"][0]
+            == json!(1)
         {
             found.push(index as u64);
         }
@@ -49,10 +50,10 @@ fn columns_of_events_are_filtered() {
         ("event_metadata", "timestamp", "is_date_exact", json!("2024-05-15 10:00:01"), vec![2]),
         ("event_metadata", "timestamp", "is_date_before", json!("-2h"), vec![0, 1]),
         ("event_metadata", "timestamp", "icontains", json!("T08:00"), vec![0, 1]),
-        // Who has an id, whichever of its ids the event came with.
+        // Any id of the person matches, whichever the event was sent with.
         ("person", "distinct_id", "exact", json!("b"), vec![0, 1]),
         ("person", "distinct_id", "is_not", json!("b"), vec![2]),
-        ("person", "distinct_id", "in", json!(["nobody", "c"]), vec![2]),
+        ("person", "distinct_id", "in", json!(["unknown", "c"]), vec![2]),
         ("person", "distinct_id", "not_in", json!(["a", "c"]), vec![]),
         ("person", "distinct_id", "is_set", json!(null), vec![0, 1, 2]),
         ("feature", "beta", "exact", json!("on"), vec![0, 1, 2]),
@@ -63,10 +64,10 @@ fn columns_of_events_are_filtered() {
     }
     let part = json!({"type": "person", "key": "distinct_id", "operator": "icontains", "value": "a"});
     assert!(passing(&part).is_err());
-    // Beside a filter on flags, which holds always, no other of the group decides anything.
+    // A filter on flags always holds, so the other filters of its OR group have no effect.
     let any = json!({"type": "OR", "values": [{"type": "flag", "key": "beta", "value": true}, {"key": "path", "value": "x"}]});
     assert_eq!(passing(&any).unwrap(), [0, 1, 2]);
-    // A group without members restricts nothing either, alone or beside others.
+    // A group without filters restricts nothing either, alone or beside others.
     let never = json!({"key": "path", "value": "x"});
     for (kind, members, want) in [
         ("OR", json!([{"type": "AND", "values": []}, never]), vec![0, 1, 2]),
@@ -78,15 +79,15 @@ fn columns_of_events_are_filtered() {
     }
 }
 
-/// What is written back, in links and in the filters of series, asks the same question.
+/// The filters in links and in the series of a result are equivalent to those of the request.
 #[test]
-fn a_group_that_restricts_nothing_is_written_back_as_one() {
+fn links_keep_that_a_group_restricts_nothing() {
     let world = |filter: &Value| {
         let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": filter}]});
-        let asked = InsightKind::Trends.parse_request(body.as_object().unwrap());
+        let parsed = InsightKind::Trends.parse_request(body.as_object().unwrap());
         let world = World::of_case(&json!({"now": "2024-05-15T12:00:00Z", "project": {"timezone": "UTC"},
             "persons": [], "events": []}));
-        world.ask(asked).unwrap()[0]["persons_urls"][0]["url"].clone()
+        world.calculate_parsed(parsed).unwrap()[0]["persons_urls"][0]["url"].clone()
     };
     let a = json!({"key": "a", "value": "x"});
     let flag = json!({"type": "flag", "key": "f", "value": true});
@@ -96,7 +97,7 @@ fn a_group_that_restricts_nothing_is_written_back_as_one() {
 }
 
 #[test]
-fn versions_are_ordered_as_such() {
+fn versions_are_ordered_by_semver() {
     for (operator, value, want) in [
         ("semver_eq", "1.2.3", vec![0]),
         ("semver_neq", "1.2.3", vec![1, 2]),
@@ -111,7 +112,7 @@ fn versions_are_ordered_as_such() {
         let filter = json!({"key": "version", "operator": operator, "value": value});
         assert_eq!(passing(&filter).unwrap(), want, "{filter}");
     }
-    // Of a list none may be equal, and what is no version, or missing, equals none.
+    // With a list, no element may be equal; an invalid or missing version equals none.
     let filter = json!({"key": "version", "operator": "semver_neq", "value": ["1.2.3", "2.0.0"]});
     assert_eq!(passing(&filter).unwrap(), [2]);
     let filter = json!({"key": "missing", "operator": "semver_neq", "value": "1.2.3"});
@@ -129,7 +130,9 @@ fn holds(property: Option<&Value>, operator: &str, value: &Value) -> bool {
     }));
     let filter = json!({"key": "p", "operator": operator, "value": value});
     let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-    world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap())).unwrap()[0]["data"][0] == json!(1)
+    world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap())).unwrap()[0]["data"]
+        [0]
+        == json!(1)
 }
 
 fn scalars() -> impl Strategy<Value = Value> {
@@ -157,10 +160,10 @@ fn scalars() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Where the contract has an operator and its negation, exactly one of them holds: of missing values the negation,
-    /// of an empty list, which restricts nothing, both.
+    /// If the contract has an operator and its negation, exactly one of them holds: the negation for missing values. Both hold
+    /// for an empty list, which restricts nothing.
     #[test]
-    fn a_negated_operator_holds_where_the_plain_one_does_not(
+    fn a_negated_operator_holds_if_the_plain_one_does_not(
         property in prop::option::of(prop_oneof![4 => scalars(), 1 => Just(Value::Null)]),
         values in prop::collection::vec(scalars(), 0..3),
         pair in prop::sample::select(vec![
@@ -177,7 +180,7 @@ proptest! {
             prop_assert!(plain != negated);
             prop_assert!(!missing || negated);
         }
-        // A list of one is its element.
+        // A list of one value equals the value.
         if let [only] = values.as_slice()
             && !only.is_array()
         {
@@ -187,17 +190,17 @@ proptest! {
 }
 
 #[test]
-fn presence_patterns_and_intervals_have_no_such_pairs() {
+fn presence_patterns_and_intervals_are_not_exact_negations() {
     let value = json!("a");
     assert!(holds(Some(&json!("")), "is_set", &value) && !holds(Some(&Value::Null), "is_set", &value));
     assert!(holds(Some(&Value::Null), "is_not_set", &value) && holds(None, "is_not_set", &value));
-    // A pattern that is none matches nothing, whichever way it is asked.
+    // An invalid pattern matches nothing, negated or not.
     assert!(
         !holds(Some(&json!("a")), "regex", &json!("("))
             && !holds(Some(&json!("a")), "not_regex", &json!("("))
     );
     assert!(holds(None, "not_regex", &json!("a")) && !holds(None, "regex", &json!("")));
-    // What is no number is neither inside nor outside.
+    // A value that is not a number is neither inside nor outside.
     for property in [json!("x"), json!(true), Value::Null] {
         assert!(!holds(Some(&property), "between", &json!([1, 9])), "{property}");
         assert!(!holds(Some(&property), "not_between", &json!([1, 9])), "{property}");
@@ -206,9 +209,9 @@ fn presence_patterns_and_intervals_have_no_such_pairs() {
     assert!(!holds(Some(&json!(9)), "not_between", &json!([1, 9])));
 }
 
-/// The text times the list is more than a query may compare; searching for all of the list would take minutes.
+/// Length of the text times the list exceeds the comparisons of a query; searching for the whole list would take minutes.
 #[test]
-fn a_long_text_times_a_long_list_is_refused_before_it_is_searched() {
+fn too_many_comparisons_are_rejected_before_the_search() {
     let text = "a".repeat(4 << 20);
     let world = World::of_case(&json!({
         "now": "2024-05-15T12:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
@@ -223,20 +226,20 @@ fn a_long_text_times_a_long_list_is_refused_before_it_is_searched() {
         json!({"type": "element", "key": "href", "operator": "icontains", "value": values}),
         json!({"type": "element", "key": "selector", "operator": "exact", "value": values}),
     ] {
-        let asked = |count: usize| {
+        let calculate = |count: usize| {
             let mut filter = filter.clone();
             filter["value"].as_array_mut().unwrap().truncate(count);
             let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-            world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))
+            world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))
         };
         let kind = format!("{} {} {}", filter["type"], filter["key"], filter["operator"]);
-        let refused = asked(10_000).expect_err(&kind);
+        let refused = calculate(10_000).expect_err(&kind);
         assert!(refused.detail.contains("compare too many values"), "{kind}: {refused}");
-        assert!(asked(2).is_ok(), "{kind}");
+        assert!(calculate(2).is_ok(), "{kind}");
     }
 }
 
-/// Instants are compared as such, in whatever text and zone; the clocks are five hours behind.
+/// Instants are compared independent of their format and zone; the project's zone is five hours behind UTC.
 #[test]
 fn times_of_events_are_compared_as_instants() {
     let world = World::of_case(&json!({
@@ -246,11 +249,14 @@ fn times_of_events_are_compared_as_instants() {
     for (kind, key) in
         [("event_metadata", "timestamp"), ("session", "$start_timestamp"), ("session", "$end_timestamp")]
     {
-        let asked = |operator: &str, value: &Value| {
+        let passes = |operator: &str, value: &Value| {
             let filter = json!({"type": kind, "key": key, "operator": operator, "value": value});
             let body = json!({"date_from": "dStart", "events": [{"id": "e", "properties": [filter]}]});
-            Ok(world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"][0]
-                == json!(1))
+            Ok(
+                world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?[0]["data"]
+                    [0]
+                    == json!(1),
+            )
         };
         for (operator, value, want) in [
             ("gt", json!("2024-01-01 10:00:00"), false),
@@ -266,7 +272,7 @@ fn times_of_events_are_compared_as_instants() {
             ("between", json!(["2024-01-01", "2024-01-01 00:00:05"]), true),
             ("not_between", json!(["2024-01-01", "2024-01-01 00:00:05"]), false),
         ] {
-            let found: Result<bool, CalcError> = asked(operator, &value);
+            let found: Result<bool, CalcError> = passes(operator, &value);
             assert_eq!(found.unwrap(), want, "{key} {operator} {value}");
         }
         for (operator, value) in [
@@ -274,14 +280,14 @@ fn times_of_events_are_compared_as_instants() {
             ("between", json!(["2024-01-02", "2024-01-01"])),
             ("between", json!("2024-01-01")),
         ] {
-            assert!(asked(operator, &value).is_err(), "{key} {operator} {value}");
+            assert!(passes(operator, &value).is_err(), "{key} {operator} {value}");
         }
     }
 }
 
-/// Joining is stopped like counting.
+/// Joining checks for cancellation, as counting does.
 #[test]
-fn a_join_stops_when_it_is_told_to() {
+fn a_cancelled_join_stops_with_a_timeout() {
     let mut world = World::of_case(&json!({
         "now": "2024-01-01T20:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
         "events": [{"event": "e", "distinct_id": "d", "timestamp": "2024-01-01T05:00:05Z", "properties": {"$session_id": "s"}}],

@@ -1,4 +1,4 @@
-//! The links of funnels: whoever follows one finds as many people as the number beside it says.
+//! The links of funnels list as many persons as the numbers beside them.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn query(request: &Map<String, Value>) -> Result<Query, CalcError> {
     }
 }
 
-/// The people that a request of the list of people means.
+/// The persons that a request of the persons endpoint lists.
 fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<MatchedActor>, CalcError> {
     let query = query(request)?;
     let selector = query.data_point(request)?;
@@ -27,11 +27,11 @@ fn people(world: &World, request: &Map<String, Value>) -> Result<Vec<MatchedActo
         people.extend(plan.people(&partition, &selector, &|| false)?);
     }
     let distinct: BTreeSet<_> = people.iter().map(|one| one.actor).collect();
-    assert_eq!(distinct.len(), people.len(), "somebody is there twice");
+    assert_eq!(distinct.len(), people.len(), "a person is listed twice");
     Ok(people)
 }
 
-/// Follows the links of the steps of one row; how many there were.
+/// Follows the links of the steps of one row and returns their number.
 fn follow(name: &str, world: &World, steps: &[Value], optional: &[bool]) -> usize {
     let count = |step: &Value| usize::try_from(step["count"].as_u64().unwrap()).unwrap();
     let mut links = 0;
@@ -57,7 +57,7 @@ fn follow(name: &str, world: &World, steps: &[Value], optional: &[bool]) -> usiz
 }
 
 #[test]
-fn every_link_leads_to_as_many_people_as_its_number_says() {
+fn every_link_lists_as_many_persons_as_its_number() {
     let mut links = 0;
     for case in cases("funnels.json") {
         let body = case["request"]["body"].as_object().unwrap();
@@ -65,7 +65,7 @@ fn every_link_leads_to_as_many_people_as_its_number_says() {
             continue;
         }
         let world = World::of_case(&case);
-        let Ok(result) = world.ask(InsightKind::Funnels.parse_request(body)) else { continue };
+        let Ok(result) = world.calculate_parsed(InsightKind::Funnels.parse_request(body)) else { continue };
         let Query::Funnels(funnel) = query(body).unwrap() else { panic!() };
         let optional: Vec<bool> = funnel.steps.iter().map(|step| step.optional).collect();
         let name = case["name"].as_str().unwrap();
@@ -93,7 +93,7 @@ fn event(name: &str, person: &str, minute: u32, value: &str) -> Value {
 }
 
 #[test]
-fn the_row_of_the_rest_and_a_value_of_its_name_are_one() {
+fn the_row_of_other_values_and_a_value_named_other_are_merged() {
     let mut events = Vec::new();
     for (person, value) in [("1", "x"), ("2", "x"), ("3", "Other"), ("4", "Other"), ("5", "y"), ("6", "z")] {
         events.push(event("a", person, 1, value));
@@ -106,7 +106,8 @@ fn the_row_of_the_rest_and_a_value_of_its_name_are_one() {
         "insight": "FUNNELS", "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "date_from": "2020-01-05",
         "breakdown": "v", "breakdown_limit": 2,
     });
-    let result = world.ask(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
+    let result =
+        world.calculate_parsed(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
     let rows: Vec<_> = result
         .as_array()
         .unwrap()
@@ -120,30 +121,34 @@ fn the_row_of_the_rest_and_a_value_of_its_name_are_one() {
 }
 
 #[test]
-fn people_of_a_period_entered_in_it_and_got_through_or_not() {
+fn persons_of_a_period_entered_in_it_and_converted_or_dropped_off() {
     let mut events = vec![event("a", "1", 1, ""), event("b", "1", 2, ""), event("a", "2", 1, "")];
     events.push(
         json!({"event": "a", "distinct_id": "1", "timestamp": "2020-01-06T10:00:00Z", "properties": {}}),
     );
     let world = world(Value::Array(events));
-    let ask = |start: &str, drop_off: bool| {
+    let count_people = |start: &str, drop_off: bool| {
         let body = json!({
             "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "date_from": "2020-01-05",
             "funnel_viz_type": "trends", "funnel_window_interval": 1, "entrance_period_start": start, "drop_off": drop_off,
         });
         people(&world, body.as_object().unwrap()).map(|people| people.len())
     };
-    assert_eq!(ask("2020-01-05", false), Ok(1));
-    assert_eq!(ask("2020-01-05 00:00:00", true), Ok(1));
-    assert_eq!(ask("2020-01-06T00:00:00Z", false), Ok(0));
-    assert_eq!(ask("2020-01-06", true), Ok(1));
+    assert_eq!(count_people("2020-01-05", false), Ok(1));
+    assert_eq!(count_people("2020-01-05 00:00:00", true), Ok(1));
+    assert_eq!(count_people("2020-01-06T00:00:00Z", false), Ok(0));
+    assert_eq!(count_people("2020-01-06", true), Ok(1));
     for wrong in ["2020-01-06 01:00:00", "2021-01-01", "-1d", "soon"] {
-        assert_eq!(ask(wrong, true).unwrap_err().attr.as_deref(), Some("entrance_period_start"), "{wrong}");
+        assert_eq!(
+            count_people(wrong, true).unwrap_err().attr.as_deref(),
+            Some("entrance_period_start"),
+            "{wrong}"
+        );
     }
 }
 
 #[test]
-fn what_is_no_number_of_the_funnel_is_refused() {
+fn a_link_to_no_number_of_the_funnel_is_rejected() {
     let world = world(json!([]));
     let refused = |extra: Value, attr: &str| {
         let mut body = json!({"events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}]});

@@ -33,7 +33,7 @@ fn parse(endpoint: &str, body: &Value) -> Result<ParsedQuery, CalcError> {
     }
 }
 
-/// What is wrong with an answer.
+/// Differences of a result from the expected one.
 fn problems(expect: &Value, result: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let rows = result.as_array().unwrap();
@@ -64,7 +64,7 @@ fn problems(expect: &Value, result: &Value) -> Vec<String> {
 
 #[test]
 fn cases_give_the_expected_statuses_and_people() {
-    let (mut answered, mut refused, mut wrong) = (0, 0, Vec::new());
+    let (mut calculated, mut refused, mut wrong) = (0, 0, Vec::new());
     for case in cases("lifecycle.json") {
         let name = case["name"].as_str().unwrap();
         let (world, expect) = (World::of_case(&case), &case["expect"]);
@@ -77,12 +77,12 @@ fn cases_give_the_expected_statuses_and_people() {
             want.iter_mut().for_each(|ids| ids.sort());
             want.sort();
             assert_eq!(world.ids_of(&people), want, "{name}");
-            answered += 1;
+            calculated += 1;
             continue;
         }
-        match world.ask(parsed) {
+        match world.calculate_parsed(parsed) {
             Ok(result) if expect["status"] == json!(200) => {
-                answered += 1;
+                calculated += 1;
                 wrong.extend(problems(expect, &result).into_iter().map(|line| format!("{name}: {line}")));
             }
             Err(error) if expect["status"] == json!(400) => {
@@ -96,7 +96,7 @@ fn cases_give_the_expected_statuses_and_people() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(answered >= 42 && refused >= 2, "{answered} answered, {refused} refused");
+    assert!(calculated >= 42 && refused >= 2, "{calculated} calculated, {refused} refused");
 }
 
 /// Events of one name by some distinct ids on these days of May 2023; the persons were created on days that imports recorded.
@@ -122,7 +122,7 @@ fn node(more: Value) -> Value {
 
 /// The numbers of the four statuses.
 fn data(world: &World, node: &Value) -> [Value; 4] {
-    let result = world.ask(Query::from_query_node(node)).unwrap();
+    let result = world.calculate_parsed(Query::from_query_node(node)).unwrap();
     [0, 1, 2, 3].map(|status| result[status]["data"].clone())
 }
 
@@ -138,8 +138,9 @@ fn an_event_has_to_match_all_series() {
 
 #[test]
 fn creation_is_the_imported_time_or_else_the_earliest_event_of_any_name() {
-    let events = [("x", "told", 5), ("y", "seen", 1), ("x", "seen", 4), ("x", "fresh", 4), ("x", "early", 5)];
-    let world = world(&events, &[("told", 5), ("early", 4)]);
+    let events =
+        [("x", "dated", 5), ("y", "seen", 1), ("x", "seen", 4), ("x", "fresh", 4), ("x", "early", 5)];
+    let world = world(&events, &[("dated", 5), ("early", 4)]);
     let [new, _, resurrecting, dormant] = data(&world, &node(json!({})));
     assert_eq!(new, json!([0.0, 1.0, 1.0, 0.0]));
     assert_eq!(resurrecting, json!([0.0, 1.0, 1.0, 0.0]));
@@ -177,7 +178,7 @@ fn parameters(url: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn links_lead_to_as_many_people_as_their_numbers() {
+fn links_list_as_many_persons_as_their_numbers() {
     let events = [
         ("x", "a", 2),
         ("x", "a", 3),
@@ -189,7 +190,8 @@ fn links_lead_to_as_many_people_as_their_numbers() {
     ];
     let world = world(&events, &[]);
     for interval in ["day", "week", "month"] {
-        let result = world.ask(Query::from_query_node(&node(json!({"interval": interval})))).unwrap();
+        let result =
+            world.calculate_parsed(Query::from_query_node(&node(json!({"interval": interval})))).unwrap();
         let mut people_found = 0;
         for row in result.as_array().unwrap() {
             let (data, urls) = (row["data"].as_array().unwrap(), row["persons_urls"].as_array().unwrap());
@@ -259,7 +261,7 @@ fn a_query_is_the_same_after_it_was_written_and_parsed() {
 }
 
 #[test]
-fn legacy_marks_select_the_kind() {
+fn legacy_fields_select_the_kind() {
     let is_lifecycle = |query: &Query| matches!(query, Query::Lifecycle(_));
     let request = |more: Value| {
         let mut request = json!({"events": [{"id": "x"}]});
@@ -305,7 +307,7 @@ fn a_table_has_a_row_for_each_period() {
     let world = world(&[("x", "a", 3), ("x", "a", 4)], &[]);
     let range = json!({"dateRange": {"date_from": "2023-05-03", "date_to": "2023-05-05"}});
     let query = query(Query::from_query_node(&node(range)));
-    let table = query.table(&world.answer(&query, 1).unwrap());
+    let table = query.table(&world.calculate(&query, 1).unwrap());
     let want = [
         ["day", "new", "returning", "resurrecting", "dormant"],
         ["2023-05-03", "1", "0", "0", "0"],

@@ -3,20 +3,20 @@
 
 mod actions;
 mod allowed_values;
-mod answers;
 mod any_input;
 mod cohorts;
 mod corpus_calculations;
 mod corpus_operators;
 mod correlation;
 mod filters;
-mod funnel_answers;
 mod funnel_people;
-mod funnel_questions;
+mod funnel_requests;
+mod funnel_results;
 mod independent;
 mod lifecycle;
 mod paths;
-mod questions;
+mod query_parsing;
+mod query_results;
 mod retention_cases;
 mod retention_rules;
 mod sessions;

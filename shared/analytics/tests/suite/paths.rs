@@ -1,4 +1,4 @@
-//! Paths: the cases, and rules that no case shows.
+//! Paths: the cases of the corpus, and rules that they do not cover.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::support::{Tally, World, cases};
+use crate::support::{CaseOutcomes, World, cases};
 
 /// Parses a request for people, which has a node in `query`, or the fields of a request for edges.
 fn request(fields: &Value) -> CalcResult<ParsedQuery> {
@@ -45,7 +45,7 @@ pub fn people(world: &World, query: &Query, request: &Map<String, Value>) -> Cal
 
 #[test]
 fn paths_give_the_expected_edges_and_people() {
-    let mut tally = Tally::default();
+    let mut outcomes = CaseOutcomes::default();
     let mut lists = 0;
     for case in cases("paths.json") {
         let world = World::of_case(&case);
@@ -57,7 +57,7 @@ fn paths_give_the_expected_edges_and_people() {
             _ => request(body),
         };
         if case["expect"]["people"].is_null() {
-            tally.judge(&case, world.ask(parsed), 1e-9);
+            outcomes.record(&case, world.calculate_parsed(parsed), 1e-9);
             continue;
         }
         let ParsedQuery::Query(query) = parsed.unwrap() else { panic!("{}", case["name"]) };
@@ -67,7 +67,7 @@ fn paths_give_the_expected_edges_and_people() {
         assert_eq!(got, expected, "{}", case["name"]);
         lists += 1;
     }
-    tally.check(39, 3);
+    outcomes.check(39, 3);
     assert_eq!(lists, 5);
 }
 
@@ -91,8 +91,8 @@ fn world(events: &[(&str, &str, u32)]) -> World {
 
 fn edges(world: &World, fields: &Value) -> Vec<String> {
     let query = query(fields).unwrap();
-    let whole = world.answer(&query, 1).unwrap();
-    assert_eq!(world.answer(&query, 4).unwrap(), whole, "the result depends on how actors are divided");
+    let whole = world.calculate(&query, 1).unwrap();
+    assert_eq!(world.calculate(&query, 4).unwrap(), whole, "the result depends on how actors are divided");
     let edge = |edge: &Value| {
         let text = |key: &str| edge[key].as_str().unwrap().to_owned();
         format!("{} {} {}", text("source"), text("target"), edge["value"])
@@ -115,7 +115,7 @@ fn names_are_cleaned_by_the_project_then_by_the_query_then_grouped_then_excluded
 }
 
 #[test]
-fn types_and_exclusions_decide_what_names_an_event() {
+fn types_and_exclusions_decide_the_item_of_an_event() {
     let world = world(&[("p", "/1", 1), ("p", "buy", 2), ("p", "$other", 3)]);
     for (fields, want) in [
         (json!({}), &["1_/1 2_buy 1", "2_buy 3_$other 1"][..]),
@@ -140,7 +140,7 @@ fn types_and_exclusions_decide_what_names_an_event() {
 }
 
 #[test]
-fn excluded_events_hold_no_session_together() {
+fn excluded_events_do_not_extend_a_session() {
     let world = world(&[("p", "/1", 0), ("p", "/2", 20), ("p", "/3", 40)]);
     assert_eq!(edges(&world, &json!({})), ["1_/1 2_/2 1", "2_/2 3_/3 1"]);
     assert_eq!(edges(&world, &json!({"exclude_events": ["/2"]})), [] as [&str; 0]);
@@ -232,17 +232,19 @@ fn invalid_fields_are_named() {
 }
 
 #[test]
-fn invalid_regexes_are_refused_where_they_are_applied() {
+fn invalid_regexes_are_rejected_if_they_are_applied() {
     let mut world = world(&[]);
     world.project.path_cleaning_filters = vec![json!({"regex": "(?<=a)b", "alias": "x"})];
-    let ask = |fields: Value| world.answer(&query(&fields).unwrap(), 1);
-    assert!(ask(json!({})).is_ok());
-    assert!(ask(json!({"path_replacements": true})).unwrap_err().detail.contains("path_cleaning_filters"));
+    let calculate = |fields: Value| world.calculate(&query(&fields).unwrap(), 1);
+    assert!(calculate(json!({})).is_ok());
+    assert!(
+        calculate(json!({"path_replacements": true})).unwrap_err().detail.contains("path_cleaning_filters")
+    );
     let own = json!({"local_path_cleaning_filters": [{"regex": "(", "alias": ""}]});
-    assert!(ask(own).unwrap_err().detail.contains("localPathCleaningFilters"));
+    assert!(calculate(own).unwrap_err().detail.contains("localPathCleaningFilters"));
     let regexes = |count: usize| json!({"local_path_cleaning_filters": vec![json!({"regex": "a", "alias": "b"}); count]});
-    assert!(ask(regexes(64)).is_ok());
-    assert!(ask(regexes(65)).unwrap_err().detail.contains("at most 64"));
+    assert!(calculate(regexes(64)).is_ok());
+    assert!(calculate(regexes(65)).unwrap_err().detail.contains("at most 64"));
 }
 
 #[test]
@@ -339,7 +341,7 @@ fn written_filters_and_nodes_give_the_same_query_again() {
 }
 
 #[test]
-fn a_request_may_hold_a_node() {
+fn a_request_may_contain_a_node() {
     let node = json!({"kind": "InsightVizNode", "source": {"kind": "PathsQuery", "pathsFilter": {"stepLimit": 2,
         "pathDropoffKey": "2_/2"}}});
     for given in [node.clone(), json!(node.to_string())] {

@@ -1,4 +1,4 @@
-//! The retention cases of the corpus in process: numbers, labels, errors, and the people behind a row.
+//! The retention cases of the corpus in process: numbers, labels, errors, and the persons behind a row.
 
 use std::collections::BTreeSet;
 
@@ -39,10 +39,14 @@ fn result_of(case: &Value) -> Result<Value, CalcError> {
     let body = &case["request"]["body"];
     let fields = body.as_object().unwrap();
     match case["request"]["endpoint"].as_str().unwrap() {
-        "query" => world.ask(Query::from_query_node(body)),
-        "insight" if body["query"].is_object() => world.ask(Query::from_query_node(&body["query"])),
-        "insight" => world.ask(Query::from_insight_filters(body["filters"].as_object().unwrap())),
-        "retention" => world.ask(InsightKind::Retention.parse_request(fields)),
+        "query" => world.calculate_parsed(Query::from_query_node(body)),
+        "insight" if body["query"].is_object() => {
+            world.calculate_parsed(Query::from_query_node(&body["query"]))
+        }
+        "insight" => {
+            world.calculate_parsed(Query::from_insight_filters(body["filters"].as_object().unwrap()))
+        }
+        "retention" => world.calculate_parsed(InsightKind::Retention.parse_request(fields)),
         "retention_people" => people(case, &world, fields),
         other => panic!("the endpoint {other} is not known"),
     }

@@ -119,7 +119,7 @@ fn limits_are_tested_at_the_limit_and_one_past_it() {
     let hours = |from: &str| {
         let dates = json!({"dateRange": {"date_from": from, "date_to": "2024-05-01T15:00:00"}});
         let node = node(&dates, &json!({"period": "Hour", "totalIntervals": 100}));
-        world.answer(&parse_node(&node).unwrap(), 1)
+        world.calculate(&parse_node(&node).unwrap(), 1)
     };
     assert_eq!(hours("2024-03-21T00:00:00").unwrap().as_array().unwrap().len(), 1_000);
     let error = hours("2024-03-20T23:00:00").unwrap_err();
@@ -129,7 +129,7 @@ fn limits_are_tested_at_the_limit_and_one_past_it() {
 #[test]
 fn unknown_actions_and_cohorts_are_rejected_by_id() {
     let world = world();
-    let error = |node: &Value| world.answer(&parse_node(node).unwrap(), 1).unwrap_err();
+    let error = |node: &Value| world.calculate(&parse_node(node).unwrap(), 1).unwrap_err();
     for name in ["targetEntity", "returningEntity"] {
         let filter = json!({name: {"id": "666", "type": "actions"}});
         let got = error(&node(&json!({}), &filter));
@@ -234,7 +234,7 @@ fn filters_have_their_own_defaults() {
         parse_filters(filters.as_object().unwrap())
     };
     let columns = |query: &Query| {
-        let result = world().answer(query, 1).unwrap();
+        let result = world().calculate(query, 1).unwrap();
         result[0]["values"].as_array().unwrap().len()
     };
     assert_eq!(columns(&filters(json!({}))), 11);
@@ -289,7 +289,7 @@ fn links_lead_to_the_people_of_their_row() {
         node(&json!({}), &json!({"timeWindowMode": "24_hour_windows", "retentionCustomBrackets": [2, 2]})),
         node(&json!({"aggregation_group_type_index": 0}), &json!({"cumulative": true, "totalIntervals": 6})),
     ] {
-        let result = world.answer(&parse_node(&node).unwrap(), 2).unwrap();
+        let result = world.calculate(&parse_node(&node).unwrap(), 2).unwrap();
         let now = world.now;
         // Links have absolute dates: they lead to the same people later.
         world.now = now + chrono::Duration::days(40);
@@ -352,7 +352,7 @@ fn a_result_is_a_table() {
     let sum = json!({"totalIntervals": 2, "aggregationType": "sum", "aggregationProperty": "n"});
     let node = node(&json!({"breakdownFilter": {"breakdown": "plan"}}), &sum);
     let query = parse_node(&node).unwrap();
-    let result = world().answer(&query, 1).unwrap();
+    let result = world().calculate(&query, 1).unwrap();
     let table = query.table(&result);
     let head = [
         "breakdown_value",
@@ -375,6 +375,6 @@ fn a_range_that_ends_before_it_starts_has_no_rows() {
         json!({"timeWindowMode": "24_hour_windows"}),
         json!({"retentionType": "retention_first_time"}),
     ] {
-        assert_eq!(world().answer(&parse_node(&node(&dates, &filter)).unwrap(), 1), Ok(json!([])));
+        assert_eq!(world().calculate(&parse_node(&node(&dates, &filter)).unwrap(), 1), Ok(json!([])));
     }
 }

@@ -1,4 +1,4 @@
-//! Fields of sessions: made from all their events, asked for by filters.
+//! Session fields, computed from all events of a session, in filters.
 
 use pennon_analytics::InsightKind;
 use pennon_filters::CalcError;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::World;
 
-/// How many of the `asked` events of four sessions pass a filter; by session.
+/// The number of `visit` events that pass a filter, for each of four sessions.
 fn passing(key: &str, operator: &str, value: &Value) -> Result<[u64; 4], CalcError> {
     let event = |event: &str, who: &str, session: Value, at: &str, more: Value| {
         let mut properties = json!({"$session_id": session, "which": session});
@@ -19,33 +19,33 @@ fn passing(key: &str, operator: &str, value: &Value) -> Result<[u64; 4], CalcErr
     let world = World::of_case(&json!({
         "now": "2020-01-04T13:00:00Z", "project": {"timezone": "UTC"}, "persons": [],
         "events": [
-            // The session began a month before, with an event that nothing asks for, of another person.
+            // The session began a month before, with an event that no filter selects, of another person.
             event("started", "other", json!("0"), "2019-12-01T10:00:00Z", json!({"utm_source": "none"})),
             event("$pageview", "a", json!("0"), "2020-01-01T10:00:00Z", landing),
             event("$pageview", "a", json!("0"), "2020-01-01T10:00:05.900Z", url("https://site.io/out#y")),
-            event("asked", "a", json!("0"), "2020-01-01T10:00:05Z", json!({"utm_source": "late"})),
-            event("asked", "a", json!("1"), "2020-01-01T11:00:00Z", json!({})),
+            event("visit", "a", json!("0"), "2020-01-01T10:00:05Z", json!({"utm_source": "late"})),
+            event("visit", "a", json!("1"), "2020-01-01T11:00:00Z", json!({})),
             event("$autocapture", "a", json!("1"), "2020-01-01T11:00:06.500Z", json!({})),
-            event("asked", "b", json!("2"), "2020-01-01T11:00:00Z", url("https://other.io")),
-            event("asked", "b", json!(null), "2020-01-01T12:00:00Z", json!({"which": "3"})),
+            event("visit", "b", json!("2"), "2020-01-01T11:00:00Z", url("https://other.io")),
+            event("visit", "b", json!(null), "2020-01-01T12:00:00Z", json!({"which": "3"})),
         ],
     }));
     let mut found = [0; 4];
     for (session, found) in found.iter_mut().enumerate() {
         let body = json!({
             "date_from": "2020-01-01", "date_to": "2020-01-01", "interval": "day",
-            "events": [{"id": "asked", "properties": [{"key": "which", "value": session.to_string()}]}],
+            "events": [{"id": "visit", "properties": [{"key": "which", "value": session.to_string()}]}],
             "properties": [{"type": "session", "key": key, "operator": operator, "value": value}],
         });
-        let answer = world.ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
-        *found = answer[0]["data"][0].as_u64().unwrap();
+        let result = world.calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
+        *found = result[0]["data"][0].as_u64().unwrap();
     }
     Ok(found)
 }
 
 #[test]
 fn durations_are_whole_seconds_over_all_events_of_a_session() {
-    // Of the first session 31 days and 5.9 seconds.
+    // The first session lasts 31 days and 5.9 seconds.
     let long = 31 * 86_400 + 5;
     for (operator, value, want) in [
         ("exact", json!(long), [1, 0, 0, 0]),
@@ -84,7 +84,7 @@ fn fields_of_entry_and_end() {
 }
 
 #[test]
-fn what_sessions_do_not_have_is_refused() {
+fn unknown_session_fields_are_rejected() {
     for (key, operator, value) in [
         ("some_prop", "gt", json!(0)),
         ("$session_duration", "is_set", json!(null)),

@@ -7,7 +7,7 @@ use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Tally, World, cases, decode_query};
+use crate::support::{CaseOutcomes, World, cases, decode_query};
 
 fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap()
@@ -42,7 +42,7 @@ fn parameters(url: &str) -> Map<String, Value> {
     decode_query(text)
 }
 
-/// Asserts that the links of each row lead to as many people as its numbers say; how many links there were.
+/// Asserts that the links of each row list as many persons as its numbers. Returns the number of links.
 fn follow(world: &World, result: &Value) -> usize {
     let mut links = 0;
     for row in result.as_array().unwrap() {
@@ -61,7 +61,7 @@ fn follow(world: &World, result: &Value) -> usize {
 
 #[test]
 fn cases_give_the_expected_bars_and_people() {
-    let mut tally = Tally::default();
+    let mut outcomes = CaseOutcomes::default();
     for case in cases("stickiness.json") {
         let world = World::of_case(&case);
         let (endpoint, body) = (case["request"]["endpoint"].as_str().unwrap(), &case["request"]["body"]);
@@ -73,21 +73,21 @@ fn cases_give_the_expected_bars_and_people() {
             want.iter_mut().for_each(|ids| ids.sort());
             want.sort();
             assert_eq!(world.ids_of(&people), want, "{}", case["name"]);
-            tally.answered += 1;
+            outcomes.calculated += 1;
             continue;
         }
-        let answer = world.ask(parsed);
-        if let (Some(mentioned), Err(error)) = (case["expect"]["mentions"].as_str(), &answer) {
+        let result = world.calculate_parsed(parsed);
+        if let (Some(mentioned), Err(error)) = (case["expect"]["mentions"].as_str(), &result) {
             let text = format!("{} {}", error.detail, error.attr.as_deref().unwrap_or_default());
             assert!(text.to_lowercase().contains(&mentioned.to_lowercase()), "{}: {error}", case["name"]);
         }
         if case["request"]["follow"] == json!("persons_urls") {
-            assert_eq!(follow(&world, answer.as_ref().unwrap()), 10);
+            assert_eq!(follow(&world, result.as_ref().unwrap()), 10);
         }
-        tally.judge(&case, answer, 1e-9);
+        outcomes.record(&case, result, 1e-9);
     }
-    assert!(tally.not_covered.is_empty(), "{:?}", tally.not_covered);
-    tally.check(35, 7);
+    assert!(outcomes.not_covered.is_empty(), "{:?}", outcomes.not_covered);
+    outcomes.check(35, 7);
 }
 
 /// Persons a, b and c with an event `x` on these days and hours of January 2024.
@@ -110,7 +110,7 @@ fn node(more: Value) -> Value {
 }
 
 fn data(world: &World, node: &Value) -> Value {
-    world.ask(Query::from_query_node(node)).unwrap()[0]["data"].clone()
+    world.calculate_parsed(Query::from_query_node(node)).unwrap()[0]["data"].clone()
 }
 
 #[test]
@@ -129,7 +129,9 @@ fn an_interval_count_of_one_cuts_weeks_back_from_the_end() {
 fn an_interval_count_is_within_its_limits() {
     let world = world(&[("a", 2, 0), ("a", 5, 0)]);
     let refused = |count: Value| {
-        let error = world.ask(Query::from_query_node(&node(json!({"intervalCount": count})))).unwrap_err();
+        let error = world
+            .calculate_parsed(Query::from_query_node(&node(json!({"intervalCount": count}))))
+            .unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("intervalCount"));
         error.code
     };
@@ -160,7 +162,7 @@ fn a_criterion_is_about_the_events_of_one_interval() {
         ("gte", Value::Null, "invalid_input"),
         ("between", json!(1), "invalid_input"),
     ] {
-        let error = world.ask(Query::from_query_node(&criterion(operator, value))).unwrap_err();
+        let error = world.calculate_parsed(Query::from_query_node(&criterion(operator, value))).unwrap_err();
         assert_eq!((error.code, error.attr.as_deref()), (code, Some("stickinessFilter__stickinessCriteria")));
     }
 }
@@ -187,7 +189,7 @@ fn groups_and_values_are_actors_of_their_own() {
         world.ids_of(&world.people(&query, object(&request), 2).unwrap())
     };
     assert_eq!(people(&group, 2), [["g"]]);
-    // A value is no person.
+    // A value is not a person.
     assert!(people(&value, 2).is_empty());
     let aggregate = series(json!({"math": "hogql", "math_hogql": "count()"}));
     assert!(Query::from_query_node(&aggregate).is_err());
@@ -233,13 +235,13 @@ fn the_people_of_a_bar_compare_as_requested() {
 }
 
 #[test]
-fn links_of_both_periods_lead_to_as_many_people_as_their_bars() {
+fn links_of_both_periods_list_as_many_persons_as_their_bars() {
     let world = world(&[("a", 9, 0), ("a", 10, 0), ("b", 5, 0), ("b", 6, 0), ("b", 8, 0), ("c", 10, 0)]);
     let compared = |more: Value| {
         let mut node = node(json!({"dateRange": {"date_from": "2024-01-07", "date_to": "2024-01-11"},
             "compareFilter": {"compare": true}}));
         node.as_object_mut().unwrap().extend(object(&more).clone());
-        world.ask(Query::from_query_node(&node)).unwrap()
+        world.calculate_parsed(Query::from_query_node(&node)).unwrap()
     };
     let result = compared(json!({}));
     assert_eq!((&result[0]["data"], &result[1]["data"]), (&json!([2, 1, 0, 0, 0]), &json!([0, 1, 0, 0, 0])));
@@ -281,7 +283,7 @@ fn a_query_is_the_same_after_it_was_written_and_parsed() {
 }
 
 #[test]
-fn legacy_marks_select_the_kind() {
+fn legacy_fields_select_the_kind() {
     let request = json!({"events": [{"id": "x"}], "insight": "FUNNELS", "shown_as": "Stickiness"});
     let is_stickiness = |query: &Query| matches!(query, Query::Stickiness(_));
     assert!(is_stickiness(&query(Query::from_insight_filters(object(&request)))));
@@ -327,13 +329,15 @@ fn stored_nodes_are_validated_by_the_rules_of_the_kind() {
 fn too_many_series_and_bars_are_refused() {
     let world = world(&[]);
     let series = |count: usize| vec![json!({"event": "x"}); count];
-    let bars = |count: usize| world.ask(Query::from_query_node(&node(json!({"series": series(count)}))));
+    let bars = |count: usize| {
+        world.calculate_parsed(Query::from_query_node(&node(json!({"series": series(count)}))))
+    };
     assert_eq!(bars(26).unwrap().as_array().unwrap().len(), 26);
     assert_eq!(bars(27).unwrap_err().attr.as_deref(), Some("series"));
     let minutes = |days: u32, count: usize| {
         let range =
             json!({"date_from": "2024-01-01T00:00:00", "date_to": format!("2024-01-{:02}T23:59:59", days)});
-        world.ask(Query::from_query_node(&node(
+        world.calculate_parsed(Query::from_query_node(&node(
             json!({"interval": "minute", "dateRange": range, "series": series(count)}),
         )))
     };
@@ -352,6 +356,6 @@ fn a_table_has_a_row_for_each_bar() {
     let query = query(Query::from_query_node(&node(
         json!({"dateRange": {"date_from": "2024-01-01", "date_to": "2024-01-02"}}),
     )));
-    let table = query.table(&world.answer(&query, 1).unwrap());
+    let table = query.table(&world.calculate(&query, 1).unwrap());
     assert_eq!(table, [["active in", "x"], ["1 day", "1"], ["2 days", "1"]]);
 }

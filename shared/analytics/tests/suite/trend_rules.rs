@@ -1,5 +1,5 @@
-//! Rules of trends whose numbers are counted by hand from the contract's words: totals of rolling actives, several
-//! formulas, multipliers, and requests that are refused by the name of their parameter.
+//! Rules of trends with numbers counted by hand from the contract: totals of rolling actives, several formulas,
+//! multipliers, and errors that name the parameter.
 
 use pennon_analytics::{InsightKind, ParsedQuery, Query};
 use pennon_filters::CalcError;
@@ -32,14 +32,14 @@ fn parse_node(node: &Value) -> Result<Query, CalcError> {
     }
 }
 
-fn answer(world: &World, query: &Query) -> Value {
-    let whole = world.answer(query, 1).unwrap();
-    assert_eq!(world.answer(query, 3).unwrap(), whole, "the answer depends on how actors are divided");
+fn calculate(world: &World, query: &Query) -> Value {
+    let whole = world.calculate(query, 1).unwrap();
+    assert_eq!(world.calculate(query, 3).unwrap(), whole, "the result depends on how actors are divided");
     whole
 }
 
 #[test]
-fn rolling_actives_of_a_total_are_plain_actives_where_the_interval_is_as_long() {
+fn rolling_actives_of_a_total_are_plain_actives_if_the_interval_is_as_long() {
     let world =
         world(false, &[("x", "2020-01-01T10:00:00Z", json!({})), ("y", "2020-01-05T10:00:00Z", json!({}))]);
     // The range ends with 31 January; x and y did nothing in its last week, and both did something in the range.
@@ -54,23 +54,23 @@ fn rolling_actives_of_a_total_are_plain_actives_where_the_interval_is_as_long() 
         let body = json!({"events": [{"id": "a", "math": math}], "interval": interval, "display": "ActionsPie",
             "date_from": "2019-12-01", "date_to": "2020-01-31"});
         let query = parse_legacy(&body).unwrap();
-        assert_eq!(answer(&world, &query)[0]["aggregated_value"], json!(want), "{math} by {interval}");
+        assert_eq!(calculate(&world, &query)[0]["aggregated_value"], json!(want), "{math} by {interval}");
     }
 }
 
 #[test]
-fn first_times_are_of_persons_even_where_distinct_ids_are_counted() {
+fn first_times_are_of_persons_even_if_distinct_ids_are_counted() {
     let world =
         world(true, &[("p1", "2020-01-01T10:00:00Z", json!({})), ("p2", "2020-01-02T10:00:00Z", json!({}))]);
     let entry = |math: &str| json!({"id": "a", "math": math});
     let body = json!({"events": [entry("first_time_for_user"), entry("dau"), entry("total")],
         "date_from": "2020-01-01", "date_to": "2020-01-02"});
-    let answer = answer(&world, &parse_legacy(&body).unwrap());
-    let data: Vec<&Value> = answer.as_array().unwrap().iter().map(|series| &series["data"]).collect();
+    let result = calculate(&world, &parse_legacy(&body).unwrap());
+    let data: Vec<&Value> = result.as_array().unwrap().iter().map(|series| &series["data"]).collect();
     assert_eq!(data, [&json!([1, 0]), &json!([1, 1]), &json!([1, 1])]);
     let alone =
         json!({"events": [entry("first_time_for_user")], "date_from": "2020-01-01", "date_to": "2020-01-02"});
-    assert_eq!(world.answer(&parse_legacy(&alone).unwrap(), 2).unwrap()[0]["data"], json!([1, 0]));
+    assert_eq!(world.calculate(&parse_legacy(&alone).unwrap(), 2).unwrap()[0]["data"], json!([1, 0]));
 }
 
 fn node(trends_filter: Value) -> Value {
@@ -80,13 +80,13 @@ fn node(trends_filter: Value) -> Value {
 }
 
 #[test]
-fn every_formula_is_answered_in_its_order_and_under_its_name() {
+fn every_formula_has_a_result_in_its_order_and_with_its_name() {
     let world =
         world(false, &[("x", "2020-01-01T10:00:00Z", json!({})), ("x", "2020-01-01T11:00:00Z", json!({}))]);
     let rows = |filter: Value| -> Vec<(Value, Value, Value)> {
-        let answer = answer(&world, &parse_node(&node(filter)).unwrap());
+        let result = calculate(&world, &parse_node(&node(filter)).unwrap());
         let row = |row: &Value| (row["label"].clone(), row["order"].clone(), row["data"].clone());
-        answer.as_array().unwrap().iter().map(row).collect()
+        result.as_array().unwrap().iter().map(row).collect()
     };
     let product = (json!("Formula (A * 10)"), json!(0), json!([20]));
     assert_eq!(rows(json!({"formula": "A * 10"})), std::slice::from_ref(&product));
@@ -94,19 +94,19 @@ fn every_formula_is_answered_in_its_order_and_under_its_name() {
     assert_eq!(rows(json!({"formulas": ["A * 10", "A / B"]})), [product.clone(), ratio]);
     let nodes = json!([{"formula": "A * 10"}, {"formula": "A / B", "custom_name": "per person"}]);
     let named = (json!("per person"), json!(1), json!([2]));
-    // The newest spelling counts where a client sends them all.
+    // The newest field is used if a client sends all of them.
     assert_eq!(rows(json!({"formula": "A", "formulas": ["B"], "formulaNodes": nodes})), [product, named]);
-    // Both periods of a formula stand together.
+    // Both periods of a formula are adjacent.
     let mut compared = node(json!({"formulas": ["A", "B"]}));
     compared["compareFilter"] = json!({"compare": true});
-    let compared = answer(&world, &parse_node(&compared).unwrap());
+    let compared = calculate(&world, &parse_node(&compared).unwrap());
     let of = |key: &str| compared.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>();
     assert_eq!(of("order"), [json!(0), json!(0), json!(1), json!(1)]);
     assert_eq!(of("compare_label"), ["current", "previous", "current", "previous"]);
 }
 
 #[test]
-fn lists_of_formulas_have_a_limit_and_a_form() {
+fn lists_of_formulas_have_a_limit_and_a_format() {
     let formulas = |count: usize| json!({"formulas": vec!["A"; count]});
     assert!(parse_node(&node(formulas(26))).is_ok());
     for bad in [
@@ -143,7 +143,7 @@ fn numbers_of_properties_are_multiplied() {
         [("sum", json!([4])), ("avg", json!([2])), ("min", json!([1.5])), ("p75", json!([2.25]))]
     {
         let query = parse_legacy(&body(math, json!(0.001))).unwrap();
-        assert_eq!(answer(&world, &query)[0]["data"], want, "{math}");
+        assert_eq!(calculate(&world, &query)[0]["data"], want, "{math}");
     }
     for (math, factor) in [("sum", json!(0)), ("sum", json!(-1)), ("sum", json!("x")), ("dau", json!(2))] {
         let error = parse_legacy(&body(math, factor.clone())).unwrap_err();
@@ -153,7 +153,7 @@ fn numbers_of_properties_are_multiplied() {
 }
 
 #[test]
-fn dates_and_displays_that_cannot_be_read_are_refused_by_name() {
+fn invalid_dates_and_displays_are_rejected_by_name() {
     for (key, value) in [
         ("date_from", "2020-13-01"),
         ("date_from", "2020-02-30"),
@@ -193,7 +193,7 @@ fn dates_and_displays_that_cannot_be_read_are_refused_by_name() {
 }
 
 #[test]
-fn a_funnel_beside_an_earlier_period_is_refused_by_name() {
+fn a_funnel_with_a_comparison_period_is_rejected_by_name() {
     let node = |compare: bool| {
         json!({"kind": "FunnelsQuery", "compareFilter": {"compare": compare},
             "series": [{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]})
@@ -226,9 +226,9 @@ fn an_empty_url_is_the_root() {
     );
     let body = json!({"events": [{"id": "a"}], "breakdown": "url", "breakdown_type": "event",
         "breakdown_normalize_url": true, "date_from": "2020-01-01", "date_to": "2020-01-01"});
-    let answer = answer(&world, &parse_legacy(&body).unwrap());
+    let result = calculate(&world, &parse_legacy(&body).unwrap());
     let rows: Vec<_> =
-        answer.as_array().unwrap().iter().map(|row| (&row["breakdown_value"], &row["data"])).collect();
+        result.as_array().unwrap().iter().map(|row| (&row["breakdown_value"], &row["data"])).collect();
     let null = json!("$$_posthog_breakdown_null_$$");
     assert_eq!(rows, [(&json!("/"), &json!([2])), (&null, &json!([1]))]);
 }
@@ -246,13 +246,13 @@ fn links_that_are_left_out_are_explained() {
         json!({"events": [{"id": "a"}], "breakdown": "k", "breakdown_type": "event", "breakdown_limit": 60,
             "interval": interval, "date_from": "2020-01-01", "date_to": "2020-01-31"})
     };
-    let long = world.answer(&parse_legacy(&body("hour")).unwrap(), 1).unwrap();
+    let long = world.calculate(&parse_legacy(&body("hour")).unwrap(), 1).unwrap();
     assert!(
         long[0]["persons_urls_omitted"].as_str().unwrap().contains("longer interval"),
         "{}",
         long[0]["persons_urls_omitted"]
     );
-    let short = world.answer(&parse_legacy(&body("month")).unwrap(), 1).unwrap();
+    let short = world.calculate(&parse_legacy(&body("month")).unwrap(), 1).unwrap();
     assert!(short[0].get("persons_urls_omitted").is_none());
     assert!(short[0]["persons_urls"][0]["url"].is_string());
 }

@@ -1,5 +1,5 @@
-//! Counts of events by the texts of a property against counts by hand: however the values lie in dictionaries, however many
-//! of these nobody has, and however the events are divided.
+//! Counts of events by the text of a property, compared with a plain count: for any dictionaries of values, any number of
+//! unused entries, and any division of the events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const DAYS: usize = 5;
 const NULL: &str = "$$_posthog_breakdown_null_$$";
 const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// Values and the texts that they stand for; the code behind them is that of no value.
+/// Values and their texts; the code after the last one means a missing value.
 fn values() -> Vec<(Value, &'static str)> {
     vec![
         (json!("a"), "a"),
@@ -81,7 +81,7 @@ fn by_hand(events: &[Event]) -> Counts {
     counts
 }
 
-/// The rows of a series in their order: the most frequent texts, those without one behind them, the rest at last.
+/// The rows of a series in order: the most frequent texts, then events without a text, then the others.
 fn rows(counts: &Counts, series: usize, limit: usize) -> Vec<(String, Vec<u64>)> {
     let own = counts.iter().filter(|((of, _), _)| *of == series);
     let mut own: Vec<_> = own.map(|((_, text), data)| (text.clone(), data.clone())).collect();
@@ -94,8 +94,8 @@ fn rows(counts: &Counts, series: usize, limit: usize) -> Vec<(String, Vec<u64>)>
     own
 }
 
-fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
-    let question = json!({
+fn calculate(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
+    let node = json!({
         "kind": "TrendsQuery", "interval": "day",
         "series": [
             {"kind": "EventsNode", "event": "one", "properties": [{"key": "n", "value": 1, "operator": "exact", "type": "event"}]},
@@ -114,7 +114,7 @@ fn answer(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         aggregate_by_distinct_id: false,
         definitions: Definitions::default(),
     };
-    let ParsedQuery::Query(query) = Query::from_query_node(&question).unwrap() else { unreachable!() };
+    let ParsedQuery::Query(query) = Query::from_query_node(&node).unwrap() else { unreachable!() };
     let plan = query.plan(&project, "2026-04-01T00:00:00Z".parse().unwrap()).unwrap();
     let partial = |(index, events): (usize, &Vec<Event>)| {
         let runs = ["one", "two"].iter().filter_map(|name| run(name, events, unused[index % unused.len()]));
@@ -131,11 +131,11 @@ proptest! {
     fn events_are_counted_by_text_and_day(
         parts in prop::collection::vec(
             prop::collection::vec((any::<bool>(), -30_i64..150, 0_usize..12, prop::bool::weighted(0.7)), 0..80), 1..5),
-        // Of dictionaries that are long for so few rows every text is looked up.
+        // If a dictionary is long for so few rows, every text is looked up.
         unused in prop::sample::select(vec![vec![0], vec![3, 0], vec![0, 2_000], vec![2_000]]),
         limit in prop::sample::select(vec![2_usize, 25]),
     ) {
-        let got = answer(&parts, &unused, limit);
+        let got = calculate(&parts, &unused, limit);
         let all: Vec<Event> = parts.iter().flatten().copied().collect();
         let counts = by_hand(&all);
         let want: Vec<_> = [0, 1].into_iter().flat_map(|series| rows(&counts, series, limit)).collect();
@@ -148,10 +148,10 @@ proptest! {
 }
 
 #[test]
-fn every_text_is_told_apart() {
+fn every_text_has_its_own_row() {
     let texts: BTreeSet<&str> = values().into_iter().map(|(_, text)| text).collect();
     let events: Vec<Event> = (0..values().len()).map(|code| (false, 30, code, true)).collect();
-    let got = answer(&[events], &[0], 25);
+    let got = calculate(&[events], &[0], 25);
     let shown: BTreeSet<&str> =
         got.as_array().unwrap().iter().map(|row| row["breakdown_value"].as_str().unwrap()).collect();
     assert_eq!(shown, texts);

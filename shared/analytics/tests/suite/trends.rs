@@ -25,17 +25,17 @@ fn trend(body: &Value) -> Query {
     }
 }
 
-fn ask(world: &World, body: Value) -> Value {
-    world.answer(&trend(&body), 3).unwrap()
+fn calculate(world: &World, body: Value) -> Value {
+    world.calculate(&trend(&body), 3).unwrap()
 }
 
 fn refusal(body: Value) -> CalcError {
     InsightKind::Trends.parse_request(body.as_object().unwrap()).unwrap_err()
 }
 
-fn pick(answer: &Value, keys: &[&str]) -> Value {
+fn pick(result: &Value, keys: &[&str]) -> Value {
     let row = |row: &Value| Value::Array(keys.iter().map(|key| row[key].clone()).collect());
-    answer.as_array().unwrap().iter().map(row).collect()
+    result.as_array().unwrap().iter().map(row).collect()
 }
 
 /// One event a day from the first of January, a number in each.
@@ -70,34 +70,34 @@ fn statistics_of_101_to_200_are_as_printed() {
     ] {
         for property in ["n", "text"] {
             let series = json!([{"id": "a", "math": math, "math_property": property}]);
-            let daily = ask(&world, json!({"events": series, "date_from": "2020-01-01"}));
+            let daily = calculate(&world, json!({"events": series, "date_from": "2020-01-01"}));
             let data: Vec<f64> =
                 daily[0]["data"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect();
             assert!((data[1] - want).abs() < 1e-9, "{math} of {property}: {data:?}");
             assert_eq!((data[0], data[2]), (0.0, 0.0));
             let total = json!({"events": series, "date_from": "2020-01-01", "display": "ActionsTable"});
-            let total = ask(&world, total)[0]["aggregated_value"].as_f64().unwrap();
+            let total = calculate(&world, total)[0]["aggregated_value"].as_f64().unwrap();
             assert!((total - want).abs() < 1e-9, "{math} of {property}: {total}");
         }
     }
 }
 
 #[test]
-fn what_is_no_number_is_passed_over() {
+fn values_that_are_not_numbers_are_skipped() {
     let values = [json!(1), json!("2.5"), json!("x"), json!(true), json!(null), json!([1])];
     let events: Vec<_> =
         values.into_iter().map(|n| ("a", "p", "2020-01-01T10:00:00Z", json!({"n": n}))).collect();
     let world = world("2020-01-01T12:00:00Z", &events);
     let of = |math: &str, property: Value| {
         let series = json!([{"id": "a", "math": math, "math_property": property}]);
-        ask(&world, json!({"events": series, "date_from": "dStart"}))[0]["data"][0].clone()
+        calculate(&world, json!({"events": series, "date_from": "dStart"}))[0]["data"][0].clone()
     };
     assert_eq!(of("sum", json!("n")), json!(3.5));
     assert_eq!(of("avg", json!("n")), json!(1.75));
     assert_eq!(of("max", json!("missing")), json!(0));
     // Without a property events are counted.
     assert_eq!(of("sum", Value::Null), json!(6));
-    assert_eq!(of("nobody_knows_this", Value::Null), json!(6));
+    assert_eq!(of("unknown_property", Value::Null), json!(6));
 }
 
 #[test]
@@ -112,11 +112,11 @@ fn events_of_each_person_are_counted_within_buckets() {
     ];
     let world = world("2020-01-03T12:00:00Z", &events);
     let body = |math: &str, display: &str| json!({"events": [{"id": "a", "math": math}], "date_from": "2020-01-01", "display": display});
-    let data = |math| ask(&world, body(math, "ActionsBar"))[0]["data"].clone();
+    let data = |math| calculate(&world, body(math, "ActionsBar"))[0]["data"].clone();
     assert_eq!(data("avg_count_per_actor"), json!([2, 1, 0]));
     assert_eq!(data("max_count_per_actor"), json!([3, 1, 0]));
     assert_eq!(data("p75_count_per_actor"), json!([2.5, 1, 0]));
-    let total = ask(&world, body("avg_count_per_actor", "ActionsPie"));
+    let total = calculate(&world, body("avg_count_per_actor", "ActionsPie"));
     assert_eq!(total[0]["aggregated_value"], json!(2.5));
 }
 
@@ -134,16 +134,16 @@ fn actives_are_counted_over_the_days_before() {
         body
     };
     // The fifth is in the windows that end with the sixth to the eleventh.
-    assert_eq!(ask(&world, body(json!({})))[0]["data"], json!([2, 2, 2, 2, 2, 2, 0]));
-    let total = ask(&world, body(json!({"display": "BoldNumber", "date_to": "2020-01-11"})));
+    assert_eq!(calculate(&world, body(json!({})))[0]["data"], json!([2, 2, 2, 2, 2, 2, 0]));
+    let total = calculate(&world, body(json!({"display": "BoldNumber", "date_to": "2020-01-11"})));
     assert_eq!(total[0]["aggregated_value"], json!(2));
     // Over a month of weeks the window ends with the first day of the week.
     let monthly = json!({"events": [{"id": "a", "math": "monthly_active"}], "interval": "week", "date_from": "2020-01-05", "date_to": "2020-02-08"});
-    assert_eq!(ask(&world, monthly)[0]["data"], json!([2, 2, 2, 2, 2]));
+    assert_eq!(calculate(&world, monthly)[0]["data"], json!([2, 2, 2, 2, 2]));
 }
 
 #[test]
-fn first_times_look_at_everything_that_came_before() {
+fn first_times_consider_all_earlier_events() {
     let events = [
         ("a", "p", "2019-06-01T10:00:00Z", json!({"b": "x"})),
         ("a", "p", "2020-01-01T10:00:00Z", json!({"b": "x"})),
@@ -153,9 +153,9 @@ fn first_times_look_at_everything_that_came_before() {
     ];
     let world = world("2020-01-03T12:00:00Z", &events);
     let body = |properties: Value| json!({"events": [{"id": "a", "math": "first_time_for_user", "properties": properties}], "date_from": "2020-01-01"});
-    assert_eq!(ask(&world, body(json!([])))[0]["data"], json!([1, 1, 0]));
-    // q's first is not of x, and its second is not its first.
-    assert_eq!(ask(&world, body(json!([{"key": "b", "value": "x"}])))[0]["data"], json!([0, 1, 0]));
+    assert_eq!(calculate(&world, body(json!([])))[0]["data"], json!([1, 1, 0]));
+    // q's first event has not the value x, and its second is not its first.
+    assert_eq!(calculate(&world, body(json!([{"key": "b", "value": "x"}])))[0]["data"], json!([0, 1, 0]));
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn events_without_session_are_one_session() {
     ];
     let world = world("2020-01-01T20:00:00Z", &events);
     let body = json!({"events": [{"id": "a", "math": "unique_session"}], "date_from": "dStart"});
-    assert_eq!(ask(&world, body)[0]["data"], json!([3]));
+    assert_eq!(calculate(&world, body)[0]["data"], json!([3]));
 }
 
 #[test]
-fn groups_are_counted_whoever_acts_for_them() {
+fn groups_are_counted_for_any_person() {
     let events = [
         ("a", "p", "2020-01-01T10:00:00Z", json!({"$group_0": "g"})),
         ("a", "q", "2020-01-02T11:00:00Z", json!({"$group_0": "g"})),
@@ -184,7 +184,8 @@ fn groups_are_counted_whoever_acts_for_them() {
     let world = world("2020-01-02T20:00:00Z", &events);
     let data = |math: &str, display: &str| {
         let series = json!([{"id": "a", "math": math, "math_group_type_index": 0}]);
-        ask(&world, json!({"events": series, "date_from": "-1d", "display": display}))[0]["data"].clone()
+        calculate(&world, json!({"events": series, "date_from": "-1d", "display": display}))[0]["data"]
+            .clone()
     };
     for math in ["unique_group", "dau"] {
         assert_eq!(data(math, "ActionsLineGraph"), json!([1, 2]), "{math}");
@@ -196,13 +197,13 @@ fn groups_are_counted_whoever_acts_for_them() {
 }
 
 #[test]
-fn expressions_count_what_they_say() {
+fn aggregate_expressions_are_calculated() {
     let world = numbers([10, 20, 60]);
     let body = |text: &str, display: &str| json!({"events": [{"id": "a", "math": "hogql", "math_hogql": text}], "date_from": "2020-01-01", "display": display});
-    let data = |text| ask(&world, body(text, "ActionsLineGraph"))[0]["data"].clone();
+    let data = |text| calculate(&world, body(text, "ActionsLineGraph"))[0]["data"].clone();
     assert_eq!(data("avg(properties.n) + 1000"), json!([0, 1030, 0]));
     assert_eq!(data("count()"), json!([0, 3, 0]));
-    let total = ask(&world, body("sum(properties.n) / count()", "BoldNumber"));
+    let total = calculate(&world, body("sum(properties.n) / count()", "BoldNumber"));
     assert_eq!(total[0]["aggregated_value"], json!(30));
     let none = json!({"events": [{"id": "a", "math": "hogql"}]});
     assert_eq!(refusal(none).attr.as_deref(), Some("events"));
@@ -212,40 +213,40 @@ fn expressions_count_what_they_say() {
 fn bins_are_as_printed() {
     let world = numbers([10, 20, 30, 40]);
     let body = |count: u32| json!({"events": [{"id": "a"}], "date_from": "2020-01-01", "breakdown": "n", "breakdown_histogram_bin_count": count});
-    let rows = pick(&ask(&world, body(4)), &["breakdown_value", "count"]);
-    // All of one size: in the order of their texts.
+    let rows = pick(&calculate(&world, body(4)), &["breakdown_value", "count"]);
+    // Equal sizes are sorted by text.
     assert_eq!(
         rows,
         json!([["[10,17.5]", 1.0], ["[17.5,25]", 1.0], ["[25,32.5]", 1.0], ["[32.5,40.01]", 1.0]])
     );
-    let one = pick(&ask(&numbers([4, 4]), body(3)), &["breakdown_value", "count"]);
+    let one = pick(&calculate(&numbers([4, 4]), body(3)), &["breakdown_value", "count"]);
     assert_eq!(one, json!([["[4,4.01]", 2.0]]));
 }
 
 #[test]
-fn what_the_limit_cuts_off_is_added_up() {
+fn values_beyond_the_limit_are_added_up() {
     let events: Vec<_> = [("x", 3), ("y", 2), ("w", 1), ("", 4)]
         .into_iter()
         .flat_map(|(value, times)| vec![("a", "p", "2020-01-01T10:00:00Z", json!({"k": value})); times])
         .collect();
     let world = world("2020-01-01T12:00:00Z", &events);
-    let ask_with = |extra: Value| {
+    let calculate_with = |extra: Value| {
         let mut body = json!({"events": [{"id": "a"}], "date_from": "dStart", "breakdown": "k"});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        pick(&ask(&world, body), &["breakdown_value", "count", "aggregated_value"])
+        pick(&calculate(&world, body), &["breakdown_value", "count", "aggregated_value"])
     };
     let (nothing, other) = ("$$_posthog_breakdown_null_$$", "$$_posthog_breakdown_other_$$");
     let lines = |rows: &[(&str, f64)]| {
         rows.iter().map(|(value, count)| json!([value, count, null])).collect::<Value>()
     };
-    let all = ask_with(json!({}));
+    let all = calculate_with(json!({}));
     assert_eq!(pick_two(&all), pick_two(&lines(&[("x", 3.0), ("y", 2.0), ("w", 1.0), (nothing, 4.0)])));
-    // Over time null is the first to go, in a total it is as good as any.
-    let cut = ask_with(json!({"breakdown_limit": 2}));
+    // Over time, null is the first to be cut off; in a total it is ranked like any value.
+    let cut = calculate_with(json!({"breakdown_limit": 2}));
     assert_eq!(pick_two(&cut), pick_two(&lines(&[("x", 3.0), ("y", 2.0), (other, 5.0)])));
-    let total = ask_with(json!({"breakdown_limit": "2", "display": "ActionsPie"}));
+    let total = calculate_with(json!({"breakdown_limit": "2", "display": "ActionsPie"}));
     assert_eq!(total, json!([["x", 0, 3], [nothing, 0, 4], [other, 0, 3]]));
-    let hidden = ask_with(json!({"breakdown_limit": 2, "breakdown_hide_other_aggregation": true}));
+    let hidden = calculate_with(json!({"breakdown_limit": 2, "breakdown_hide_other_aggregation": true}));
     assert_eq!(hidden.as_array().unwrap().len(), 2);
 }
 
@@ -261,24 +262,31 @@ fn compared_periods_have_their_own_dates() {
         ("a", "q", "2020-01-12T10:00:00Z", json!({})),
     ];
     let world = world("2020-01-24T12:00:00Z", &events);
-    let ask_with = |extra: Value| {
+    let calculate_with = |extra: Value| {
         let mut body = json!({"events": [{"id": "a"}], "compare": true});
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        ask(&world, body)
+        calculate(&world, body)
     };
-    let days = |answer: &Value, row: usize| {
-        let days = answer[row]["days"].as_array().unwrap();
+    let days = |result: &Value, row: usize| {
+        let days = result[row]["days"].as_array().unwrap();
         (days.first().unwrap().clone(), days.last().unwrap().clone())
     };
-    let fixed = ask_with(json!({"date_from": "2020-01-15", "date_to": "2020-01-19"}));
+    let fixed = calculate_with(json!({"date_from": "2020-01-15", "date_to": "2020-01-19"}));
     assert_eq!(days(&fixed, 1), (json!("2020-01-10"), json!("2020-01-14")));
     assert_eq!(
         pick(&fixed, &["compare", "compare_label", "count"]),
         json!([[true, "current", 1.0], [true, "previous", 2.0]])
     );
-    assert_eq!(days(&ask_with(json!({"date_from": "-7d"})), 1), (json!("2020-01-10"), json!("2020-01-17")));
-    assert_eq!(days(&ask_with(json!({"date_from": "-6d"})), 1), (json!("2020-01-11"), json!("2020-01-17")));
-    let back = ask_with(json!({"date_from": "2020-01-15", "date_to": "2020-01-19", "compare_to": "-2d"}));
+    assert_eq!(
+        days(&calculate_with(json!({"date_from": "-7d"})), 1),
+        (json!("2020-01-10"), json!("2020-01-17"))
+    );
+    assert_eq!(
+        days(&calculate_with(json!({"date_from": "-6d"})), 1),
+        (json!("2020-01-11"), json!("2020-01-17"))
+    );
+    let back =
+        calculate_with(json!({"date_from": "2020-01-15", "date_to": "2020-01-19", "compare_to": "-2d"}));
     assert_eq!(days(&back, 1), (json!("2020-01-13"), json!("2020-01-17")));
     let wrong = json!({"events": [{"id": "a"}], "compare": true, "compare_to": "2020-01-01"});
     assert_eq!(refusal(wrong).attr.as_deref(), Some("compare_to"));
@@ -296,7 +304,7 @@ fn smoothing_is_as_printed() {
         events.iter().map(|(name, who, when, more)| (*name, *who, when.as_str(), more.clone())).collect();
     let world = world("2020-01-20T12:00:00Z", &events);
     let body = json!({"events": [{"id": "a"}], "date_from": "2020-01-09", "date_to": "2020-01-20", "smoothing_intervals": 7});
-    assert_eq!(ask(&world, body)[0]["data"], json!([1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0]));
+    assert_eq!(calculate(&world, body)[0]["data"], json!([1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0]));
 }
 
 #[test]
@@ -333,14 +341,14 @@ fn bad_breakdowns_are_refused_by_name() {
 }
 
 #[test]
-fn questions_are_readable_and_every_part_of_them_makes_another_one() {
+fn every_field_changes_the_description_and_the_cache_key() {
     let plain = json!({"events": [{"id": "a", "math": "total"}, {"id": "b", "math": "dau"}]});
     let with = |extra: Value| {
         let mut body = plain.clone();
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         trend(&body)
     };
-    let questions = [
+    let cases = [
         (json!({}), "count()"),
         (json!({"formula": "A / B"}), "-- formula: A / B"),
         (json!({"compare": true}), "-- compared with: the period before"),
@@ -360,42 +368,42 @@ fn questions_are_readable_and_every_part_of_them_makes_another_one() {
         (json!({"events": [{"id": "a", "math": "hogql", "math_hogql": "count()"}]}), "count()"),
     ];
     let mut seen = std::collections::BTreeSet::new();
-    for (extra, text) in questions {
+    for (extra, text) in cases {
         let query = with(extra.clone());
         assert!(query.describe().contains(text), "{}", query.describe());
         assert!(seen.insert(query.normalised()), "{extra}");
-        // What is echoed asks the same question again.
+        // The filters of the result are the same query again.
         let again = trend(&Value::Object(query.to_insight_filters()));
         assert_eq!(again.normalised(), query.normalised(), "{extra}");
     }
 }
 
 #[test]
-fn too_many_series_and_numbers_are_refused_at_their_limits() {
+fn too_many_series_and_numbers_are_rejected_at_their_limits() {
     let series = |count: usize| json!({"events": vec![json!({"id": "a"}); count]});
     let _ = trend(&series(26));
     assert_eq!(refusal(series(27)).attr.as_deref(), Some("events"));
-    // 100,000 numbers are as many as may be asked for: two periods of 10,000 hours of five series.
+    // 100,000 numbers are the limit: two periods of 10,000 hours of five series.
     let world = world("2020-01-01T00:00:00Z", &[]);
     let hours = |last: &str, series: usize| {
         json!({"events": vec![json!({"id": "a"}); series], "interval": "hour", "compare": true,
         "date_from": "2018-01-01 00:00:00", "date_to": last})
     };
-    let rows = ask(&world, hours("2019-02-21 15:00:00", 5));
+    let rows = calculate(&world, hours("2019-02-21 15:00:00", 5));
     assert_eq!(rows[9]["data"].as_array().unwrap().len(), 10_000);
-    let error = world.answer(&trend(&hours("2019-02-21 16:00:00", 5)), 1).unwrap_err();
+    let error = world.calculate(&trend(&hours("2019-02-21 16:00:00", 5)), 1).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("interval"), "{error}");
     // 12,000 of them in one series.
-    let rows = ask(&world, hours("2019-05-15 23:00:00", 1));
+    let rows = calculate(&world, hours("2019-05-15 23:00:00", 1));
     assert_eq!(rows[0]["data"].as_array().unwrap().len(), 12_000);
-    let error = world.answer(&trend(&hours("2019-05-16 00:00:00", 1)), 1).unwrap_err();
+    let error = world.calculate(&trend(&hours("2019-05-16 00:00:00", 1)), 1).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("interval"), "{error}");
 }
 
-/// The people of every link of an answer are as many as its number says, and so are their events.
+/// Every link of a result lists as many persons and events as its number.
 #[test]
-fn links_lead_to_the_people_behind_each_number() {
-    let mut asked = 0;
+fn links_list_the_persons_behind_each_number() {
+    let mut followed = 0;
     for case in crate::support::cases("trends.json") {
         let world = World::of_case(&case);
         let Ok(ParsedQuery::Query(query)) =
@@ -403,15 +411,15 @@ fn links_lead_to_the_people_behind_each_number() {
         else {
             continue;
         };
-        let (Query::Trends(question), Ok(answer)) = (&query, world.answer(&query, 3)) else { continue };
-        for row in answer.as_array().unwrap() {
+        let (Query::Trends(trends), Ok(result)) = (&query, world.calculate(&query, 3)) else { continue };
+        for row in result.as_array().unwrap() {
             let Some(links) = row["persons_urls"].as_array() else { continue };
             for (link, number) in links.iter().zip(row["data"].as_array().unwrap()) {
                 let math = link["filter"]["entity_math"].as_str().unwrap();
                 let Some(url) = link["url"].as_str() else { continue };
-                // The rest of a dau is a sum, a running or smoothed number is none of one bucket.
+                // The dau of the other values is a sum, and a running or smoothed number is not of one bucket.
                 let of_rest = row["breakdown_value"].to_string().contains("breakdown_other");
-                if question.smoothing > 1 || (of_rest && math != "total") {
+                if trends.smoothing > 1 || (of_rest && math != "total") {
                     continue;
                 }
                 let (people, events) = people_of(&world, url);
@@ -423,16 +431,16 @@ fn links_lead_to_the_people_behind_each_number() {
                     }
                     _ => continue,
                 }
-                asked += 1;
+                followed += 1;
             }
         }
     }
-    assert!(asked > 500, "only {asked} links were followed");
+    assert!(followed > 500, "only {followed} links were followed");
 }
 
-/// A link looks back over thirty days, which are more minutes than a question may have.
+/// A link has a range of thirty days, which are more minutes than a query may have.
 #[test]
-fn links_of_rolling_people_by_the_minute_lead_to_them() {
+fn links_of_rolling_actives_by_minute_list_the_persons() {
     let world = world(
         "2020-03-10T12:00:30Z",
         &[
@@ -443,7 +451,7 @@ fn links_of_rolling_people_by_the_minute_lead_to_them() {
     );
     let body =
         json!({"events": [{"id": "a", "math": "monthly_active"}], "interval": "minute", "date_from": "-1h"});
-    let rows = ask(&world, body);
+    let rows = calculate(&world, body);
     let (numbers, links) = (&rows[0]["data"], rows[0]["persons_urls"].as_array().unwrap());
     assert_eq!((links.len(), numbers[0].as_u64(), numbers[60].as_u64()), (61, Some(1), Some(2)));
     for (link, number) in links.iter().zip(numbers.as_array().unwrap()) {

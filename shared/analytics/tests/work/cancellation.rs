@@ -1,11 +1,11 @@
-//! A cancelled question stops: it checks at least every few thousand values, and does nothing after the check.
+//! A cancelled query stops: it checks at least every few thousand values, and does nothing after the check.
 
 use std::cell::Cell;
 
 use pennon_filters::ErrorKind;
 
-use crate::questions::{Question, Spread, all, world};
 use crate::support::World;
+use crate::workloads::{Spread, Workload, all, world};
 use crate::{persons, thread_time};
 
 const VALUES: usize = 2_000;
@@ -13,39 +13,39 @@ const VALUES: usize = 2_000;
 /// of a cancellation, with room for machines that are slower.
 const MOST_BETWEEN_CHECKS: i64 = 250_000_000;
 
-/// Cancels at the check of this number. The number of checks made, and whether the question ended as cancelled.
-fn checks(question: &Question, world: &World, cancel_at: usize) -> (usize, bool) {
+/// Cancels at the check of this number. Returns the number of checks and whether the query was cancelled.
+fn checks(workload: &Workload, world: &World, cancel_at: usize) -> (usize, bool) {
     let checks = Cell::new(0);
     let is_cancelled = || {
         checks.set(checks.get() + 1);
         checks.get() >= cancel_at
     };
-    let ended = match question.calculate(question.prepare(world), &is_cancelled) {
+    let ended = match workload.calculate(workload.prepare(world), &is_cancelled) {
         Ok(()) => false,
         Err(error) if error.kind == ErrorKind::Timeout => true,
-        Err(error) => panic!("{}: {error}", question.name),
+        Err(error) => panic!("{}: {error}", workload.name),
     };
     (checks.get(), ended)
 }
 
 #[test]
-fn whatever_check_finds_a_question_cancelled_is_the_last() {
+fn no_check_follows_the_one_that_is_cancelled() {
     let world = world(VALUES, Spread::Persons);
-    for question in all() {
-        let (most, ended) = checks(&question, &world, usize::MAX);
-        assert!(!ended && most > 2, "{}: {most} checks", question.name);
+    for workload in all() {
+        let (most, ended) = checks(&workload, &world, usize::MAX);
+        assert!(!ended && most > 2, "{}: {most} checks", workload.name);
         for cancel_at in [1, 2, most / 2, most] {
             let cancel_at = cancel_at.max(1);
-            assert_eq!(checks(&question, &world, cancel_at), (cancel_at, true), "{}", question.name);
+            assert_eq!(checks(&workload, &world, cancel_at), (cancel_at, true), "{}", workload.name);
         }
     }
 }
 
-/// Work that is done once a distinct value is checked again and again while it goes on.
+/// Work per distinct value checks for cancellation repeatedly.
 #[test]
 fn more_values_are_checked_more_often() {
     let (few, many) = (world(VALUES / 4, Spread::Persons), world(4 * VALUES, Spread::Persons));
-    let by_value = |question: &&Question| {
+    let by_value = |workload: &&Workload| {
         [
             "by event property",
             "by url",
@@ -56,11 +56,11 @@ fn more_values_are_checked_more_often() {
             "a pattern",
         ]
         .iter()
-        .any(|kind| question.name.contains(kind))
+        .any(|kind| workload.name.contains(kind))
     };
-    for question in all().iter().filter(by_value) {
-        let (few, many) = (checks(question, &few, usize::MAX).0, checks(question, &many, usize::MAX).0);
-        assert!(many > few, "{}: {few} checks, {many} of sixteen times as many values", question.name);
+    for workload in all().iter().filter(by_value) {
+        let (few, many) = (checks(workload, &few, usize::MAX).0, checks(workload, &many, usize::MAX).0);
+        assert!(many > few, "{}: {few} checks, {many} of sixteen times as many values", workload.name);
     }
 }
 
@@ -78,18 +78,18 @@ fn longest_without_check(work: impl FnOnce(&dyn Fn() -> bool)) -> i64 {
 }
 
 #[test]
-fn little_is_done_between_two_checks() {
+fn the_time_between_two_checks_is_short() {
     let mut too_long = Vec::new();
     for (spread, values) in [(Spread::Persons, 8_000), (Spread::One, 2_000), (Spread::Names, 2_000)] {
         let world = world(values, spread);
-        for question in all() {
-            // The least of a few: what else happens on the machine makes it longer.
+        for workload in all() {
+            // The minimum of three: other processes make a measurement longer.
             let measure = || {
-                let prepared = question.prepare(&world);
-                longest_without_check(|check| question.calculate(prepared, check).unwrap())
+                let prepared = workload.prepare(&world);
+                longest_without_check(|check| workload.calculate(prepared, check).unwrap())
             };
             if (0..3).all(|_| measure() > MOST_BETWEEN_CHECKS) {
-                too_long.push(question.name.clone());
+                too_long.push(workload.name.clone());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Twice as many distinct values are about twice the work.
 //!
 //! The rule: work is measured with three sizes, each twice the one before. The mean growth per doubling (the geometric mean of
-//! both) may be at most [`MOST`]. Questions that seem steeper are measured again with four times as many values, where neither of
+//! both) may be at most [`MOST`]. Workloads that seem steeper are measured again with four times as many values, where neither of
 //! the two doublings may be steeper. So work that begins to grow faster only at the largest size is not found there, as long as
 //! the mean stays below the limit.
 
@@ -12,19 +12,19 @@ use pennon_analytics::InsightKind;
 use serde_json::json;
 
 use crate::persons::{self, PersonWork};
-use crate::questions::{Question, Spread, all, world};
 use crate::support::World;
 use crate::thread_time;
+use crate::workloads::{Spread, Workload, all, world};
 
 /// More than this, for twice the values, is more than linear work on top of sorting.
 const MOST: f64 = 2.6;
 /// Measurements of each size; the smallest counts, because others on the machine only make them longer.
 const ROUNDS: usize = 12;
 
-fn measure(question: &Question, world: &World) -> i64 {
-    let prepared = question.prepare(world);
+fn measure(workload: &Workload, world: &World) -> i64 {
+    let prepared = workload.prepare(world);
     let before = thread_time();
-    question.calculate(prepared, &|| false).unwrap_or_else(|error| panic!("{}: {error}", question.name));
+    workload.calculate(prepared, &|| false).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
     thread_time() - before
 }
 
@@ -68,16 +68,16 @@ fn assert_linear(spread: Spread, sizes: [usize; 3], is_meant: impl Fn(&str) -> b
     let worlds = sizes.map(|values| world(values, spread));
     let larger = OnceCell::new();
     let mut too_steep = BTreeMap::new();
-    let questions: Vec<Question> = all().into_iter().filter(|question| is_meant(&question.name)).collect();
-    assert!(questions.len() > 5, "{} questions", questions.len());
-    for question in questions {
-        if growth(sizes.len(), |size| measure(&question, &worlds[size]), mean) <= MOST {
+    let workloads: Vec<Workload> = all().into_iter().filter(|workload| is_meant(&workload.name)).collect();
+    assert!(workloads.len() > 5, "{} workloads", workloads.len());
+    for workload in workloads {
+        if growth(sizes.len(), |size| measure(&workload, &worlds[size]), mean) <= MOST {
             continue;
         }
         let larger = larger.get_or_init(|| sizes.map(|values| world(4 * values, spread)));
-        let growth = growth(sizes.len(), |size| measure(&question, &larger[size]), steepest);
+        let growth = growth(sizes.len(), |size| measure(&workload, &larger[size]), steepest);
         if growth > MOST {
-            too_steep.insert(question.name, growth);
+            too_steep.insert(workload.name, growth);
         }
     }
     assert!(too_steep.is_empty(), "work per doubling: {too_steep:#?}");
@@ -104,7 +104,7 @@ fn work_grows_with_the_distinct_values_of_one_person() {
     assert_linear(Spread::One, [1_000, 2_000, 4_000], |_| true);
 }
 
-/// Questions that read events of every name.
+/// Workloads that read events of every name.
 fn reads_all_names(name: &str) -> bool {
     name.contains("strict") || name.starts_with("correlation of") || name.starts_with("paths")
 }
@@ -134,17 +134,17 @@ fn work_grows_with_the_persons_of_a_cohort() {
 }
 
 #[test]
-fn too_many_values_of_a_step_are_refused_where_each_takes_a_scan() {
+fn too_many_step_values_that_each_need_a_scan_are_rejected() {
     let request = json!({"insight": "FUNNELS", "date_from": "2024-01-01", "date_to": "2024-03-01",
         "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}], "funnel_order_type": "unordered",
         "breakdown": "u", "breakdown_type": "event",
         "breakdown_attribution_type": "step", "breakdown_attribution_value": 0});
     // Each of the events of a and b has a value of its own.
-    let refused =
-        world(5_001, Spread::One).ask(InsightKind::Funnels.parse_request(request.as_object().unwrap()));
+    let refused = world(5_001, Spread::One)
+        .calculate_parsed(InsightKind::Funnels.parse_request(request.as_object().unwrap()));
     let refused = refused.unwrap_err();
     assert_eq!(refused.attr.as_deref(), Some("breakdown_attribution_type"));
     assert!(refused.detail.contains("at most 100000000"), "{refused}");
     let request = request.as_object().unwrap();
-    assert!(world(200, Spread::One).ask(InsightKind::Funnels.parse_request(request)).is_ok());
+    assert!(world(200, Spread::One).calculate_parsed(InsightKind::Funnels.parse_request(request)).is_ok());
 }

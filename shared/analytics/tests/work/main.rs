@@ -1,5 +1,5 @@
-//! The work of each kind of question: it grows with the number of distinct values, not with its square, and ends when the
-//! question is cancelled.
+//! The work of each kind of query: it grows with the number of distinct values, not with its square, and stops when the
+//! query is cancelled.
 //!
 //! In a program of its own, because it measures the processor time of its thread.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up should stop at once")]
@@ -7,10 +7,11 @@
 mod cancellation;
 mod growth;
 mod persons;
-mod questions;
+
 #[path = "../suite/support/mod.rs"]
 #[expect(dead_code, reason = "shared with the other tests, which use more of it")]
 mod support;
+mod workloads;
 
 use rustix::time::{ClockId, clock_gettime};
 

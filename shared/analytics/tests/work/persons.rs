@@ -8,8 +8,8 @@ use pennon_filters::{CalcError, ComparisonBudget};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::questions::{Spread, world};
 use crate::support::{World, instant};
+use crate::workloads::{Spread, world};
 
 /// Work that has been prepared. It calls back to find out whether it was cancelled.
 pub type Prepared = Box<dyn FnOnce(&dyn Fn() -> bool) -> Result<(), CalcError>>;

@@ -233,7 +233,7 @@ fn client_url(parts: &Parts) -> ClientUrl {
     let first = |list: &str| list.split(',').next().unwrap_or("").trim().to_owned();
     let scheme =
         text("x-forwarded-proto").map(first).filter(|scheme| scheme == "https").unwrap_or("http".to_owned());
-    // A distribution in front of a gateway passes on the host that its client asked.
+    // A distribution in front of a gateway passes on the host of the client's request.
     let forwarded = text("x-forwarded-host").map(first).filter(|host| is_host(host));
     let host =
         forwarded.as_deref().or_else(|| text("host")).or_else(|| parts.uri.host()).unwrap_or("localhost");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn links_name_the_host_that_the_client_asked() {
+    fn links_have_the_host_of_the_request() {
         let origin = |headers: &[(&'static str, &str)]| {
             let mut request = Request::get("/api/things").body(()).unwrap();
             for (name, value) in headers {

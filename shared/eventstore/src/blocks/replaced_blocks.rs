@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_a_newer_format_is_told_from_a_damaged_one() {
+    fn a_list_of_a_newer_format_is_distinguished_from_a_damaged_one() {
         let (_, bytes) = list_of_replaced_blocks(&[id(1)], "o".into()).unwrap();
         assert!(newer("o", &bytes).is_none() && newer("o", b"PBLx").is_none() && newer("o", b"PB").is_none());
         let mut later = bytes.to_vec();

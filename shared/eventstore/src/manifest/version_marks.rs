@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_say_nothing() {
+    fn other_objects_are_ignored() {
         let names = ["installation/x", "installation/project=x/1-2", "project=1/events/a", "installation"];
         assert_eq!(StoredMarks::of(names.into_iter()), StoredMarks::default());
     }

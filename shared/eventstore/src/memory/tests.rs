@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    /// What this thread claims to have allocated; tests run on threads of their own.
+    /// The allocated bytes that this thread reports; each test runs on its own thread.
     static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
-/// A cache that holds nothing.
+/// An empty cache.
 #[derive(Debug)]
 struct NoCache;
 
@@ -30,7 +30,7 @@ fn is_too_large(done: &Result<(), EventStoreError>) -> bool {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_reserves_nothing() {
+fn a_request_that_does_not_fit_is_rejected_and_reserves_nothing() {
     let budget = budget(1000);
     let query = budget.start_query(100);
     assert!(query.take(60).is_ok());
@@ -44,7 +44,7 @@ fn what_does_not_fit_is_refused_and_reserves_nothing() {
     drop(lease);
     assert_eq!((query.left(), budget.reserved()), (40, 60));
     assert!(is_too_large(&query.take(u64::MAX)));
-    // What is no scan is limited by the budget alone.
+    // Memory outside of scans is limited only by the budget.
     let mut known = query.lease(Purpose::Known);
     assert!(is_too_large(&known.add(941)));
     assert!(known.add(940).is_ok());
@@ -52,7 +52,7 @@ fn what_does_not_fit_is_refused_and_reserves_nothing() {
 }
 
 #[test]
-fn a_query_that_fits_alone_is_told_that_others_use_the_memory() {
+fn a_query_that_would_fit_alone_gets_the_error_memory_in_use() {
     let budget = budget(100);
     let (one, other) = (budget.start_query(100), budget.start_query(100));
     one.take(60).unwrap();
@@ -103,7 +103,7 @@ fn memory_is_released_after_a_panic_an_error_and_a_cancellation() {
 }
 
 #[test]
-fn what_a_thread_allocates_is_reserved_until_the_query_ends() {
+fn allocations_of_a_thread_are_reserved_until_the_query_ends() {
     const STEP: i64 = MEASURED_STEP;
     let budget = budget(STEP as u64 * 10);
     let query = budget.start_query(0);
@@ -127,7 +127,7 @@ fn what_a_thread_allocates_is_reserved_until_the_query_ends() {
     assert!(matches!(meter.finish(), Err(EventStoreError::MemoryInUse)));
     drop(query);
     assert_eq!(budget.reserved(), 0);
-    // What is freed by a thread that did not allocate it is no memory for others before the query ends.
+    // Memory freed by a thread that did not allocate it is not available to others before the query ends.
     other.take(0).unwrap();
     other.measured(|| allocate(-5 * STEP)).unwrap();
     assert_eq!(budget.reserved(), 0);
@@ -137,7 +137,7 @@ fn what_a_thread_allocates_is_reserved_until_the_query_ends() {
     assert_eq!(budget.reserved(), 0);
 }
 
-/// Something that happens to one of several queries.
+/// A step of one of several queries.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize, u64),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_a_later_format_are_told_from_damage() {
+    fn checksums_of_a_newer_format_are_distinguished_from_damage() {
         let mut later = Checksums::default().encode("a/b")[..].to_vec();
         later.truncate(later.len() - 4);
         later[7] = b'T';

@@ -207,7 +207,7 @@ impl Objects {
         };
         let Some(units) = together(sums, ranges) else {
             let size = sums.size();
-            let what = format!("it had {size} bytes when it was written, and more are asked for");
+            let what = format!("it had {size} bytes when it was written, and more are requested");
             return Err(self.damaged(name, &what).await);
         };
         let mut parts = self.fetch(name, sums, &units).await?;

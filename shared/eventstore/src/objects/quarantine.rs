@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_tells_whose_it_is() {
+    fn the_name_of_an_object_has_its_owner() {
         let known = [
             ("project=7/events/01-a.ids.parquet", (7, keys::SEGMENT, "01-a")),
             ("project=7/events/01-a.sums", (7, keys::SEGMENT, "01-a")),

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_it_is_of() {
+    fn names_of_results_are_parsed_and_others_are_ignored() {
         let object =
             ResultObject { project: 12, cache_key: "cache_00ff".to_owned(), id: "a-b.json.zst".to_owned() };
         assert_eq!(object.name(), "results/project=12/cache_00ff.a-b.json.zst");

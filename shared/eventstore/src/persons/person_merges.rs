@@ -287,9 +287,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against groups of persons as plain sets, each with the one that stays.
+        /// Compares with persons as plain sets of ids, each with its canonical id.
         #[test]
-        fn whoever_was_linked_is_one(links in prop::collection::vec((0..12_u128, 0..12_u128), 0..30), cut in 0..30_usize) {
+        fn linked_ids_are_one_person(links in prop::collection::vec((0..12_u128, 0..12_u128), 0..30), cut in 0..30_usize) {
             let mut groups: Vec<(u128, BTreeSet<u128>)> = (0..12).map(|n| (n, BTreeSet::from([n]))).collect();
             for (from, to) in &links {
                 let of = |groups: &[(u128, BTreeSet<u128>)], n: &u128| groups.iter().position(|(_, all)| all.contains(n)).unwrap_or(0);
@@ -306,9 +306,9 @@ mod tests {
             for one in second {
                 resolved = resolved.with([link(one)]);
             }
-            let everybody = (0..12).map(person).collect::<Vec<_>>();
+            let all_ids = (0..12).map(person).collect::<Vec<_>>();
             let read = PersonMerges::decode(resolved.encode()).unwrap();
-            for some in [&everybody[..], &everybody[cut.min(12)..], &everybody[..12 - cut.min(12)]] {
+            for some in [&all_ids[..], &all_ids[cut.min(12)..], &all_ids[..12 - cut.min(12)]] {
                 let moved = (0..).zip(some).map(|(place, id)| (place, resolved.person(*id)));
                 let moved = moved.filter(|(place, last)| some[*place as usize] != *last).collect::<Vec<_>>();
                 prop_assert_eq!(&resolved.moved(some), &moved);

@@ -1,7 +1,7 @@
 //! Scan planning: which runs of which segments are read, from the footers alone, and the memory check.
 //!
 //! Must stay true: every selected row is in a planned run; a scan that would exceed its memory is refused
-//! before it reads anything, as far as the footers tell.
+//! before it reads anything, as far as the footers show.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

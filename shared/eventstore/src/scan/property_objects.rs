@@ -2,7 +2,7 @@
 //!
 //! Must stay true: a row outside the query has no object, so that narrower dates take less memory; rows are
 //! decoded in batches, and the memory of their objects is reserved before they are built, as far as the columns
-//! tell.
+//! show.
 
 use std::iter::Peekable;
 use std::ops::Range;

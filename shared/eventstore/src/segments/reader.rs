@@ -169,7 +169,7 @@ impl SegmentFile {
         Ok(self.file.decode_by((group, None), &self.columns(), rows, to, add).await?.0)
     }
 
-    /// Approximate memory for decoding so many rows of these columns, as far as the metadata tells: it has the
+    /// Approximate memory for decoding so many rows of these columns, as far as the metadata shows: it has the
     /// length of the values, once each.
     pub(crate) fn decoding_bytes(&self, group: usize, columns: &[String], rows: usize) -> u64 {
         let columns = columns.iter().map(String::as_str).collect::<HashSet<_>>();
@@ -289,10 +289,10 @@ mod tests {
     use parquet::file::properties::WriterProperties;
 
     #[test]
-    fn a_footer_of_another_format_is_refused_before_more_of_it_is_read() {
+    fn a_footer_of_another_format_is_rejected_before_the_rest_is_parsed() {
         let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
         let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
-        for (entry, told) in [
+        for (entry, expected) in [
             (r#"{"format": 5, "columns": "elsewhere"}"#, "newer release"),
             (r#"{"format": 3, "columns": []}"#, "never released"),
         ] {
@@ -303,7 +303,7 @@ mod tests {
             let bytes = Bytes::from(writer.into_inner().unwrap());
             let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap();
             let refused = footer(&metadata).unwrap_err().to_string();
-            assert!(refused.contains(told), "{refused}");
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 }

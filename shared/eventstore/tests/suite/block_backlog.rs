@@ -1,4 +1,4 @@
-//! Many waiting blocks: compaction takes them in batches of bounded memory, and counts every event once.
+//! Many waiting blocks: compaction reads them in batches of bounded memory, and counts every event once.
 
 use pennon_core::store::{Item, Key, PartitionQuery, Write, WriteCondition};
 use pennon_eventstore::Settings;
@@ -20,10 +20,10 @@ fn place_of(n: u64) -> Key {
 }
 
 #[tokio::test]
-async fn many_blocks_are_taken_eight_thousand_at_a_time() {
+async fn many_blocks_are_compacted_eight_thousand_at_a_time() {
     const BLOCKS: u64 = 23_000;
     let place = Place::with(Settings { waiting_blocks: 6_000, ..Settings::default() }).await;
-    // One block as it is stored; the others are it again, as if it had been sent so often.
+    // One stored block; the others are copies of it, as if it had been sent repeatedly.
     place.events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
     let mut block = None;
     for shard in 0..4 {
@@ -40,20 +40,20 @@ async fn many_blocks_are_taken_eight_thousand_at_a_time() {
         place.store.blocks.transact(puts.collect()).await.unwrap();
     }
     let first = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
-    // 2,000 items of each of the four partitions; what is newer than the end of any of them waits.
+    // 2,000 items of each of the four partitions; blocks newer than the end of any of them wait.
     assert!((7_800..=8_000).contains(&first.blocks) && first.more, "{first:?}");
     assert_eq!((first.events, first.copies), (1, first.blocks as u64 - 1));
     assert!(first.inflated < 1_600_000, "{first:?}");
     let second = place.events.compact_blocks(PROJECT, NOW).await.unwrap();
     assert!((7_800..=8_000).contains(&second.blocks) && second.more, "{second:?}");
     assert_eq!((second.events, second.copies), (0, second.blocks as u64));
-    // Too many for a query; it says so and is requested again later.
+    // Too many for a query, which is rejected and requested again later.
     let requested = place.events.scan(PROJECT, &[], &request(&[], &[])).await;
     assert!(matches!(requested, Err(error) if error.to_string().contains("wait for compaction")));
 }
 
 #[tokio::test]
-async fn large_blocks_are_taken_as_many_as_fit_into_memory() {
+async fn large_blocks_are_compacted_as_many_as_fit_into_memory() {
     const MEGABYTES: u64 = 6;
     let place = Place::with(Settings { range_rows: 5, ..Settings::default() }).await;
     let text = "x".repeat(1 << 20);

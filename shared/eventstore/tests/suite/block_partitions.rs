@@ -1,4 +1,4 @@
-//! The number of partitions for blocks: raised while processes write and read that know the old number, nothing is lost.
+//! The number of block partitions: nothing is lost if it is raised while processes with the old number write and read.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ async fn counted(events: &EventStore) -> usize {
 }
 
 #[tokio::test]
-async fn processes_that_know_the_old_number_neither_lose_nor_miss_events() {
+async fn processes_with_the_old_number_neither_lose_nor_miss_events() {
     let place = Place::new().await;
     let (old_writer, old_reader) = (place.again(), place.again());
     append(&old_writer, 1, 40).await;
@@ -52,14 +52,14 @@ async fn processes_that_know_the_old_number_neither_lose_nor_miss_events() {
         append(&place.again(), first, 180).await;
         let highest = used(&place).await.into_iter().max().unwrap();
         assert!((count / 2..count).contains(&highest), "180 blocks in {count} partitions reach {highest}");
-        // Every kind of reader that knew the number before.
+        // Every kind of reader with the old number.
         let total = (first + 179) as usize;
         assert_eq!(counted(&old_reader).await, total, "a scan, {count} partitions");
-        // It writes where it wrote before, and a process that has never read finds it.
+        // It writes to the old partitions, and a process that has never read finds the event.
         append(&old_writer, first + 180, 20).await;
         assert_eq!(counted(&place.again()).await, total + 20, "{count} partitions");
     }
-    // A compaction that knew four partitions takes all blocks, the oldest first.
+    // A compaction with the old number compacts all blocks, the oldest first.
     let compactor = old_reader;
     while compactor.compact_blocks(PROJECT, NOW).await.unwrap().has_more_work() {}
     assert_eq!(used(&place).await, BTreeSet::new());

@@ -13,7 +13,7 @@ async fn all(events: &EventStore) -> Vec<PlainRow> {
     rows(&events.scan(PROJECT, &[], &request(&[], &["k", "n", "x", "only"])).await.unwrap())
 }
 
-/// Does what is due until nothing is.
+/// Runs compaction until nothing is due.
 async fn settle(events: &EventStore, effort: MergeMode) {
     loop {
         let blocks = events.compact_blocks(PROJECT, NOW).await.unwrap();
@@ -24,7 +24,7 @@ async fn settle(events: &EventStore, effort: MergeMode) {
     }
 }
 
-/// Work that is cut off when it has waited `left` times, as a process is that is killed between two steps.
+/// Work that is aborted after `left` waits, like a process that is killed between two steps.
 struct CutOff<F> {
     work: Pin<Box<F>>,
     left: usize,
@@ -59,22 +59,22 @@ async fn history(place: &Place) -> Vec<PlainRow> {
         sent.extend(batch);
         if round < 3 {
             place.events.compact_blocks(PROJECT, NOW + round).await.unwrap();
-            // A copy that waits, of what a segment holds.
+            // A waiting copy of an event of a segment.
             place.events.append(PROJECT, &sent[..1], NOW + round).await.unwrap();
         }
     }
     expected(&sent, &request(&[], &["k", "n", "x", "only"]), |who| derive_person_id(PROJECT, who))
 }
 
-/// Runs `work` on a fresh history, cut off after every number of waits; then everything must be as it was, and the next
-/// run must complete what was begun.
+/// Runs `work` on a fresh history and aborts it after each number of waits. Then all results must be unchanged, and the next
+/// run must complete the work.
 async fn stopped_anywhere<W, F>(work: W)
 where
     W: Fn(EventStore) -> F,
     F: Future<Output = Result<(), EventStoreError>>,
 {
     let mut completed = false;
-    // Dense at first, then at distances that meet every kind of step: what comes late is more of the same.
+    // Every wait at first, then at distances that include every kind of step: later waits are repetitions.
     for waits in (1..30).chain((30..).step_by(7)) {
         let place = Place::new().await;
         let want = history(&place).await;
@@ -82,7 +82,7 @@ where
         completed = outcome.is_some();
         outcome.transpose().unwrap();
         assert_eq!(all(&place.again()).await, want, "after {waits} waits");
-        // Another process goes on.
+        // Another process continues.
         let events = place.again();
         settle(&events, MergeMode::Fewest).await;
         assert_eq!(all(&events).await, want, "after {waits} waits, and another run");
@@ -104,7 +104,7 @@ where
 }
 
 #[tokio::test]
-async fn a_run_that_stops_anywhere_loses_and_doubles_nothing() {
+async fn a_run_that_is_aborted_anywhere_loses_and_doubles_nothing() {
     stopped_anywhere(|events| async move { events.compact_blocks(PROJECT, NOW + 10).await.map(|_| ()) })
         .await;
 }
@@ -133,13 +133,13 @@ async fn a_sweep_that_stops_anywhere_loses_and_doubles_nothing() {
     .await;
 }
 
-/// The rows of the manifest that are of segments.
+/// The segment rows of the manifest.
 async fn entries(place: &Place) -> Vec<Item> {
     let query = PartitionQuery::partition(format!("PROJECT#{PROJECT}#SEGMENT")).prefix("SEGMENT#");
     place.store.records.query(query).await.unwrap()
 }
 
-/// How many events a reader counts who has read these rows.
+/// The number of events that a reader of these rows counts.
 fn counted(rows: &[&Item]) -> u64 {
     let bodies = rows.iter().map(|row| row.body::<Value>().unwrap()).collect::<Vec<_>>();
     let replaced = bodies.iter().flat_map(|body| body["replaces_segments"].as_array().unwrap());
@@ -149,13 +149,13 @@ fn counted(rows: &[&Item]) -> u64 {
 }
 
 #[tokio::test]
-async fn a_reader_between_whose_pages_a_sweep_comes_counts_nothing_twice() {
+async fn a_reader_counts_nothing_twice_if_a_sweep_runs_between_its_pages() {
     let place = Place::new().await;
     for round in 0..4_i64 {
         let batch = (0..3).map(|n| simple((round * 3 + n) as u128, "a", "ada", n)).collect::<Vec<_>>();
         place.events.append(PROJECT, &batch, NOW + round * 10).await.unwrap();
         place.events.compact_blocks(PROJECT, NOW + round * 10 + 1).await.unwrap();
-        // From the second on each replaces one that has replaced others.
+        // From the second one on, each replaces a segment that replaced others.
         place.events.merge_segments(PROJECT, NOW + round * 10 + 2, MergeMode::Fewest).await.unwrap();
     }
     assert_eq!(entries(&place).await.len(), 7);
@@ -282,7 +282,7 @@ async fn a_merge_of_segments_folds_merges_of_persons_in() {
     settle(&place.events, MergeMode::Fewest).await;
     assert_eq!(all(&place.again()).await, want);
     assert_eq!(place.again().scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.segments, 1);
-    // Late events of the old distinct id are of the final person too.
+    // Late events of the old distinct id belong to the final person too.
     let late = simple(901, "a", "p2", 60);
     place.events.append(PROJECT, std::slice::from_ref(&late), NOW).await.unwrap();
     sent.push(late);
@@ -290,7 +290,7 @@ async fn a_merge_of_segments_folds_merges_of_persons_in() {
     assert_eq!(all(&place.again()).await, want);
 }
 
-/// A segment of forty persons of whom `merged` have become others since, and what a scan must give.
+/// A segment of forty persons, of whom `merged` were merged into others since, and the expected scan.
 async fn with_merged_persons(place: &Place, merged: u64) -> Vec<PlainRow> {
     let who = |n: u64| format!("p{n}");
     let lines =
@@ -316,12 +316,12 @@ fn small_ranges() -> Settings {
 }
 
 #[tokio::test]
-async fn a_segment_of_many_persons_who_are_others_by_now_is_written_anew() {
+async fn a_segment_with_many_merged_persons_is_rewritten() {
     for (merged, is_due) in [(0, false), (4, false), (5, true), (15, true)] {
         let place = Place::with(small_ranges()).await;
         let want = with_merged_persons(&place, merged).await;
         assert_eq!(all(&place.events).await, want);
-        // Once, and by the same merges not again: in this process or in another.
+        // Once, and not again for the same merges, in this process or in another.
         for (events, written) in
             [(place.events.clone(), is_due), (place.events.clone(), false), (place.again(), false)]
         {
@@ -337,7 +337,7 @@ async fn a_segment_of_many_persons_who_are_others_by_now_is_written_anew() {
 }
 
 #[tokio::test]
-async fn a_segment_that_is_written_anew_for_its_persons_may_stop_anywhere() {
+async fn rewriting_a_segment_for_merged_persons_may_stop_anywhere() {
     let mut completed = false;
     for waits in (1..20).chain((20..).step_by(7)) {
         let place = Place::with(small_ranges()).await;

@@ -1,4 +1,4 @@
-//! What wakes compaction, who may run it, and merges that killed the process that tried them.
+//! Wakes and leases of compaction, and merges that killed their process.
 
 use pennon_core::store::{Item, Key, PartitionQuery, Write, WriteCondition};
 use pennon_eventstore::{CompactionTask, MergeMode, Settings};
@@ -42,7 +42,7 @@ async fn one_process_at_a_time_has_the_lease_of_a_task() {
     let (one, other) = (place.again(), place.again());
     let held = one.lease_compaction(BLOCKS, NOW, NOW + MINUTE).await.unwrap().unwrap();
     assert!(other.lease_compaction(BLOCKS, NOW + MINUTE - 1, NOW + 2 * MINUTE).await.unwrap().is_none());
-    // Merges are apart from blocks.
+    // Merges have their own lease.
     let merges = other.lease_compaction(MERGES, NOW, NOW + MINUTE).await.unwrap().unwrap();
     assert!(one.renew_compaction(&held, NOW + 2 * MINUTE).await.unwrap());
     assert!(other.lease_compaction(BLOCKS, NOW + MINUTE, NOW + 3 * MINUTE).await.unwrap().is_none());
@@ -88,7 +88,7 @@ async fn segments(place: &Place, count: u64) -> Vec<String> {
     entries.into_iter().map(|(_, id)| id).collect()
 }
 
-/// What a process leaves that is killed while it merges these segments.
+/// The rows that a process leaves if it is killed while it merges these segments.
 fn attempt(segments: &[String], at: i64) -> Item {
     let key = Key::new(format!("COMPACTION#{PROJECT}#MERGES"), format!("ATTEMPT#{at:020}-0"));
     Item::new(key, &json!({"segments": segments, "at": at})).unwrap()
@@ -107,7 +107,7 @@ async fn a_merge_that_killed_its_process_is_not_chosen_again_as_a_whole() {
 }
 
 #[tokio::test]
-async fn segments_that_killed_every_process_are_left_alone_for_an_hour() {
+async fn segments_that_killed_every_process_are_not_merged_for_an_hour() {
     let place = Place::new().await;
     let ids = segments(&place, 4).await;
     for (number, segments) in [&ids[..], &ids[..2], &ids[2..], &ids[1..3]].into_iter().enumerate() {

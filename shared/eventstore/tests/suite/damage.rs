@@ -1,4 +1,4 @@
-//! Whatever becomes of a stored object, a reader gets the right numbers or an error that names the object.
+//! For any damage of a stored object, a reader gets the right numbers or an error that names the object.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn made(n: u128) -> Event {
     )
 }
 
-/// Events of two segments and some that wait, and a person of its own.
+/// Events of two segments and some waiting ones, and one imported person.
 async fn filled(place: &Place) -> Vec<Event> {
     let sent = (0..4000).map(made).collect::<Vec<_>>();
     place.events.append(PROJECT, &sent[..2000], NOW).await.unwrap();
@@ -44,7 +44,7 @@ fn want(sent: &[Event]) -> Vec<PlainRow> {
     expected(sent, &request(&[], &["price"]), |who| derive_person_id(PROJECT, who))
 }
 
-/// Which object an error names; none when the numbers are right.
+/// The object that an error names; `None` if the numbers are right.
 async fn requested(events: &EventStore, want: &[PlainRow]) -> Option<String> {
     let named = |error: EventStoreError| match error {
         EventStoreError::Damaged { object, .. } => object,
@@ -58,13 +58,13 @@ async fn requested(events: &EventStore, want: &[PlainRow]) -> Option<String> {
         }
         Err(error) => Some(named(error)),
     };
-    // Whatever reads the files beside the segments.
+    // Everything that reads the sidecar files of segments.
     let counted = events.count_people(PROJECT).await;
     let counted = counted.map(|count| assert_eq!(count, 98)).map_err(named).err();
     found.or(counted)
 }
 
-/// All files below the events, by what kind of object they are.
+/// All files below the events, by kind of object.
 fn objects(place: &Place) -> Vec<PathBuf> {
     let mut files = place.files().into_iter().map(PathBuf::from).collect::<Vec<_>>();
     files.sort();
@@ -85,7 +85,7 @@ async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[Pl
         None => std::fs::remove_file(path).unwrap(),
     }
     let name = name(path);
-    // Nothing is remembered by a new process.
+    // A new process has no caches.
     if let Some(named) = requested(&place.again(), want).await {
         assert_eq!(named, name);
     }
@@ -99,7 +99,7 @@ async fn is_noticed(place: &Place, path: &Path, bytes: Option<&[u8]>, want: &[Pl
 }
 
 #[tokio::test]
-async fn a_flipped_bit_anywhere_is_noticed() {
+async fn a_flipped_bit_anywhere_is_detected() {
     let place = Place::new().await;
     let want = want(&filled(&place).await);
     assert_eq!(requested(&place.again(), &want).await, None);
@@ -119,7 +119,7 @@ async fn a_flipped_bit_anywhere_is_noticed() {
 }
 
 #[tokio::test]
-async fn objects_that_are_cut_empty_missing_or_of_another_segment_are_noticed() {
+async fn objects_that_are_cut_empty_missing_or_of_another_segment_are_detected() {
     let place = Place::new().await;
     let want = want(&filled(&place).await);
     let objects = objects(&place);
@@ -142,7 +142,7 @@ async fn objects_that_are_cut_empty_missing_or_of_another_segment_are_noticed() 
 }
 
 #[tokio::test]
-async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
+async fn a_damaged_segment_is_not_merged_and_everything_else_works() {
     let place = Place::new().await;
     let mut sent = filled(&place).await;
     let files = objects(&place);
@@ -159,7 +159,7 @@ async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
     // Before the damaged segment, which begins at NOW, nothing happened; a query of that time does not need it.
     let before = pennon_analytics::scan::ScanRequest { to: NOW - 1, ..request(&[], &[]) };
     assert!(events.scan(PROJECT, &[], &before).await.unwrap().partitions.is_empty());
-    // Events come in, become segments, and these are merged: more than are left alone, several times.
+    // Events are captured, compacted, and the segments merged several times.
     for n in 0..24_u128 {
         let more = made(10_000 + n);
         events.append(PROJECT, std::slice::from_ref(&more), NOW + 10 + n as i64).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_damaged_segment_is_left_alone_and_everything_else_goes_on() {
     let [found] = &checked.damaged[..] else { panic!("{checked:?}") };
     assert_eq!((found.events, found.from, found.findings.len()), (2000, NOW, 1));
     assert!(checked.lifted.is_empty());
-    // Put back, everything is there, once.
+    // After the object was restored, each event counts once.
     std::fs::write(&segment, whole).unwrap();
     assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
     assert_eq!(requested_rows(&place.again()).await, want(&sent));
@@ -190,7 +190,7 @@ async fn the_segment_detects_copies_where_its_file_of_uuids_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_segment_is_dropped_by_whoever_says_so() {
+async fn a_damaged_segment_is_dropped_on_request() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     let lost = objects(&place).into_iter().find(|path| path.to_str().unwrap().ends_with(".uuids")).unwrap();
@@ -206,7 +206,7 @@ async fn a_segment_is_dropped_by_whoever_says_so() {
     assert!(!events.drop_segment(PROJECT, "unknown", NOW + 5).await.unwrap());
     assert!(events.drop_segment(PROJECT, id, NOW + 5).await.unwrap());
     assert!(!events.drop_segment(PROJECT, id, NOW + 6).await.unwrap());
-    // What is left is all the rest, and stays so when the remains are removed.
+    // All other events remain, also after the remaining objects are removed.
     assert_eq!(requested_rows(&events).await, want(&sent[2000..]));
     events.compact(PROJECT, NOW + 7).await.unwrap();
     events.sweep(PROJECT, NOW + 7 + 2 * GRACE_MICROS).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_segment_is_dropped_by_whoever_says_so() {
 }
 
 #[tokio::test]
-async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
+async fn objects_that_no_manifest_lists_are_removed_when_no_writer_can_list_them() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     let known = objects(&place);
@@ -223,7 +223,7 @@ async fn objects_that_no_manifest_names_go_when_no_writer_can_want_them() {
     for name in ["00-lost.parquet", "00-lost.sums", "01-lost.uuids"] {
         std::fs::write(folder.join(name), b"x").unwrap();
     }
-    // A folding of merges that ended before it listed its object.
+    // Folded merges whose object was not listed before the process ended.
     let merges =
         folder.parent().and_then(|of| of.parent()).unwrap().join(format!("merges/project={PROJECT}"));
     std::fs::create_dir_all(&merges).unwrap();
@@ -244,7 +244,7 @@ async fn requested_rows(events: &EventStore) -> Vec<PlainRow> {
 }
 
 #[tokio::test]
-async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_so() {
+async fn lost_imported_persons_and_groups_are_dropped_on_request() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     let group = pennon_eventstore::GroupRecord {
@@ -278,8 +278,8 @@ async fn imported_persons_and_groups_that_are_lost_are_given_up_by_whoever_says_
     }
 }
 
-/// A few events in segments, two of which are one by now, imported persons one of whom has two ids, and two events that
-/// wait, one of them a copy.
+/// A few events in segments, two of which were merged, imported persons of whom one has two ids, and two waiting events,
+/// one of them a copy.
 async fn little(place: &Place) -> Vec<Event> {
     let sent = (0..60).map(made).collect::<Vec<_>>();
     for (n, part) in (0..).zip(sent[..40].chunks(10)) {
@@ -299,7 +299,7 @@ async fn little(place: &Place) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
+async fn a_project_is_erased_if_any_of_its_objects_is_damaged_or_missing() {
     let endings = ["uuids", "persons", "pairs", "blocks", "ids.parquet", "groups.parquet", "sums"];
     let mut lost_any = [false; 7];
     for at in 0.. {
@@ -320,7 +320,7 @@ async fn a_project_is_erased_whatever_of_it_is_damaged_or_missing() {
             false => assert_eq!((erased.events, erased.persons), (60, 61), "{name}"),
             true => assert!((59..=60).contains(&erased.events) && erased.persons <= 61, "{name}: {erased:?}"),
         }
-        // What comes later counts, a copy of what was erased included.
+        // Later events count, including a copy of an erased event.
         let later = [sent[1].clone(), made(5000)];
         events.append(PROJECT, &later, NOW + 200).await.unwrap();
         for round in 0..4 {

@@ -1,4 +1,4 @@
-//! Blocks of captured events whose stored bytes have changed: nothing counts them wrong, and nothing else suffers.
+//! Blocks of captured events whose stored bytes have changed: no result is wrong, and no other block is affected.
 
 use pennon_core::store::{Item, PartitionQuery, WriteCondition};
 use pennon_eventstore::{ErasureTarget, Event, EventStore, EventStoreError};
@@ -13,7 +13,7 @@ fn made(n: u128) -> Event {
     event(n, "bought", &format!("p{}", n % 5), NOW + n as i64, properties)
 }
 
-/// The rows of the blocks that wait, oldest first.
+/// The rows of the waiting blocks, oldest first.
 async fn stored(place: &Place) -> Vec<Item> {
     let mut items = Vec::new();
     for shard in 0..4 {
@@ -35,7 +35,7 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
     bytes
 }
 
-/// The id of the block that a row is the only part of.
+/// The id of the block whose only part is this row.
 fn id(row: &Item) -> String {
     row.key.sk.rsplit_once('-').unwrap().0.to_owned()
 }
@@ -80,7 +80,7 @@ async fn every_flipped_bit_of_a_stored_block_is_an_error_that_names_the_block() 
 }
 
 #[tokio::test]
-async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
+async fn a_damaged_block_is_kept_and_everything_else_works() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     let row = stored(&place).await.remove(1);
@@ -96,7 +96,7 @@ async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
     assert_eq!(noted.keys().collect::<Vec<_>>(), [&id(&row)]);
     assert!(noted[&id(&row)].what.contains("checksum"), "{noted:?}");
 
-    // Capture goes on, and the other blocks become a segment; more come later.
+    // Capture continues, and the other blocks are compacted; more follow later.
     place.events.append(PROJECT, &[made(13)], NOW + 10).await.unwrap();
     let done = place.events.compact(PROJECT, NOW + 11).await.unwrap();
     assert_eq!((done.blocks, done.events, done.damaged_blocks, done.more), (3, 9, 1, false));
@@ -105,7 +105,7 @@ async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
     assert_eq!(stored(&place).await.len(), 1);
     assert_eq!(named(scanned(&place.events, PROJECT).await.unwrap_err()), id(&row));
 
-    // What is to be erased may be in it.
+    // It may contain events to erase.
     for doomed in [ErasureTarget::Person("p1".into()), ErasureTarget::Before(NOW + 5)] {
         let refused = place.events.erase(PROJECT, &doomed, &|| NOW + 20).await.unwrap_err();
         assert_eq!(named(refused), id(&row));
@@ -116,7 +116,7 @@ async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
     let other = place.events.check(OTHER, false, &mut |_| {}).await.unwrap();
     assert_eq!((other.blocks, other.damaged.len()), (3, 0));
 
-    // Put back, it counts at once; whoever checks hears of it, and it becomes part of a segment like any other.
+    // After it was restored, it counts at once, a check reports it, and it is compacted like any other block.
     put(&place, &row, row.bytes.clone()).await;
     let all = [&sent[..], &[made(13)]].concat();
     assert_eq!(scanned(&place.events, PROJECT).await.unwrap(), want(PROJECT, &all));
@@ -129,7 +129,7 @@ async fn a_damaged_block_stays_where_it_is_and_everything_else_goes_on() {
 }
 
 #[tokio::test]
-async fn only_a_damaged_block_is_dropped_and_a_note_goes_with_it() {
+async fn only_a_damaged_block_is_dropped_together_with_its_quarantine_entry() {
     let place = Place::new().await;
     let sent = filled(&place).await;
     let stored_rows = stored(&place).await;
@@ -143,7 +143,7 @@ async fn only_a_damaged_block_is_dropped_and_a_note_goes_with_it() {
     assert_eq!(scanned(&place.events, PROJECT).await.unwrap(), want(PROJECT, &sent[4..]));
     assert!(place.events.damage(PROJECT).await.unwrap().is_empty());
 
-    // Repaired by a restore of the tables: a check with `lift` removes the note.
+    // Repaired by a restore of the tables: a check with `lift` removes the entry.
     put(&place, &stored_rows[1], vec![1, 2, 3]).await;
     assert!(scanned(&place.events, PROJECT).await.is_err());
     put(&place, &stored_rows[1], stored_rows[1].bytes.clone()).await;
@@ -167,7 +167,7 @@ async fn a_project_is_erased_with_its_damaged_blocks() {
 }
 
 #[tokio::test]
-async fn more_damaged_blocks_than_a_run_takes_keep_no_other_block_waiting() {
+async fn many_damaged_blocks_do_not_delay_other_blocks() {
     const DAMAGED: u64 = 1200;
     let place = Place::new().await;
     for n in 0..DAMAGED {
@@ -207,13 +207,13 @@ async fn a_block_without_all_its_parts_is_damaged_unless_it_is_being_written() {
     place.events.compact(PROJECT, NOW + 2).await.unwrap();
     assert!(stored(&place).await.is_empty());
 
-    // One that arrived a moment ago, and whose other parts may be on their way.
+    // A block that arrived just now; its other parts may still be written.
     let now = chrono::Utc::now().timestamp_micros();
     place.events.append(PROJECT, &[large(2)], now).await.unwrap();
     for part in stored(&place).await {
         place.store.blocks.sweep(vec![part.key.clone()]).await.unwrap();
         assert_eq!(scanned(&place.events, PROJECT).await.unwrap(), want(PROJECT, &sent));
-        // A part that is too short is of no such block.
+        // A part that is too short does not belong to such a block.
         if !part.key.sk.ends_with("-00") {
             let first = stored(&place).await.remove(0);
             put(&place, &first, first.bytes[1..].to_vec()).await;

@@ -28,7 +28,7 @@ async fn is(events: &EventStore, id: &str, person: &str) {
 }
 
 #[tokio::test]
-async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
+async fn erased_persons_stay_erased_whichever_merge_object_is_damaged() {
     let place = Place::new().await;
     history(&place).await;
     for (devices, at) in [(0..300, NOW + 10), (300..600, NOW + 20)] {
@@ -38,7 +38,7 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     place.events.sweep(PROJECT, NOW + 21).await.unwrap();
     let knows = place.again();
     is(&knows, "phone", "ada").await;
-    // Both objects name her. The newer one is damaged, so the older one and the rows since are what she is taken out of.
+    // Both objects contain eve. The newer one is damaged, so she is removed from the older one and the rows since.
     let objects = folded(&place);
     assert_eq!(objects.len(), 2);
     damage(&objects[1]);
@@ -73,12 +73,12 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     for events in [&place.events, &knows, &place.again()] {
         check(events, 900).await;
     }
-    // With neither there is no response, and none that the rows alone would give.
+    // Without both there is an error, and no result from the rows alone.
     damage(&erasure);
     for _ in 0..2 {
         let requested = place.again().person_of(PROJECT, "phone").await;
         assert!(matches!(requested, Err(EventStoreError::Damaged { .. })), "{requested:?}");
-        // It may have to know who is who.
+        // The request may need the merges.
         if let Err(error) = place.again().compact(PROJECT, now + GRACE_MICROS + 2).await {
             assert!(matches!(error, EventStoreError::Damaged { .. }), "{error}");
         }
@@ -86,13 +86,13 @@ async fn who_was_erased_stays_so_whichever_object_of_merges_is_damaged() {
     }
     assert_eq!(folded(&place), [erasure.clone(), newest]);
     assert_eq!(traces(&place, &ERASED).await, Vec::<String>::new());
-    // Put back, it is enough.
+    // One restored object is enough.
     damage(&erasure);
     check(&place.again(), 900).await;
 }
 
 #[tokio::test]
-async fn rows_and_objects_from_before_an_erasure_go_although_its_own_object_is_damaged() {
+async fn rows_and_objects_from_before_an_erasure_are_removed_if_its_own_object_is_damaged() {
     let place = Place::new().await;
     history(&place).await;
     merge(&place, 0..300, NOW + 10).await;

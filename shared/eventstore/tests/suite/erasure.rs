@@ -1,4 +1,4 @@
-//! Erasure: what is erased is gone from every read at once, all else stays as it was, and what comes later counts.
+//! Erasure: erased data is absent from every read at once, all other data is unchanged, and later events count.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
@@ -54,7 +54,7 @@ pub(crate) async fn history(place: &Place) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_person_is_gone_with_all_ids_and_no_other_changes() {
+async fn a_person_is_erased_with_all_ids_and_no_other_person_changes() {
     for (name, is_uuid) in [("ada", false), ("phone", false), ("ada", true)] {
         let place = Place::new().await;
         let sent = history(&place).await;
@@ -81,11 +81,11 @@ async fn a_person_is_gone_with_all_ids_and_no_other_changes() {
             let dora = events.subject(PROJECT, "dora", &[], None).await.unwrap();
             assert_eq!(dora.person.properties["from"], "import");
         }
-        // What comes later counts, a copy of what was erased included.
+        // Later events count, including a copy of an erased event.
         place.events.append(PROJECT, &sent[..1], NOW + 200).await.unwrap();
         left.push(sent[0].clone());
         assert_eq!(all(&place.events).await, want(&left));
-        // The old files go after the grace period.
+        // The old files are removed after the grace period.
         let files = place.files().len();
         for later in 1..4 {
             place.events.sweep(PROJECT, NOW + later * (GRACE_MICROS + MINUTE)).await.unwrap();
@@ -108,7 +108,7 @@ async fn an_unknown_person_is_not_erased() {
 }
 
 #[tokio::test]
-async fn old_events_go_and_what_they_said_of_persons_stays() {
+async fn old_events_are_erased_and_their_person_properties_stay() {
     let place = Place::new().await;
     let sent = history(&place).await;
     let people = place.events.count_people(PROJECT).await.unwrap();
@@ -156,8 +156,8 @@ async fn a_project_is_emptied_and_another_one_is_not() {
     assert_eq!(left.count(), 0, "the two events wait in a block, and no person is left in the log of merges");
 }
 
-/// Everything in the records table and on the object store of a place, as far as it names somebody: texts as they are,
-/// persons as bytes and as digits.
+/// All content of the records table and the object store of a place that can identify a person: texts, and person ids as
+/// bytes and as digits.
 pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let partitions = ["OVERRIDE", "SEGMENT", "COHORT"].map(|what| format!("PROJECT#{PROJECT}#{what}"));
@@ -248,7 +248,7 @@ async fn on_lists(place: &Place, who: &[&str]) -> Vec<(usize, bool)> {
 }
 
 #[tokio::test]
-async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew() {
+async fn no_stored_data_names_an_erased_person_and_its_id_is_a_new_person() {
     let who = ["ada", "phone", "tablet"];
     for is_folded in [false, true] {
         let place = Place::new().await;
@@ -266,7 +266,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
             place.events.compact(PROJECT, NOW + 7).await.unwrap();
             assert!(place.files().iter().any(|file| file.ends_with(".bin")));
         }
-        // Two processes that know the merges, one of them from before the last.
+        // Two processes with cached merges, one of them without the last merge.
         let (knows, idle) = (place.again(), place.again());
         assert_eq!(knows.person_of(PROJECT, "tablet").await.unwrap(), derive_person_id(PROJECT, "ada"));
         assert_eq!(idle.person_of(PROJECT, "phone").await.unwrap(), derive_person_id(PROJECT, "ada"));
@@ -300,7 +300,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
             }
             assert_eq!(events.count_people(PROJECT).await.unwrap(), before - 1);
         }
-        // The device is somebody else's now, who may be identified by it: no person has been.
+        // The device now belongs to a different person, who may be identified by it, because no person has been.
         let anew = event(93, "$identify", "cy", 50, json!({"$anon_distinct_id": "phone"}));
         idle.append(PROJECT, &[anew], NOW + 200).await.unwrap();
         let again = event(94, "$merge_dangerously", "ada", 51, json!({"alias": "cy"}));
@@ -322,7 +322,7 @@ async fn nothing_that_is_stored_names_who_was_erased_and_the_same_id_begins_anew
 }
 
 #[tokio::test]
-async fn who_is_merged_while_somebody_is_erased_is_not_lost() {
+async fn a_merge_during_an_erasure_is_not_lost() {
     let place = Place::new().await;
     history(&place).await;
     let merges = async {
@@ -384,7 +384,7 @@ fn doomed(who: &str) -> ErasureTarget {
 }
 
 #[tokio::test]
-async fn what_was_imported_goes_however_soon_one_erasure_follows_another() {
+async fn imported_persons_are_erased_however_soon_one_erasure_follows_another() {
     let place = Place::new().await;
     imported(&place, &["ada", "bob", "cy"]).await;
     let original = of_persons(&place).remove(0);
@@ -398,7 +398,7 @@ async fn what_was_imported_goes_however_soon_one_erasure_follows_another() {
     assert_eq!(traces(&place, &["ada", "bob"]).await, Vec::<String>::new());
     let cy = place.again().subject(PROJECT, "cy", &[], None).await.unwrap();
     assert_eq!(cy.person.properties["from"], "import of cy");
-    // What a sweep could not remove, or lost the name of, goes as what no entry names, and nothing else does.
+    // Objects that a sweep could not remove, or whose entry was lost, are removed as unlisted objects, and no others are.
     let later = chrono::Utc::now().timestamp_micros() + 2 * pennon_eventstore::ORPHANED_MICROS;
     assert_eq!(place.events.sweep_orphans(PROJECT, later).await.unwrap(), 0);
     std::fs::write(&original, b"ada").unwrap();
@@ -411,14 +411,14 @@ async fn what_was_imported_goes_however_soon_one_erasure_follows_another() {
 }
 
 #[tokio::test]
-async fn two_erasures_at_once_put_nothing_back_that_the_other_erased() {
+async fn concurrent_erasures_do_not_restore_data_of_each_other() {
     for waits in (1..30).step_by(3).chain((30..).step_by(37)) {
         let place = Place::new().await;
         let sent = history(&place).await;
         imported(&place, &["bob", "ada", "cy"]).await;
         let (one, ada) = (place.again(), doomed("ada"));
         let mut erasure = std::pin::pin!(one.erase(PROJECT, &ada, &|| NOW + 100));
-        // The first one gets so far, then all of the second one comes in between.
+        // The second erasure runs completely in the middle of the first one.
         let mut left = waits;
         let early = std::future::poll_fn(|context| {
             left -= 1;
@@ -459,13 +459,13 @@ async fn two_erasures_at_once_put_nothing_back_that_the_other_erased() {
 async fn the_grace_period_of_an_erasure_begins_when_it_is_done() {
     let place = Place::new().await;
     history(&place).await;
-    // Each look at this clock finds more than the grace period gone.
+    // Each read of this clock is later than the last one by more than the grace period.
     let clock = AtomicI64::new(NOW);
     let now = || clock.fetch_add(2 * GRACE_MICROS, Ordering::Relaxed) + 2 * GRACE_MICROS;
     place.events.compact_blocks(PROJECT, NOW).await.unwrap();
     let before = place.files();
     place.events.erase(PROJECT, &doomed("ada"), &now).await.unwrap();
-    // One more look follows, for the log of merges.
+    // The clock is read once more, for the merge log.
     let done = clock.load(Ordering::Relaxed) - 2 * GRACE_MICROS;
     for at in [done, done + GRACE_MICROS - 1] {
         assert_eq!(place.events.sweep(PROJECT, at).await.unwrap().segments, 0);
@@ -478,7 +478,7 @@ async fn the_grace_period_of_an_erasure_begins_when_it_is_done() {
 }
 
 #[tokio::test]
-async fn damage_of_what_an_erasure_left_is_noted_for_the_import() {
+async fn damage_of_an_object_rewritten_by_erasure_is_reported_for_the_import() {
     let place = Place::new().await;
     imported(&place, &["ada", "cy"]).await;
     place.events.erase(PROJECT, &doomed("ada"), &|| NOW + MINUTE).await.unwrap();
@@ -494,7 +494,7 @@ async fn damage_of_what_an_erasure_left_is_noted_for_the_import() {
     let damage = place.events.damage(PROJECT).await.unwrap();
     let (id, damage) = damage.first_key_value().unwrap();
     assert!(left.contains(damage.object.as_str()), "{damage:?}");
-    // It is the import that is known by this id.
+    // This is the id of the import.
     assert!(place.events.drop_segment(PROJECT, id, NOW + 2 * MINUTE).await.unwrap());
     assert_eq!(place.again().count_people(PROJECT).await.unwrap(), 0);
 }

@@ -26,7 +26,7 @@ enum Step {
     Compact,
     MergeSegments,
     Restart,
-    /// So many events of the list are read.
+    /// Reads so many events of the list.
     Page(u8),
 }
 
@@ -49,7 +49,7 @@ fn made((uuid, name, who, time): Raw) -> Event {
     event(u128::from(uuid), name, &format!("p{who}"), i64::from(time), json!({"n": uuid}))
 }
 
-/// Takes so many events.
+/// Accepts so many events.
 struct Page {
     found: Vec<ListedEvent>,
     most: usize,
@@ -64,12 +64,12 @@ impl EventListSink for Page {
 
 async fn page(
     events: &EventStore,
-    wanted: EventListFilter,
+    filter: EventListFilter,
     most: usize,
     budget: EventListBudget,
 ) -> (Vec<ListedEvent>, EventListResult) {
     let page = Page { found: Vec::new(), most };
-    let (page, walked) = events.list_newest_events(PROJECT, wanted, budget, page).await.unwrap();
+    let (page, walked) = events.list_newest_events(PROJECT, filter, budget, page).await.unwrap();
     (page.found, walked)
 }
 
@@ -85,7 +85,7 @@ impl Arrived {
         self.events.extend(events.into_iter().filter(|event| self.seen.insert(event.uuid)));
     }
 
-    /// The list behind the event that arrived as `below`: later times first, of equal ones later arrivals.
+    /// The list after the event with the key `below`: newest first, events of equal times by latest arrival.
     fn list(&self, below: Option<(i64, usize)>) -> Vec<(i64, usize)> {
         let all = self.events.iter().enumerate().map(|(arrival, event)| (event.timestamp, arrival));
         let mut list = all.filter(|place| below.is_none_or(|below| *place < below)).collect::<Vec<_>>();
@@ -124,8 +124,8 @@ async fn check(steps: Vec<Step>, settings: Settings) {
             Step::Restart => place.events = place.again(),
             Step::Page(most) => {
                 let most = usize::from(most);
-                let wanted = EventListFilter { below: key, ..EventListFilter::default() };
-                let (found, walked) = page(&place.events, wanted, most, UNBOUNDED).await;
+                let filter = EventListFilter { below: key, ..EventListFilter::default() };
+                let (found, walked) = page(&place.events, filter, most, UNBOUNDED).await;
                 let list = arrived.list(below);
                 let expected = &list[..most.min(list.len())];
                 let expected_events = expected.iter().map(|(_, arrival)| &arrived.events[*arrival]);
@@ -137,8 +137,8 @@ async fn check(steps: Vec<Step>, settings: Settings) {
                     let person = place.events.person_of(PROJECT, &listed.event.distinct_id).await.unwrap();
                     assert_eq!(listed.person, person);
                 }
-                assert_eq!(walked.next.is_some(), list.len() > most, "next tells whether there is more");
-                // At the end the list is read anew.
+                assert_eq!(walked.next.is_some(), list.len() > most, "next is set if there is more");
+                // At the end the list is read again.
                 (key, below) = match walked.next {
                     Some(next) => (Some(next), expected.last().copied()),
                     None => (None, None),
@@ -177,7 +177,7 @@ proptest! {
 async fn day() -> (Place, Vec<Event>) {
     let place = Place::new().await;
     let visit = |n: u64| {
-        // Persons and times are far from each other's order.
+        // The order of persons differs from that of times.
         let (who, second) = (n * 7919 % 2000, n * 104_729 % 86_400);
         let properties = json!({"page": format!("/{}", n % 300), "n": n, "text": format!("text {n}")});
         event(
@@ -209,7 +209,7 @@ async fn the_newest_events_of_a_segment_read_its_times_and_their_pages_once() {
     let files = place.files();
     let segment =
         files.iter().filter(is_segment).map(|name| std::fs::metadata(name).unwrap().len()).sum::<u64>();
-    // They lie on all of its few pages: the times are read to find them, and the pages to show them.
+    // They are on all of its few pages: the times are read to find them, and the pages to return them.
     assert!(walked.bytes_read <= segment * 3 / 2, "{} of {segment}", walked.bytes_read);
     // The events of one person are found by their persons, and not by their times.
     let one = EventListFilter { distinct_id: Some("p7".to_owned()), ..EventListFilter::default() };
@@ -219,13 +219,13 @@ async fn the_newest_events_of_a_segment_read_its_times_and_their_pages_once() {
 }
 
 #[tokio::test]
-async fn a_walk_ends_at_its_budget_and_goes_on_behind_it() {
+async fn a_list_ends_at_its_budget_and_continues_after_it() {
     let (place, visits) = day().await;
     let budget = EventListBudget { events: 250, bytes: u64::MAX };
     let (first, walked) = page(&place.events, EventListFilter::default(), usize::MAX, budget).await;
     assert_eq!((first.len(), walked.examined), (300, 300), "a batch of 100 and one of 200");
-    let wanted = EventListFilter { below: walked.next, ..EventListFilter::default() };
-    let (second, _) = page(&place.events, wanted, 1, UNBOUNDED).await;
+    let filter = EventListFilter { below: walked.next, ..EventListFilter::default() };
+    let (second, _) = page(&place.events, filter, 1, UNBOUNDED).await;
     let mut times = visits.iter().map(|event| event.timestamp).collect::<Vec<_>>();
     times.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!((first[299].key.time, second[0].key.time), (times[299], times[300]));
@@ -235,7 +235,7 @@ async fn a_walk_ends_at_its_budget_and_goes_on_behind_it() {
 }
 
 #[tokio::test]
-async fn a_walk_ends_soon_after_its_bytes_are_read() {
+async fn a_list_ends_soon_after_its_byte_budget() {
     let place = Place::new().await;
     for day in 0..12 {
         let base = NOW + day * 86_400_000_000;
@@ -248,16 +248,16 @@ async fn a_walk_ends_soon_after_its_bytes_are_read() {
     let bytes = whole.bytes_read / 4;
     let budget = EventListBudget { events: usize::MAX, bytes };
     let (first, walked) = page(&place.again(), EventListFilter::default(), usize::MAX, budget).await;
-    // Batches of 100, 200 and 400 events; the last one may read as much again as those before it.
+    // Batches of 100, 200 and 400 events; the last one may read as much as all before it.
     assert!((bytes..bytes * 3).contains(&walked.bytes_read), "{} of {bytes}", walked.bytes_read);
     assert!(walked.next.is_some() && first.len() < 2400, "{}", first.len());
-    let wanted = EventListFilter { below: walked.next, ..EventListFilter::default() };
-    let (rest, _) = page(&place.events, wanted, usize::MAX, UNBOUNDED).await;
+    let filter = EventListFilter { below: walked.next, ..EventListFilter::default() };
+    let (rest, _) = page(&place.events, filter, usize::MAX, UNBOUNDED).await;
     assert_eq!(first.len() + rest.len(), 2400);
 }
 
 #[tokio::test]
-async fn segments_behind_the_page_are_not_opened() {
+async fn segments_after_the_page_are_not_opened() {
     let place = Place::new().await;
     for day in 0..4 {
         let base = NOW + day * 86_400_000_000;

@@ -1,4 +1,4 @@
-//! All events, for whoever takes them elsewhere: each once, as it was sent, and in the order of arrival.
+//! Export of all events: each once, as it was sent, in the order of arrival.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ async fn collected(events: &EventStore) -> Collected {
     all
 }
 
-/// Five times for forty events, and values of every kind.
+/// Forty events with five distinct times and values of every type.
 fn sent(uuid: u128) -> Event {
     let properties = match uuid % 5 {
         0 => json!({"number": 50, "n": uuid as u64}),
@@ -54,7 +54,7 @@ fn sent(uuid: u128) -> Event {
 }
 
 #[tokio::test]
-async fn every_event_leaves_once_and_as_it_was_sent() {
+async fn every_event_is_exported_once_and_as_it_was_sent() {
     let place = Place::new().await;
     let mut arrived: Vec<Event> = Vec::new();
     let mut imported = BTreeSet::new();
@@ -67,7 +67,7 @@ async fn every_event_leaves_once_and_as_it_was_sent() {
             let lines = (1..).zip(new.clone()).collect::<Vec<_>>();
             place.events.ingest(PROJECT, lines, now).await.unwrap();
         } else {
-            // One that arrived before, and is no event of its own now.
+            // A copy of an earlier event, which is not exported again.
             let copy = Event { event: "copy".to_owned(), ..arrived[step as usize].clone() };
             let batch = new.iter().cloned().chain([copy]).collect::<Vec<_>>();
             place.events.append(PROJECT, &batch, now).await.unwrap();
@@ -76,28 +76,28 @@ async fn every_event_leaves_once_and_as_it_was_sent() {
         if step % 4 == 1 {
             place.events.compact(PROJECT, now).await.unwrap();
         }
-        let mut wanted = arrived.clone();
-        wanted.sort_by_key(|event| event.timestamp);
+        let mut expected = arrived.clone();
+        expected.sort_by_key(|event| event.timestamp);
         let found = collected(&place.again()).await.events;
-        assert_eq!(found.iter().map(|it| it.event.clone()).collect::<Vec<_>>(), wanted, "step {step}");
+        assert_eq!(found.iter().map(|it| it.event.clone()).collect::<Vec<_>>(), expected, "step {step}");
         for it in found {
             assert_eq!(it.is_captured, !imported.contains(&it.event.uuid), "{:?}", it.event);
         }
     }
     let few = Collected { most: Some(1), ..Collected::default() };
     let few = place.again().each_event(PROJECT, few).await.unwrap();
-    assert!((few.events.len() as u64) < few.expected, "whoever has enough is given no more");
+    assert!((few.events.len() as u64) < few.expected, "a full batch gets no more events");
 }
 
 #[tokio::test]
-async fn a_merge_names_the_persons_whom_it_is_about() {
+async fn a_merge_has_the_ids_of_its_persons() {
     let requested = |name: &str, properties| {
         let merge = event(1, name, "ada", 0, properties);
         pennon_eventstore::requested_merge(PROJECT, &merge)
     };
     let ids = |id: &str| pennon_eventstore::derive_person_id(PROJECT, id);
-    let wanted: Option<(Uuid, Uuid)> = Some((ids("device"), ids("ada")));
-    assert_eq!(requested("$identify", json!({"$anon_distinct_id": "device"})), wanted);
-    assert_eq!(requested("$create_alias", json!({"alias": "device"})), wanted);
+    let expected: Option<(Uuid, Uuid)> = Some((ids("device"), ids("ada")));
+    assert_eq!(requested("$identify", json!({"$anon_distinct_id": "device"})), expected);
+    assert_eq!(requested("$create_alias", json!({"alias": "device"})), expected);
     assert_eq!(requested("$create_alias", json!({"alias": "anonymous"})), None);
 }

@@ -23,7 +23,7 @@ async fn over(objects: &Arc<Faulty>) -> (EventStore, pennon_core::store::Store) 
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_is_tried_a_few_times_and_then_reported() {
+async fn a_store_that_is_down_is_retried_a_few_times_and_then_reported() {
     for fault in [Fault::Before, Fault::After, Fault::Cut] {
         let objects = faulty(Always(Fault::None));
         let (events, store) = over(&objects).await;
@@ -36,7 +36,7 @@ async fn a_store_that_is_down_is_tried_a_few_times_and_then_reported() {
         assert!(matches!(error, EventStoreError::Objects(_)), "{fault:?}: {error}");
         let calls = objects.calls.load(Ordering::Relaxed) - before;
         assert!((2..=40).contains(&calls), "{fault:?}: {calls} calls");
-        // Not damage: nothing is noted, and all is well when the store is back.
+        // This is not damage: nothing is quarantined, and everything works when the store is back.
         objects.set(Always(Fault::None));
         assert!(cold.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
         assert_eq!(cold.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows, 1);
@@ -44,7 +44,7 @@ async fn a_store_that_is_down_is_tried_a_few_times_and_then_reported() {
 }
 
 #[tokio::test]
-async fn a_bit_that_flips_on_its_way_is_read_again() {
+async fn a_response_with_a_flipped_bit_is_read_again() {
     let objects = faulty(Always(Fault::None));
     let (events, _) = over(&objects).await;
     events.append(PROJECT, &[simple(1, "a", "ada", 1)], NOW).await.unwrap();
@@ -54,14 +54,14 @@ async fn a_bit_that_flips_on_its_way_is_read_again() {
         assert_eq!(events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows, 1, "{fault:?}");
     }
     assert!(events.damage(PROJECT).await.unwrap().is_empty());
-    // Each time again, it is not on the way.
+    // If it is flipped in every response, the object is damaged.
     objects.set(Always(Fault::Flip));
     let error = events.check(PROJECT, false, &mut |_| {}).await.unwrap();
     assert_eq!(error.damaged.len(), 1);
 }
 
 #[tokio::test]
-async fn events_that_cannot_become_a_segment_stay_where_they_are() {
+async fn events_that_cannot_be_written_to_a_segment_stay_in_their_blocks() {
     let objects = faulty(Always(Fault::Before));
     let (events, _) = over(&objects).await;
     let sent = (0..50).map(|n| simple(n, "a", "ada", n as i64)).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ async fn events_that_cannot_become_a_segment_stay_where_they_are() {
     assert!(matches!(events.compact(PROJECT, NOW).await, Err(EventStoreError::Objects(_))));
     let import = vec![(0, simple(99, "a", "ada", 1))];
     assert!(matches!(events.ingest(PROJECT, import, NOW).await, Err(EventStoreError::Objects(_))));
-    // Hot events are counted without any object.
+    // Events in blocks are counted without any object.
     assert_eq!(events.scan(PROJECT, &[], &request(&[], &[])).await.unwrap().stats.rows, 50);
     objects.set(Always(Fault::None));
     assert_eq!(events.compact(PROJECT, NOW).await.unwrap().events, 50);
@@ -96,12 +96,12 @@ fn passing<T>(result: Result<T, EventStoreError>) -> Option<T> {
 async fn faulty_life(seed: u64, one_in: u64, steps: Vec<u8>) {
     let objects = faulty(Chance { state: seed | 1, one_in });
     let (events, store) = over(&objects).await;
-    // The time of each event is its uuid, so that a scan tells which there are.
+    // The time of each event is derived from its uuid, so that a scan identifies the events.
     let (mut sent, mut acknowledged, mut now) = (BTreeSet::new(), BTreeSet::new(), NOW);
     for (n, step) in steps.into_iter().enumerate() {
         now += MINUTE;
         let fresh = (0..7).map(|k| (n * 7 + k) as u128).collect::<Vec<_>>();
-        // One of them was there before, perhaps.
+        // One of them may have existed before.
         let mut batch = fresh.iter().map(|n| simple(*n, "a", "ada", *n as i64)).collect::<Vec<_>>();
         batch.extend(sent.first().map(|n: &u128| simple(*n, "a", "ada", *n as i64)));
         match step {

@@ -60,7 +60,7 @@ impl Place {
         self.events.scan(project, &[], &request).await.unwrap().partitions
     }
 
-    /// How many events, and of how many people.
+    /// The number of events and of persons.
     async fn counts(&self, project: u64) -> (usize, usize) {
         let partitions = self.scan(project, &[]).await;
         let events = partitions.iter().flat_map(|partition| &partition.runs).map(|run| run.times.len()).sum();
@@ -79,7 +79,7 @@ fn demo() -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_demo_is_whole_and_stays_so_through_compaction_and_a_second_import() {
+async fn the_demo_is_complete_after_compaction_and_a_second_import() {
     let place = Place::new().await;
     let mut seen = Vec::new();
     let options = ImportOptions { default_project: Some(1), ..ImportOptions::default() };
@@ -140,7 +140,7 @@ async fn the_demo_is_whole_and_stays_so_through_compaction_and_a_second_import()
 
     place.events.compact(1, NOW + 1).await.unwrap();
     assert_eq!(place.scan(1, &["platform"]).await, partitions);
-    // Again, and once more without the compression: nothing is new.
+    // A second import, and a third one without compression, add nothing.
     let again = place.import(&demo(), Some(1)).await.unwrap();
     assert_eq!((again.events, again.copies), (0, 31_106));
     let plain = place.import(&place.file("plain", text.as_bytes()), Some(1)).await.unwrap();
@@ -359,7 +359,7 @@ mod parquet_files {
         assert_eq!(place.counts(1).await, (3, 1));
         let subject = place.events.subject(1, "device", &[], None).await.unwrap();
         assert_eq!(subject.person.properties, json!({"plan": "pro"}).as_object().unwrap().clone());
-        // With names of its own the same columns are an event of anybody, and the others are properties.
+        // With a mapping of columns, the same columns are a plain event, and the others are properties.
         let options = ImportOptions {
             default_project: Some(2),
             map: vec!["person_id=distinct_id".parse().unwrap(), "distinct_id=properties.id".parse().unwrap()],
@@ -383,7 +383,7 @@ mod parquet_files {
     }
 
     #[tokio::test]
-    async fn files_are_read_however_they_are_compressed() {
+    async fn files_with_any_compression_are_read() {
         let place = Place::new().await;
         let compressions = [
             Compression::UNCOMPRESSED,
@@ -402,11 +402,11 @@ mod parquet_files {
     }
 
     #[tokio::test]
-    async fn a_compression_that_cannot_be_read_is_refused_by_its_name_and_nothing_is_stored() {
+    async fn an_unsupported_compression_is_rejected_by_name_and_nothing_is_stored() {
         for (codec, name) in [(CompressionCodec::BROTLI, "brotli"), (CompressionCodec::LZO, "lzo")] {
             let place = Place::new().await;
             let path = seen(&place, "a.parquet", Compression::UNCOMPRESSED);
-            // The same file, but that it says so of its second column.
+            // The same file, with an unsupported compression of its second column.
             let read = std::fs::File::open(&path).unwrap();
             let metadata = ParquetMetaDataReader::new().parse_and_finish(&read).unwrap();
             let group = metadata.row_groups()[0].clone();
@@ -447,7 +447,7 @@ mod parquet_files {
         let city = BTreeSet::from(["city".to_owned()]);
         for city_now in ["Bern", "Bern", "Thun"] {
             place.import(&path, Some(1)).await.unwrap();
-            // A line that tells of the person with both ids replaces what is known.
+            // A later line about the person with both ids replaces the properties.
             if city_now == "Thun" {
                 let record = json!({"person": {"distinct_ids": ["b", "a"], "properties": {"city": "Thun"}}});
                 place.lines(&record.to_string()).await.unwrap();

@@ -31,7 +31,7 @@ async fn scanned(events: &EventStore) -> Vec<PlainRow> {
     rows(&events.scan(PROJECT, &[], &request(&[], &["k"])).await.unwrap())
 }
 
-/// The rows of `sent` when these ids are the persons beside them, and all others themselves.
+/// The rows of `sent` if these ids belong to the persons beside them, and all others to themselves.
 fn want(sent: &[Event], of: &[(&str, &str)]) -> Vec<PlainRow> {
     let of: BTreeMap<&str, &str> = of.iter().copied().collect();
     let who = |id: &str| derive_person_id(PROJECT, of.get(id).copied().unwrap_or(id));
@@ -42,7 +42,7 @@ fn files(place: &Place, part: &str) -> Vec<String> {
     place.files().into_iter().filter(|file| file.contains(part) && !file.ends_with(".sums")).collect()
 }
 
-/// What no reader can do without, out of the way.
+/// Moves the records away, which no reader may need.
 fn hide(place: &Place, part: &str) {
     for file in files(place, part) {
         std::fs::rename(&file, format!("{file}.hidden")).unwrap();
@@ -58,7 +58,7 @@ fn show(place: &Place, part: &str) {
 }
 
 #[tokio::test]
-async fn a_process_that_remembers_nothing_reads_the_object_and_no_record() {
+async fn a_process_with_cold_caches_reads_the_object_and_no_record() {
     let place = Place::new().await;
     let mut sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_process_that_remembers_nothing_reads_the_object_and_no_record() {
 
     hide(&place, "/persons/");
     assert_eq!(scanned(&place.again()).await, want_now);
-    // What waits in blocks is of imported persons too.
+    // Waiting blocks have events of imported persons too.
     sent.extend([simple(1000, "seen", "b", 5), simple(1001, "seen", "z", 5)]);
     place.again().append(PROJECT, &sent[60..], NOW + 100).await.unwrap();
     assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a")]));
@@ -97,7 +97,7 @@ async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
     let sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
     place.events.compact(PROJECT, NOW).await.unwrap();
-    // The one who is known already stays: c, although it is named second, and by it the new one.
+    // The known person c stays, although it is named second, and so does the new person for c.
     place.events.add_persons(PROJECT, vec![person(&["d", "c"]), person(&["e", "b"])], NOW + 1).await.unwrap();
     let now = want(&sent, &[("b", "a"), ("d", "c"), ("e", "a")]);
     assert_eq!(scanned(&place.again()).await, now);
@@ -106,7 +106,7 @@ async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
     hide(&place, "/persons/");
     assert_eq!(scanned(&place.again()).await, now);
     show(&place, "/persons/");
-    // The older one stays for those who have begun with it.
+    // The older object stays for readers that have started with it.
     place.events.sweep(PROJECT, NOW + 3).await.unwrap();
     assert_eq!(files(&place, "/links/").len(), 2);
     place.events.sweep(PROJECT, NOW + 2 + LATER).await.unwrap();
@@ -117,7 +117,7 @@ async fn imports_that_came_since_count_before_and_after_the_next_compaction() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_damaged_changes_no_response_and_is_made_anew() {
+async fn a_damaged_object_changes_no_result_and_is_rebuilt() {
     let place = Place::new().await;
     let sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b", "c"])], NOW).await.unwrap();
@@ -144,9 +144,9 @@ async fn an_object_that_is_damaged_changes_no_response_and_is_made_anew() {
     assert_eq!(scanned(&place.again()).await, want_now);
 }
 
-/// Who was imported under several ids has been identified: another's `$identify` does not take it over.
+/// A person imported with several ids is identified: `$identify` of a different person does not merge it.
 #[tokio::test]
-async fn whoever_only_appends_knows_imported_persons_without_their_records() {
+async fn a_process_that_only_appends_resolves_imported_persons_without_their_records() {
     let place = Place::new().await;
     let mut sent = history(&place, 0).await;
     place.events.add_persons(PROJECT, vec![person(&["a", "b"]), person(&["c"])], NOW).await.unwrap();
@@ -185,7 +185,7 @@ async fn damaged_ids_beside_records_give_errors_and_lose_nothing() {
     assert_eq!(scanned(&place.again()).await, want(&sent, &[("b", "a")]));
 }
 
-/// Rows that say nothing of a form are of the first, which has no ids beside the records.
+/// Rows without a format number have the first format, without the `.ids` sidecar.
 #[tokio::test]
 async fn imports_of_the_first_form_are_read_and_refuse_merges_until_compaction_where_only_appending_goes_on()
 {
@@ -236,7 +236,7 @@ async fn thousands_of_imported_persons_in_ranges_of_segments() {
     let sent = ids.iter().zip(0..).map(|(id, n)| simple(n, "seen", id, n as i64 % 7)).collect::<Vec<_>>();
     let lines = sent.iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
     place.events.ingest(PROJECT, lines.collect(), NOW).await.unwrap();
-    // Every third id is of the one before it.
+    // Every third id belongs to the person of the id before it.
     let records = ids.chunks(3).map(|ids| person(&[&ids[0], &ids[1]])).collect();
     place.events.add_persons(PROJECT, records, NOW).await.unwrap();
     let who: BTreeMap<&str, Uuid> = (0..ids.len())

@@ -1,4 +1,4 @@
-//! Tables and objects that belong together, and those that do not: nothing is moved or removed beside the wrong ones.
+//! Tables and objects of the same and of different installations: with the wrong ones, nothing is moved or removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -56,7 +56,7 @@ async fn tables_with(rows: Vec<Item>) -> Store {
 
 fn is_refused<T: std::fmt::Debug>(done: Result<T, EventStoreError>, words: &str) {
     match done {
-        Err(EventStoreError::WrongInstallation(said)) => assert!(said.contains(words), "{said}"),
+        Err(EventStoreError::WrongInstallation(error)) => assert!(error.contains(words), "{error}"),
         other => panic!("{words}: {other:?}"),
     }
 }
@@ -95,7 +95,7 @@ async fn lost_and_older_tables_are_refused_and_sweep_nothing_however_old_the_obj
 async fn a_process_that_is_killed_before_its_mark_leaves_nothing_to_refuse() {
     let place = Place::new().await;
     place.events.claim_installation().await.unwrap();
-    // One that does not know the id writes no mark, as one that was killed.
+    // A process without the id writes no mark, like one that was killed.
     let killed = place.again();
     add(&killed, 0).await;
     add(&killed, 1).await;
@@ -140,7 +140,7 @@ async fn orphans_are_moved_and_kept_for_thirty_days() {
 }
 
 #[tokio::test]
-async fn adopting_keeps_what_the_tables_do_not_know_for_good() {
+async fn adopting_keeps_objects_that_the_tables_do_not_list() {
     let place = claimed(1).await;
     let older = tables_with(rows(&place.store).await).await;
     add(&place.events, 1).await;
@@ -155,7 +155,7 @@ async fn adopting_keeps_what_the_tables_do_not_know_for_good() {
     assert_eq!(names(&place), kept);
     assert!(events.check(PROJECT, false, &mut |_| {}).await.unwrap().damaged.is_empty());
     is_refused(place.again().claim_installation().await, "the tables are of installation");
-    // Tables that know nothing keep everything.
+    // Empty tables keep all objects.
     let empty = events_over(tables_with(Vec::new()).await, &place);
     empty.adopt_installation(NOW + 1).await.unwrap();
     assert!(kept.is_subset(&names(&place)));

@@ -1,4 +1,4 @@
-//! The same events give the same scan, however they came, whatever was compacted in between, and whatever is cached.
+//! The same events give the same scan, for any way of arrival, compaction in between, and cache.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ enum Step {
     MergeSegments,
     Sweep,
     Restart,
-    /// A scan in between, which fills the cache.
+    /// A scan, which fills the cache.
     Look,
 }
 
@@ -71,7 +71,7 @@ fn made((uuid, name, who, time, kind): Raw) -> pennon_eventstore::Event {
     event(u128::from(uuid), name, &format!("p{who}"), i64::from(time), properties)
 }
 
-/// Who is who: merges that are forced, in the order in which they came.
+/// The person of each id: forced merges, in the order of arrival.
 #[derive(Default)]
 struct Persons(HashMap<String, String>);
 
@@ -89,7 +89,7 @@ impl Persons {
     }
 }
 
-/// Rows with persons by group: which of its ids a merged person has is the store's business, as long as it is one.
+/// Rows with one canonical id per merged person, because the store may choose any of its ids.
 fn by_group(rows: Vec<PlainRow>, persons: &Persons, finals: &HashMap<String, Uuid>) -> Vec<PlainRow> {
     for (who, last) in finals {
         assert_eq!(finals[&persons.last(who)], *last, "{who} and {} are one person", persons.last(who));
@@ -192,11 +192,11 @@ async fn check(steps: Vec<Step>, settings: Settings) {
         assert_same(&look(&place.events, &query).await, &want, &format!("{query:?}"));
         assert_same(&look(&place.events, &query).await, &want, "again, from the cache");
     }
-    // What a copy says of its time counts for nothing.
+    // The time of a copy does not count.
     let everything = expected(&arrived, &request(&[], &[]), |who| derive_person_id(PROJECT, who));
     let first = everything.iter().map(|row| row.2).min();
     assert_eq!(place.events.earliest(PROJECT).await.unwrap(), first);
-    // Another process, which has room for nothing in its cache.
+    // A second process, whose cache is too small for anything.
     place.events = place.again_with(Settings { cache_bytes: 0, ..settings });
     for query in queries() {
         let want = expected(&arrived, &query, |who| {
@@ -219,7 +219,7 @@ fn run(steps: Vec<Step>, range_rows: usize) {
     runtime.block_on(check(steps, Settings { range_rows, ..Settings::default() }));
 }
 
-/// A copy that waits says an earlier time than the event that is held.
+/// A waiting copy has an earlier time than the stored event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_of_a_copy_is_not_the_earliest() {
     let held = vec![(1, 0, 0, 4, 0), (2, 0, 0, 5, 0)];
@@ -229,7 +229,7 @@ async fn the_time_of_a_copy_is_not_the_earliest() {
 
 /// Objects with the same members in two orders, in blocks, in one segment, and in two that are merged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_order_of_members_stays_whatever_is_compacted() {
+async fn compaction_keeps_the_order_of_object_members() {
     let both = |uuid: u8| vec![(uuid, 0, 0, 0, 9), (uuid + 1, 0, 0, 1, 10), (uuid + 2, 0, 1, 0, 10)];
     let settings = Settings { range_rows: 4, ..Settings::default() };
     let steps = [Step::Append(both(0)), Step::Compact, Step::Import(both(10)), Step::Append(both(20))];
@@ -238,7 +238,7 @@ async fn the_order_of_members_stays_whatever_is_compacted() {
     check(merged, settings).await;
 }
 
-/// Of an import of two events one is a copy; the other has none of the properties that the columns are made for.
+/// One of two imported events is a copy; the other has none of the properties with columns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_column_without_any_value_is_read() {
     check(

@@ -1,4 +1,4 @@
-//! What a scan may hold, and what is kept of it for the next one.
+//! The memory of a scan, and what is cached for the next one.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derive_pers
 use serde_json::json;
 
 #[tokio::test]
-async fn a_scan_takes_no_more_memory_than_it_may() {
+async fn a_scan_takes_at_most_the_memory_of_its_query() {
     // Of each row its person (4 bytes), its time (8) and, without ties, nothing else.
     let requested = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
@@ -31,7 +31,7 @@ async fn a_scan_takes_no_more_memory_than_it_may() {
 }
 
 #[tokio::test]
-async fn the_scans_of_one_query_share_what_it_may_take() {
+async fn the_scans_of_one_query_share_its_memory() {
     let requested = ScanRequest { columns: BTreeSet::new(), ..without_arrivals(&["a"], &[]) };
     let place = Place::with(Settings { scan_bytes: 2399, ..Settings::default() }).await;
     let sent = (0..100_u64).map(|n| (n, simple(u128::from(n), "a", "ada", n as i64))).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ async fn the_scans_of_one_query_share_what_it_may_take() {
     let scan = async || place.events.scan_within(PROJECT, &[], &requested, &room).await;
     assert_eq!(scan().await.unwrap().stats.bytes_held, 1200);
     assert!(matches!(scan().await, Err(EventStoreError::TooLarge(_))));
-    // Another query has room of its own.
+    // A different query has its own memory.
     assert!(place.events.scan(PROJECT, &[], &requested).await.is_ok());
 }
 
@@ -62,7 +62,7 @@ async fn long_values_count_as_memory_that_a_scan_takes() {
 }
 
 #[tokio::test]
-async fn what_was_decoded_is_kept_and_shared_between_queries() {
+async fn decoded_columns_are_cached_and_shared_between_queries() {
     let place = Place::with(Settings { range_rows: 1000, ..Settings::default() }).await;
     let of = |n: u64| {
         let name = ["a", "b"][n as usize % 2];
@@ -111,7 +111,7 @@ fn all_properties(names: &[&str], to: i64) -> ScanRequest {
 }
 
 #[tokio::test]
-async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
+async fn all_properties_take_at_most_the_memory_of_a_query() {
     let place = Place::new().await;
     let sent = rich(0, 3000);
     let lines = sent[..2500].iter().cloned().enumerate().map(|(line, event)| (line as u64, event));
@@ -141,7 +141,7 @@ async fn all_properties_take_as_much_as_a_query_may_and_not_a_byte_more() {
 }
 
 #[tokio::test]
-async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
+async fn waiting_events_count_towards_the_memory_of_a_query() {
     let place = Place::new().await;
     let sent = rich(0, 1000);
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
@@ -150,7 +150,7 @@ async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
     assert!(matches!(refused.scan(PROJECT, &[], &all).await, Err(EventStoreError::TooLarge(_))));
     let scan = place.events.scan(PROJECT, &[], &all).await.unwrap();
     assert!(rows(&scan) == expected(&sent, &all, |who| derive_person_id(PROJECT, who)));
-    // Of each event with one property requested for: much less.
+    // With one requested property per event it is much less.
     let one = ScanRequest {
         columns: BTreeSet::from([ColumnKey::Property("key 7".to_owned())]),
         ..without_arrivals(&["a", "b", "c"], &[])
@@ -159,7 +159,7 @@ async fn waiting_events_take_of_what_a_query_may_before_they_are_columns() {
 }
 
 #[tokio::test]
-async fn an_abandoned_query_blocks_no_other() {
+async fn an_abandoned_query_does_not_block_others() {
     let settings = Settings { range_rows: 500, ..Settings::default() };
     let place = Place::with(settings).await;
     let sent = rich(0, 3000);
@@ -199,7 +199,7 @@ async fn with_groups(place: &Place, count: u128) {
 }
 
 #[tokio::test]
-async fn groups_take_of_what_a_query_may() {
+async fn groups_count_towards_the_memory_of_a_query() {
     let company = GroupType { index: 0, name: "company".to_owned() };
     let place = Place::new().await;
     with_groups(&place, 2000).await;
@@ -230,7 +230,7 @@ async fn groups_take_of_what_a_query_may() {
 }
 
 #[tokio::test]
-async fn persons_stay_reserved_for_a_query_that_keeps_what_it_makes_of_them() {
+async fn persons_stay_reserved_until_their_query_ends() {
     let place = Place::new().await;
     let set = |n: u128| {
         event(n + 1, "seen", &format!("p{n}"), n as i64, json!({"$set": {"name": format!("{n:01000}")}}))
@@ -254,7 +254,7 @@ async fn persons_stay_reserved_for_a_query_that_keeps_what_it_makes_of_them() {
 }
 
 #[tokio::test]
-async fn lists_of_cohorts_take_of_what_a_query_may() {
+async fn cohort_lists_count_towards_the_memory_of_a_query() {
     let place = Place::new().await;
     let records = &place.store.records;
     let many = (0..20_000).map(|n| format!("u{n}")).collect::<Vec<_>>();

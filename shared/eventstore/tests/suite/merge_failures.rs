@@ -76,7 +76,7 @@ async fn ranges_of_a_merge_that_would_be_too_large_are_made_narrower() {
             "{merged_range_bytes}: {groups:?}"
         );
         assert_eq!(all(&place.again()).await, want(&sent));
-        // What came of it is merged with more.
+        // The result is merged with more segments.
         place.events.ingest(PROJECT, vec![(0, simple(9000, "a", "p1", 1))], NOW + 1).await.unwrap();
         let done = settle(&place.events, MergeMode::Fewest).await;
         assert_eq!((done.merged_segments, done.failed_merges), (2, 0), "{merged_range_bytes}");
@@ -86,7 +86,7 @@ async fn ranges_of_a_merge_that_would_be_too_large_are_made_narrower() {
 }
 
 #[tokio::test]
-async fn segments_of_a_person_who_fits_into_no_range_stay_apart_and_others_are_merged() {
+async fn segments_of_a_person_that_exceeds_a_range_are_not_merged_and_others_are() {
     // Two segments of fifty rows are below it, and four are not.
     let settings = Settings { merged_range_bytes: 22_000, ..Settings::default() };
     for effort in [MergeMode::Due, MergeMode::Fewest] {
@@ -97,7 +97,7 @@ async fn segments_of_a_person_who_fits_into_no_range_stay_apart_and_others_are_m
         let heavy = count(&place).await;
         assert!((2..=6).contains(&heavy), "{heavy} segments");
         assert_eq!(all(&place.again()).await, want(&sent));
-        // Events go on coming in, become segments, and few of them are left.
+        // More events are captured and compacted, and few segments are left.
         for n in 0..40_u64 {
             let more = simple(u128::from(5000 + n), "b", &format!("p{n}"), 10_000 + n as i64);
             place.events.append(PROJECT, std::slice::from_ref(&more), NOW + n as i64).await.unwrap();
@@ -118,7 +118,7 @@ async fn entry(place: &Place) -> Item {
 }
 
 #[tokio::test]
-async fn a_segment_that_is_not_what_its_entry_says_is_found_and_the_others_are_merged() {
+async fn a_segment_that_differs_from_its_entry_is_quarantined_and_the_others_are_merged() {
     let place = Place::new().await;
     let sent = segments(&place, 8, |n| format!("p{n}")).await;
     let whole = entry(&place).await;
@@ -129,7 +129,7 @@ async fn a_segment_that_is_not_what_its_entry_says_is_found_and_the_others_are_m
     let done = settle(&place.events, MergeMode::Fewest).await;
     assert!((1..=8).contains(&done.failed_merges), "{done:?}");
     assert_eq!(count(&place).await, 2, "{done:?}");
-    // Said once; a run after it finds nothing to do.
+    // Reported once; the next run has nothing to do.
     assert_eq!(settle(&place.events, MergeMode::Fewest).await, CompactionReport::default());
     place.store.records.put(whole, WriteCondition::None).await.unwrap();
     assert_eq!(all(&place.again()).await, want(&sent));
@@ -152,10 +152,10 @@ async fn a_damaged_segment_stops_one_merge_and_no_other() {
         std::fs::remove_file(&files[2]).unwrap();
         let events = place.again();
         let done = settle(&events, MergeMode::Fewest).await;
-        // None of the seven others has to wait for it to be found among them.
+        // None of the seven others has to wait for its detection.
         assert_eq!((done.merged_segments, done.failed_merges), (7, 1), "{ending}");
         assert_eq!(settle(&events, MergeMode::Fewest).await, CompactionReport::default(), "{ending}");
-        // Put back it is merged too.
+        // After it was restored, it is merged too.
         std::fs::write(&files[2], bytes).unwrap();
         assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
         assert_eq!(settle(&place.again(), MergeMode::Fewest).await.merged_segments, 2, "{ending}");
@@ -183,7 +183,7 @@ async fn while_merges_cannot_be_read_no_segment_is_marked_as_damaged() {
     }
     damaged.iter().zip(kept).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
     assert_eq!(place.again().check(PROJECT, true, &mut |_| {}).await.unwrap().lifted.len(), 1);
-    // The same process, which has met the damage, merges all of them at once.
+    // The same process, which has read the damaged segment, merges all of them at once.
     let done = events.merge_segments(PROJECT, NOW, MergeMode::Fewest).await.unwrap();
     assert_eq!((done.merged_segments, done.failed_merges), (8, 0));
     let in_the_end = |who: &str| derive_person_id(PROJECT, if who == "x" { "p1" } else { who });

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
-/// A requested merge: into whom, who is merged, and whether by force.
+/// A requested merge: the target, the merged person, and whether by force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MergeRequest {
     into: u8,
@@ -34,8 +34,8 @@ impl MergeRequest {
     }
 }
 
-/// The rule as the SDKs' own service has it: persons are ids together with whether they are identified. Whoever is
-/// merged into is identified; somebody identified is merged by force only; the person merged into stays.
+/// The rule of the vendor's service: a person is a set of ids, identified or not. The person that others are merged into
+/// becomes identified and stays; an identified person is merged only by force.
 #[derive(Debug, Clone)]
 struct Model(Vec<Person>);
 
@@ -99,10 +99,10 @@ fn run<F: Future>(work: F) -> F::Output {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Batches go to two processes in turns and some are sent again; both know every merge at once, and so does one
-    /// that has just begun.
+    /// Batches are sent to two processes alternately, and some are sent again. Both see every merge at once, and so does a
+    /// process that has just started.
     #[test]
-    fn one_after_the_other_merges_are_as_the_rule_says(merge_requests in merge_requests(7, 30), batch in 1..5_usize, again in 0..4_usize) {
+    fn sequential_merges_follow_the_rule(merge_requests in merge_requests(7, 30), batch in 1..5_usize, again in 0..4_usize) {
         run(async {
             let place = Place::new().await;
             let processes = [place.again(), place.again()];
@@ -124,9 +124,9 @@ proptest! {
         });
     }
 
-    /// Merges requested for at the same time in two processes come to what some order of them comes to.
+    /// Concurrent merges in two processes give the result of one of their sequential orders.
     #[test]
-    fn at_the_same_time_merges_are_as_in_some_order(merge_requests in merge_requests(4, 6)) {
+    fn concurrent_merges_equal_some_sequential_order(merge_requests in merge_requests(4, 6)) {
         run(async {
             let place = Place::new().await;
             let processes = [place.again(), place.again()];
@@ -169,7 +169,7 @@ pub(crate) async fn rows_of_the_log(place: &Place) -> usize {
 }
 
 #[tokio::test]
-async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
+async fn folded_merges_are_the_same_for_processes_with_warm_and_cold_caches() {
     let place = Place::new().await;
     let device = |n: u32| format!("device{n}");
     let identify = async |events: &EventStore, n: u32| {
@@ -198,7 +198,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     assert_eq!(rows_of_the_log(&place).await, 300);
     place.events.compact(PROJECT, NOW).await.unwrap();
     check(&place.again(), 300).await;
-    // A sweep has come so far, or a reader has its first page from before it and the second one from after it.
+    // A sweep was interrupted, or a reader read its first page before it and the second one after it.
     let rows = place.store.records.query(log()).await.unwrap();
     place.store.records.sweep(rows[110..290].iter().map(|row| row.key.clone()).collect()).await.unwrap();
     for events in [&reads_beside_a_sweep, &place.again()] {
@@ -213,7 +213,7 @@ async fn folded_merges_are_the_same_to_who_knows_them_and_to_who_does_not() {
     for events in [&place.again(), &knows_some, &knows_all] {
         check(events, 300).await;
     }
-    // Who has just begun goes on where the log ends, and a second fold (by name the later one) takes the first one in.
+    // A new process continues at the end of the log, and a second fold (with the later name) includes the first one.
     let next = place.again();
     for n in 300..620 {
         identify(&next, n).await;
@@ -259,7 +259,7 @@ pub(crate) fn folded(place: &Place) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it() {
+async fn a_process_that_paused_during_a_fold_appends_after_it() {
     let place = Place::new().await;
     let requested = |n: u32| {
         event(n.into(), "$identify", &format!("u{n}"), 1, json!({"$anon_distinct_id": format!("d{n}")}))
@@ -284,7 +284,7 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
     }
     works.sweep(PROJECT, NOW + 1).await.unwrap();
     assert_eq!(rows_of_the_log(&place).await, 301, "row 300 and those after it");
-    // It knows of row 5 as the last one.
+    // Its latest known row is row 5.
     for n in [600, 601] {
         waits.append(PROJECT, &[requested(n)], NOW).await.unwrap();
         for events in [&waits, &works, &place.again()] {
@@ -298,11 +298,11 @@ async fn a_process_that_waited_through_a_fold_writes_behind_it_and_not_into_it()
 }
 
 #[tokio::test]
-async fn who_saw_no_row_begins_no_second_log() {
+async fn a_process_without_cached_rows_does_not_start_a_second_log() {
     let place = Place::new().await;
     let requested = |n| MergeRequest { into: n, other: n + 1, forced: false }.event(n.into());
     place.events.append(PROJECT, &[requested(0)], NOW).await.unwrap();
-    // As it looks to a process that looked before the first row came, and writes after it was folded.
+    // A process that read before the first row was written, and writes after the row was folded.
     let log = format!("PROJECT#{PROJECT}#OVERRIDE");
     let row =
         place.store.records.query(PartitionQuery::partition(log).prefix("MERGE#")).await.unwrap().remove(0);
@@ -338,7 +338,7 @@ async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
     let refused = place.events.append(PROJECT, &sent, NOW).await;
     assert!(matches!(&refused, Err(EventStoreError::TooLarge(why)) if why.contains("1000")), "{refused:?}");
     assert_eq!((rows_of_the_log(&place).await, place.events.count_people(PROJECT).await.unwrap()), (0, 0));
-    // One that is requested for twice counts once.
+    // A merge that is requested twice counts once.
     sent[most as usize] = event(most, "$merge_dangerously", "u0", 1, json!({"alias": "d0"}));
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let events = place.again();
@@ -350,7 +350,7 @@ async fn more_merges_of_one_batch_than_fit_into_a_transaction() {
 }
 
 #[tokio::test]
-async fn who_was_imported_with_several_ids_is_merged_by_force_only() {
+async fn a_person_imported_with_several_ids_is_merged_only_by_force() {
     let place = Place::new().await;
     let record = |ids: &[&str]| PersonRecord {
         distinct_ids: ids.iter().map(|id| (*id).to_owned()).collect(),

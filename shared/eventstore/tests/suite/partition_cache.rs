@@ -10,7 +10,7 @@ use pennon_analytics::scan::ScanRequest;
 use pennon_eventstore::{Event, EventStore, MergeMode, Scan, Settings, derive_person_id};
 use serde_json::json;
 
-/// Events of three segments that lie in the same shares, many of them at the same times.
+/// Events of three segments in the same partitions, many with equal times.
 async fn history(place: &Place) -> Vec<Event> {
     let made = |n: u128| {
         let (name, who) = (["seen", "bought"][n as usize % 2], format!("p{}", n % 9));
@@ -28,7 +28,7 @@ async fn scan(events: &EventStore, request: &ScanRequest) -> Scan {
     events.scan(PROJECT, &[], request).await.unwrap()
 }
 
-/// Whether the second scan has what the first one made.
+/// Whether the second scan uses the cached rows of the first one.
 fn same(one: &Scan, other: &Scan) -> bool {
     let actors = |scan: &Scan| scan.partitions.iter().map(|part| part.actors.clone()).collect::<Vec<_>>();
     actors(one).iter().zip(&actors(other)).all(|(one, other)| Arc::ptr_eq(one, other))
@@ -39,7 +39,7 @@ fn want(sent: &[Event], request: &ScanRequest) -> Vec<PlainRow> {
 }
 
 #[tokio::test]
-async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
+async fn merged_rows_are_used_only_by_the_next_query_of_the_same_rows() {
     let place = Place::new().await;
     let sent = history(&place).await;
     for arrivals in [true, false] {
@@ -67,12 +67,12 @@ async fn what_was_put_together_serves_the_next_query_of_the_same_rows_only() {
 }
 
 #[tokio::test]
-async fn whatever_comes_after_is_in_the_next_response() {
+async fn later_writes_are_in_the_next_response() {
     let place = Place::new().await;
     let mut sent = history(&place).await;
     let requested = without_arrivals(&[], &["k"]);
     let first = scan(&place.events, &requested).await;
-    // An event that waits in a block.
+    // An event in a waiting block.
     let late = simple(1000, "seen", "p3", 4);
     place.again().append(PROJECT, std::slice::from_ref(&late), NOW + 10).await.unwrap();
     sent.push(late);
@@ -100,7 +100,7 @@ async fn whatever_comes_after_is_in_the_next_response() {
 
 /// A range that covers all shares is read again for one of them; the others are kept.
 #[tokio::test]
-async fn what_is_read_again_for_one_share_leaves_the_kept_ones_alone() {
+async fn reading_one_partition_again_keeps_the_other_cached_ones() {
     let place = Place::with(Settings { range_rows: 10, ..Settings::default() }).await;
     let made = |n: u128| simple(n, "seen", &format!("p{}", n % 20), n as i64 / 20);
     let mut sent = (0..20).map(made).collect::<Vec<_>>();
@@ -116,7 +116,7 @@ async fn what_is_read_again_for_one_share_leaves_the_kept_ones_alone() {
     place.events.append(PROJECT, &more, NOW + 1).await.unwrap();
     place.events.compact_blocks(PROJECT, NOW + 2).await.unwrap();
     sent.extend(more);
-    // Waits, of a person and at a time that a segment has already.
+    // A waiting event of a person and a time that a segment already has.
     let late = [simple(1000, "seen", "p3", 0)];
     place.events.append(PROJECT, &late, NOW + 3).await.unwrap();
     sent.extend(late);

@@ -124,7 +124,7 @@ async fn stored_people(events: &EventStore) -> StoredPeople {
 }
 
 #[tokio::test]
-async fn of_records_of_one_instant_the_last_one_wins() {
+async fn the_last_of_several_records_of_one_instant_counts() {
     let place = Place::new().await;
     for n in 0..12 {
         place.events.add_persons(PROJECT, vec![person(&["a"], json!({"k0": n}))], NOW).await.unwrap();
@@ -139,7 +139,7 @@ async fn of_records_of_one_instant_the_last_one_wins() {
         assert_eq!(stored.people[&derive_person_id(PROJECT, "a")].1, *json!({"k0": n}).as_object().unwrap());
         assert_eq!(stored.groups[0].properties["k0"], n);
     }
-    // A clock that is behind makes nothing older.
+    // A clock that is behind does not make a record older.
     place
         .events
         .add_persons(PROJECT, vec![person(&["a"], json!({"k0": 12}))], NOW - 1_000_000)
@@ -149,7 +149,7 @@ async fn of_records_of_one_instant_the_last_one_wins() {
 }
 
 #[tokio::test]
-async fn persons_and_groups_are_the_same_whatever_was_compacted() {
+async fn persons_and_groups_do_not_depend_on_compaction() {
     for round in 0..5 {
         let mut noise = Noise(round);
         let (plain, other) = (Place::new().await, Place::new().await);
@@ -197,7 +197,7 @@ async fn persons_and_groups_are_the_same_whatever_was_compacted() {
 }
 
 #[tokio::test]
-async fn merged_segments_tell_the_same() {
+async fn merging_segments_does_not_change_persons() {
     let place = Place::new().await;
     let mut noise = Noise(77);
     for step in 0..12_u64 {
@@ -237,7 +237,7 @@ async fn captured_events_change_what_was_imported_and_imported_events_change_not
         event(3, "seen", "b", 1, json!({"$set": {"city": "Oslo"}, "$unset": ["k0"], "$set_once": {"k1": 7}}));
     events.append(PROJECT, std::slice::from_ref(&sent), NOW).await.unwrap();
     assert_eq!(person("a").await, json!({"city": "Oslo", "k1": 7}));
-    // The same event again changes nothing, whatever it says now.
+    // A copy of the event with other properties changes nothing.
     let copy = event(3, "seen", "c", 99, json!({"$set": {"city": "Nice"}}));
     events.append(PROJECT, &[copy], NOW + 1).await.unwrap();
     for _ in 0..2 {
@@ -249,7 +249,7 @@ async fn captured_events_change_what_was_imported_and_imported_events_change_not
 }
 
 #[tokio::test]
-async fn of_two_persons_the_one_that_stays_has_the_last_word_and_both_sides_are_kept() {
+async fn a_merge_prefers_properties_of_the_target_and_keeps_those_of_both() {
     let place = Place::new().await;
     let events = &place.events;
     let sent = [
@@ -304,9 +304,9 @@ async fn groups_are_imported_and_identified() {
         identify(3, json!(""), json!({})),
     ];
     events.append(PROJECT, &sent, NOW).await.unwrap();
-    let wanted = ["size", "tier"].map(str::to_owned).into();
+    let keys = ["size", "tier"].map(str::to_owned).into();
     for _ in 0..2 {
-        let groups = events.groups_of(PROJECT, &company(), &wanted).await.unwrap();
+        let groups = events.groups_of(PROJECT, &company(), &keys).await.unwrap();
         let groups = groups.into_iter().map(|group| (group.key, Value::from(group.properties)));
         let want = [("7", json!({})), ("x", json!({"size": 1, "tier": "gold"})), ("y", json!({"size": 3}))];
         assert_eq!(groups.collect::<Vec<_>>(), want.map(|(key, properties)| (key.to_owned(), properties)));
@@ -335,13 +335,13 @@ async fn an_id_without_events_is_listed_with_the_person_that_it_was_merged_into(
     let sent = [
         event(1, "$create_alias", "ada", 1, json!({"alias": "old"})),
         event(2, "$identify", "ada", 2, json!({"$anon_distinct_id": "device"})),
-        // Refused: it is ada's.
+        // Rejected, because the id belongs to ada.
         event(3, "$identify", "bob", 3, json!({"$anon_distinct_id": "device"})),
         event(4, "$merge_dangerously", "bob", 4, json!({"alias": "undefined"})),
         simple(5, "seen", "device", 5),
     ];
     events.append(PROJECT, &sent, NOW).await.unwrap();
-    // An imported one merges no persons.
+    // An imported event merges no persons.
     let imported = event(6, "$create_alias", "bob", 6, json!({"alias": "unused"}));
     events.ingest(PROJECT, vec![(1, imported)], NOW).await.unwrap();
     let ids = ["ada", "bob", "unused"].map(|id| derive_person_id(PROJECT, id));
@@ -366,7 +366,7 @@ async fn assert_lookups_agree(events: &EventStore, ids: &[Uuid]) {
 }
 
 #[tokio::test]
-async fn an_event_that_wants_no_person_to_be_kept_makes_no_group_either() {
+async fn an_event_without_a_person_profile_creates_no_group_either() {
     let place = Place::new().await;
     let identify = |uuid, key: &str, wants: Value| {
         let properties = json!({"$group_type": "company", "$group_key": key, "$process_person_profile": wants,

@@ -1,5 +1,5 @@
-//! The same store wherever its objects lie: in the bucket that `PENNON_TEST_EVENTS_URL` names, for which
-//! `scripts/test_s3.sh` starts a server, else in a directory.
+//! The event store over a bucket or a directory: the bucket of `PENNON_TEST_EVENTS_URL`, for which `scripts/test_s3.sh` starts
+//! a server, else a directory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ struct Place {
     _directory: TempDir,
 }
 
-/// A place that no other test has.
+/// A place for this test only.
 async fn place(name: &str) -> Place {
     let directory = tempfile::tempdir().unwrap();
     let url = bucket().unwrap_or_else(|| format!("file://{}", directory.path().display()));
@@ -45,7 +45,7 @@ fn want(sent: &[Event]) -> Vec<PlainRow> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_has_the_same_life_wherever_its_objects_lie() {
+async fn a_bucket_and_a_directory_behave_the_same() {
     let Place { events, store, url, .. } = &place("life").await;
     let sent = (0..600).map(|n| simple(n, ["a", "b"][n as usize % 2], &format!("p{}", n % 40), n as i64));
     let sent = sent.collect::<Vec<_>>();
@@ -113,7 +113,7 @@ async fn objects_whose_response_was_lost_were_created_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_results_lie_beside_the_events_and_go_alone() {
+async fn result_objects_are_beside_the_events_and_removed_separately() {
     let Place { events, .. } = &place("results").await;
     let sent = [simple(1, "a", "ada", 1)];
     events.append(PROJECT, &sent, NOW).await.unwrap();
@@ -133,7 +133,7 @@ async fn objects_of_results_lie_beside_the_events_and_go_alone() {
     };
     assert_eq!(names(events.list_results(None).await.unwrap()), objects);
     assert_eq!(names(events.list_results(Some(PROJECT)).await.unwrap()), objects[..2]);
-    // What belongs to no segment is no orphan here.
+    // Objects that belong to no segment are not orphans here.
     assert_eq!(events.sweep_orphans(PROJECT, i64::MAX).await.unwrap(), 0);
     for _ in 0..2 {
         events.remove_results(&objects[..2]).await.unwrap();
@@ -143,7 +143,7 @@ async fn objects_of_results_lie_beside_the_events_and_go_alone() {
 }
 
 #[tokio::test]
-async fn a_result_is_not_waited_for_as_events_are() {
+async fn writing_a_result_has_a_shorter_timeout_than_writing_events() {
     let objects = Faulty::new(Arc::new(InMemory::new()), Always(Fault::Before));
     let store = Embedded::in_memory().await.unwrap().store(None);
     let events = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));

@@ -1,4 +1,4 @@
-//! Events in and out, whatever happens to them in between.
+//! Events are captured, compacted and scanned.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ async fn all(events: &EventStore) -> Vec<crate::support::PlainRow> {
 }
 
 #[tokio::test]
-async fn captured_events_are_there_at_once_and_after_a_restart() {
+async fn captured_events_are_counted_at_once_and_after_a_restart() {
     let place = Place::new().await;
     let sent = [simple(1, "b", "ada", 30), simple(2, "a", "bob", 20), simple(3, "a", "ada", 10)];
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
@@ -30,7 +30,7 @@ async fn captured_events_are_there_at_once_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_scan_gives_only_what_is_named() {
+async fn a_scan_returns_only_the_requested_events() {
     let place = Place::new().await;
     let sent =
         (0..50).map(|n| simple(n, ["a", "b", "c"][n as usize % 3], "ada", n as i64)).collect::<Vec<_>>();
@@ -47,7 +47,7 @@ async fn a_scan_gives_only_what_is_named() {
 }
 
 #[tokio::test]
-async fn values_come_back_exactly_from_blocks_and_segments() {
+async fn values_are_unchanged_in_blocks_and_segments() {
     let place = Place::new().await;
     let values = [
         json!(50),
@@ -105,13 +105,13 @@ async fn thousands_of_property_keys_are_kept() {
 }
 
 #[tokio::test]
-async fn a_copy_counts_once_wherever_it_lies() {
+async fn a_copy_counts_once_wherever_it_is_stored() {
     let place = Place::new().await;
     let first = simple(1, "a", "ada", 10);
     let copy = simple(1, "b", "bob", 5);
     let want =
         expected(std::slice::from_ref(&first), &request(&[], &[]), |who| derive_person_id(PROJECT, who));
-    // In one block, in two blocks, behind a segment, and imported on top of a block and of a segment.
+    // In one block, in two blocks, after a segment, and imported after a block and after a segment.
     place.events.append(PROJECT, &[first.clone(), copy.clone()], NOW).await.unwrap();
     assert_eq!(all(&place.events).await, want);
     place.events.append(PROJECT, std::slice::from_ref(&copy), NOW + 1).await.unwrap();
@@ -165,7 +165,7 @@ async fn groups_are_columns_by_the_index_of_their_type() {
             place.events.scan(PROJECT, &types, &request(&[], &["$group_0", "$group_1", "$group_2"])).await;
         let got = rows(&scan.unwrap()).into_iter().map(|row| row.4).collect::<Vec<_>>();
         let text = |text: &str| Some(json!(text));
-        // What the event itself carries comes last.
+        // Properties of the event itself come last.
         let own = |at: usize| Some(Value::from(sent[at].properties.clone()));
         assert_eq!(got[0], [text("acme"), text("5"), None, own(0)]);
         assert_eq!(got[1], [text("own"), None, None, own(1)]);
@@ -198,7 +198,7 @@ async fn identifying_makes_one_person_at_once() {
     place.events.append(PROJECT, &[alias], NOW).await.unwrap();
     assert_eq!(persons(&place.events).await, 2);
     assert_eq!(place.events.person_of(PROJECT, "anon").await.unwrap(), derive_person_id(PROJECT, "ada"));
-    // The device is Ada's already, and Ada has been identified: neither makes Bob her.
+    // The device already belongs to Ada, who is identified: neither request merges her with Bob.
     place
         .events
         .append(PROJECT, &[identify(12, "bob", "anon"), identify(13, "bob", "ada")], NOW)
@@ -217,7 +217,7 @@ async fn identifying_makes_one_person_at_once() {
 }
 
 #[tokio::test]
-async fn imported_persons_have_all_their_events_whenever_they_came() {
+async fn imported_persons_have_their_earlier_and_later_events() {
     let place = Place::new().await;
     place.events.append(PROJECT, &[simple(1, "seen", "a", 1), simple(2, "seen", "b", 2)], NOW).await.unwrap();
     place.events.ingest(PROJECT, vec![(1, simple(3, "seen", "c", 3))], NOW).await.unwrap();
@@ -231,7 +231,7 @@ async fn imported_persons_have_all_their_events_whenever_they_came() {
     assert_eq!(persons(&place.events).await, 1);
     place.events.append(PROJECT, &[simple(4, "seen", "d", 4)], NOW + 1).await.unwrap();
     assert_eq!(persons(&place.events).await, 1);
-    // A later record that names a known id tells of the same person.
+    // A later record with a known id is of the same person.
     place
         .events
         .add_persons(PROJECT, vec![record(&["e", "b"], "Rome"), record(&["x"], "Oslo")], NOW + 1)
@@ -257,7 +257,7 @@ async fn imported_persons_have_all_their_events_whenever_they_came() {
 }
 
 #[tokio::test]
-async fn compactors_at_the_same_time_lose_and_double_nothing() {
+async fn concurrent_compactions_lose_and_double_nothing() {
     let place = Place::new().await;
     let sent = (0..40).map(|n| simple(n, "a", &format!("p{}", n % 9), n as i64)).collect::<Vec<_>>();
     for batch in sent.chunks(4) {
@@ -279,7 +279,7 @@ fn block_lists(place: &Place) -> usize {
 }
 
 #[tokio::test]
-async fn segments_go_after_the_grace_period_and_blocks_at_once() {
+async fn segments_are_removed_after_the_grace_period_and_blocks_at_once() {
     let place = Place::new().await;
     let mut sent = Vec::new();
     for round in 0..12 {
@@ -302,14 +302,14 @@ async fn segments_go_after_the_grace_period_and_blocks_at_once() {
     assert_eq!(place.files().len(), files - 5 * swept.segments - lists);
     assert_eq!(all(&place.events).await, want);
     assert_eq!(all(&place.again()).await, want);
-    // One that was replaced goes a sweep after those that it has replaced itself, link by link of a chain.
+    // A replaced segment is removed one sweep after the segments that it replaced, along the whole chain.
     let mut sweeps = 1;
     while place.events.sweep(PROJECT, NOW + GRACE_MICROS + MINUTE).await.unwrap() != SweepReport::default() {
         assert_eq!(all(&place.again()).await, want);
         sweeps += 1;
     }
     assert!(sweeps <= 12, "{sweeps} sweeps for 12 compactions");
-    // A copy of something compacted and swept is still known.
+    // A copy of a compacted and swept event is still recognised.
     place.events.append(PROJECT, &sent[..3], NOW + GRACE_MICROS).await.unwrap();
     assert_eq!(all(&place.events).await, want);
 }
@@ -374,7 +374,7 @@ async fn a_damaged_segment_is_reported() {
             let mut changed = bytes.clone();
             changed[at] ^= 0xff;
             std::fs::write(&file, &changed).unwrap();
-            // Whatever the damage: the right result or an error.
+            // For any damage: the right result or an error.
             let events = place.again();
             if let Ok(scan) = events.scan(PROJECT, &[], &request(&[], &["k"])).await {
                 assert_eq!(scan.stats.rows, 1);
@@ -399,7 +399,7 @@ async fn a_damaged_segment_is_reported() {
 }
 
 #[tokio::test]
-async fn a_batch_above_the_limit_of_a_transaction_is_refused_whole() {
+async fn a_batch_above_the_limit_of_a_transaction_is_rejected_completely() {
     let place = Place::new().await;
     let mut noise = 1_u64;
     let mut text = |length: usize| {
@@ -423,7 +423,7 @@ async fn a_batch_above_the_limit_of_a_transaction_is_refused_whole() {
 }
 
 #[tokio::test]
-async fn many_persons_are_dealt_to_partitions_and_pages_are_skipped() {
+async fn many_persons_are_divided_into_partitions_and_pages_are_skipped() {
     let place = Place::with(Settings { range_rows: 40_000, ..Settings::default() }).await;
     let names = (0..20).map(|n| format!("event {n:02}")).collect::<Vec<_>>();
     let sent = (0..150_000_u64).map(|n| {

@@ -14,10 +14,10 @@ use pennon_eventstore::{
 };
 use serde_json::{Map, json};
 
-/// More conflicts in a row than a handful.
+/// A large number of consecutive conflicts.
 const CONFLICTS: u64 = 20;
 
-/// What somebody else does who is faster.
+/// A concurrent change that is committed first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Other {
     /// Imports a group.
@@ -26,11 +26,11 @@ enum Other {
     Copy,
     /// Erases ada.
     Erasure,
-    /// Erases what is old.
+    /// Erases old events.
     Retention,
 }
 
-/// Stands before the store of one writer: whenever that one changes the manifest, somebody else is faster, so many times.
+/// Wraps the store of one writer: before each of its manifest changes, another change is committed, so many times.
 #[derive(Debug)]
 struct Faster {
     left: AtomicU64,
@@ -91,7 +91,7 @@ fn impatient(turns_in_all: Duration) -> Settings {
     Settings { turns_in_all, longest_turn_wait: Duration::from_micros(100), ..Settings::default() }
 }
 
-/// A writer who meets so many others, and what counts them.
+/// A writer with so many conflicts, and their counter.
 fn slower(place: &Place, other: Other, times: u64, turns_in_all: Duration) -> (EventStore, Arc<Faster>) {
     let faster = Arc::new(Faster { left: AtomicU64::new(times), other, events: place.again() });
     let direct: Arc<dyn LocalBackend> = faster.clone();
@@ -125,7 +125,7 @@ async fn left_over(place: &Place) -> usize {
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test]
-async fn an_import_goes_on_until_it_is_its_turn() {
+async fn an_import_retries_until_it_commits() {
     let place = Place::new().await;
     let (events, faster) = slower(&place, Other::Group, CONFLICTS, LONG);
     let done = events.ingest(PROJECT, history(), NOW).await.unwrap();
@@ -141,7 +141,7 @@ async fn an_import_goes_on_until_it_is_its_turn() {
 }
 
 #[tokio::test]
-async fn what_others_store_meanwhile_is_a_copy() {
+async fn events_that_others_store_meanwhile_are_copies() {
     let place = Place::new().await;
     let (events, _) = slower(&place, Other::Copy, CONFLICTS, LONG);
     let done = events.ingest(PROJECT, history(), NOW).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_others_store_meanwhile_is_a_copy() {
     let sent = history().into_iter().map(|(_, event)| event).collect::<Vec<_>>();
     assert_eq!(all(&place.again()).await, want(&sent));
     assert_eq!(left_over(&place).await, 0);
-    // The same of captured events.
+    // The same for captured events.
     let place = Place::new().await;
     place.events.append(PROJECT, &sent, NOW).await.unwrap();
     let (events, _) = slower(&place, Other::Copy, CONFLICTS, LONG);
@@ -160,7 +160,7 @@ async fn what_others_store_meanwhile_is_a_copy() {
 }
 
 #[tokio::test]
-async fn erasure_compaction_and_merging_go_on_too() {
+async fn erasure_compaction_and_merging_retry_too() {
     let place = Place::new().await;
     for part in 0..4 {
         let lines = history().into_iter().skip(part * 25).take(25).collect();
@@ -186,7 +186,7 @@ async fn erasure_compaction_and_merging_go_on_too() {
 }
 
 #[tokio::test]
-async fn who_is_erased_while_an_import_waits_for_its_turn_is_somebody_new() {
+async fn a_person_erased_while_an_import_retries_is_a_new_person() {
     let place = Place::new().await;
     let identify = event(900, "$identify", "ada", 1, json!({"$anon_distinct_id": "phone"}));
     place.events.append(PROJECT, &[identify], NOW - MINUTE).await.unwrap();
@@ -195,13 +195,13 @@ async fn who_is_erased_while_an_import_waits_for_its_turn_is_somebody_new() {
     let sent = (0..4).map(|n| simple(n, "a", "phone", n as i64)).collect::<Vec<_>>();
     let lines = (0..).zip(sent.clone()).collect();
     assert_eq!(events.ingest(PROJECT, lines, NOW).await.unwrap().stored, 4);
-    // By herself, and not who she was merged with.
+    // She is a separate person, not merged with the former one.
     assert_eq!(all(&place.again()).await, want(&sent));
     assert_eq!(left_over(&place).await, 0);
 }
 
 #[tokio::test]
-async fn what_is_erased_while_a_compaction_waits_for_its_turn_does_not_come_back() {
+async fn events_erased_while_a_compaction_retries_stay_erased() {
     for other in [Other::Retention, Other::Erasure] {
         let place = Place::new().await;
         let old = (0..10).map(|n| simple(n, "a", "ada", n as i64)).collect::<Vec<_>>();
@@ -214,7 +214,7 @@ async fn what_is_erased_while_a_compaction_waits_for_its_turn_does_not_come_back
 }
 
 #[tokio::test]
-async fn when_time_is_up_nothing_is_left_and_the_same_call_does_it_later() {
+async fn after_the_time_limit_nothing_is_stored_and_the_same_call_succeeds_later() {
     let place = Place::new().await;
     let (events, faster) = slower(&place, Other::Group, u64::MAX, Duration::ZERO);
     let refused = events.ingest(PROJECT, history(), NOW).await.unwrap_err();
@@ -232,7 +232,7 @@ async fn when_time_is_up_nothing_is_left_and_the_same_call_does_it_later() {
 }
 
 #[tokio::test]
-async fn the_grace_period_of_a_merge_begins_when_it_is_done() {
+async fn the_grace_period_of_a_merge_starts_at_its_commit() {
     let place = Place::new().await;
     for part in 0..4 {
         let lines = history().into_iter().skip(part * 25).take(25).collect();

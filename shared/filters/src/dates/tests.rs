@@ -22,7 +22,7 @@ fn meaning(text: &str) -> String {
 }
 
 #[test]
-fn texts_mean_what_the_grammar_says() {
+fn texts_are_parsed_by_the_grammar() {
     let cases = [
         ("-1m", "2024-02-29T10:20:30Z"),
         ("1m", "2024-02-29T10:20:30Z"),
@@ -213,7 +213,7 @@ fn zones() -> impl Strategy<Value = Tz> {
     ])
 }
 
-/// What identifies a day, week or month bucket in wall-clock terms, worked out without the buckets.
+/// The local start of a day, week or month bucket, computed without the code under test.
 fn calendar_key(instant: DateTime<Tz>, interval: Interval) -> (i32, u32) {
     let day = instant.date_naive();
     match interval {
@@ -249,7 +249,7 @@ proptest! {
     fn an_instant_falls_in_the_bucket_of_its_hour(
         zone in zones(), from in 1_500_000_000_i64..1_700_000_000, length in 0_i64..4_000_000, into in 0.0..1.0_f64,
     ) {
-        // Half-hour clock changes move the hour's start; the contract says nothing of them.
+        // Half-hour clock changes move the hour's start; the contract does not define them.
         prop_assume!(zone != chrono_tz::Australia::Lord_Howe);
         let instant = |second| Utc.timestamp_opt(second, 0).unwrap().with_timezone(&zone);
         let range = DateRange { from: instant(from), first: instant(from), to: instant(from + length) };

@@ -1,7 +1,7 @@
 //! Blast radius: how many persons or groups match the conditions of a request.
 //!
 //! Usage: [`Conditions::parse`] → load [`Conditions::cohort_ids`] and their transitive references →
-//! [`Conditions::compile`] → [`BlastRadius::actors`] tells what to scan, [`BlastRadius::matches_person`] or
+//! [`Conditions::compile`] → [`BlastRadius::actors`] returns what to scan, [`BlastRadius::matches_person`] or
 //! [`BlastRadius::matches_group`] tests each.
 //!
 //! Must stay true: values are equal when their string forms are, so `25` and `"25"` are; rollout and variant of a

@@ -79,23 +79,23 @@ fn filters_of_a_flag_match_when_one_of_their_groups_does() {
             "{person}"
         );
     }
-    for everybody in [
+    for body in [
         json!({}),
         json!({"filters": null}),
         json!({"filters": {}}),
         json!({"key": "a", "name": "b"}),
         groups(json!([{}, {"properties": [person("a")]}])),
     ] {
-        let blast = blast_with(everybody.clone(), Vec::new());
-        assert_eq!((blast.actors(), blast.matches_all()), (Actors::Persons, true), "{everybody}");
+        let blast = blast_with(body.clone(), Vec::new());
+        assert_eq!((blast.actors(), blast.matches_all()), (Actors::Persons, true), "{body}");
     }
-    let nobody = blast_with(groups(json!([])), Vec::new());
-    assert!(!nobody.matches_all() && !nobody.matches_person("p", &Object::new(), &[].into()));
+    let none = blast_with(groups(json!([])), Vec::new());
+    assert!(!none.matches_all() && !none.matches_person("p", &Object::new(), &[].into()));
     let group = json!({"aggregation_group_type_index": 0, "groups": [{"properties": [of_group("a", "exact", json!(1))]}]});
     let blast = blast_with(json!({"filters": group}), Vec::new());
     assert_eq!(blast.actors(), Actors::Groups(0));
     assert!(blast.matches_group("g", &testing::object(json!({"a": 1}))));
-    // A condition wins over filters.
+    // A condition takes precedence over filters.
     let both = json!({"condition": null, "filters": {"groups": []}});
     assert!(blast_with(both, Vec::new()).matches_all());
 }
@@ -275,7 +275,7 @@ fn the_key_of_a_group() {
         let body = json!({"group_type_index": 0, "condition": {"properties": properties}});
         refuses(body, None, "invalid_input", &detail);
     }
-    // A person's property of that name is nothing special.
+    // A person property of that name has no special meaning.
     let odd = json!({"key": "$group_key", "type": "person", "value": "1", "operator": "gt"});
     assert!(reaches_person(odd, json!({"$group_key": 2})));
 }

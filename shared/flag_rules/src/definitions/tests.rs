@@ -42,7 +42,7 @@ fn in_cohort(id: i64) -> Value {
     json!({"key": "id", "type": "cohort", "value": id})
 }
 
-fn asking(properties: Value) -> Value {
+fn with_properties(properties: Value) -> Value {
     json!({"groups": [{"properties": properties, "rollout_percentage": 20}]})
 }
 
@@ -155,7 +155,7 @@ fn numbers_and_everything_else_are_as_sent() {
 
 fn needs(id: impl ToString) -> Value {
     let key = id.to_string();
-    asking(json!([{"key": key, "type": "flag", "value": true, "operator": "flag_evaluates_to"}]))
+    with_properties(json!([{"key": key, "type": "flag", "value": true, "operator": "flag_evaluates_to"}]))
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn dependencies_have_chains_of_keys() {
     let mut gone = flag(10, "gone", json!({"groups": []}));
     gone.deleted = true;
     let flags = [
-        flag(1, "one", asking(both)),
+        flag(1, "one", with_properties(both)),
         flag(2, "two", needs(4)),
         flag(3, "three", needs(4)),
         flag(4, "four", json!({"groups": []})),
@@ -251,12 +251,12 @@ fn cohorts_that_flags_use_at_any_depth() {
         cohort(8, group(json!([in_cohort(8), leaf]))),
         cohort(9, group(json!([leaf]))),
     ];
-    let mut secret = flag(2, "secret", asking(json!([in_cohort(5)])));
+    let mut secret = flag(2, "secret", with_properties(json!([in_cohort(5)])));
     secret.has_encrypted_payloads = Some(true);
     let mut early = json!({"groups": [], "super_groups": [{"properties": [in_cohort(9)]}]});
     early["groups"] =
-        asking(json!([in_cohort(6), in_cohort(7), in_cohort(8), in_cohort(404)]))["groups"].clone();
-    let flags = [flag(1, "a", asking(json!([in_cohort(1)]))), secret, flag(3, "b", early)];
+        with_properties(json!([in_cohort(6), in_cohort(7), in_cohort(8), in_cohort(404)]))["groups"].clone();
+    let flags = [flag(1, "a", with_properties(json!([in_cohort(1)]))), secret, flag(3, "b", early)];
     let sent = document(&flags, cohorts)["cohorts"].clone();
     let expected = json!({
         "1": group(json!([in_cohort(2), leaf])),
@@ -273,7 +273,7 @@ fn criteria_are_cleaned() {
         null, {"type": null, "values": [{"key": "a", "type": "person", "operator": null, "negation": true}]},
         {"type": "AND", "values": []}, {"type": "OR", "values": null}, "x",
     ], "extra": 1});
-    let sent = document(&[flag(1, "a", asking(json!([in_cohort(1)])))], vec![cohort(1, criteria)]);
+    let sent = document(&[flag(1, "a", with_properties(json!([in_cohort(1)])))], vec![cohort(1, criteria)]);
     let expected = json!({"type": "OR", "values": [
         {"type": "AND", "values": [{"key": "a", "type": "person", "negation": true, "value": null}]},
     ]});
@@ -283,8 +283,10 @@ fn criteria_are_cleaned() {
 #[test]
 fn the_older_form_of_a_cohort_is_sent_in_the_newer() {
     let older = json!({"id": 1, "groups": [{"properties": [person("a", "x")]}, {"properties": {"b": "y"}}]});
-    let sent =
-        document(&[flag(1, "a", asking(json!([in_cohort(1)])))], vec![FlagCohort::read(&older).unwrap()]);
+    let sent = document(
+        &[flag(1, "a", with_properties(json!([in_cohort(1)])))],
+        vec![FlagCohort::read(&older).unwrap()],
+    );
     let expected = json!({"type": "OR", "values": [
         {"type": "AND", "values": [person("a", "x")]}, {"type": "AND", "values": [person("b", "y")]},
     ]});
@@ -293,7 +295,7 @@ fn the_older_form_of_a_cohort_is_sent_in_the_newer() {
 
 #[test]
 fn the_tag_changes_with_the_content_only() {
-    let one = [flag(1, "a", asking(json!([in_cohort(1)])))];
+    let one = [flag(1, "a", with_properties(json!([in_cohort(1)])))];
     let cohort_a = || vec![cohort(1, json!({"type": "OR", "values": [person("a", "x")]}))];
     let tag = |flags: &[Flag], cohorts, types: &[&str], form| etag(&text(flags, cohorts, types, form));
     let first = tag(&one, cohort_a(), &["x"], CohortForm::Sent);

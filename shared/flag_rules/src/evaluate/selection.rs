@@ -86,7 +86,7 @@ impl FlagRuntime {
     }
 }
 
-/// The flags that a request asks for.
+/// The flags that a request selects.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
     /// The runtime of the sender.

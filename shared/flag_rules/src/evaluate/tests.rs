@@ -18,7 +18,7 @@ fn flag(id: i64, key: &str, filters: Value) -> Flag {
     Flag { id, key: key.to_owned(), filters: testing::object(filters), ..testing::flag() }
 }
 
-/// What flags are evaluated with; a test changes what it is about.
+/// The data for evaluation. Each test changes the part that it tests.
 struct World {
     flags: Vec<Flag>,
     cohorts: Vec<FlagCohort>,
@@ -42,8 +42,8 @@ impl World {
         Evaluator::new(&self.flags, self.cohorts.clone(), Tz::UTC)
     }
 
-    /// The answers for a person, which must be the same one by one and all at once.
-    fn ask(&self, distinct_id: &str) -> BTreeMap<i64, Evaluation> {
+    /// The values for a person, which must be the same one by one and all at once.
+    fn evaluate(&self, distinct_id: &str) -> BTreeMap<i64, Evaluation> {
         let properties = testing::object(self.properties.clone());
         let of_groups: Vec<Object> =
             self.groups.iter().map(|(_, _, properties)| testing::object(properties.clone())).collect();
@@ -63,8 +63,8 @@ impl World {
     }
 
     #[track_caller]
-    fn says(&self, distinct_id: &str, id: i64, value: Value, reason: &str, index: Option<usize>) {
-        let all = self.ask(distinct_id);
+    fn expect(&self, distinct_id: &str, id: i64, value: Value, reason: &str, index: Option<usize>) {
+        let all = self.evaluate(distinct_id);
         let evaluation = &all[&id];
         let got = (evaluation.value.to_json(), evaluation.reason.as_str(), evaluation.condition_index);
         assert_eq!(got, (value, reason, index), "flag {id} for {distinct_id}");
@@ -97,32 +97,32 @@ fn rollout_of_one_condition() {
     ] {
         let world = simple(json!({"groups": [{"properties": [], "rollout_percentage": rollout}]}));
         for (id, on) in [("user-1", first), ("user-2", second)] {
-            world.says(id, 1, json!(on), if on { MATCH } else { HALF }, Some(0));
+            world.expect(id, 1, json!(on), if on { MATCH } else { HALF }, Some(0));
         }
     }
-    simple(json!({"groups": [{}]})).says("user-1", 1, json!(true), MATCH, Some(0));
+    simple(json!({"groups": [{}]})).expect("user-1", 1, json!(true), MATCH, Some(0));
 }
 
 #[test]
 fn filters_without_conditions() {
     // Never sent: the default condition matches everyone. An empty list of conditions matches no one.
-    simple(json!({})).says("user-1", 1, json!(true), MATCH, Some(0));
-    simple(json!({"groups": []})).says("user-1", 1, json!(false), NONE, Some(0));
-    simple(json!({"payloads": {}})).says("user-1", 1, json!(false), NONE, Some(0));
+    simple(json!({})).expect("user-1", 1, json!(true), MATCH, Some(0));
+    simple(json!({"groups": []})).expect("user-1", 1, json!(false), NONE, Some(0));
+    simple(json!({"payloads": {}})).expect("user-1", 1, json!(false), NONE, Some(0));
 }
 
 #[test]
 fn a_disabled_flag_is_off_before_anything_else() {
     let mut world = simple(json!({"groups": [{}], "aggregation_group_type_index": 0}));
     world.flags[0].active = false;
-    world.says("user-1", 1, json!(false), "disabled", None);
+    world.expect("user-1", 1, json!(false), "disabled", None);
 }
 
 #[test]
-fn a_deleted_flag_is_no_flag() {
+fn a_deleted_flag_is_not_evaluated() {
     let mut world = simple(json!({"groups": [{}]}));
     world.flags[0].deleted = true;
-    assert!(world.ask("user-1").is_empty());
+    assert!(world.evaluate("user-1").is_empty());
     assert!(world.evaluator().plan(1).is_none() && world.evaluator().plan(2).is_none());
 }
 
@@ -139,11 +139,11 @@ fn the_first_match_in_the_listed_order_wins() {
             {"key": "c", "rollout_percentage": 34},
         ]},
     }));
-    world.says("user-1", 1, json!("a"), MATCH, Some(2));
+    world.expect("user-1", 1, json!("a"), MATCH, Some(2));
     world.properties = json!({"plan": "pro"});
-    // The hash of the variant of user-2 is 0.057, which is in a; the condition names none.
-    world.says("user-2", 1, json!("a"), MATCH, Some(0));
-    world.says("user-1", 1, json!("a"), MATCH, Some(2));
+    // The variant hash of user-2 is 0.057, which is in a; the condition has no variant.
+    world.expect("user-2", 1, json!("a"), MATCH, Some(0));
+    world.expect("user-1", 1, json!("a"), MATCH, Some(2));
 }
 
 #[test]
@@ -155,16 +155,16 @@ fn the_variant_of_a_match() {
         simple(json!({"groups": [{"variant": variant}], "multivariate": variants}))
     };
     // The hashes of the variants are 0.421 for user-1 and 0.569 for user-3.
-    with(json!(null), &variants).says("user-1", 1, json!("control"), MATCH, Some(0));
-    with(json!(null), &variants).says("user-3", 1, json!("test"), MATCH, Some(0));
-    with(json!("test"), &variants).says("user-1", 1, json!("test"), MATCH, Some(0));
-    with(json!(""), &variants).says("user-1", 1, json!("control"), MATCH, Some(0));
-    // One that does not exist is as none.
-    with(json!("Test"), &variants).says("user-1", 1, json!("control"), MATCH, Some(0));
-    with(json!("test"), &json!(null)).says("user-1", 1, json!(true), MATCH, Some(0));
-    with(json!(null), &json!({"variants": []})).says("user-1", 1, json!(true), MATCH, Some(0));
+    with(json!(null), &variants).expect("user-1", 1, json!("control"), MATCH, Some(0));
+    with(json!(null), &variants).expect("user-3", 1, json!("test"), MATCH, Some(0));
+    with(json!("test"), &variants).expect("user-1", 1, json!("test"), MATCH, Some(0));
+    with(json!(""), &variants).expect("user-1", 1, json!("control"), MATCH, Some(0));
+    // A variant that does not exist is ignored.
+    with(json!("Test"), &variants).expect("user-1", 1, json!("control"), MATCH, Some(0));
+    with(json!("test"), &json!(null)).expect("user-1", 1, json!(true), MATCH, Some(0));
+    with(json!(null), &json!({"variants": []})).expect("user-1", 1, json!(true), MATCH, Some(0));
     let few = json!({"variants": [{"key": "control", "rollout_percentage": 40}]});
-    with(json!(null), &few).says("user-1", 1, json!(true), MATCH, Some(0));
+    with(json!(null), &few).expect("user-1", 1, json!(true), MATCH, Some(0));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_most_specific_reason_wins() {
         ([&out, &no, &out], HALF, 2),
         ([&out, &out, &no], HALF, 1),
     ] {
-        simple(json!({"groups": groups})).says("user-1", 1, json!(false), reason, Some(index));
+        simple(json!({"groups": groups})).expect("user-1", 1, json!(false), reason, Some(index));
     }
 }
 
@@ -189,10 +189,10 @@ fn early_exit_stops_at_a_condition_that_matches_but_for_the_rollout() {
         {"properties": [person("plan", json!("pro"))]}, {"rollout_percentage": 50}, {"rollout_percentage": 100},
     ]);
     let with = |early_exit: Value| simple(json!({"groups": groups, "early_exit": early_exit}));
-    with(json!(true)).says("user-1", 1, json!(false), HALF, Some(1));
-    with(json!(true)).says("user-2", 1, json!(true), MATCH, Some(1));
+    with(json!(true)).expect("user-1", 1, json!(false), HALF, Some(1));
+    with(json!(true)).expect("user-2", 1, json!(true), MATCH, Some(1));
     for off in [json!(false), json!(null)] {
-        with(off).says("user-1", 1, json!(true), MATCH, Some(2));
+        with(off).expect("user-1", 1, json!(true), MATCH, Some(2));
     }
 }
 
@@ -207,7 +207,7 @@ fn all_properties_of_a_condition_have_to_match() {
         (json!({}), false),
     ] {
         world.properties = person;
-        world.says("user-1", 1, json!(on), if on { MATCH } else { NONE }, Some(0));
+        world.expect("user-1", 1, json!(on), if on { MATCH } else { NONE }, Some(0));
     }
 }
 
@@ -225,7 +225,7 @@ fn properties_that_cannot_be_compared_do_not_match() {
         json!(null),
     ] {
         let world = simple(json!({"groups": [{"properties": [property]}]}));
-        assert_eq!(world.ask("user-1")[&1].value, FlagValue::Off, "{property}");
+        assert_eq!(world.evaluate("user-1")[&1].value, FlagValue::Off, "{property}");
     }
 }
 
@@ -241,17 +241,17 @@ fn a_flag_on_groups() {
         "beta-feature",
         json!({"groups": conditions, "aggregation_group_type_index": 1}),
     )]);
-    world.says("org:1", 1, json!(false), "no_group_type", None);
+    world.expect("org:1", 1, json!(false), "no_group_type", None);
     world.groups = vec![(0, "org:1", json!({}))];
-    world.says("org:1", 1, json!(false), "no_group_type", None);
+    world.expect("org:1", 1, json!(false), "no_group_type", None);
     // The hashes of this flag are 0.7955 for org:1, 0.142 for org:3 and 0.726 for user-1.
     world.groups.push((1, "org:1", json!({})));
-    world.says("user-1", 1, json!(true), MATCH, Some(0));
+    world.expect("user-1", 1, json!(true), MATCH, Some(0));
     world.flags[0].filters["groups"][0]["rollout_percentage"] = json!(79);
-    world.says("user-1", 1, json!(false), HALF, Some(0));
+    world.expect("user-1", 1, json!(false), HALF, Some(0));
     for nowhere in [json!(-1), json!(5_000_000_000_u64), json!("1"), json!(1.5)] {
         world.flags[0].filters["aggregation_group_type_index"] = nowhere;
-        world.says("user-1", 1, json!(false), "no_group_type", None);
+        world.expect("user-1", 1, json!(false), "no_group_type", None);
     }
 }
 
@@ -265,7 +265,7 @@ fn properties_of_groups() {
         (of_group("size", json!("9"), "gt", json!(null)), true),
         (of_group("size", json!("9"), "gt", json!(2)), false),
         (of_group("size", json!(3), "exact", json!(2)), true),
-        // A group that was not named has no properties.
+        // A group that the request does not name has no properties.
         (of_group("size", json!(3), "exact", json!(1)), false),
         (of_group("size", json!(3), "is_not", json!(1)), true),
         (of_group("$group_key", json!("ORG:1"), "exact", json!(0)), true),
@@ -275,7 +275,7 @@ fn properties_of_groups() {
         (person("size", json!(1)), true),
     ] {
         world.flags[0].filters["groups"][0]["properties"] = json!([property]);
-        assert_eq!(world.ask("u")[&1].value, on.into(), "{property}");
+        assert_eq!(world.evaluate("u")[&1].value, on.into(), "{property}");
     }
 }
 
@@ -291,19 +291,19 @@ fn early_access_decides_for_persons_who_enrolled_or_declined() {
         "holdout_groups": [{"rollout_percentage": 100}],
     }));
     world.properties = json!({key: "true", "invited": "yes"});
-    world.says("user-1", 1, json!(true), "super_condition_value", Some(0));
-    // Any of the keys is enough to be decided upon.
+    world.expect("user-1", 1, json!(true), "super_condition_value", Some(0));
+    // One of the keys is enough for a decision.
     for properties in [json!({key: "false"}), json!({key: true}), json!({"invited": null})] {
         world.properties = properties;
-        world.says("user-2", 1, json!(false), "super_condition_value", Some(0));
+        world.expect("user-2", 1, json!(false), "super_condition_value", Some(0));
     }
     world.properties = json!({"other": "true"});
-    world.says("user-2", 1, json!("holdout"), "holdout_condition_value", None);
+    world.expect("user-2", 1, json!("holdout"), "holdout_condition_value", None);
     world.flags[0].filters["holdout_groups"] = json!(null);
-    world.says("user-2", 1, json!("a"), MATCH, Some(0));
+    world.expect("user-2", 1, json!("a"), MATCH, Some(0));
     for nothing in [json!([]), json!(null), json!([{"properties": []}])] {
         world.flags[0].filters["super_groups"] = nothing;
-        world.says("user-1", 1, json!(false), HALF, Some(0));
+        world.expect("user-1", 1, json!(false), HALF, Some(0));
     }
 }
 
@@ -312,18 +312,18 @@ fn holdouts() {
     // The hashes of holdouts are 0.178 for user-1 and 0.928 for user-2.
     let with = |holdout: Value| simple(json!({"groups": [{}], "holdout_groups": [holdout]}));
     let named = with(json!({"properties": [], "rollout_percentage": 18, "variant": "holdout-7"}));
-    named.says("user-1", 1, json!("holdout-7"), "holdout_condition_value", None);
-    named.says("user-2", 1, json!(true), MATCH, Some(0));
+    named.expect("user-1", 1, json!("holdout-7"), "holdout_condition_value", None);
+    named.expect("user-2", 1, json!(true), MATCH, Some(0));
     let unnamed = with(json!({"rollout_percentage": 18}));
-    unnamed.says("user-1", 1, json!("holdout"), "holdout_condition_value", None);
-    with(json!({"rollout_percentage": 17})).says("user-1", 1, json!(true), MATCH, Some(0));
-    // No percentage is all of them, as everywhere.
-    with(json!({"properties": []})).says("user-2", 1, json!("holdout"), "holdout_condition_value", None);
-    // Of a flag on groups it is the group that is held out.
+    unnamed.expect("user-1", 1, json!("holdout"), "holdout_condition_value", None);
+    with(json!({"rollout_percentage": 17})).expect("user-1", 1, json!(true), MATCH, Some(0));
+    // Without a percentage all are held out.
+    with(json!({"properties": []})).expect("user-2", 1, json!("holdout"), "holdout_condition_value", None);
+    // For a flag on groups, the group is held out.
     let mut world = with(json!({"rollout_percentage": 18}));
     world.flags[0].filters.insert("aggregation_group_type_index".to_owned(), json!(0));
     world.groups = vec![(0, "user-1", json!({}))];
-    world.says("user-2", 1, json!("holdout"), "holdout_condition_value", None);
+    world.expect("user-2", 1, json!("holdout"), "holdout_condition_value", None);
 }
 
 #[test]
@@ -350,12 +350,12 @@ fn the_examples_of_the_contract() {
     for (property, properties, expected) in cases {
         let mut world = simple(json!({"groups": [{"properties": [property]}]}));
         world.properties = properties;
-        assert_eq!(world.ask("u")[&1].value, expected.into(), "{property} for {}", world.properties);
+        assert_eq!(world.evaluate("u")[&1].value, expected.into(), "{property} for {}", world.properties);
     }
 }
 
 #[test]
-fn values_as_answers_show_them() {
+fn values_have_the_format_of_responses() {
     let variant = FlagValue::Variant("a".into());
     for (value, json) in [(FlagValue::Off, json!(false)), (FlagValue::On, json!(true)), (variant, json!("a"))]
     {
@@ -383,7 +383,7 @@ fn oversize_patterns_of_one_flag_leave_those_of_others_alone() {
         flag(3, "ordinary", json!({"groups": [matching("^é+$")]})),
     ]);
     world.properties = json!({"name": "é".repeat(60)});
-    world.says("u", 1, json!(false), NONE, Some(49));
-    world.says("u", 2, json!(true), MATCH, Some(0));
-    world.says("u", 3, json!(true), MATCH, Some(0));
+    world.expect("u", 1, json!(false), NONE, Some(49));
+    world.expect("u", 2, json!(true), MATCH, Some(0));
+    world.expect("u", 3, json!(true), MATCH, Some(0));
 }

@@ -105,7 +105,7 @@ mod tests {
     };
 
     #[test]
-    fn first_answer_wins() {
+    fn the_first_matching_rule_decides() {
         assert_eq!(CallerPermissions { is_creator: true, ..MEMBER }.can_edit(), EditDecision::Allowed);
         for membership in [MembershipLevel::from_level(8), MembershipLevel::from_level(15)] {
             assert_eq!(CallerPermissions { membership, ..MEMBER }.can_edit(), EditDecision::Allowed);

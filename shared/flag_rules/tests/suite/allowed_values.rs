@@ -1,4 +1,4 @@
-//! The refusal of a word that is not allowed lists the words that are.
+//! An error about a value that is not allowed lists the allowed values.
 
 use pennon_flag_rules::blast_radius::Conditions;
 use serde_json::json;
@@ -15,7 +15,7 @@ fn assert_lists(detail: &str, given: &str, allowed: &[&str]) {
 }
 
 #[test]
-fn operators_on_the_key_of_a_group_list_what_is_allowed() {
+fn errors_about_group_key_operators_list_the_allowed_values() {
     let property =
         json!({"key": "$group_key", "type": "group", "group_type_index": 0, "operator": "gt", "value": 1});
     let body = json!({"condition": {"properties": [property]}, "group_type_index": 0});

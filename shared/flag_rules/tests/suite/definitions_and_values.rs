@@ -1,5 +1,5 @@
-//! What a client makes of the definitions is what the service says: a client after the published rules, slow and
-//! independent of the engine, evaluates documents of random projects.
+//! A client that evaluates the definitions gets the values of the service: it follows the published rules, is slow and
+//! independent of the engine, and evaluates documents of random projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
 
-/// A client that knows a document and a person. It answers nothing where it would have to ask the service.
+/// A client with a document and a person. It returns `None` where it would have to send a request to the service.
 struct Client<'a> {
     document: &'a Value,
     person: &'a Map<String, Value>,
@@ -77,7 +77,7 @@ impl Client<'_> {
         match property["type"].as_str()? {
             "flag" => {
                 let chain = list(&property["dependency_chain"]);
-                // The chain is complete and ends with the flag that is asked for.
+                // The chain is complete and ends with the requested flag.
                 assert!(chain.is_empty() || chain.last() == Some(&property["key"]));
                 for key in chain {
                     self.flag(key.as_str().unwrap())?;
@@ -98,23 +98,23 @@ impl Client<'_> {
     }
 
     fn group(&self, group: &Map<String, Value>) -> Option<bool> {
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         for value in list(&group["values"]) {
             let negated = value["negation"] == json!(true);
-            let answer = match value.as_object().filter(|value| value.contains_key("values")) {
+            let result = match value.as_object().filter(|value| value.contains_key("values")) {
                 Some(group) => self.group(group)?,
                 None => self.property(value)?,
             };
-            answers.push(answer != negated);
+            results.push(result != negated);
         }
         let all = group["type"] == json!("AND");
-        Some(if all { answers.iter().all(|answer| *answer) } else { answers.iter().any(|answer| *answer) })
+        Some(if all { results.iter().all(|result| *result) } else { results.iter().any(|result| *result) })
     }
 
     fn own_property(&self, property: &Value) -> bool {
         let given = self.person.get(property["key"].as_str().unwrap());
-        let wanted = &property["value"];
-        let equal = |given: &Value| match wanted {
+        let expected = &property["value"];
+        let equal = |given: &Value| match expected {
             Value::Array(values) => values.iter().any(|value| lower(value) == lower(given)),
             value => lower(value) == lower(given),
         };
@@ -122,10 +122,10 @@ impl Client<'_> {
             "exact" => given.is_some_and(equal),
             "is_not" => !given.is_some_and(equal),
             "is_set" => given.is_some(),
-            "icontains" => given.is_some_and(|given| lower(given).contains(&lower(wanted))),
+            "icontains" => given.is_some_and(|given| lower(given).contains(&lower(expected))),
             "gt" => {
                 let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
-                given.and_then(number).zip(number(wanted)).is_some_and(|(given, wanted)| given > wanted)
+                given.and_then(number).zip(number(expected)).is_some_and(|(given, expected)| given > expected)
             }
             other => panic!("not generated: {other}"),
         }
@@ -221,11 +221,11 @@ fn project() -> impl Strategy<Value = (Vec<Value>, Vec<Value>, Map<String, Value
 }
 
 #[test]
-fn a_client_gets_from_the_document_what_the_service_says() {
+fn a_client_evaluates_the_document_as_the_service_does() {
     let now: DateTime<Utc> = "2026-01-05T10:00:00Z".parse().unwrap();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let (mut sure, mut asked, mut expanded) = (0, 0, 0);
+    let (mut decided, mut undecided, mut expanded) = (0, 0, 0);
     for round in 0..800 {
         let (flags, criteria, person) = project().new_tree(&mut runner).unwrap().current();
         let flags: Vec<Flag> = (1..)
@@ -262,7 +262,7 @@ fn a_client_gets_from_the_document_what_the_service_says() {
             for flag in &flags {
                 let evaluation = &evaluations[&flag.id];
                 let Some(value) = client.value(&flag.key) else {
-                    asked += 1;
+                    undecided += 1;
                     continue;
                 };
                 // A client may find a match before it comes to a dependency that cannot be resolved.
@@ -270,13 +270,16 @@ fn a_client_gets_from_the_document_what_the_service_says() {
                     continue;
                 }
                 assert_eq!(value, evaluation.value.to_json(), "{} of {text} for {person:?}", flag.key);
-                sure += 1;
+                decided += 1;
                 let was = flag.filters["groups"].to_string().contains("\"cohort\"");
                 let is = client.flag(&flag.key).unwrap()["filters"].to_string().contains("\"cohort\"");
                 expanded += usize::from(form == CohortForm::Flattened && was && !is);
             }
         }
     }
-    // Neither is rare, so that the comparison means something.
-    assert!(sure > 3_000 && asked > 400 && expanded > 80, "{sure} sure, {asked} asked, {expanded} expanded");
+    // All are frequent, so that the comparison is meaningful.
+    assert!(
+        decided > 3_000 && undecided > 400 && expanded > 80,
+        "{decided} decided, {undecided} undecided, {expanded} expanded"
+    );
 }

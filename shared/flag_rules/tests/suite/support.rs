@@ -16,7 +16,7 @@ pub fn flag_matches(property: &Value, properties: &Value, now: DateTime<Utc>) ->
     }))
     .unwrap();
     let static_cohorts = BTreeSet::new();
-    let subject = Subject::person("someone", properties.as_object().unwrap(), &static_cohorts, now);
+    let subject = Subject::person("person", properties.as_object().unwrap(), &static_cohorts, now);
     let evaluator = Evaluator::new([&flag], [], chrono_tz::Tz::UTC);
     evaluator.evaluate(1, &subject).unwrap().value.is_on()
 }

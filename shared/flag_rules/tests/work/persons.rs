@@ -92,7 +92,7 @@ fn flags(operator: &str, persons: &Persons, filter: &Value) -> PersonWork {
             let evaluator = Evaluator::new([&*flag], [], Tz::UTC);
             let (none, cancellation) = (BTreeSet::new(), CancellationToken::default());
             for person in persons.iter() {
-                let subject = Subject::person("someone", person, &none, instant("2024-03-01T00:00:00Z"));
+                let subject = Subject::person("person", person, &none, instant("2024-03-01T00:00:00Z"));
                 std::hint::black_box(evaluator.evaluate_all(&subject.until_cancelled(&cancellation)));
             }
         })

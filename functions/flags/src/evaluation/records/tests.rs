@@ -39,7 +39,7 @@ fn flag(id: usize, key: &str, filters: &Value) -> Flag {
     .unwrap()
 }
 
-/// The record of the contract, made independently of templates.
+/// The record of the contract, built without templates.
 fn expected(flag: &CompiledFlag, evaluation: &Evaluation) -> Value {
     let mut record = json!({"key": &*flag.key, "enabled": evaluation.value.is_on()});
     record["variant"] = match &evaluation.value {
@@ -113,7 +113,7 @@ fn every_reason_value_and_condition_is_written() {
     for reason in reasons {
         for value in &values {
             for condition_index in conditions {
-                // Only of a match is the number of the condition in the text, counted from 1.
+                // Only the text of a match has the number of the condition, counted from 1.
                 let last = condition_index == Some(usize::MAX) && reason == EvaluationReason::ConditionMatch;
                 let condition_index = if last { Some(usize::MAX - 1) } else { condition_index };
                 outcomes.push(Evaluation { value: value.clone(), reason, condition_index });
@@ -127,7 +127,7 @@ fn every_reason_value_and_condition_is_written() {
 }
 
 #[test]
-fn an_response_fits_into_the_estimated_bytes() {
+fn a_response_fits_into_the_estimated_bytes() {
     let flags: Vec<Flag> = (0..300)
         .map(|id| flag(id, &format!("flag-{id}"), &json!({"groups": [{"rollout_percentage": 50}]})))
         .collect();

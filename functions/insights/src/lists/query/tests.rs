@@ -15,7 +15,7 @@ fn rows(bodies: &[Value]) -> Vec<InsightRow> {
     insights.map(|insight| InsightRow::new(&insight, 1)).collect()
 }
 
-/// Ids of the rows that the list shows, in its order.
+/// Ids of the listed rows, in order.
 fn shown(rows: &[InsightRow], parameters: &[(&str, &str)]) -> Vec<u64> {
     let query = query(parameters).unwrap();
     let views = [(2, at("2024-01-03T00:00:00Z")), (3, at("2024-01-02T00:00:00Z"))].into_iter().collect();
@@ -68,8 +68,8 @@ fn only_live_dashboards_count() {
 }
 
 #[test]
-fn dates_look_at_the_last_modification() {
-    // Modified at the first instant of 2024, asked on the tenth.
+fn dates_filter_by_the_last_modification() {
+    // Modified at the first instant of 2024, requested on the tenth.
     let rows = rows(&[json!({})]);
     assert_eq!(shown(&rows, &[("date_from", "-10d")]), [1]);
     assert_eq!(shown(&rows, &[("date_from", "-9d")]), [] as [u64; 0]);
@@ -79,7 +79,7 @@ fn dates_look_at_the_last_modification() {
 }
 
 #[test]
-fn kinds_are_told_by_query_and_filters() {
+fn the_kind_is_that_of_the_query_or_else_of_the_filters() {
     let node = |kind: &str| json!({"kind": "InsightVizNode", "source": {"kind": kind, "series": []}});
     let rows = rows(&[
         json!({"filters": {"insight": "FUNNELS"}}),
@@ -109,7 +109,11 @@ fn orders_put_missing_values_last_and_break_ties_by_id() {
     assert_eq!(shown(&rows, &[("order", "name")]), [2, 1, 3, 4]);
     assert_eq!(shown(&rows, &[("order", "-id")]), [4, 3, 2, 1]);
     assert_eq!(shown(&rows, &[("order", "-favorited")]), [4, 1, 2, 3]);
-    assert_eq!(shown(&rows, &[("order", "-last_viewed_at")]), [2, 3, 1, 4], "nobody's view is last");
+    assert_eq!(
+        shown(&rows, &[("order", "-last_viewed_at")]),
+        [2, 3, 1, 4],
+        "insights without a view are last"
+    );
     assert_eq!(shown(&rows, &[("order", "last_viewed_at")]), [1, 4, 3, 2], "and first");
     assert_eq!(shown(&rows, &[("order", "-name")]), [3, 4, 1, 2]);
     assert_eq!(shown(&rows, &[("order", "saved")]), [1, 2, 3, 4]);
@@ -119,7 +123,7 @@ fn orders_put_missing_values_last_and_break_ties_by_id() {
 }
 
 #[test]
-fn bad_parameters_name_themselves() {
+fn errors_name_the_invalid_parameter() {
     for (name, value) in
         [("dashboards", "{"), ("tags", "a"), ("tags", "[1]"), ("created_by", "x"), ("created_by", "-1")]
     {

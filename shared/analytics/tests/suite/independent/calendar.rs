@@ -5,7 +5,7 @@ use chrono_tz::Tz;
 
 use super::history::{HOUR, SECOND, utc};
 
-/// What a clock on the wall there shows.
+/// The local time of an instant.
 pub fn local(zone: Tz, time: i64) -> DateTime<Tz> {
     utc(time).with_timezone(&zone)
 }
@@ -17,7 +17,7 @@ pub struct Calendar {
     pub interval: &'static str,
 }
 
-/// The start of a period: what the clock shows, and for hours and minutes the instant, because an hour may come twice.
+/// The start of a period: its local time, and for hours and minutes the instant, because an hour may occur twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period {
     pub instant: i64,
@@ -79,7 +79,7 @@ impl Calendar {
         periods
     }
 
-    /// As `days` of an answer.
+    /// As in `days` of a result.
     pub fn day_text(&self, period: &Period) -> String {
         let format = if self.is_short() { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d" };
         period.local.format(format).to_string()

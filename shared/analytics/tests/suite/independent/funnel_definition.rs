@@ -1,8 +1,9 @@
 //! Funnels by definition: every assignment of distinct events to steps is tried.
 //!
-//! These know nothing of slots and queues. They hold where the published scan follows the definition: see `class`.
+//! No slots and queues are used here. The definition holds for the cases in which `agree` (`funnel_result.rs`) compares it
+//! with the published scan.
 
-use super::funnel_question::Candidate;
+use super::funnel_spec::Candidate;
 
 /// Times of the steps that were reached.
 pub type Path = Vec<i64>;
@@ -74,8 +75,8 @@ pub fn ordered_depth(events: &[Candidate], steps: usize, window: i64) -> usize {
     search(events, steps, window).depth
 }
 
-/// The path that is told of, where no two events have one time: the depth is reached as early as it can be, from the
-/// latest start, and each step is the earliest that follows.
+/// The reported path, if no two events have the same time: it reaches the depth as early as possible, from the latest
+/// start, and each step is the earliest that follows.
 pub fn ordered_path(events: &[Candidate], steps: usize, window: i64) -> Path {
     let found = search(events, steps, window);
     let mut path: Path = Vec::new();
@@ -89,8 +90,8 @@ pub fn ordered_path(events: &[Candidate], steps: usize, window: i64) -> Path {
     path
 }
 
-/// Somebody completes unhindered: from some start the earliest following events reach the last step inside the
-/// window, and nothing excluded lies in a gap. No ties.
+/// An actor completes without an exclusion: from some start, the earliest following events reach the last step inside the
+/// window, and no excluded event lies in a gap. No ties.
 pub fn completes_unhindered(events: &[Candidate], steps: usize, window: i64) -> bool {
     let steps = i64::try_from(steps).unwrap();
     let from = |start: usize| {
@@ -131,7 +132,7 @@ pub fn strict_depth(events: &[Candidate], steps: usize, window: i64) -> usize {
     starts.map(from).max().unwrap_or(0)
 }
 
-/// The most steps that distinct events inside one window do, in any order.
+/// The largest number of steps that distinct events inside one window match, in any order.
 pub fn unordered_depth(events: &[Candidate], steps: usize, window: i64) -> usize {
     fn most(events: &[&Candidate], step: i64, steps: i64, used: &mut Vec<usize>) -> usize {
         if step > steps {

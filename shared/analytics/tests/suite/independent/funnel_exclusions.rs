@@ -1,13 +1,13 @@
-//! Funnels with exclusions over histories in which these matter: people who go on, start anew and run into an exclusion
-//! about where windows end, beside somebody who always gets through.
+//! Funnels with exclusions over histories in which exclusions matter: persons who continue, restart and match an exclusion
+//! near the end of a window, beside one person who always converts.
 //!
-//! Must stay true: the one who gets through does so in every period, because of a share of nobody it is not to be seen
-//! how many did not.
+//! Must stay true: that person converts in every period, because a conversion rate of 0% does not show how many persons
+//! entered.
 
 use serde_json::{Map, json};
 
 use super::dice::Dice;
-use super::funnel_question::{Order, Question, Shape, Step};
+use super::funnel_spec::{FunnelSpec, Order, Shape, Step};
 use super::history::{Event, HOUR, History, Person, SECOND};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -23,7 +23,7 @@ fn steps(dice: &mut Dice) -> Vec<Step> {
     names.iter().map(|own| step(if repeated { dice.pick(&["a", "b"]) } else { own })).collect()
 }
 
-/// Most cover one gap alone, so that a path is open to them in some places and not in others.
+/// Most exclusions cover only one gap, so that a path can pass at some places and not at others.
 fn exclusions(dice: &mut Dice, last: usize) -> Vec<(Step, usize, usize)> {
     let one = |dice: &mut Dice| {
         let from = dice.count(0, last - 1);
@@ -33,8 +33,8 @@ fn exclusions(dice: &mut Dice, last: usize) -> Vec<(Step, usize, usize)> {
     (0..dice.count(1, 2)).map(|_| one(dice)).collect()
 }
 
-/// What somebody does: parts of the way, each from its start, from the step taken last or from the next one, and behind
-/// many of them an exclusion.
+/// The events of a person: parts of the funnel, each from its start, from the latest step or from the next one, and many
+/// followed by an exclusion.
 fn walk(dice: &mut Dice, steps: &[Step], slots: i64) -> Vec<(&'static str, i64)> {
     let mut done = Vec::new();
     let mut next: usize = 0;
@@ -64,7 +64,7 @@ fn walk(dice: &mut Dice, steps: &[Step], slots: i64) -> Vec<(&'static str, i64)>
 }
 
 /// A history and a funnel over it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+pub fn generate(dice: &mut Dice) -> (History, FunnelSpec) {
     let order = if dice.percent(85) { Order::Ordered } else { Order::Strict };
     let shape = if dice.percent(30) { Shape::Steps } else { Shape::Trends(dice.pick(&["hour", "day"])) };
     let steps = steps(dice);
@@ -109,7 +109,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         let from = dice.count(0, last - 1);
         (from, dice.count(from + 1, last))
     });
-    let question = Question {
+    let spec = FunnelSpec {
         order,
         window: dice.within(1, 6) * slot / (unit.1 * SECOND),
         unit,
@@ -127,15 +127,15 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         shape,
         steps,
     };
-    (history, question)
+    (history, spec)
 }
 
-/// The walks come to what they are for: each order and shape, and an exclusion in most.
+/// The histories cover each order and shape, and most have an exclusion.
 #[test]
-fn most_walks_meet_an_exclusion() {
-    let scenes: Vec<_> = (0..200).map(|seed| scene(&mut Dice::new(seed))).collect();
-    let meets = |(history, _): &&(History, Question)| history.events.iter().any(|event| event.name == "x");
-    assert!(scenes.iter().filter(meets).count() > 100);
-    assert!(scenes.iter().any(|(_, question)| question.order == Order::Strict));
-    assert!(scenes.iter().all(|(_, question)| question.body()["exclusions"] != json!([])));
+fn most_histories_have_an_exclusion() {
+    let cases: Vec<_> = (0..200).map(|seed| generate(&mut Dice::new(seed))).collect();
+    let meets = |(history, _): &&(History, FunnelSpec)| history.events.iter().any(|event| event.name == "x");
+    assert!(cases.iter().filter(meets).count() > 100);
+    assert!(cases.iter().any(|(_, spec)| spec.order == Order::Strict));
+    assert!(cases.iter().all(|(_, spec)| spec.body()["exclusions"] != json!([])));
 }

@@ -1,8 +1,8 @@
-//! The published scan, written down step by step, for what only it defines: repeated events at one instant, strict
-//! order with repeats, exclusions, and which path is told of.
+//! The published scan, step by step, for what only the scan defines: repeated events at one instant, strict order with
+//! repeats, exclusions, and which path is reported.
 
 use super::funnel_definition::Path;
-use super::funnel_question::Candidate;
+use super::funnel_spec::Candidate;
 
 /// The step whose event must have the value.
 pub type Bound<'a> = Option<(usize, &'a [String])>;
@@ -64,17 +64,17 @@ impl Scan<'_> {
     }
 }
 
-/// How a scan goes.
+/// The options of a scan.
 pub struct Rules<'a> {
     pub steps: usize,
     pub window: i64,
     pub strict: bool,
     pub bound: Bound<'a>,
-    /// Numbers of steps that may be passed over.
+    /// Numbers of steps that may be skipped.
     pub optional: &'a [usize],
 }
 
-/// Steps (from 1) and times of an actor in ordered or strict order; none when an exclusion takes the actor out.
+/// Steps (from 1) and times of an actor in ordered or strict order; `None` if an exclusion removes the actor.
 pub fn scan(events: &[&Candidate], rules: &Rules<'_>) -> Option<Vec<(usize, i64)>> {
     let Rules { steps, window, strict, bound, optional } = *rules;
     let empty = Slot { start: 0, tainted: false, depth: 0, path: Vec::new() };
@@ -138,18 +138,18 @@ impl Queues {
         heads
     }
 
-    /// Drops what is too old at a time, or was completed; each drop is told first.
-    pub fn advance(&mut self, time: i64, told: &mut dyn FnMut(&Self, i64)) {
+    /// Drops entries that are too old at a time, or were completed; calls `on_drop` before each.
+    pub fn advance(&mut self, time: i64, on_drop: &mut dyn FnMut(&Self, i64)) {
         while let Some((step, oldest)) = self.oldest() {
             if self.depth() < self.steps && oldest + self.window >= time {
                 return;
             }
-            told(self, oldest);
+            on_drop(self, oldest);
             self.queues[step].remove(0);
         }
     }
 
-    /// An exclusion wipes everything; another event goes to the step whose last event is the oldest.
+    /// An exclusion clears all queues; another event is added to the step whose last event is the oldest.
     pub fn take(&mut self, event: &Candidate, bound: Option<&[String]>) {
         if event.steps.iter().any(|number| *number < 0) {
             self.queues.iter_mut().for_each(Vec::clear);

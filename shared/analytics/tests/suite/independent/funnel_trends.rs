@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::calendar::{Calendar, Period};
-use super::funnel_answer::{Share, shares, shown};
 use super::funnel_definition as definition;
-use super::funnel_question::{Candidate, Order, Question, Shape};
+use super::funnel_result::{Share, shares, shown};
 use super::funnel_scan::Queues;
+use super::funnel_spec::{Candidate, FunnelSpec, Order, Shape};
 use super::history::{History, Source};
 
 /// Converted or not, of each period that counts.
@@ -95,10 +95,10 @@ impl Tables<'_> {
     }
 }
 
-fn in_order(question: &Question, share: &Share, calendar: &Calendar) -> Entries {
-    let (from, to) = question.between();
+fn in_order(spec: &FunnelSpec, share: &Share, calendar: &Calendar) -> Entries {
+    let (from, to) = spec.between();
     let mut tables = Tables {
-        window: question.window_micros(),
+        window: spec.window_micros(),
         goal: to + 1,
         bound: share.bound.map(|step| (step, &share.values[..])),
         open: BTreeMap::new(),
@@ -109,7 +109,7 @@ fn in_order(question: &Question, share: &Share, calendar: &Calendar) -> Entries 
         for number in event.steps.iter().rev() {
             tables.number(event, *number, period);
         }
-        if question.order == Order::Strict {
+        if spec.order == Order::Strict {
             for table in tables.open.values_mut() {
                 for step in 1..=to + 1 {
                     if !event.steps.contains(&i64::try_from(step).unwrap()) {
@@ -127,20 +127,20 @@ fn in_order(question: &Question, share: &Share, calendar: &Calendar) -> Entries 
             }
         }
     }
-    let free = question.exclusions.is_empty() && share.bound.is_none();
-    if question.order == Order::Ordered && free {
-        assert_eq!(entries, by_definition(question, &share.events, calendar), "{:#?}", share.events);
+    let free = spec.exclusions.is_empty() && share.bound.is_none();
+    if spec.order == Order::Ordered && free {
+        assert_eq!(entries, by_definition(spec, &share.events, calendar), "{:#?}", share.events);
     }
     entries
 }
 
-fn by_definition(question: &Question, events: &[Candidate], calendar: &Calendar) -> Entries {
-    let (from, to) = question.between();
+fn by_definition(spec: &FunnelSpec, events: &[Candidate], calendar: &Calendar) -> Entries {
+    let (from, to) = spec.between();
     let periods: BTreeSet<Period> = events.iter().map(|event| calendar.period(event.time)).collect();
     let mut entries = Entries::new();
     for period in periods {
         let starts = |event: &Candidate| calendar.period(event.time) == period;
-        let reaches = |steps| definition::reaches(events, &starts, steps, question.window_micros());
+        let reaches = |steps| definition::reaches(events, &starts, steps, spec.window_micros());
         if reaches(to + 1) {
             entries.insert(period, true);
         } else if reaches(from + 1) {
@@ -150,20 +150,20 @@ fn by_definition(question: &Question, events: &[Candidate], calendar: &Calendar)
     entries
 }
 
-fn in_any_order(question: &Question, share: &Share, calendar: &Calendar) -> Entries {
-    let (from, to) = question.between();
-    let mut queues = Queues::new(question.steps.len(), question.window_micros());
+fn in_any_order(spec: &FunnelSpec, share: &Share, calendar: &Calendar) -> Entries {
+    let (from, to) = spec.between();
+    let mut queues = Queues::new(spec.steps.len(), spec.window_micros());
     let mut depths: BTreeMap<Period, usize> = BTreeMap::new();
-    let mut note = |queues: &Queues, oldest: i64| {
+    let mut record_depth = |queues: &Queues, oldest: i64| {
         let depth = depths.entry(calendar.period(oldest)).or_default();
         *depth = (*depth).max(queues.depth());
     };
     let bound = share.bound.map(|_| &share.values[..]);
     for event in &share.events {
-        queues.advance(event.time, &mut note);
+        queues.advance(event.time, &mut record_depth);
         queues.take(event, bound);
     }
-    queues.advance(i64::MAX, &mut note);
+    queues.advance(i64::MAX, &mut record_depth);
     let reached = depths.into_iter().filter(|(_, depth)| *depth > from);
     reached.map(|(period, depth)| (period, depth > to)).collect()
 }
@@ -172,15 +172,15 @@ fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// What is wrong with an answer over time; none when it is open which series there are.
-pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Option<Vec<String>> {
-    let Shape::Trends(interval) = question.shape else { return None };
+/// Differences of a result over time; `None` if the contract leaves the series open.
+pub fn check_trends(spec: &FunnelSpec, history: &History, got: &Value) -> Option<Vec<String>> {
+    let Shape::Trends(interval) = spec.shape else { return None };
     let calendar = Calendar { zone: history.zone, week_start: history.week_start, interval };
     let mut rows: BTreeMap<Vec<String>, BTreeMap<Period, (usize, usize)>> = BTreeMap::new();
-    for share in shares(question, history) {
-        let entries = match question.order {
-            Order::Unordered => in_any_order(question, &share, &calendar),
-            _ => in_order(question, &share, &calendar),
+    for share in shares(spec, history) {
+        let entries = match spec.order {
+            Order::Unordered => in_any_order(spec, &share, &calendar),
+            _ => in_order(spec, &share, &calendar),
         };
         for (period, converted) in entries {
             let counts = rows.entry(share.values.clone()).or_default().entry(period).or_default();
@@ -188,10 +188,10 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
             counts.1 += usize::from(converted);
         }
     }
-    if question.breakdown.is_none() && rows.is_empty() {
+    if spec.breakdown.is_none() && rows.is_empty() {
         rows.insert(Vec::new(), BTreeMap::new());
     }
-    let periods = calendar.periods(question.from, question.to);
+    let periods = calendar.periods(spec.from, spec.to);
     let days: Vec<String> = periods.iter().map(|period| calendar.day_text(period)).collect();
     let rate = |counts: Option<&(usize, usize)>| match counts {
         Some((entered, converted)) => round(*converted as f64 / *entered as f64 * 100.0),
@@ -200,19 +200,18 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
     let mut wrong = Vec::new();
     let got = got.as_array().cloned().unwrap_or_default();
     // Cohorts are not limited.
-    let limited =
-        question.breakdown.as_ref().is_some_and(|(source, _)| !matches!(source, Source::Cohorts(_)));
-    if rows.len() > question.limit && limited {
+    let limited = spec.breakdown.as_ref().is_some_and(|(source, _)| !matches!(source, Source::Cohorts(_)));
+    if rows.len() > spec.limit && limited {
         let entries = |counts: &BTreeMap<Period, (usize, usize)>| {
             counts.values().map(|(entered, _)| *entered).sum::<usize>()
         };
         let mut most: Vec<usize> = rows.values().map(entries).collect();
         most.sort_by(|left, right| right.cmp(left));
-        if most[question.limit - 1] == most[question.limit] {
-            // Which of several with as many entries stay is open.
+        if most[spec.limit - 1] == most[spec.limit] {
+            // The contract leaves open which of several rows with equal entries are kept.
             return None;
         }
-        rows.retain(|_, counts| entries(counts) >= most[question.limit - 1]);
+        rows.retain(|_, counts| entries(counts) >= most[spec.limit - 1]);
     }
     let mut compare = |want: &Value, got: &Value, path: &str| {
         crate::support::differences(want, got, path, 1e-6, &mut wrong);
@@ -221,7 +220,7 @@ pub fn judge_trends(question: &Question, history: &History, got: &Value) -> Opti
     for (values, counts) in &rows {
         let data: Vec<f64> = periods.iter().map(|period| rate(counts.get(period))).collect();
         let want = json!({"count": periods.len(), "data": data, "days": days});
-        let value = question.breakdown.is_some().then(|| match shown(question, values) {
+        let value = spec.breakdown.is_some().then(|| match shown(spec, values) {
             Value::Number(id) => match id.as_u64().unwrap() {
                 0 => json!("all users"),
                 id => json!(format!("cohort {id}")),

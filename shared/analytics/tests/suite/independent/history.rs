@@ -1,4 +1,4 @@
-//! Small histories: who there is, what they did, in the order in which it arrived.
+//! Small histories: persons, groups, cohorts, and events in order of arrival.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub fn iso(time: i64) -> String {
 }
 
 impl History {
-    /// Who is counted for an event of an id.
+    /// The actor that is counted for an event of this distinct id.
     pub fn actor(&self, id: &str) -> String {
         if self.by_distinct_id { id.to_owned() } else { self.person(id) }
     }
@@ -91,7 +91,7 @@ impl History {
         cohort.members.iter().any(|member| self.person(member) == person)
     }
 
-    /// As the cases of the corpus are written.
+    /// The history in the format of the corpus cases.
     pub fn case(&self) -> Value {
         let persons = self.persons.iter().map(|p| json!({"distinct_ids": p.ids, "properties": p.properties}));
         let groups = self.groups.iter().map(|group| {
@@ -121,8 +121,8 @@ impl History {
         World::of_case(&self.case())
     }
 
-    /// For people who read a failure.
-    pub fn story(&self) -> String {
+    /// The history as text, for failures.
+    pub fn describe(&self) -> String {
         let mut lines = vec![format!(
             "zone {}, week starts {}, now {}, by distinct id: {}",
             self.zone,
@@ -152,7 +152,7 @@ impl History {
         lines.join("\n")
     }
 
-    /// Without events as long as the fault stays.
+    /// Removes events as long as the failure remains.
     pub fn shrunk(mut self, is_faulty: &dyn Fn(&Self) -> bool) -> Self {
         loop {
             let before = self.events.len();
@@ -173,7 +173,7 @@ impl History {
     }
 }
 
-/// A value of one property of an event: texts, numbers as numbers and as texts, truth, null and nothing at all.
+/// A value of one event property: a text, a number, a number as text, a boolean, null or missing.
 pub fn some_value(dice: &mut Dice) -> Option<Value> {
     let values =
         [json!("p"), json!("q"), json!("p"), json!("Q"), json!(""), json!(95), json!("95"), json!(true)];
@@ -195,7 +195,7 @@ fn properties(dice: &mut Dice) -> Properties {
     properties
 }
 
-/// A number, a numeric text, or what is no number.
+/// A number, a numeric text, or a value that is not a number.
 fn some_number(dice: &mut Dice) -> Option<Value> {
     match dice.within(0, 9) {
         0..=5 => Some(json!(dice.within(-3, 40))),
@@ -237,9 +237,9 @@ pub fn people(dice: &mut Dice, zone: Tz, now: i64) -> History {
     }
 }
 
-/// An event of somebody; now and then of an id that nobody has.
+/// An event of a random person; sometimes of an unknown distinct id.
 pub fn event(dice: &mut Dice, history: &History, names: &[&str], time: i64) -> Event {
-    // Most of what happens happens to one of them, or nobody would get far.
+    // Most events are of one person, so that this person gets far.
     let busy = if dice.percent(60) { &history.persons[..1] } else { &history.persons[..] };
     let ids: Vec<&String> = busy.iter().flat_map(|person| &person.ids).collect();
     let id = if dice.percent(5) { "stranger".to_owned() } else { dice.pick(&ids).clone() };
@@ -258,7 +258,7 @@ pub fn event(dice: &mut Dice, history: &History, names: &[&str], time: i64) -> E
     Event { id, name: dice.pick(names).to_owned(), time, properties }
 }
 
-/// A value as text; none for what is missing or null.
+/// A value as text; `None` for missing and null.
 pub fn text(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::Null => None,
@@ -294,13 +294,13 @@ impl Filter {
     }
 }
 
-/// Where a breakdown finds its values.
+/// The source of the values of a breakdown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     Event(Vec<&'static str>),
     Person(&'static str),
     Group(u8, &'static str),
-    /// Ids; 0 is everybody.
+    /// Ids; 0 means all persons.
     Cohorts(Vec<u64>),
 }
 
@@ -316,7 +316,7 @@ impl Source {
         }
     }
 
-    /// Values of an event, each none where there is none. Not for cohorts.
+    /// Values of an event, `None` for each missing one. Not for cohorts.
     pub fn values(&self, history: &History, event: &Event) -> Vec<Option<String>> {
         match self {
             Self::Event(keys) => keys.iter().map(|key| text(event.properties.get(*key))).collect(),
@@ -327,12 +327,12 @@ impl Source {
     }
 }
 
-/// How often each thing happened, for the end of a run.
+/// The number of cases with each outcome, printed at the end of a run.
 #[derive(Default)]
-pub struct Tally(pub BTreeMap<String, usize>);
+pub struct OutcomeCounts(pub BTreeMap<String, usize>);
 
-impl Tally {
-    pub fn note(&mut self, what: &str) {
+impl OutcomeCounts {
+    pub fn count(&mut self, what: &str) {
         *self.0.entry(what.to_owned()).or_default() += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! Random lifecycles over random histories, by the definition: for each actor and period what it is.
+//! Random lifecycles over random histories, by definition: the status of each actor in each period.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use pennon_analytics::Query;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
-use super::Judgement;
+use super::Differences;
 use super::calendar::{Period, local};
 use super::dice::Dice;
 use super::history::{DAY, Event, Filter, HOUR, History, SECOND, event, iso, people, text};
-use super::trend_dates::{Asked, Range};
-use super::trend_question::asked;
+use super::trend_dates::{Range, RangeSpec};
+use super::trend_spec::random_range;
 use crate::support::{World, differences, instant};
 
 #[derive(Clone, Debug)]
@@ -23,19 +23,19 @@ struct Series {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct LifecycleSpec {
     series: Vec<Series>,
     filter: Option<Filter>,
-    asked: Asked,
+    range_spec: RangeSpec,
     group: Option<u8>,
-    /// By person: when an import says that it was created.
+    /// Creation time by person, if an import recorded one.
     created: BTreeMap<usize, i64>,
 }
 
-impl Question {
+impl LifecycleSpec {
     pub fn node(&self) -> Value {
-        let mut dates = json!({"explicitDate": self.asked.explicit});
-        for (key, date) in [("date_from", &self.asked.from), ("date_to", &self.asked.to)] {
+        let mut dates = json!({"explicitDate": self.range_spec.explicit});
+        for (key, date) in [("date_from", &self.range_spec.from), ("date_to", &self.range_spec.to)] {
             if let Some(date) = date {
                 dates[key] = json!(date.text());
             }
@@ -48,7 +48,7 @@ impl Question {
             "kind": "LifecycleQuery",
             "series": self.series.iter().map(series).collect::<Vec<_>>(),
             "properties": self.filter.iter().map(Filter::body).collect::<Vec<_>>(),
-            "interval": self.asked.interval,
+            "interval": self.range_spec.interval,
             "dateRange": dates,
             "aggregation_group_type_index": self.group,
         })
@@ -85,9 +85,9 @@ impl Question {
 
     fn created(&self, history: &History, actor: &str) -> i64 {
         let person = actor.strip_prefix("person ").and_then(|index| index.parse::<usize>().ok());
-        let told = person.filter(|_| self.group.is_none()).and_then(|person| self.created.get(&person));
+        let imported = person.filter(|_| self.group.is_none()).and_then(|person| self.created.get(&person));
         let own = history.events.iter().filter(|event| self.actor(history, event).as_deref() == Some(actor));
-        told.copied().unwrap_or_else(|| own.map(|event| event.time).min().unwrap())
+        imported.copied().unwrap_or_else(|| own.map(|event| event.time).min().unwrap())
     }
 }
 
@@ -100,16 +100,16 @@ fn before(range: &Range, period: &Period) -> Period {
     Period { instant: 0, local: day }
 }
 
-/// What is wrong with an answer; none when the contract leaves the answer open.
-pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcError> {
-    let got = question.world(history).ask(Query::from_query_node(&question.node()))?;
+/// Differences of a result; `None` if the contract leaves the result open.
+pub fn check(history: &History, spec: &LifecycleSpec) -> Result<Differences, CalcError> {
+    let got = spec.world(history).calculate_parsed(Query::from_query_node(&spec.node()))?;
     let Some(earliest) = history.events.iter().map(|event| event.time).min() else { return Ok(None) };
-    let range = Range::current(&question.asked, history.zone, history.week_start, history.now, earliest);
+    let range = Range::current(&spec.range_spec, history.zone, history.week_start, history.now, earliest);
     if !range.is_clear() {
         return Ok(None);
     }
     let mut shown = range.periods();
-    if question.asked.explicit {
+    if spec.range_spec.explicit {
         shown.retain(|period| range.from <= period.local && period.local <= range.to);
     }
     let Some(first) = shown.first() else {
@@ -119,9 +119,9 @@ pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcEr
     let mut view = vec![before(&range, first)];
     view.extend(shown.iter().copied());
     let mut active: BTreeMap<String, BTreeSet<Period>> = BTreeMap::new();
-    for event in history.events.iter().filter(|event| question.matches(event)) {
+    for event in history.events.iter().filter(|event| spec.matches(event)) {
         let period = range.calendar.period(event.time);
-        if let (true, Some(actor)) = (view.contains(&period), question.actor(history, event)) {
+        if let (true, Some(actor)) = (view.contains(&period), spec.actor(history, event)) {
             active.entry(actor).or_default().insert(period);
         }
     }
@@ -132,7 +132,7 @@ pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcEr
             let was_active = own.contains(&view[index - 1]);
             let is_first = own.first() == Some(period);
             let status = match own.contains(period) {
-                true if is_first && range.calendar.period(question.created(history, actor)) == *period => 0,
+                true if is_first && range.calendar.period(spec.created(history, actor)) == *period => 0,
                 true if was_active => 1,
                 true => 2,
                 false if was_active => 3,
@@ -142,7 +142,7 @@ pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcEr
         }
         data.iter_mut().zip(counts).for_each(|(data, count)| data.push(count));
     }
-    let label = question.series[0].name.unwrap_or("All events");
+    let label = spec.series[0].name.unwrap_or("All events");
     let row = |(status, data): (&str, Vec<f64>)| {
         json!({
             "status": status,
@@ -153,15 +153,15 @@ pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcEr
             "labels": shown.iter().map(|period| range.label(period)).collect::<Vec<_>>(),
         })
     };
-    let wanted: Vec<_> =
+    let expected: Vec<_> =
         ["new", "returning", "resurrecting", "dormant"].into_iter().zip(data).map(row).collect();
     let mut wrong = Vec::new();
-    differences(&json!(wanted), &got, "result", 1e-9, &mut wrong);
+    differences(&json!(expected), &got, "result", 1e-9, &mut wrong);
     Ok(Some(wrong))
 }
 
-/// A history and a lifecycle over it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+/// A random history and a random lifecycle query over it.
+pub fn generate(dice: &mut Dice) -> (History, LifecycleSpec) {
     let zones =
         ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Sydney", "Europe/Berlin", "America/Santiago"];
     let zone = dice.pick(&zones).parse().unwrap();
@@ -171,26 +171,26 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let now = day + dice.within(0, 24 * 60 - 1) * 60 * SECOND + dice.pick(&[0, 17]) * SECOND;
     let mut history = people(dice, zone, now);
     let interval = dice.pick(&["minute", "hour", "hour", "day", "day", "day", "week", "week", "month"]);
-    let asked = asked(dice, interval, "ActionsLineGraph", local(zone, now).date_naive());
+    let range_spec = random_range(dice, interval, "ActionsLineGraph", local(zone, now).date_naive());
     let series = |dice: &mut Dice| Series {
         name: if dice.percent(25) { None } else { Some(dice.pick(&["a", "a", "b"])) },
         filter: dice.percent(25).then(|| Filter::any(dice)),
     };
     let count = if dice.percent(15) { 2 } else { 1 };
-    let mut question = Question {
+    let mut spec = LifecycleSpec {
         series: (0..count).map(|_| series(dice)).collect(),
         filter: dice.percent(15).then(|| Filter::any(dice)),
-        asked,
+        range_spec,
         group: dice.percent(25).then(|| dice.pick(&[0, 1])),
         created: BTreeMap::new(),
     };
-    events(dice, &mut history, &mut question);
-    (history, question)
+    events(dice, &mut history, &mut spec);
+    (history, spec)
 }
 
-fn events(dice: &mut Dice, history: &mut History, question: &mut Question) {
+fn events(dice: &mut Dice, history: &mut History, spec: &mut LifecycleSpec) {
     let now = history.now;
-    let range = Range::current(&question.asked, history.zone, history.week_start, now, now - 9 * DAY);
+    let range = Range::current(&spec.range_spec, history.zone, history.week_start, now, now - 9 * DAY);
     if !range.is_clear() || range.from > range.to {
         return;
     }
@@ -205,7 +205,7 @@ fn events(dice: &mut Dice, history: &mut History, question: &mut Question) {
     };
     for person in 0..history.persons.len() {
         if dice.percent(40) {
-            question.created.insert(person, some_time(dice));
+            spec.created.insert(person, some_time(dice));
         }
     }
     for _ in 0..dice.count(0, 24) {

@@ -1,31 +1,31 @@
-//! All kinds counted a second time, by definition and by brute force, over many small random histories; and
-//! what must not change an answer.
+//! A second implementation of all kinds, by definition and by brute force, over many small random histories; and changes
+//! of a history that must not change a result.
 //!
-//! `PENNON_CHECK_HISTORIES` sets how many histories, `PENNON_CHECK_SEED` the first of their seeds: a failure names the
-//! seed of its history, and shows it without the events that do not matter.
+//! `PENNON_CHECK_HISTORIES` sets the number of histories, `PENNON_CHECK_SEED` the first of their seeds. A failure prints the
+//! seed of its history, and the history without the events that do not matter.
 #![allow(clippy::print_stdout)]
 
 mod calendar;
 mod dice;
-mod funnel_answer;
 mod funnel_definition;
 mod funnel_exclusions;
-mod funnel_question;
+mod funnel_result;
 mod funnel_scan;
+mod funnel_spec;
 mod funnel_trends;
 mod history;
 mod lifecycle;
 mod path_definition;
-mod path_question;
-mod retention_answer;
+mod path_spec;
 mod retention_count;
-mod retention_question;
+mod retention_result;
+mod retention_spec;
 mod stickiness;
-mod trend_answer;
 mod trend_count;
 mod trend_dates;
-mod trend_question;
+mod trend_result;
 mod trend_rows;
+mod trend_spec;
 mod unchanged;
 
 use pennon_analytics::InsightKind;
@@ -34,8 +34,8 @@ use pennon_filters::CalcError;
 use serde_json::Value;
 
 use dice::Dice;
-use funnel_question::{Question, Shape};
-use history::{History, Tally};
+use funnel_spec::{FunnelSpec, Shape};
+use history::{History, OutcomeCounts};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
@@ -47,196 +47,197 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + number("PENNON_CHECK_HISTORIES", 500)
 }
 
-/// Each is asked a dozen times over, so there are fewer.
+/// Fewer seeds, because each query is calculated a dozen times.
 fn some_seeds() -> impl Iterator<Item = u64> {
     seeds().step_by(5)
 }
 
-fn ask_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
+fn calculate_funnel(history: &History, body: &Value) -> Result<Value, CalcError> {
     let body = body.as_object().unwrap();
-    let mut result = history.world().ask(InsightKind::Funnels.parse_request(body))?;
+    let mut result = history.world().calculate_parsed(InsightKind::Funnels.parse_request(body))?;
     unwrap_single_breakdown_values(body, &mut result);
     Ok(result)
 }
 
-/// What is wrong with an answer; none where the contract leaves it open.
-type Judgement = Option<Vec<String>>;
+/// Differences of a result from the expected one; `None` if the contract leaves the result open.
+type Differences = Option<Vec<String>>;
 
-fn judge_funnel(history: &History, question: &Question) -> Result<Judgement, CalcError> {
-    Ok(differences_from(&ask_funnel(history, &question.body())?, history, question))
+fn check_funnel(history: &History, spec: &FunnelSpec) -> Result<Differences, CalcError> {
+    Ok(differences_from(&calculate_funnel(history, &spec.body())?, history, spec))
 }
 
-fn differences_from(got: &Value, history: &History, question: &Question) -> Judgement {
-    match question.shape {
-        Shape::Steps => funnel_answer::judge_steps(question, history, got),
-        Shape::Trends(_) => funnel_trends::judge_trends(question, history, got),
-        Shape::TimeToConvert(_) => Some(funnel_answer::judge_times(question, history, got)),
+fn differences_from(got: &Value, history: &History, spec: &FunnelSpec) -> Differences {
+    match spec.shape {
+        Shape::Steps => funnel_result::check_steps(spec, history, got),
+        Shape::Trends(_) => funnel_trends::check_trends(spec, history, got),
+        Shape::TimeToConvert(_) => Some(funnel_result::check_times_to_convert(spec, history, got)),
     }
 }
 
-/// Notes a question that was answered rightly; stops at a wrong answer, and at a refusal.
-fn settle(
-    tally: &mut Tally,
+/// Counts a query with the right result; panics if the result is wrong or the query is rejected.
+fn run_check(
+    outcomes: &mut OutcomeCounts,
     seed: u64,
     history: History,
     body: &Value,
-    judge: &dyn Fn(&History) -> Result<Judgement, CalcError>,
+    check: &dyn Fn(&History) -> Result<Differences, CalcError>,
 ) {
-    match judge(&history) {
-        Ok(None) => tally.note("left open by the contract"),
-        Ok(Some(wrong)) if wrong.is_empty() => tally.note("answered"),
+    match check(&history) {
+        Ok(None) => outcomes.count("left open by the contract"),
+        Ok(Some(wrong)) if wrong.is_empty() => outcomes.count("calculated"),
         _ => {
             let is_wrong = |history: &History| {
-                !matches!(judge(history), Ok(None)) && judge(history) != Ok(Some(Vec::new()))
+                !matches!(check(history), Ok(None)) && check(history) != Ok(Some(Vec::new()))
             };
             let small = history.shrunk(&is_wrong);
-            let wrong = match judge(&small) {
+            let wrong = match check(&small) {
                 Ok(wrong) => wrong.unwrap_or_default(),
                 Err(error) => vec![format!("refused: {error}")],
             };
-            panic!("PENNON_CHECK_SEED={seed}\n{}\n{body:#}\n{}", small.story(), wrong.join("\n"));
+            panic!("PENNON_CHECK_SEED={seed}\n{}\n{body:#}\n{}", small.describe(), wrong.join("\n"));
         }
     }
 }
 
-fn show(what: &str, tally: &Tally) {
-    for (line, count) in &tally.0 {
+fn show(what: &str, outcomes: &OutcomeCounts) {
+    for (line, count) in &outcomes.0 {
         println!("{what}: {count} {line}");
     }
 }
 
 #[test]
 fn funnels_are_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
-        settle(&mut tally, seed, history, &question.body(), &|history| judge_funnel(history, &question));
+        let (history, spec) = funnel_spec::generate(&mut Dice::new(seed));
+        run_check(&mut outcomes, seed, history, &spec.body(), &|history| check_funnel(history, &spec));
     }
-    show("funnels", &tally);
+    show("funnels", &outcomes);
 }
 
 #[test]
 fn funnels_with_exclusions_are_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = funnel_exclusions::scene(&mut Dice::new(seed));
-        settle(&mut tally, seed, history, &question.body(), &|history| judge_funnel(history, &question));
+        let (history, spec) = funnel_exclusions::generate(&mut Dice::new(seed));
+        run_check(&mut outcomes, seed, history, &spec.body(), &|history| check_funnel(history, &spec));
     }
-    show("funnels with exclusions", &tally);
+    show("funnels with exclusions", &outcomes);
 }
 
 /// The evaluators assert that they agree, whatever the engine calculates.
 #[test]
 fn the_definition_and_the_published_scan_agree() {
     for seed in seeds() {
-        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
-        differences_from(&Value::Null, &history, &question);
+        let (history, spec) = funnel_spec::generate(&mut Dice::new(seed));
+        differences_from(&Value::Null, &history, &spec);
     }
 }
 
-fn judge_trend(history: &History, question: &trend_question::Question) -> Result<Judgement, CalcError> {
-    let body = question.body();
-    let got = history.world().ask(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
-    Ok(trend_answer::judge(question, history, &got))
+fn check_trend(history: &History, spec: &trend_spec::TrendSpec) -> Result<Differences, CalcError> {
+    let body = spec.body();
+    let got =
+        history.world().calculate_parsed(InsightKind::Trends.parse_request(body.as_object().unwrap()))?;
+    Ok(trend_result::check(spec, history, &got))
 }
 
 #[test]
 fn trends_are_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = trend_question::scene(&mut Dice::new(seed));
-        settle(&mut tally, seed, history, &question.body(), &|history| judge_trend(history, &question));
+        let (history, spec) = trend_spec::generate(&mut Dice::new(seed));
+        run_check(&mut outcomes, seed, history, &spec.body(), &|history| check_trend(history, &spec));
     }
-    show("trends", &tally);
+    show("trends", &outcomes);
 }
 
 #[test]
 fn retention_is_as_counted_by_hand() {
-    let mut tally = Tally::default();
-    let (mut scenes, mut returning) = (0, 0);
+    let mut outcomes = OutcomeCounts::default();
+    let (mut cases, mut returning) = (0, 0);
     for seed in seeds() {
-        let (history, question) = retention_question::scene(&mut Dice::new(seed));
-        let (starts, returns) = retention_answer::starts_and_returns(&question, &history);
-        tally.note(if starts { "with starts" } else { "without starts" });
-        (scenes, returning) = (scenes + 1, returning + usize::from(returns));
-        let judge = |history: &History| retention_answer::judge(&question, history);
-        settle(&mut tally, seed, history, &question.body(), &judge);
+        let (history, spec) = retention_spec::generate(&mut Dice::new(seed));
+        let (starts, returns) = retention_result::starts_and_returns(&spec, &history);
+        outcomes.count(if starts { "with starts" } else { "without starts" });
+        (cases, returning) = (cases + 1, returning + usize::from(returns));
+        let check = |history: &History| retention_result::check(&spec, history);
+        run_check(&mut outcomes, seed, history, &spec.body(), &check);
     }
-    show("retention", &tally);
-    assert!(scenes < 100 || returning * 10 > scenes, "actors return in only {returning} of {scenes} scenes");
+    show("retention", &outcomes);
+    assert!(cases < 100 || returning * 10 > cases, "actors return in only {returning} of {cases} cases");
 }
 
 #[test]
 fn paths_are_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = path_question::scene(&mut Dice::new(seed));
-        match (path_definition::count_edges(&history, &question), &question.funnel) {
-            (0, _) => tally.note("without edges"),
-            (_, None) => tally.note("with edges"),
-            (_, Some(_)) => tally.note("with edges around a funnel"),
+        let (history, spec) = path_spec::generate(&mut Dice::new(seed));
+        match (path_definition::count_edges(&history, &spec), &spec.funnel) {
+            (0, _) => outcomes.count("without edges"),
+            (_, None) => outcomes.count("with edges"),
+            (_, Some(_)) => outcomes.count("with edges around a funnel"),
         }
-        let judge = |history: &History| path_definition::judge(history, &question).map(Some);
-        settle(&mut tally, seed, history, &question.body(), &judge);
+        let check = |history: &History| path_definition::check(history, &spec).map(Some);
+        run_check(&mut outcomes, seed, history, &spec.body(), &check);
     }
-    show("paths", &tally);
+    show("paths", &outcomes);
 }
 
 #[test]
 fn stickiness_is_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = stickiness::scene(&mut Dice::new(seed));
-        settle(&mut tally, seed, history, &question.node(), &|history| stickiness::judge(history, &question));
+        let (history, spec) = stickiness::generate(&mut Dice::new(seed));
+        run_check(&mut outcomes, seed, history, &spec.node(), &|history| stickiness::check(history, &spec));
     }
-    show("stickiness", &tally);
+    show("stickiness", &outcomes);
 }
 
 #[test]
 fn lifecycles_are_as_counted_by_hand() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in seeds() {
-        let (history, question) = lifecycle::scene(&mut Dice::new(seed));
-        settle(&mut tally, seed, history, &question.node(), &|history| lifecycle::judge(history, &question));
+        let (history, spec) = lifecycle::generate(&mut Dice::new(seed));
+        run_check(&mut outcomes, seed, history, &spec.node(), &|history| lifecycle::check(history, &spec));
     }
-    show("lifecycles", &tally);
+    show("lifecycles", &outcomes);
 }
 
 #[test]
 fn funnels_stay_the_same() {
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in some_seeds() {
-        let (history, question) = funnel_question::scene(&mut Dice::new(seed));
-        let every = question.steps.iter().any(|step| step.name.is_none());
-        let asked = unchanged::Asked {
-            body: question.body(),
+        let (history, spec) = funnel_spec::generate(&mut Dice::new(seed));
+        let every = spec.steps.iter().any(|step| step.name.is_none());
+        let checked = unchanged::CheckedQuery {
+            body: spec.body(),
             is_funnel: true,
-            is_strict: question.order == funnel_question::Order::Strict || every,
-            doubles: matches!(question.shape, Shape::Steps) && question.group.is_none(),
+            is_strict: spec.order == funnel_spec::Order::Strict || every,
+            doubles: matches!(spec.shape, Shape::Steps) && spec.group.is_none(),
         };
-        let judge = |history: &History| unchanged::changes(history, &asked).map(Some);
-        settle(&mut tally, seed, history, &asked.body, &judge);
+        let check = |history: &History| unchanged::changes(history, &checked).map(Some);
+        run_check(&mut outcomes, seed, history, &checked.body, &check);
     }
-    show("funnels told otherwise", &tally);
+    show("funnels of rearranged histories", &outcomes);
 }
 
 #[test]
 fn trends_stay_the_same() {
     use trend_count::Math;
-    let mut tally = Tally::default();
+    let mut outcomes = OutcomeCounts::default();
     for seed in some_seeds() {
-        let (history, question) = trend_question::scene(&mut Dice::new(seed));
+        let (history, spec) = trend_spec::generate(&mut Dice::new(seed));
         let people = |math| matches!(math, Math::Total | Math::Dau | Math::Rolling(_) | Math::FirstTime);
-        let asked = unchanged::Asked {
-            body: question.body(),
+        let checked = unchanged::CheckedQuery {
+            body: spec.body(),
             is_funnel: false,
-            is_strict: question.series.iter().any(|series| series.name.is_none()),
-            doubles: question.formula.is_none()
-                && question.smoothing == 1
-                && question.series.iter().all(|series| people(series.math)),
+            is_strict: spec.series.iter().any(|series| series.name.is_none()),
+            doubles: spec.formula.is_none()
+                && spec.smoothing == 1
+                && spec.series.iter().all(|series| people(series.math)),
         };
-        let judge = |history: &History| unchanged::changes(history, &asked).map(Some);
-        settle(&mut tally, seed, history, &asked.body, &judge);
+        let check = |history: &History| unchanged::changes(history, &checked).map(Some);
+        run_check(&mut outcomes, seed, history, &checked.body, &check);
     }
-    show("trends told otherwise", &tally);
+    show("trends of rearranged histories", &outcomes);
 }

@@ -9,7 +9,7 @@ use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
 use super::history::{Event, History, SECOND, utc};
-use super::path_question::{Funnel, MINUTE, Question};
+use super::path_spec::{Funnel, MINUTE, PathsSpec};
 use crate::paths::people;
 use crate::support::differences;
 
@@ -33,18 +33,18 @@ fn without_slash(text: &str) -> String {
     if text.len() > 1 && text.ends_with('/') { text[..text.len() - 1].to_owned() } else { text.to_owned() }
 }
 
-/// Whether events of a type are named by what their type says.
-fn is_named(question: &Question, name: &'static str) -> bool {
-    match question.types.as_slice() {
-        [] => !question.excluded.contains(&name),
+/// Whether events of a type are named by the property of their type.
+fn is_named(spec: &PathsSpec, name: &'static str) -> bool {
+    match spec.types.as_slice() {
+        [] => !spec.excluded.contains(&name),
         types => types.contains(&name),
     }
 }
 
 /// The item of an event; none if it is not in the paths.
-fn item(question: &Question, event: &Event) -> Option<String> {
+fn item(spec: &PathsSpec, event: &Event) -> Option<String> {
     let of_types =
-        ["$pageview", "$screen", "custom_event"].into_iter().filter(|name| question.types.contains(name));
+        ["$pageview", "$screen", "custom_event"].into_iter().filter(|name| spec.types.contains(name));
     let of_types: Vec<&str> = of_types.collect();
     let is_read = of_types.iter().any(|name| match *name {
         "custom_event" => !event.name.starts_with('$'),
@@ -53,16 +53,16 @@ fn item(question: &Question, event: &Event) -> Option<String> {
     if !of_types.is_empty() && !is_read {
         return None;
     }
-    let mut item = if event.name == "$pageview" && is_named(question, "$pageview") {
+    let mut item = if event.name == "$pageview" && is_named(spec, "$pageview") {
         without_slash(&text(event.properties.get("$current_url")))
-    } else if event.name == "$screen" && is_named(question, "$screen") {
+    } else if event.name == "$screen" && is_named(spec, "$screen") {
         text(event.properties.get("$screen_name"))
-    } else if question.expression && is_named(question, "hogql") {
+    } else if spec.expression && is_named(spec, "hogql") {
         text(event.properties.get("v"))
     } else {
         event.name.clone()
     };
-    for (from, to) in &question.cleaning {
+    for (from, to) in &spec.cleaning {
         item = item.replace(from, to);
     }
     // Every end of every start is tried.
@@ -71,11 +71,11 @@ fn item(question: &Question, event: &Event) -> Option<String> {
             item.is_char_boundary(start) && item.is_char_boundary(end) && is_like(grouping, &item[start..end])
         })
     };
-    let groupings: Vec<&&str> = question.groupings.iter().filter(|grouping| !grouping.is_empty()).collect();
+    let groupings: Vec<&&str> = spec.groupings.iter().filter(|grouping| !grouping.is_empty()).collect();
     let first =
         (0..=item.len()).find_map(|end| groupings.iter().find(|grouping| matches_until(grouping, end)));
     let item = first.map_or(item.clone(), |grouping| (**grouping).to_owned());
-    (!question.excluded.contains(&item.as_str())).then_some(item)
+    (!spec.excluded.contains(&item.as_str())).then_some(item)
 }
 
 /// Whether a pattern with `*` is for a whole text.
@@ -96,22 +96,22 @@ fn day_start(zone: Tz, day: NaiveDate) -> i64 {
 }
 
 /// The instants of the range: from the start of a day, to the end of a day or of a second.
-fn range(question: &Question, history: &History) -> (i64, i64) {
+fn range(spec: &PathsSpec, history: &History) -> (i64, i64) {
     let day_of = |time: i64| utc(time).with_timezone(&history.zone).date_naive();
     let parsed = |text: &str| text.parse::<DateTime<Utc>>().unwrap().timestamp_micros();
-    let from = match question.from {
+    let from = match spec.from {
         "all" => day_of(history.events.iter().map(|event| event.time).min().unwrap_or(history.now)),
         text if text.len() == 10 => text.parse().unwrap(),
         text => day_of(parsed(text)),
     };
-    let to = match question.to {
+    let to = match spec.to {
         (text, true) => parsed(text) / SECOND * SECOND + SECOND,
         (text, false) => day_start(history.zone, text.parse::<NaiveDate>().unwrap().succ_opt().unwrap()),
     };
     (day_start(history.zone, from), to - 1)
 }
 
-/// Who an event is of for the funnel.
+/// The actor of an event in the funnel.
 fn funnel_actor(history: &History, funnel: &Funnel, event: &Event) -> Option<String> {
     match funnel.group {
         None => Some(history.actor(&event.id)),
@@ -149,7 +149,7 @@ fn funnel_times(history: &History, funnel: &Funnel, actor: &str) -> Vec<i64> {
     first.into_iter().collect()
 }
 
-/// Whether the funnel lets an event into the paths.
+/// Whether an event passes the funnel and is part of the paths.
 fn passes_funnel(history: &History, funnel: &Funnel, event: &Event) -> bool {
     let Some(actor) = funnel_actor(history, funnel, event) else { return false };
     let times = funnel_times(history, funnel, &actor);
@@ -170,29 +170,29 @@ fn passes_funnel(history: &History, funnel: &Funnel, event: &Event) -> bool {
 }
 
 /// The sessions of every person, cut to the steps that count.
-fn sessions(question: &Question, history: &History) -> Vec<Session> {
-    let (from, to) = range(question, history);
+fn sessions(spec: &PathsSpec, history: &History) -> Vec<Session> {
+    let (from, to) = range(spec, history);
     let mut of_persons: BTreeMap<String, Vec<Step>> = BTreeMap::new();
     for event in &history.events {
-        let passes = question.filter.is_none_or(|value| text(event.properties.get("v")) == value);
-        let enters = question.funnel.as_ref().is_none_or(|funnel| passes_funnel(history, funnel, event));
+        let passes = spec.filter.is_none_or(|value| text(event.properties.get("v")) == value);
+        let enters = spec.funnel.as_ref().is_none_or(|funnel| passes_funnel(history, funnel, event));
         let is_read = passes && enters && from <= event.time && event.time <= to;
-        if is_read && let Some(item) = item(question, event) {
+        if is_read && let Some(item) = item(spec, event) {
             of_persons.entry(history.person(&event.id)).or_default().push((item, event.time));
         }
     }
-    let gap = question.funnel.as_ref().map_or(30, |funnel| funnel.window_minutes) * MINUTE;
+    let gap = spec.funnel.as_ref().map_or(30, |funnel| funnel.window_minutes) * MINUTE;
     let mut sessions = Vec::new();
     for (person, mut events) in of_persons {
         // Events of one time stay as they came.
         events.sort_by_key(|(_, time)| *time);
         let splits = events.chunk_by(|left, right| right.1 - left.1 < gap);
-        sessions.extend(splits.map(|events| (person.clone(), cut(question, events.to_vec()))));
+        sessions.extend(splits.map(|events| (person.clone(), cut(spec, events.to_vec()))));
     }
     sessions
 }
 
-fn cut(question: &Question, events: Vec<Step>) -> Vec<Step> {
+fn cut(spec: &PathsSpec, events: Vec<Step>) -> Vec<Step> {
     let runs = events.chunk_by(|left, right| left.0 == right.0);
     let mut steps: Vec<Step> = runs.map(|run| run.last().unwrap().clone()).collect();
     if steps.last().is_some_and(|(item, _)| item.is_empty()) {
@@ -200,17 +200,17 @@ fn cut(question: &Question, events: Vec<Step>) -> Vec<Step> {
     }
     let place =
         |steps: &[Step], point: &str| steps.iter().position(|(item, _)| *item == without_slash(point));
-    if let Some(start) = question.start {
+    if let Some(start) = spec.start {
         steps = place(&steps, start).map_or(Vec::new(), |at| steps[at..].to_vec());
     }
-    if let Some(end) = question.end {
+    if let Some(end) = spec.end {
         steps = place(&steps, end).map_or(Vec::new(), |at| steps[..=at].to_vec());
     }
-    let limit = question.steps.unwrap_or(5);
+    let limit = spec.steps.unwrap_or(5);
     if steps.len() <= limit {
         return steps;
     }
-    match (question.start, question.end) {
+    match (spec.start, spec.end) {
         (_, None) => steps[..limit].to_vec(),
         (None, Some(_)) => steps[steps.len() - limit..].to_vec(),
         (Some(_), Some(_)) => {
@@ -228,7 +228,7 @@ fn key(number: usize, item: &str) -> String {
 }
 
 /// The edges, and how often and how long each is.
-fn edges(question: &Question, sessions: &[Session]) -> Value {
+fn edges(spec: &PathsSpec, sessions: &[Session]) -> Value {
     let mut passages: BTreeMap<(String, String), Vec<i64>> = BTreeMap::new();
     for (_, steps) in sessions {
         for (index, pair) in steps.windows(2).enumerate() {
@@ -238,13 +238,13 @@ fn edges(question: &Question, sessions: &[Session]) -> Value {
     }
     let weight = |times: &Vec<i64>| times.len() as u64;
     passages.retain(|_, times| {
-        question.least.is_none_or(|least| weight(times) >= least)
-            && question.most.is_none_or(|most| weight(times) <= most)
+        spec.least.is_none_or(|least| weight(times) >= least)
+            && spec.most.is_none_or(|most| weight(times) <= most)
     });
     // The map is in the order of the keys' bytes, and the sort is stable.
     let mut rows: Vec<_> = passages.into_iter().collect();
     rows.sort_by_key(|(_, times)| std::cmp::Reverse(times.len()));
-    rows.truncate(question.edges.unwrap_or(50));
+    rows.truncate(spec.edges.unwrap_or(50));
     let mut reached: BTreeSet<String> = rows
         .iter()
         .map(|((source, _), _)| source.clone())
@@ -293,26 +293,26 @@ fn selections(sessions: &[Session]) -> Vec<(Value, BTreeSet<String>)> {
     selections
 }
 
-/// How many edges the result of a question has.
-pub fn count_edges(history: &History, question: &Question) -> usize {
-    edges(question, &sessions(question, history)).as_array().unwrap().len()
+/// The number of edges of the expected result.
+pub fn count_edges(history: &History, spec: &PathsSpec) -> usize {
+    edges(spec, &sessions(spec, history)).as_array().unwrap().len()
 }
 
-/// What is wrong with the edges of a question and with the people behind them.
-pub fn judge(history: &History, question: &Question) -> Result<Vec<String>, CalcError> {
-    let body = question.body();
+/// Differences of the edges of a query, and of the persons behind them.
+pub fn check(history: &History, spec: &PathsSpec) -> Result<Vec<String>, CalcError> {
+    let body = spec.body();
     let fields = body.as_object().unwrap();
-    let parsed = if question.as_node {
+    let parsed = if spec.as_node {
         Query::from_query_node(&body)?
     } else {
         InsightKind::Paths.parse_request(fields)?
     };
     let ParsedQuery::Query(query) = parsed else { panic!("no query") };
     let world = history.world();
-    let sessions = sessions(question, history);
+    let sessions = sessions(spec, history);
     let mut wrong = Vec::new();
     for parts in [1, 3] {
-        differences(&edges(question, &sessions), &world.answer(&query, parts)?, "edges", 1e-9, &mut wrong);
+        differences(&edges(spec, &sessions), &world.calculate(&query, parts)?, "edges", 1e-9, &mut wrong);
     }
     let known = |id: &uuid::Uuid| {
         let ids = world.named.iter().filter(|(_, person)| *person == id);

@@ -1,4 +1,4 @@
-//! Who returns, counted from the words of the contract: every actor, every value, every row and column by itself.
+//! Retention by the definition of the contract: every actor, value, row and column is counted separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use chrono::{NaiveDate, NaiveDateTime, NaiveTime, TimeZone};
 
 use super::calendar::{Calendar, Period, local};
 use super::history::{Event, HOUR, History, Source, text};
-use super::retention_question::{Entity, Kind, Question};
+use super::retention_spec::{Entity, Kind, RetentionSpec};
 use super::trend_dates::DateText;
 
 /// One start of an actor: its row, the columns in which it counts, and what is added up in each column.
@@ -16,7 +16,7 @@ pub struct CountedRow {
     pub sums: Vec<f64>,
 }
 
-/// An instant of a clock on the wall; none where the clock shows that twice or never.
+/// The instant of a local time; `None` if it occurs twice or never.
 fn instant_of(calendar: &Calendar, time: NaiveDateTime) -> Option<i64> {
     calendar.zone.from_local_datetime(&time).single().map(|instant| instant.timestamp_micros())
 }
@@ -25,7 +25,7 @@ fn noon(calendar: &Calendar, day: NaiveDate) -> i64 {
     instant_of(calendar, day.and_hms_opt(12, 0, 0).unwrap()).unwrap()
 }
 
-impl Question {
+impl RetentionSpec {
     pub fn calendar(&self, history: &History) -> Calendar {
         let interval = match self.period.to_lowercase().as_str() {
             "hour" => "hour",
@@ -36,7 +36,7 @@ impl Question {
         Calendar { zone: history.zone, week_start: history.week_start, interval }
     }
 
-    /// The rows; none where the contract leaves the range open.
+    /// The rows; `None` if the contract leaves the range open.
     pub fn rows(&self, history: &History) -> Option<Vec<Period>> {
         let calendar = self.calendar(history);
         let now = local(history.zone, history.now).naive_local();
@@ -80,37 +80,37 @@ impl Question {
     }
 }
 
-/// A question over the rows of its range.
+/// A query with the rows of its range.
 pub struct Count<'a> {
-    pub question: &'a Question,
+    pub spec: &'a RetentionSpec,
     pub history: &'a History,
     pub rows: Vec<Period>,
 }
 
 impl Count<'_> {
     fn row(&self, time: i64) -> Option<usize> {
-        let period = self.question.calendar(self.history).period(time);
+        let period = self.spec.calendar(self.history).period(time);
         self.rows.iter().position(|row| *row == period)
     }
 
     fn passes(&self, entity: &Entity, filtered: bool, event: &Event) -> bool {
         let named = entity.name.is_none_or(|name| name == event.name);
         let own = !filtered || entity.filter.as_ref().is_none_or(|filter| filter.passes(event));
-        named && own && self.question.filter.as_ref().is_none_or(|filter| filter.passes(event))
+        named && own && self.spec.filter.as_ref().is_none_or(|filter| filter.passes(event))
     }
 
     fn starts(&self, event: &Event) -> bool {
-        self.passes(&self.question.target, true, event)
+        self.passes(&self.spec.target, true, event)
     }
 
     fn returns(&self, event: &Event) -> bool {
-        self.passes(&self.question.returning, true, event)
+        self.passes(&self.spec.returning, true, event)
     }
 
     /// The event that puts an actor into its only row: the first of all time.
     fn first<'e>(&self, events: &[&'e Event]) -> Option<&'e Event> {
-        let ever = self.question.kind == Kind::FirstEver;
-        let anchor = events.iter().filter(|event| self.passes(&self.question.target, !ever, event));
+        let ever = self.spec.kind == Kind::FirstEver;
+        let anchor = events.iter().filter(|event| self.passes(&self.spec.target, !ever, event));
         // Of several at one instant the one that arrived first.
         let first = anchor.min_by_key(|event| event.time)?;
         let starts = events.iter().any(|event| event.time == first.time && self.starts(event));
@@ -119,7 +119,7 @@ impl Count<'_> {
 
     /// The rows of an actor that has these events and no others.
     fn counted(&self, events: &[&Event]) -> Vec<CountedRow> {
-        let rows: BTreeSet<usize> = match self.question.kind {
+        let rows: BTreeSet<usize> = match self.spec.kind {
             Kind::Recurring => events
                 .iter()
                 .filter(|event| self.starts(event))
@@ -131,19 +131,19 @@ impl Count<'_> {
     }
 
     fn counted_row(&self, row: usize, events: &[&Event]) -> CountedRow {
-        let minimum = if self.question.aggregation.is_some() { 1 } else { self.question.minimum };
+        let minimum = if self.spec.aggregation.is_some() { 1 } else { self.spec.minimum };
         let of_row = |row: usize| events.iter().filter(move |event| self.row(event.time) == Some(row));
         let mut columns = BTreeSet::from([0]);
-        let mut sums = vec![0.0; self.question.columns()];
+        let mut sums = vec![0.0; self.spec.columns()];
         let start = of_row(row).filter(|event| self.starts(event)).map(|event| event.time).min();
-        sums[0] = if self.question.target == self.question.returning {
+        sums[0] = if self.spec.target == self.spec.returning {
             of_row(row).filter(|event| self.starts(event)).map(|event| self.number(event)).sum()
         } else {
             let later = of_row(row).filter(|event| self.returns(event) && Some(event.time) > start);
             later.map(|event| self.number(event)).sum()
         };
         for distance in 1..self.rows.len().saturating_sub(row) {
-            let Some(column) = self.question.column(distance) else { break };
+            let Some(column) = self.spec.column(distance) else { break };
             let returns: Vec<&&Event> = of_row(row + distance).filter(|event| self.returns(event)).collect();
             if returns.len() >= minimum {
                 columns.insert(column);
@@ -154,11 +154,11 @@ impl Count<'_> {
     }
 
     fn completed(&self, columns: BTreeSet<usize>) -> BTreeSet<usize> {
-        if self.question.cumulative { (0..=*columns.last().unwrap()).collect() } else { columns }
+        if self.spec.cumulative { (0..=*columns.last().unwrap()).collect() } else { columns }
     }
 
     fn number(&self, event: &Event) -> f64 {
-        let value = match self.question.aggregation {
+        let value = match self.spec.aggregation {
             None => None,
             Some(aggregation) if aggregation.of_person => self.history.person_property(&event.id, "w"),
             Some(_) => event.properties.get("n"),
@@ -172,11 +172,11 @@ impl Count<'_> {
 
     /// The windows between two instants.
     fn windows(&self, start: i64, time: i64) -> usize {
-        let hours = Calendar { interval: "hour", ..self.question.calendar(self.history) };
+        let hours = Calendar { interval: "hour", ..self.spec.calendar(self.history) };
         let hours = (hours.period(time).instant - hours.period(start).instant) / HOUR;
         let day = |time| local(self.history.zone, time).date_naive();
         let days = (day(time) - day(start)).num_days();
-        usize::try_from(match self.question.calendar(self.history).interval {
+        usize::try_from(match self.spec.calendar(self.history).interval {
             "hour" => hours,
             "day" => hours / 24,
             "week" => days / 7,
@@ -187,7 +187,7 @@ impl Count<'_> {
 
     /// The start of an actor's windows.
     fn window_start<'e>(&self, events: &[&'e Event]) -> Option<&'e Event> {
-        if self.question.kind != Kind::Recurring {
+        if self.spec.kind != Kind::Recurring {
             return self.first(events);
         }
         let within = events.iter().filter(|event| self.starts(event) && self.row(event.time).is_some());
@@ -204,16 +204,16 @@ impl Count<'_> {
         }
         let mut columns = BTreeSet::from([0]);
         for (window, _) in
-            returns.iter().filter(|(window, count)| **window > 0 && **count >= self.question.minimum)
+            returns.iter().filter(|(window, count)| **window > 0 && **count >= self.spec.minimum)
         {
-            columns.extend(self.question.column(*window));
+            columns.extend(self.spec.column(*window));
         }
         CountedRow { row: self.row(start).unwrap(), columns, sums: Vec::new() }
     }
 
     /// The rows of an actor that has these events and no others, whatever their values.
     fn without_values(&self, events: &[&Event]) -> Vec<CountedRow> {
-        if !self.question.windows {
+        if !self.spec.windows {
             return self.counted(events);
         }
         let start = self.window_start(events);
@@ -221,14 +221,14 @@ impl Count<'_> {
     }
 
     fn values(&self, event: &Event) -> String {
-        let source = self.question.source.as_ref().unwrap();
+        let source = self.spec.source.as_ref().unwrap();
         source.values(self.history, event).swap_remove(0).unwrap_or_default()
     }
 
     /// The rows of an actor, each with its breakdown value.
     fn by_value(&self, events: &[&Event]) -> Vec<(String, CountedRow)> {
         let distinct: BTreeSet<String> = events.iter().map(|event| self.values(event)).collect();
-        if self.question.kind == Kind::FirstEver {
+        if self.spec.kind == Kind::FirstEver {
             let value = self.first(events).map(|first| self.values(first)).unwrap_or_default();
             return self.without_values(events).into_iter().map(|row| (value.clone(), row)).collect();
         }
@@ -237,7 +237,7 @@ impl Count<'_> {
         for value in distinct {
             let own: Vec<&Event> =
                 events.iter().filter(|event| self.values(event) == value).copied().collect();
-            if !self.question.windows {
+            if !self.spec.windows {
                 rows.extend(self.counted(&own).into_iter().map(|row| (value.clone(), row)));
             } else if let Some(start) = start
                 && own.iter().any(|event| {
@@ -256,7 +256,7 @@ impl Count<'_> {
     pub fn all(&self) -> Vec<(String, CountedRow)> {
         let mut actors: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
         for event in &self.history.events {
-            let actor = match self.question.group {
+            let actor = match self.spec.group {
                 None => Some(self.history.person(&event.id)),
                 Some(index) => {
                     text(event.properties.get(&format!("$group_{index}"))).filter(|key| !key.is_empty())
@@ -268,7 +268,7 @@ impl Count<'_> {
         }
         let mut rows = Vec::new();
         for events in actors.values() {
-            match &self.question.source {
+            match &self.spec.source {
                 None => rows.extend(self.without_values(events).into_iter().map(|row| (String::new(), row))),
                 Some(Source::Cohorts(ids)) => {
                     for id in ids {

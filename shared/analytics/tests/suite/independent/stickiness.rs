@@ -7,12 +7,12 @@ use pennon_analytics::Query;
 use pennon_filters::CalcError;
 use serde_json::{Value, json};
 
-use super::Judgement;
+use super::Differences;
 use super::calendar::local;
 use super::dice::Dice;
 use super::history::{DAY, Event, Filter, HOUR, History, SECOND, event, people, text};
-use super::trend_dates::{Asked, DateText, Range};
-use super::trend_question::{asked, relative};
+use super::trend_dates::{DateText, Range, RangeSpec};
+use super::trend_spec::{random_range, relative};
 use crate::support::{differences, instant};
 
 /// What is counted.
@@ -33,10 +33,10 @@ struct Series {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct StickinessSpec {
     series: Vec<Series>,
     filter: Option<Filter>,
-    asked: Asked,
+    range_spec: RangeSpec,
     count: Option<u32>,
     cumulative: bool,
     criterion: Option<(&'static str, usize)>,
@@ -83,10 +83,10 @@ impl Series {
     }
 }
 
-impl Question {
+impl StickinessSpec {
     pub fn node(&self) -> Value {
-        let mut dates = json!({"explicitDate": self.asked.explicit});
-        for (key, date) in [("date_from", &self.asked.from), ("date_to", &self.asked.to)] {
+        let mut dates = json!({"explicitDate": self.range_spec.explicit});
+        for (key, date) in [("date_from", &self.range_spec.from), ("date_to", &self.range_spec.to)] {
             if let Some(date) = date {
                 dates[key] = json!(date.text());
             }
@@ -96,7 +96,7 @@ impl Question {
             "kind": "StickinessQuery",
             "series": self.series.iter().map(Series::node).collect::<Vec<_>>(),
             "properties": self.filter.iter().map(Filter::body).collect::<Vec<_>>(),
-            "interval": self.asked.interval,
+            "interval": self.range_spec.interval,
             "intervalCount": self.count,
             "dateRange": dates,
             "stickinessFilter": {
@@ -196,7 +196,7 @@ impl Question {
             intervals.values().filter(is_in).count()
         };
         let label = |bar: usize| {
-            let unit = self.asked.interval;
+            let unit = self.range_spec.interval;
             let unit = if bar == 1 { unit.to_owned() } else { format!("{unit}s") };
             format!("{bar} {unit}{}", if self.cumulative { " or more" } else { "" })
         };
@@ -210,35 +210,35 @@ impl Question {
     }
 }
 
-/// What is wrong with an answer; none when the contract leaves the answer open.
-pub fn judge(history: &History, question: &Question) -> Result<Judgement, CalcError> {
-    let got = history.world().ask(Query::from_query_node(&question.node()))?;
+/// Differences of a result; `None` if the contract leaves the result open.
+pub fn check(history: &History, spec: &StickinessSpec) -> Result<Differences, CalcError> {
+    let got = history.world().calculate_parsed(Query::from_query_node(&spec.node()))?;
     let Some(earliest) = history.events.iter().map(|event| event.time).min() else { return Ok(None) };
-    let current = Range::current(&question.asked, history.zone, history.week_start, history.now, earliest);
+    let current = Range::current(&spec.range_spec, history.zone, history.week_start, history.now, earliest);
     let mut ranges = vec![current];
-    if question.compare {
-        ranges.push(current.previous(&question.asked, question.compare_to.as_ref()));
+    if spec.compare {
+        ranges.push(current.previous(&spec.range_spec, spec.compare_to.as_ref()));
     }
     if ranges.iter().any(|range| !range.is_clear()) {
         return Ok(None);
     }
-    let mut wanted = Vec::new();
-    for series in &question.series {
+    let mut expected = Vec::new();
+    for series in &spec.series {
         for (range, label) in ranges.iter().zip(["current", "previous"]) {
-            let mut row = question.row(history, range, series);
-            if question.compare {
+            let mut row = spec.row(history, range, series);
+            if spec.compare {
                 row["compare_label"] = json!(label);
             }
-            wanted.push(row);
+            expected.push(row);
         }
     }
     let mut wrong = Vec::new();
-    differences(&json!(wanted), &got, "result", 0.0, &mut wrong);
+    differences(&json!(expected), &got, "result", 0.0, &mut wrong);
     Ok(Some(wrong))
 }
 
 /// A history and a query over it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+pub fn generate(dice: &mut Dice) -> (History, StickinessSpec) {
     let zones =
         ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Sydney", "Europe/Berlin", "America/Santiago"];
     let zone = dice.pick(&zones).parse().unwrap();
@@ -250,26 +250,26 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let mut history = people(dice, zone, now);
     let interval =
         dice.pick(&["minute", "hour", "hour", "day", "day", "day", "week", "week", "month", "month"]);
-    let asked = asked(dice, interval, "ActionsLineGraph", local(zone, now).date_naive());
+    let range_spec = random_range(dice, interval, "ActionsLineGraph", local(zone, now).date_naive());
     let compare = dice.percent(20);
     let back = [relative(1, 'w'), relative(1, 'm'), relative(3, 'd')];
-    let question = Question {
+    let spec = StickinessSpec {
         series: (0..dice.count(1, 2)).map(|_| Series::any(dice)).collect(),
         filter: dice.percent(15).then(|| Filter::any(dice)),
-        asked,
+        range_spec,
         count: dice.percent(60).then(|| dice.pick(&[1, 1, 2, 3, 7])),
         cumulative: dice.percent(30),
         criterion: dice.percent(30).then(|| (dice.pick(&["gte", "lte", "exact"]), dice.count(1, 3))),
         compare,
         compare_to: (compare && dice.percent(30)).then(|| dice.pick(&back)),
     };
-    events(dice, &mut history, &question);
-    (history, question)
+    events(dice, &mut history, &spec);
+    (history, spec)
 }
 
-fn events(dice: &mut Dice, history: &mut History, question: &Question) {
+fn events(dice: &mut Dice, history: &mut History, spec: &StickinessSpec) {
     let now = history.now;
-    let range = Range::current(&question.asked, history.zone, history.week_start, now, now - 9 * DAY);
+    let range = Range::current(&spec.range_spec, history.zone, history.week_start, now, now - 9 * DAY);
     if !range.is_clear() || range.from > range.to {
         return;
     }
@@ -283,7 +283,7 @@ fn events(dice: &mut Dice, history: &mut History, question: &Question) {
                 last + dice.within(-1, 1) * SECOND
                     - dice.within(0, 6) * dice.pick(&[HOUR, DAY, 7 * DAY, 30 * DAY, 31 * DAY])
             }
-            4 if question.compare => dice.within((2 * first - last) / SECOND, first / SECOND) * SECOND,
+            4 if spec.compare => dice.within((2 * first - last) / SECOND, first / SECOND) * SECOND,
             _ => dice.within(first / SECOND, last / SECOND) * SECOND,
         };
         let fraction = if dice.percent(10) { SECOND / 2 } else { 0 };

@@ -91,20 +91,20 @@ impl DateText {
     }
 }
 
-/// What a question says of its range.
+/// The dates and the interval of a query.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RangeSpec {
     pub from: Option<DateText>,
     pub to: Option<DateText>,
     pub explicit: bool,
     pub interval: &'static str,
-    /// One number over all.
+    /// The result is one total.
     pub total: bool,
-    /// That number over exactly the time that is meant.
+    /// The range of the total is not rounded.
     pub bold: bool,
 }
 
-/// A range made of it.
+/// The range of a `RangeSpec`.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub calendar: Calendar,
@@ -115,16 +115,16 @@ pub struct Range {
 }
 
 impl Range {
-    pub fn current(asked: &Asked, zone: Tz, week_start: i64, now: i64, earliest: i64) -> Self {
-        let interval = if asked.total { "day" } else { asked.interval };
+    pub fn current(range_spec: &RangeSpec, zone: Tz, week_start: i64, now: i64, earliest: i64) -> Self {
+        let interval = if range_spec.total { "day" } else { range_spec.interval };
         let calendar = Calendar { zone, week_start, interval };
         let now = local(zone, now).naive_local();
         let earliest = local(zone, earliest).naive_local();
-        let from = match &asked.from {
+        let from = match &range_spec.from {
             None => (now.date() - Duration::days(7)).and_time(NaiveTime::MIN),
             Some(text) => {
                 let at = text.at(now, earliest);
-                let kept = interval == "minute" || asked.bold || asked.explicit;
+                let kept = interval == "minute" || range_spec.bold || range_spec.explicit;
                 match text {
                     DateText::Relative { .. } if kept => at,
                     DateText::Relative { .. } if text.has_hours() => start_of_hour(at),
@@ -133,23 +133,23 @@ impl Range {
                 }
             }
         };
-        let absolute = asked.to.as_ref().is_some_and(DateText::is_absolute);
-        let at = asked.to.as_ref().map_or(now, |text| text.at(now, earliest));
+        let absolute = range_spec.to.as_ref().is_some_and(DateText::is_absolute);
+        let at = range_spec.to.as_ref().map_or(now, |text| text.at(now, earliest));
         let to = match interval {
-            _ if asked.explicit || asked.bold && asked.to.is_none() => at,
+            _ if range_spec.explicit || range_spec.bold && range_spec.to.is_none() => at,
             "hour" if !absolute => start_of_hour(at) + Duration::hours(1) - Duration::microseconds(1),
             "minute" if !absolute => start_of_minute(at) + Duration::minutes(1) - Duration::microseconds(1),
             "hour" | "minute" => at,
             _ => end_of_day(at.date()),
         };
-        Self::of(calendar, asked, from, to)
+        Self::of(calendar, range_spec, from, to)
     }
 
-    fn of(calendar: Calendar, asked: &Asked, from: NaiveDateTime, to: NaiveDateTime) -> Self {
-        let relative = matches!(asked.from, Some(DateText::Relative { .. }));
-        let hours = asked.from.as_ref().is_some_and(DateText::has_hours);
+    fn of(calendar: Calendar, range_spec: &RangeSpec, from: NaiveDateTime, to: NaiveDateTime) -> Self {
+        let relative = matches!(range_spec.from, Some(DateText::Relative { .. }));
+        let hours = range_spec.from.as_ref().is_some_and(DateText::has_hours);
         let first = match calendar.interval {
-            _ if asked.explicit || asked.bold => from,
+            _ if range_spec.explicit || range_spec.bold => from,
             "hour" | "minute" if relative => from,
             "minute" => start_of_minute(from),
             "hour" => start_of_hour(from),
@@ -161,37 +161,37 @@ impl Range {
     }
 
     /// The range that this one is compared with.
-    pub fn previous(&self, asked: &Asked, back: Option<&DateText>) -> Self {
+    pub fn previous(&self, range_spec: &RangeSpec, back: Option<&DateText>) -> Self {
         let length = self.to - self.from;
         if let Some(back) = back {
             let from = back.at(self.from, self.from);
-            return Self::of(self.calendar, asked, from, from + length);
+            return Self::of(self.calendar, range_spec, from, from + length);
         }
         let mut from = self.from - length;
-        if asked.interval == "minute" {
-            return Self::of(self.calendar, asked, from, self.from);
+        if range_spec.interval == "minute" {
+            return Self::of(self.calendar, range_spec, from, self.from);
         }
         from = from.date().and_time(self.from.time());
-        let weeks = match &asked.from {
+        let weeks = match &range_spec.from {
             // The default is a week.
             None => true,
             Some(DateText::Relative { count: Some(count), unit: 'd', edge: "" }) => count % 7 == 0,
             _ => false,
         };
-        let relative_end = matches!(asked.to, Some(DateText::Relative { .. }));
-        if asked.interval == "day" && weeks && !relative_end {
+        let relative_end = matches!(range_spec.to, Some(DateText::Relative { .. }));
+        if range_spec.interval == "day" && weeks && !relative_end {
             from += Duration::days(1);
         }
         let mut to = from + length;
-        to = if asked.interval == "hour" {
+        to = if range_spec.interval == "hour" {
             start_of_hour(to) + (self.to - start_of_hour(self.to))
         } else {
             to.date().and_time(self.to.time())
         };
-        Self::of(self.calendar, asked, from, to)
+        Self::of(self.calendar, range_spec, from, to)
     }
 
-    /// None where the clock shows that twice or never.
+    /// `None` if the local time occurs twice or never.
     fn instant(&self, time: NaiveDateTime) -> Option<i64> {
         match self.calendar.zone.from_local_datetime(&time) {
             LocalResult::Single(time) => Some(time.timestamp_micros()),

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::history::{Event, History, Source};
 use super::trend_count::{Count, Math};
 use super::trend_dates::Range;
-use super::trend_question::{Question, Series};
+use super::trend_spec::{Series, TrendSpec};
 
 pub const NULL: &str = "$$_posthog_breakdown_null_$$";
 pub const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
-/// One line of an answer, or its one number.
+/// One row of a result, or its total.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Index of the series.
@@ -34,23 +34,23 @@ impl Row {
     }
 }
 
-/// The rows of one series in one range; none where the contract leaves open which values stay.
-pub fn rows(question: &Question, history: &History, range: &Range, index: usize) -> Option<Vec<Row>> {
-    let series = &question.series[index];
+/// The rows of one series in one range; `None` if the contract leaves open which values are kept.
+pub fn rows(spec: &TrendSpec, history: &History, range: &Range, index: usize) -> Option<Vec<Row>> {
+    let series = &spec.series[index];
     let count = Count {
         history,
         range,
         math: series.math,
-        interval: question.asked.interval,
-        total: question.asked.total,
-        once: question.is_cumulative(),
-        running: question.is_cumulative(),
+        interval: spec.range_spec.interval,
+        total: spec.range_spec.total,
+        once: spec.is_cumulative(),
+        running: spec.is_cumulative(),
     };
-    let events = matching(question, history, series, &count);
-    let Some(source) = &question.source else {
+    let events = matching(spec, history, series, &count);
+    let Some(source) = &spec.source else {
         let mut numbers = count.numbers(&events);
-        if question.smoothing > 1 {
-            numbers = smooth(&numbers, question.smoothing);
+        if spec.smoothing > 1 {
+            numbers = smooth(&numbers, spec.smoothing);
         }
         return Some(vec![Row { series: index, values: None, numbers }]);
     };
@@ -97,21 +97,21 @@ pub fn rows(question: &Question, history: &History, range: &Range, index: usize)
     }
     // Values of before the range that no window shows.
     raw.retain(|(row, _)| !count.rolls() || row.sum() > 0.0);
-    if let Some(bins) = question.bins {
+    if let Some(bins) = spec.bins {
         raw = binned(raw, bins);
     }
-    limited(question, index, raw)
+    limited(spec, index, raw)
 }
 
-/// The events that count, but for what their time says of a rolling window.
+/// The events that count, regardless of rolling windows.
 fn matching<'a>(
-    question: &Question,
+    spec: &TrendSpec,
     history: &'a History,
     series: &Series,
     count: &Count<'_>,
 ) -> Vec<&'a Event> {
     let passes = |event: &&Event| {
-        let filters = question.filter.iter().chain(&series.filter);
+        let filters = spec.filter.iter().chain(&series.filter);
         series.is_named(event) && filters.clone().all(|filter| filter.passes(event))
     };
     let passing: Vec<&Event> = history.events.iter().filter(passes).collect();
@@ -143,25 +143,25 @@ fn add(sum: &mut [f64], more: &[f64]) {
     }
 }
 
-fn limited(question: &Question, index: usize, mut raw: Vec<(Row, Row)>) -> Option<Vec<Row>> {
-    let limit = question.limit.unwrap_or(25);
+fn limited(spec: &TrendSpec, index: usize, mut raw: Vec<(Row, Row)>) -> Option<Vec<Row>> {
+    let limit = spec.limit.unwrap_or(25);
     raw.sort_by(|(_, left), (_, right)| {
         let by_size = right.sum().total_cmp(&left.sum());
         let class =
-            if question.asked.total { std::cmp::Ordering::Equal } else { left.class().cmp(&right.class()) };
+            if spec.range_spec.total { std::cmp::Ordering::Equal } else { left.class().cmp(&right.class()) };
         class.then(by_size).then(left.values.cmp(&right.values))
     });
     let mut rows: Vec<Row> = Vec::new();
     if raw.len() > limit {
         let (last, next) = (&raw[limit - 1].1, &raw[limit].1);
-        if question.asked.total && last.sum() == next.sum() {
+        if spec.range_spec.total && last.sum() == next.sum() {
             return None;
         }
         let rest = raw.split_off(limit);
         let mut numbers = vec![0.0; rest[0].1.numbers.len()];
         rest.iter().for_each(|(row, _)| add(&mut numbers, &row.numbers));
         let width = rest[0].0.values.as_ref().unwrap().len();
-        if !question.hide_other {
+        if !spec.hide_other {
             rows.push(Row { series: index, values: Some(vec![OTHER.to_owned(); width]), numbers });
         }
     }
@@ -205,8 +205,8 @@ fn binned(raw: Vec<(Row, Row)>, bins: u32) -> Vec<(Row, Row)> {
 }
 
 /// The formula over the rows of all series, each value for itself.
-pub fn formula(question: &Question, rows: Vec<Vec<Row>>, width: usize) -> Vec<Row> {
-    let of = question.formula.unwrap().of;
+pub fn formula(spec: &TrendSpec, rows: Vec<Vec<Row>>, width: usize) -> Vec<Row> {
+    let of = spec.formula.unwrap().of;
     let mut by_value: BTreeMap<Option<Vec<String>>, Vec<Vec<f64>>> = BTreeMap::new();
     let count = rows.len();
     for row in rows.into_iter().flatten() {
@@ -231,8 +231,8 @@ pub fn sort_formula(rows: &mut [Row], count: &dyn Fn(&Row) -> f64) {
     });
 }
 
-pub fn breakdown_value(question: &Question, values: &[String]) -> Value {
-    match (&question.source, question.several) {
+pub fn breakdown_value(spec: &TrendSpec, values: &[String]) -> Value {
+    match (&spec.source, spec.several) {
         (Some(Source::Cohorts(_)), _) => {
             values[0].parse::<u64>().map_or_else(|_| json!(values[0]), |id| json!(id))
         }
@@ -242,8 +242,8 @@ pub fn breakdown_value(question: &Question, values: &[String]) -> Value {
 }
 
 /// As labels name it.
-pub fn value_text(question: &Question, values: &[String]) -> String {
-    match &question.source {
+pub fn value_text(spec: &TrendSpec, values: &[String]) -> String {
+    match &spec.source {
         Some(Source::Cohorts(_)) if values[0] == "all" => "all users".to_owned(),
         Some(Source::Cohorts(_)) => format!("cohort {}", values[0]),
         _ => values.join("::"),

@@ -1,4 +1,4 @@
-//! What must not change an answer, or must double it.
+//! Changes of a history that must not change a result, or must double it.
 
 use pennon_analytics::{InsightKind, ParsedQuery, PartitionResult};
 use pennon_filters::CalcError;
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::history::{Event, History, Person};
 use crate::support::differences;
 
-/// A question, and what may be done to its history.
-pub struct Asked {
+/// A query, and which changes of its history keep the result.
+pub struct CheckedQuery {
     pub body: Value,
     pub is_funnel: bool,
     /// Events of another name break a run.
     pub is_strict: bool,
-    /// Twice the people give twice the numbers.
+    /// Twice the persons double the numbers.
     pub doubles: bool,
 }
 
-impl Asked {
+impl CheckedQuery {
     fn parse(&self, body: &Value) -> Result<ParsedQuery, CalcError> {
         let body = body.as_object().unwrap();
         if self.is_funnel {
@@ -27,45 +27,45 @@ impl Asked {
         }
     }
 
-    fn answer(&self, history: &History) -> Result<Value, CalcError> {
-        history.world().ask(self.parse(&self.body))
+    fn calculate(&self, history: &History) -> Result<Value, CalcError> {
+        history.world().calculate_parsed(self.parse(&self.body))
     }
 }
 
 /// Another division of the actors, and parts that are merged in another order.
-fn divided(history: &History, asked: &Asked) -> Result<Vec<(String, Value)>, CalcError> {
+fn divided(history: &History, checked: &CheckedQuery) -> Result<Vec<(String, Value)>, CalcError> {
     let world = history.world();
-    let ParsedQuery::Query(query) = asked.parse(&asked.body)? else { return Ok(Vec::new()) };
-    let mut answers = Vec::new();
+    let ParsedQuery::Query(query) = checked.parse(&checked.body)? else { return Ok(Vec::new()) };
+    let mut results = Vec::new();
     for parts in [1, 2, 7] {
-        answers.push((format!("{parts} parts"), world.answer(&query, parts)?));
+        results.push((format!("{parts} parts"), world.calculate(&query, parts)?));
     }
     let plan = query.plan(&world.project, world.now)?;
     let partitions = plan.join(world.partitions(plan.scan(), 5), world.facts(&plan), &|| false).unwrap();
     let partials: Result<Vec<PartitionResult>, CalcError> =
         partitions.iter().rev().map(|partition| plan.partial(partition, &|| false)).collect();
     let sum = partials?.into_iter().fold(PartitionResult::default(), |sum, part| part.merge(sum));
-    answers.push(("parts in reverse".to_owned(), plan.finish(sum, &|| false)?.result));
-    Ok(answers)
+    results.push(("parts in reverse".to_owned(), plan.finish(sum, &|| false)?.result));
+    Ok(results)
 }
 
-/// The same history told otherwise.
-fn retold(history: &History, is_strict: bool) -> Vec<(&'static str, History)> {
-    let mut told = Vec::new();
-    // Events of one instant stay in their order.
+/// The same history in other forms.
+fn rearrange(history: &History, is_strict: bool) -> Vec<(&'static str, History)> {
+    let mut variants = Vec::new();
+    // Events of one instant keep their order.
     let mut sorted = history.clone();
     sorted.events.sort_by_key(|event| event.time);
-    told.push(("arrival by time", sorted));
+    variants.push(("arrival by time", sorted));
     let mut backwards = history.clone();
     backwards.events.sort_by_key(|event| std::cmp::Reverse(event.time));
-    told.push(("latest first", backwards));
+    variants.push(("latest first", backwards));
     if !history.by_distinct_id {
-        told.push(("one id a person", merged(history)));
+        variants.push(("one id a person", merged(history)));
     }
     if !is_strict {
-        told.push(("events of another name", with_strays(history)));
+        variants.push(("events of another name", with_strays(history)));
     }
-    told
+    variants
 }
 
 fn merged(history: &History) -> History {
@@ -80,7 +80,7 @@ fn merged(history: &History) -> History {
     merged
 }
 
-/// Beside each event one that nobody asks about; none before the first, which may be where the range begins.
+/// Adds an event that no query selects after each event; none before the first, because the range may start there.
 fn with_strays(history: &History) -> History {
     let mut strayed = history.clone();
     for event in &history.events {
@@ -92,7 +92,7 @@ fn with_strays(history: &History) -> History {
     strayed
 }
 
-/// Everybody twice, under other ids.
+/// Each person twice, the second time with other ids.
 fn doubled(history: &History) -> History {
     let mut doubled = history.clone();
     let other = |id: &String| format!("other {id}");
@@ -109,9 +109,9 @@ fn doubled(history: &History) -> History {
     doubled
 }
 
-/// The numbers of people in an answer, times and labels aside.
-fn counts(answer: &Value, factor: f64) -> Value {
-    match answer {
+/// The counts of a result, multiplied; times and labels are unchanged.
+fn counts(result: &Value, factor: f64) -> Value {
+    match result {
         Value::Array(rows) => rows.iter().map(|row| counts(row, factor)).collect(),
         Value::Object(row) => {
             let scaled = |value: &Value| match value {
@@ -136,28 +136,28 @@ fn counts(answer: &Value, factor: f64) -> Value {
     }
 }
 
-/// A question with one more filter that everything passes.
+/// The query with one more filter that all events pass.
 fn refined(body: &Value) -> Value {
     let mut body = body.clone();
-    let filter = json!({"key": "nobody has this", "operator": "is_not_set", "type": "event"});
+    let filter = json!({"key": "absent", "operator": "is_not_set", "type": "event"});
     body["properties"].as_array_mut().unwrap().push(filter);
     body
 }
 
-/// What of all this does change the answer.
-pub fn changes(history: &History, asked: &Asked) -> Result<Vec<String>, CalcError> {
-    let plain = asked.answer(history)?;
+/// The changes that do change the result, which is an error.
+pub fn changes(history: &History, checked: &CheckedQuery) -> Result<Vec<String>, CalcError> {
+    let plain = checked.calculate(history)?;
     let mut wrong = Vec::new();
-    for (how, got) in divided(history, asked)? {
+    for (how, got) in divided(history, checked)? {
         differences(&plain, &got, &how, 1e-9, &mut wrong);
     }
-    for (how, other) in retold(history, asked.is_strict) {
-        differences(&plain, &asked.answer(&other)?, how, 1e-9, &mut wrong);
+    for (how, other) in rearrange(history, checked.is_strict) {
+        differences(&plain, &checked.calculate(&other)?, how, 1e-9, &mut wrong);
     }
-    let more = history.world().ask(asked.parse(&refined(&asked.body)))?;
+    let more = history.world().calculate_parsed(checked.parse(&refined(&checked.body)))?;
     differences(&counts(&plain, 1.0), &counts(&more, 1.0), "one more filter", 1e-9, &mut wrong);
-    if asked.doubles {
-        let twice = counts(&asked.answer(&doubled(history))?, 1.0);
+    if checked.doubles {
+        let twice = counts(&checked.calculate(&doubled(history))?, 1.0);
         differences(&counts(&plain, 2.0), &twice, "twice", 1e-9, &mut wrong);
     }
     Ok(wrong)

@@ -1,4 +1,4 @@
-//! What the corpus tests share: cases as data, partitions built from their events, expectations that are subsets.
+//! Shared by the corpus tests: cases, partitions built from their events, and comparison with partial expectations.
 #![allow(clippy::print_stdout)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -53,7 +53,7 @@ pub fn instant(text: &str) -> DateTime<Utc> {
     DateTime::parse_from_rfc3339(text).unwrap().with_timezone(&Utc)
 }
 
-/// One event as a case writes it, its person found.
+/// One event of a case, with its person.
 #[derive(Clone)]
 pub struct Event {
     pub person: Uuid,
@@ -69,9 +69,9 @@ pub struct World {
     pub now: DateTime<Utc>,
     pub events: Vec<Event>,
     pub persons: BTreeMap<Uuid, Value>,
-    /// When imports say that persons were created.
+    /// Creation times of persons that imports recorded.
     pub created: BTreeMap<Uuid, i64>,
-    /// Persons of distinct ids.
+    /// The person of each distinct id.
     pub named: BTreeMap<String, Uuid>,
     /// By index of the type and key.
     pub groups: BTreeMap<(u8, String), Value>,
@@ -118,12 +118,12 @@ impl World {
         Self { project, now, events, persons: known, created, named: persons, groups, cohort_lists }
     }
 
-    /// What a plan has to know.
+    /// The data that a plan needs besides events.
     pub fn facts(&self, plan: &Plan) -> JoinData {
         self.facts_for(plan.needs())
     }
 
-    /// What has to be known.
+    /// The data for these requirements.
     pub fn facts_for(&self, needs: &DataRequirements) -> JoinData {
         let persons = if needs.whole_persons {
             PropertyTable::whole(&needs.persons)
@@ -150,7 +150,7 @@ impl World {
         facts
     }
 
-    /// The events that a scan asks for, their actors dealt out over `parts` partitions.
+    /// The events that a scan requests, with their actors divided into `parts` partitions.
     pub fn partitions(&self, scan: &ScanRequest, parts: usize) -> Vec<Partition> {
         let persons: BTreeSet<Uuid> = self.events.iter().map(|event| event.person).collect();
         let mut dealt = vec![BTreeSet::new(); parts];
@@ -178,8 +178,8 @@ impl World {
         Partition { actors: Arc::new(actors), runs, ..Partition::default() }
     }
 
-    /// The answer to a question that was parsed.
-    pub fn answer(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
+    /// The result of a query, calculated in so many partitions.
+    pub fn calculate(&self, query: &Query, parts: usize) -> Result<Value, CalcError> {
         let plan = query.plan(&self.project, self.now)?;
         let mut sum = pennon_analytics::PartitionResult::default();
         let facts = self.facts(&plan);
@@ -189,7 +189,7 @@ impl World {
         Ok(plan.finish(sum, &|| false)?.result)
     }
 
-    /// The people behind the number that `request` selects, ordered by id.
+    /// The persons behind the number that `request` selects, ordered by id.
     pub fn people(
         &self,
         query: &Query,
@@ -219,9 +219,10 @@ impl World {
         all
     }
 
-    pub fn ask(&self, parsed: Result<ParsedQuery, CalcError>) -> Result<Value, CalcError> {
+    /// The result of a parsed request; the error of the endpoint if it has no query.
+    pub fn calculate_parsed(&self, parsed: Result<ParsedQuery, CalcError>) -> Result<Value, CalcError> {
         match parsed? {
-            ParsedQuery::Query(query) => self.answer(&query, 3),
+            ParsedQuery::Query(query) => self.calculate(&query, 3),
             ParsedQuery::Empty => {
                 Err(CalcError::coded("required", Some("events"), "This field is required."))
             }
@@ -343,7 +344,7 @@ pub fn decode_query(text: &str) -> Map<String, Value> {
     pairs.map(|(key, value)| (decode(key), json!(decode(value)))).collect()
 }
 
-/// What is wrong with an answer: every key that is expected must be equal, arrays must have the same length.
+/// Differences of a result: every expected key must be equal, arrays must have the same length.
 pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, out: &mut Vec<String>) {
     match (want, got) {
         (Value::Object(want), Value::Object(got)) => {
@@ -370,7 +371,7 @@ pub fn differences(want: &Value, got: &Value, path: &str, tolerance: f64, out: &
     }
 }
 
-/// The rows of an answer in the order of those wanted, as far as they fit; the others after them.
+/// The rows of a result in the order of the expected ones, as far as they match; the others after them.
 fn in_order_of(want: &Value, got: Value, tolerance: f64) -> Value {
     let (Value::Array(want), Value::Array(mut got)) = (want, got.clone()) else { return got };
     for (index, want) in want.iter().enumerate() {
@@ -386,37 +387,37 @@ fn in_order_of(want: &Value, got: Value, tolerance: f64) -> Value {
     Value::Array(got)
 }
 
-/// What became of the cases of a file.
+/// The outcomes of the cases of a file.
 #[derive(Default)]
-pub struct Tally {
-    pub answered: usize,
+pub struct CaseOutcomes {
+    pub calculated: usize,
     pub refused: usize,
     pub not_covered: Vec<String>,
     pub failures: Vec<String>,
 }
 
-impl Tally {
-    /// Judges the answer to one case with a request and an expectation.
-    pub fn judge(&mut self, case: &Value, answer: Result<Value, CalcError>, tolerance: f64) {
+impl CaseOutcomes {
+    /// Compares the result of one case with its expectation, and counts it.
+    pub fn record(&mut self, case: &Value, result: Result<Value, CalcError>, tolerance: f64) {
         let name = case["name"].as_str().unwrap();
         let expect = &case["expect"];
-        match answer {
+        match result {
             Err(error) if error.detail.starts_with(NOT_SUPPORTED) => {
                 self.not_covered.push(format!("{name}: {error}"));
             }
             Err(_) if expect["status"] == json!(400) => self.refused += 1,
             Err(error) => self.failures.push(format!("{name}: refused: {error}")),
             Ok(_) if expect["status"] != json!(200) => {
-                self.failures.push(format!("{name}: answered, want a refusal"))
+                self.failures.push(format!("{name}: calculated, want an error"))
             }
-            Ok(answer) => {
+            Ok(result) => {
                 let mut wrong = Vec::new();
-                let answer = match expect["result_unordered"].as_bool() {
-                    Some(true) => in_order_of(&expect["result"], answer, tolerance),
-                    _ => answer,
+                let result = match expect["result_unordered"].as_bool() {
+                    Some(true) => in_order_of(&expect["result"], result, tolerance),
+                    _ => result,
                 };
-                differences(&expect["result"], &answer, "result", tolerance, &mut wrong);
-                self.answered += 1;
+                differences(&expect["result"], &result, "result", tolerance, &mut wrong);
+                self.calculated += 1;
                 if !wrong.is_empty() {
                     self.failures.push(format!("{name}: {}", wrong.join("; ")));
                 }
@@ -424,14 +425,14 @@ impl Tally {
         }
     }
 
-    /// Everything that was answered is right, and no fewer than these were.
-    pub fn check(&self, answered: usize, refused: usize) {
-        println!("{} answered, {} refused as expected, not covered:", self.answered, self.refused);
+    /// Asserts that all results are right, and that at least so many cases were calculated and rejected.
+    pub fn check(&self, calculated: usize, refused: usize) {
+        println!("{} calculated, {} refused as expected, not covered:", self.calculated, self.refused);
         for line in &self.not_covered {
             println!("  {line}");
         }
         assert!(self.failures.is_empty(), "{} wrong:\n{}", self.failures.len(), self.failures.join("\n"));
-        assert!(self.answered >= answered, "only {} answered", self.answered);
+        assert!(self.calculated >= calculated, "only {} calculated", self.calculated);
         assert!(self.refused >= refused, "only {} refused", self.refused);
     }
 }

@@ -18,7 +18,7 @@ fn packed(events: &[Event]) -> Result<Vec<u8>, EventStoreError> {
     Ok(block)
 }
 
-/// A block as the release before wrote it.
+/// A block in the format of the previous release.
 fn without_checksum(block: &[u8]) -> Vec<u8> {
     [&MAGIC[..], &[WITHOUT_CHECKSUM], &block[CHECKSUM.end..]].concat()
 }
@@ -44,7 +44,7 @@ fn event(index: u128) -> Event {
 }
 
 #[test]
-fn events_come_back_exactly_and_in_order() {
+fn events_are_decoded_unchanged_and_in_order() {
     let events = (0..100).map(event).collect::<Vec<_>>();
     let back = decode(&packed(&events).unwrap()).unwrap();
     assert_eq!(back, events);
@@ -62,7 +62,7 @@ fn is_damaged(block: &[u8]) -> bool {
 }
 
 #[test]
-fn every_flipped_bit_every_cut_and_every_other_name_is_noticed() {
+fn every_flipped_bit_every_cut_and_every_other_name_is_detected() {
     let block = packed(&[event(1), event(2)]).unwrap();
     for length in 0..block.len() {
         assert!(is_damaged(&block[..length]), "cut at {length}");
@@ -79,7 +79,7 @@ fn every_flipped_bit_every_cut_and_every_other_name_is_noticed() {
 }
 
 #[test]
-fn flipped_bits_of_a_large_block_are_noticed() {
+fn flipped_bits_of_a_large_block_are_detected() {
     let events = (0..20_000)
         .map(|n| {
             let mut event = event(n);
@@ -99,13 +99,13 @@ fn flipped_bits_of_a_large_block_are_noticed() {
             let bit = (noise >> 16) as usize % (block.len() * 8);
             flipped[bit / 8] ^= 1 << (bit % 8);
         }
-        // Two flips of one bit are none.
+        // Two flips of the same bit cancel each other.
         assert!(flipped == block || Block::verify(&flipped, PROJECT, &ID).is_err());
     }
 }
 
 #[test]
-fn a_block_of_a_newer_format_is_told_from_a_damaged_one() {
+fn a_block_of_a_newer_format_is_distinguished_from_a_damaged_one() {
     let mut newer = packed(&[event(1)]).unwrap();
     newer[3] = FORMAT + 1;
     assert!(is_damaged(&newer), "its checksum is of another format");
@@ -155,7 +155,7 @@ fn a_plain_body_of_any_bytes_does_not_make_the_reader_panic() {
 }
 
 #[test]
-fn a_batch_that_no_transaction_takes_is_refused() {
+fn a_batch_larger_than_a_transaction_is_rejected() {
     let mut noise = 1_u64;
     let text = (0..6_000_000)
         .map(|_| {
@@ -169,7 +169,7 @@ fn a_batch_that_no_transaction_takes_is_refused() {
 }
 
 #[test]
-fn what_is_not_wanted_is_passed_over() {
+fn only_requested_properties_are_decoded() {
     let events = (0..3).map(event).collect::<Vec<_>>();
     let block = Block::open(&packed(&events).unwrap(), PROJECT, &ID).unwrap();
     let keys = ["third", "yes"];
@@ -184,7 +184,7 @@ fn what_is_not_wanted_is_passed_over() {
 }
 
 #[test]
-fn times_at_the_ends_of_time_come_back() {
+fn minimum_and_maximum_times_are_decoded() {
     let times = [i64::MIN, i64::MAX, 0, i64::MAX, i64::MIN];
     let events = times.map(|timestamp| Event { timestamp, ..event(1) });
     let back = decode(&packed(&events).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Values through columns into a segment's file and back.
+//! Values are encoded to columns of a segment file and decoded again.
 #![allow(clippy::unwrap_used)]
 
 use arrow_array::cast::AsArray;
@@ -24,7 +24,7 @@ fn text(array: &ArrayRef, row: usize) -> Option<String> {
     Some(array.values().as_string::<i32>().value(code).to_owned())
 }
 
-/// A value of a property column, by what the format says of its kind.
+/// A value of a property column, decoded by its type.
 fn value(array: &ArrayRef, kind: PropertyColumnKind, row: usize) -> Option<Value> {
     if array.is_null(row) {
         return None;
@@ -98,7 +98,7 @@ fn row(at: usize, properties: Value) -> PersonEvent {
     PersonEvent { seq: at as u128, person, event }
 }
 
-/// Whether two values are the same, 50 and 50.0 apart, and zero and minus zero.
+/// Whether two values are equal; 50 and 50.0 differ, and so do zero and minus zero.
 fn same(a: &[Event], b: &[Event]) -> bool {
     format!("{a:?}").len() == format!("{b:?}").len() && a == b
 }
@@ -126,7 +126,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Few keys, and of each mostly values of one kind, so that columns of all kinds come about, with exceptions.
+/// Few keys with mostly one type of values each, so that columns of all types occur, with exceptions.
 fn objects() -> impl Strategy<Value = Vec<Value>> {
     let number = prop_oneof![(-9..9_i64).prop_map(Value::from), Just(json!(0.5)), Just(json!(7.25))];
     let object = (
@@ -149,7 +149,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_mix_of_values_comes_back(objects in objects(), range_rows in prop::sample::select(vec![5_usize, 1000])) {
+    fn any_mix_of_values_is_decoded_unchanged(objects in objects(), range_rows in prop::sample::select(vec![5_usize, 1000])) {
         let rows = objects.into_iter().enumerate().map(|(at, object)| row(at, object)).collect::<Vec<_>>();
         let sent = rows.iter().map(|row| row.event.clone()).collect::<Vec<_>>();
         let (back, _) = through(&rows, range_rows);
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn the_text_of_an_object_gives_what_parsing_it_gives(objects in objects()) {
+    fn parsing_the_text_of_an_object_gives_the_same_columns(objects in objects()) {
         let mut columns = EventColumns::new(0);
         for (line, object) in (0..).zip(&objects) {
             columns.event(line, Uuid::from_u128(u128::from(line)), "a", "p", 0);
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn what_fits_a_column_is_one_rule(value in values()) {
+    fn all_encoders_agree_whether_a_value_fits_a_column(value in values()) {
         let mut texts = Interner::default();
         let stored = StoredValue::of(&PropertyValue::of(&value), &mut texts);
         for kind in [PropertyColumnKind::Text, PropertyColumnKind::Integer, PropertyColumnKind::Float, PropertyColumnKind::Number, PropertyColumnKind::Boolean, PropertyColumnKind::Json] {
@@ -188,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
+fn texts_that_are_not_objects_are_rejected_and_the_last_duplicate_key_counts() {
     for bad in ["", "[]", "1", "\"a\"", "{", "{\"a\":}", "{} {}", "{\"a\":1e999}", "{\"a\":\"\\ud800\"}"] {
         assert!(read_properties(bad, &mut ()).is_err(), "{bad}");
     }
@@ -207,8 +207,8 @@ fn texts_that_are_no_objects_are_refused_and_the_last_of_a_key_counts() {
 }
 
 #[test]
-fn events_of_very_many_keys_are_whole() {
-    // As many keys as have columns while they come in, and one more; every second event names them all.
+fn events_with_more_keys_than_columns_are_complete() {
+    // One key more than the maximum of columns; every second event has all keys.
     let bomb = (0..=KEYS_MAX).map(|n| (format!("key {n}"), json!(n))).collect::<Map<_, _>>();
     let mut rows = vec![row(0, bomb.clone().into()), row(1, json!({"often": 1})), row(2, bomb.into())];
     rows.push(row(3, json!({"often": 2, format!("key {KEYS_MAX}"): null})));
@@ -220,7 +220,7 @@ fn events_of_very_many_keys_are_whole() {
 }
 
 #[test]
-fn nested_values_as_deep_as_any_that_is_taken_come_back() {
+fn values_of_the_maximum_depth_are_decoded_unchanged() {
     let mut deep = json!("end");
     for _ in 0..120 {
         deep = json!([deep]);
@@ -232,7 +232,7 @@ fn nested_values_as_deep_as_any_that_is_taken_come_back() {
 }
 
 #[test]
-fn a_segment_takes_so_many_events_and_not_one_more() {
+fn a_segment_takes_the_maximum_of_events_and_not_one_more() {
     let mut columns = EventColumns::new(0);
     for line in 0..EVENTS_PER_SEGMENT_MAX as u64 {
         columns.event(line, Uuid::nil(), "a", "p", 0);

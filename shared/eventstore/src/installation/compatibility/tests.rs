@@ -26,7 +26,7 @@ fn marks(ids: &[Uuid], heads: &[(u64, u64)]) -> StoredMarks {
     }
 }
 
-/// What a state is called, the state, and what is to be done.
+/// The name of a state, the state, and the expected action.
 type Case = (&'static str, Tables, StoredMarks, Inventory, Decision);
 
 fn decides(cases: impl IntoIterator<Item = Case>) {
@@ -39,7 +39,7 @@ const OURS: Option<(Uuid, bool)> = Some((US, true));
 const BEGUN: Option<(Uuid, bool)> = Some((US, false));
 
 #[test]
-fn a_healthy_start_passes_wherever_the_one_before_was_killed() {
+fn a_start_passes_wherever_the_previous_process_was_killed() {
     let none = || marks(&[], &[]);
     decides([
         ("a first start", tables(None, &[]), none(), NOTHING, Decision::Claim),
@@ -93,7 +93,7 @@ fn lost_events_are_refused() {
 }
 
 #[test]
-fn a_refusal_names_what_to_do() {
+fn errors_name_the_next_step() {
     for mismatch in [
         Mismatch::EmptyTables,
         Mismatch::NoId { events: US },
@@ -132,7 +132,7 @@ fn lived(steps: &[(u64, bool)]) -> (Tables, StoredMarks) {
 
 proptest! {
     #[test]
-    fn whatever_was_killed_when_the_next_start_passes(steps in life()) {
+    fn the_next_start_passes_after_any_kill(steps in life()) {
         let (tables, marks) = lived(&steps);
         prop_assert_eq!(decide(&tables, &marks, USED), Decision::Matches(US));
     }

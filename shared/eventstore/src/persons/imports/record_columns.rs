@@ -99,7 +99,7 @@ impl PersonColumns {
         self.created_at.values_slice().len()
     }
 
-    /// Whether there is nobody.
+    /// Whether there are no persons.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -421,7 +421,7 @@ mod tests {
     use crate::persons::profiles::changes::ChangeOrder;
     use serde_json::json;
 
-    fn nobody(keys: &[&str]) -> People {
+    fn empty_people(keys: &[&str]) -> People {
         People {
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
             places: None,
@@ -433,8 +433,8 @@ mod tests {
     }
 
     #[test]
-    fn as_many_persons_as_the_limit_says_and_not_one_more() {
-        let mut people = nobody(&[]);
+    fn persons_are_accepted_up_to_the_limit() {
+        let mut people = empty_people(&[]);
         for n in 0..PEOPLE_MAX as u128 {
             people.add_id(Uuid::from_u128(n), "a", n, ProfileChanges::default()).unwrap();
         }
@@ -444,11 +444,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_in_values_counts_against_the_limit() {
+    fn nested_values_count_towards_the_limit() {
         let at = ChangeOrder { time: 1, seq: 1 };
-        // Two megabytes, about, of small texts in lists.
+        // About two megabytes of short texts in lists.
         let nested = json!(vec![vec!["x".repeat(100); 100]; 200]);
-        let mut people = nobody(&["k"]);
+        let mut people = empty_people(&["k"]);
         let mut add = |n: u128, value: &Value| {
             let mut changes = ProfileChanges::default();
             changes.set("k", value, at);
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_wanted_properties_are_read() {
+    fn only_the_selected_properties_are_read() {
         let text = json!({"b": {"a": 1}, "a": [1, {"c": 2}], "d": null, "c": "x", "": 0}).to_string();
         let read = |keys: &[&str]| {
             let keys = keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();

@@ -134,7 +134,7 @@ impl MergeLog {
         let held = rows.iter().any(|row| (kept.erased_through..kept.held_through).contains(&row.number));
         let older = manifest.merges.iter().filter(|entry| {
             let is_kept = entry.id == kept.newest.id || kept.spare.is_some_and(|spare| spare.id == entry.id);
-            // Without a spare object, damaged ones stay: they tell up to which row the log was deleted.
+            // Without a spare object, damaged ones stay: they show up to which row the log was deleted.
             !is_kept && kept.spare.is_some() && entry.erasures == kept.newest.erasures && is_due(kept.newest)
         });
         let older = older.collect::<Vec<_>>();

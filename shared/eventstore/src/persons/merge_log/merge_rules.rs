@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Persons as groups of ids, each identified or not; merging as it is told.
+    /// Persons as groups of ids, each identified or not; merged one request after the other.
     struct Model(Vec<(BTreeSet<u8>, bool)>);
 
     impl Model {
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_is_one_person_is_as_it_is_told(
+        fn merged_persons_equal_those_of_the_model(
             requests in prop::collection::vec((0..8_u8, 0..8_u8, prop::bool::weighted(0.2)), 0..25),
             cuts in prop::collection::vec(1..6_usize, 25),
         ) {
@@ -117,10 +117,10 @@ mod tests {
                 for (from, to, forced) in now {
                     model.take(*from, *to, *forced);
                 }
-                let ask = |(from, to, forced): &(u8, u8, bool)| {
+                let request = |(from, to, forced): &(u8, u8, bool)| {
                     (MergeRequest { link: PersonLink { from: person(*from), to: person(*to) }, forced: *forced }, 0)
                 };
-                let now = now.iter().map(ask).collect::<Vec<_>>();
+                let now = now.iter().map(request).collect::<Vec<_>>();
                 let decision = decide_merges(&now, known.clone());
                 links.extend(decision.merges.iter().map(|merged| merged.link));
                 known.take(decision);

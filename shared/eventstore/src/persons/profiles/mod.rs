@@ -108,8 +108,9 @@ pub(crate) fn named_by(event: &Event, seq: Seq) -> Option<(String, Seq)> {
 
 /// Whether the property changes persons or groups.
 pub(crate) fn is_profile_property(key: &str) -> bool {
-    const TELLING: [&str; 6] = ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
-    TELLING.contains(&key) || names_a_merge(key)
+    const PROFILE_PROPERTIES: [&str; 6] =
+        ["$set", "$set_once", "$unset", "$group_type", "$group_key", "$group_set"];
+    PROFILE_PROPERTIES.contains(&key) || names_a_merge(key)
 }
 
 /// Adds a `$groupidentify` event.

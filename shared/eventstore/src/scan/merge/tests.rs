@@ -2,15 +2,15 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Of whom, when, of which source, and what.
+/// Person, time, source and value of a row.
 type Row = (u8, Micros, usize, u8);
 
 fn id(person: u8) -> Uuid {
-    // The first byte decides for the second half only, so that order is not that of the last one.
+    // The first byte sorts only the second half, so that the order is not that of the last byte.
     Uuid::from_bytes([person / 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, person])
 }
 
-/// What the sources hold; the order of arrival of a row is its place in `rows`.
+/// The rows of the sources; the order of arrival is the index in `rows`.
 fn sources(rows: &[Row], events: usize) -> Vec<ScanSource> {
     let of = |source: usize| {
         let mut own = rows.iter().zip(0_i64..).filter(|(row, _)| row.2 == source).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ fn sources(rows: &[Row], events: usize) -> Vec<ScanSource> {
     (0..6).map(of).filter(|source| source.rows() > 0).collect()
 }
 
-/// The rows as they are, or each dealt to a source by its time, so that no two sources have times among each other's.
+/// The rows unchanged, or divided among sources by time, so that the times of two sources do not overlap.
 fn dealt(rows: Vec<Row>, apart: bool) -> Vec<Row> {
     let longest = rows.iter().map(|row| row.1).max().unwrap_or(0) + 1;
     let source = |row: &Row| if apart { 5 - (row.1 * 6 / longest) as usize } else { row.2 };
@@ -48,9 +48,9 @@ fn dealt(rows: Vec<Row>, apart: bool) -> Vec<Row> {
 }
 
 proptest! {
-    /// However rows are dealt to sources, they come in the order of person, time and arrival, each as it was.
+    /// For any division among sources, rows are unchanged and in the order of person, time and arrival.
     #[test]
-    fn rows_come_in_one_order(
+    fn rows_have_one_order(
         rows in prop::collection::vec((0_u8..20, 0_i64..8, 0_usize..6, any::<u8>()), 1..200), apart: bool
     ) {
         let rows = dealt(rows, apart);
@@ -77,9 +77,9 @@ proptest! {
         }
     }
 
-    /// Without the order of arrival, where no two events of a person are at one time.
+    /// Without the order of arrival, if no two events of a person have the same time.
     #[test]
-    fn times_are_order_enough_where_none_meet(
+    fn times_define_the_order_if_they_are_distinct(
         rows in prop::collection::btree_map((0_u8..20, 0_i64..30), (0_usize..6, any::<u8>()), 1..200), apart: bool
     ) {
         let rows = rows.into_iter().map(|((person, time), (source, what))| (person, time, source, what));

@@ -409,14 +409,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_of_a_file_take_hardly_any_room_and_are_told_exactly() {
+    async fn lines_of_a_file_are_stored_compactly_and_found_exactly() {
         let line = |source: u8, line: u64| {
             let mut bytes = [source; 16];
             bytes[10..].copy_from_slice(&line.to_be_bytes()[2..]);
             uuid::Builder::from_custom_bytes(bytes).into_uuid()
         };
         let mut uuids = UuidIndexBuilder::default();
-        // Of one file all but every thousandth line, of another too few to tell, and others.
+        // All but every thousandth line of one file, too few lines of a second one to be recognised, and other uuids.
         let lines = (1..=50_000).filter(|n| n % 1000 != 0).map(|n| line(1, n)).collect::<Vec<_>>();
         let few = (1..=10).map(|n| line(2, n)).collect::<Vec<_>>();
         let others = (0..100).map(uuid).collect::<Vec<_>>();
@@ -433,7 +433,7 @@ mod tests {
         let mut hashes = few.iter().chain(&others[50..]).map(|uuid| hash(*uuid)).collect::<Vec<_>>();
         hashes.sort_unstable();
         assert_eq!(found.hashes, hashes);
-        // One of none of them, and a file that is cut.
+        // Uuids that are not in the file, and a file that is cut.
         let none = Arc::new(UuidQuery::of((200..210).map(uuid)));
         assert_eq!(held.file.probe(&none).await.unwrap(), UuidMatches::default());
         for cut in [bytes.slice(..bytes.len() - 1), bytes.slice(..600), Bytes::new()] {

@@ -1,4 +1,4 @@
-//! What the writer makes of sorted columns.
+//! Segments that the writer makes of sorted columns.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn dealt(rows: &[Key], bits: u32) -> BTreeMap<u64, Vec<Key>> {
     ranges
 }
 
-/// Compares what the file says of a range with what its rows say, counted by definition.
+/// Compares the footer of a range with the values counted from its rows.
 fn check_range(range: &Range, footer: &Footer, batch: &RecordBatch, rows: &[Key], persons: &[u128]) {
     let mut expected = rows.iter().map(|row| row.1).collect::<Vec<_>>();
     expected.sort_unstable();
@@ -104,13 +104,13 @@ fn check_range(range: &Range, footer: &Footer, batch: &RecordBatch, rows: &[Key]
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Few names, persons and times, so that ties are many.
+    /// Few names, persons and times, so that there are many ties.
     #[test]
     fn footer_and_made_columns_agree_with_the_rows(
         raw in prop::collection::vec((0..4_u8, 0..9_u128, 0..5_i64), 1..200), bits in 0..4_u32
     ) {
         let rows = (0_u128..).zip(raw).map(|(seq, (name, person, time))| {
-            // Persons all over the ranges; arrival is not the order of times.
+            // Persons of all ranges; the order of arrival differs from that of times.
             (format!("e{name}"), person << 124 | person, time, (seq * 7919) % 1009)
         });
         let rows = rows.collect::<Vec<Key>>();
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn rows_out_of_order_are_refused() {
+fn rows_out_of_order_are_rejected() {
     let row = |name: &str, person: u128, time: i64, seq: u128| (name.to_owned(), person, time, seq);
     let good = [row("a", 1, 5, 1), row("a", 1, 5, 2), row("a", 2, 1, 3), row("b", 1, 0, 4)];
     writer(0).write(&batch(&good, &[])).unwrap();
@@ -159,7 +159,7 @@ fn rows_out_of_order_are_refused() {
 }
 
 #[test]
-fn the_footer_says_which_keys_lie_in_properties() {
+fn the_footer_has_the_keys_stored_in_properties() {
     let rows = (0..3).map(|seq| ("a".to_owned(), 1, 0, seq)).collect::<Vec<_>>();
     let footer = |properties: &[Option<&str>]| {
         let mut writer = writer(0);

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: an event store over an embedded DynamoDB, and an independent idea of what a scan
+//! Shared by the tests of this crate: an event store over an embedded DynamoDB, and an independent computation of what a scan
 //! must give.
 #![allow(missing_docs)]
 

@@ -73,11 +73,13 @@ fn properties_are_reduced_to_what_a_condition_needs() {
 fn expanded_conditions_follow_the_others() {
     let [a, b] = ["a", "b"].map(|key| person(key, "x"));
     let kept = |rollout: u8| json!({"properties": [person("k", "y")], "rollout_percentage": rollout});
-    let asked = |rollout: u8| json!({"properties": [in_cohort(1)], "rollout_percentage": rollout});
+    let by_cohort = |rollout: u8| json!({"properties": [in_cohort(1)], "rollout_percentage": rollout});
     let one =
         |property: &Value, rollout: u8| json!({"properties": [property], "rollout_percentage": rollout});
-    let got =
-        flattened(json!([asked(10), kept(20), asked(30), kept(40)]), vec![cohort(1, any(json!([a, b])))]);
+    let got = flattened(
+        json!([by_cohort(10), kept(20), by_cohort(30), kept(40)]),
+        vec![cohort(1, any(json!([a, b])))],
+    );
     let expected = json!([kept(20), kept(40), one(&a, 10), one(&b, 10), one(&a, 30), one(&b, 30)]);
     assert_eq!(got, expected);
 }
@@ -142,7 +144,7 @@ fn a_flag_does_not_grow_beyond_the_conditions_that_one_may_have() {
 }
 
 #[test]
-fn the_same_persons_get_through() {
+fn the_same_persons_match() {
     let [a, b, c] = ["a", "b", "c"].map(|key| person(key, "x"));
     for criteria in [
         all(json!([a, b])),

@@ -24,14 +24,14 @@ fn member(id: impl Into<Value>, operator: Value, negation: Value) -> Value {
 }
 
 /// A flag whose only condition is this property.
-fn asking(property: Value, cohorts: Vec<FlagCohort>) -> World {
+fn with_property(property: Value, cohorts: Vec<FlagCohort>) -> World {
     World { cohorts, ..simple(json!({"groups": [{"properties": [property]}]})) }
 }
 
 impl World {
     fn is_on(&mut self, properties: Value) -> bool {
         self.properties = properties;
-        self.ask("u")[&1].value.is_on()
+        self.evaluate("u")[&1].value.is_on()
     }
 }
 
@@ -42,7 +42,7 @@ fn pro() -> FlagCohort {
 
 #[test]
 fn operators_and_negation() {
-    for (operator, negation, wanted) in [
+    for (operator, negation, expected) in [
         (json!("in"), json!(false), true),
         (json!("exact"), json!(null), true),
         (json!(null), json!(null), true),
@@ -51,20 +51,20 @@ fn operators_and_negation() {
         (json!("not_in"), json!(true), true),
     ] {
         let property = member(1, operator, negation);
-        let mut world = asking(property.clone(), vec![pro()]);
-        assert_eq!(world.is_on(json!({"plan": "pro"})), wanted, "{property}");
-        assert_eq!(world.is_on(json!({"plan": "free"})), !wanted, "{property}");
-        let mut world = asking(property.clone(), vec![listed(1)]);
-        assert_eq!(world.is_on(json!({})), !wanted, "{property}");
+        let mut world = with_property(property.clone(), vec![pro()]);
+        assert_eq!(world.is_on(json!({"plan": "pro"})), expected, "{property}");
+        assert_eq!(world.is_on(json!({"plan": "free"})), !expected, "{property}");
+        let mut world = with_property(property.clone(), vec![listed(1)]);
+        assert_eq!(world.is_on(json!({})), !expected, "{property}");
         world.members_of = [1].into();
-        assert_eq!(world.is_on(json!({})), wanted, "{property}");
+        assert_eq!(world.is_on(json!({})), expected, "{property}");
     }
-    assert!(asking(member("1", json!("in"), json!(null)), vec![pro()]).is_on(json!({"plan": "pro"})));
+    assert!(with_property(member("1", json!("in"), json!(null)), vec![pro()]).is_on(json!({"plan": "pro"})));
 }
 
 #[test]
 fn cohorts_without_members() {
-    let nobody = [
+    let without_members = [
         dynamic(1, json!(null)),
         dynamic(1, json!({})),
         dynamic(1, any(json!([]))),
@@ -74,18 +74,23 @@ fn cohorts_without_members() {
         FlagCohort { deleted: true, ..pro() },
         dynamic(2, any(json!([person("plan", json!("pro"))]))),
     ];
-    for cohort in nobody {
+    for cohort in without_members {
         let cohorts = vec![cohort];
         let plan = json!({"plan": "pro"});
-        assert!(!asking(member(1, json!("in"), json!(null)), cohorts.clone()).is_on(plan.clone()));
-        assert!(asking(member(1, json!("not_in"), json!(null)), cohorts.clone()).is_on(plan.clone()));
+        assert!(!with_property(member(1, json!("in"), json!(null)), cohorts.clone()).is_on(plan.clone()));
+        assert!(with_property(member(1, json!("not_in"), json!(null)), cohorts.clone()).is_on(plan.clone()));
         // The same from inside of another one.
         let around = dynamic(5, all(json!([member(1, json!("in"), json!(true))])));
         let cohorts = [cohorts, vec![around]].concat();
-        assert!(asking(member(5, json!("in"), json!(null)), cohorts).is_on(plan), "not in nobody");
+        assert!(
+            with_property(member(5, json!("in"), json!(null)), cohorts).is_on(plan),
+            "not in an empty cohort"
+        );
     }
     for id in [json!("x"), json!(null), json!([1]), json!(1.5)] {
-        assert!(!asking(member(id, json!("in"), json!(null)), vec![pro()]).is_on(json!({"plan": "pro"})));
+        assert!(
+            !with_property(member(id, json!("in"), json!(null)), vec![pro()]).is_on(json!({"plan": "pro"}))
+        );
     }
 }
 
@@ -97,7 +102,7 @@ fn groups_of_criteria() {
         ),
         all(json!([{"key": "email", "type": "person", "value": "@x.io", "operator": "icontains"}])),
     ]));
-    let mut world = asking(member(1, json!("in"), json!(null)), vec![dynamic(1, criteria)]);
+    let mut world = with_property(member(1, json!("in"), json!(null)), vec![dynamic(1, criteria)]);
     for (properties, on) in [
         (json!({"plan": "pro", "age": 31}), true),
         (json!({"plan": "pro", "age": 30}), false),
@@ -116,7 +121,7 @@ fn negated_criteria() {
         property
     };
     let criteria = all(json!([person("a", json!(1)), negated(person("b", json!(2)))]));
-    let mut world = asking(member(1, json!("in"), json!(null)), vec![dynamic(1, criteria)]);
+    let mut world = with_property(member(1, json!("in"), json!(null)), vec![dynamic(1, criteria)]);
     for (properties, on) in [
         (json!({"a": 1}), true),
         (json!({"a": 1, "b": 3}), true),
@@ -132,7 +137,10 @@ fn negated_criteria() {
         json!({"key": "a", "type": "person", "value": "x", "operator": "gt"}),
     ] {
         let cohorts = vec![dynamic(1, all(json!([negated(criterion.clone())])))];
-        assert!(!asking(member(1, json!("in"), json!(null)), cohorts).is_on(json!({"a": 1})), "{criterion}");
+        assert!(
+            !with_property(member(1, json!("in"), json!(null)), cohorts).is_on(json!({"a": 1})),
+            "{criterion}"
+        );
     }
 }
 
@@ -148,7 +156,7 @@ fn cohorts_inside_cohorts() {
         listed(4),
         pro(),
     ];
-    let mut world = asking(member(3, json!("in"), json!(null)), cohorts);
+    let mut world = with_property(member(3, json!("in"), json!(null)), cohorts);
     assert_eq!(world.evaluator().static_cohorts(), [4].into());
     assert_eq!(world.evaluator().plan(1).unwrap().static_cohorts(), [4].into());
     assert!(world.is_on(json!({"plan": "pro"})) && world.is_on(json!({"age": 50})));
@@ -161,11 +169,11 @@ fn cohorts_inside_cohorts() {
 fn static_cohorts_that_affect_a_result() {
     let cohorts =
         vec![listed(1), listed(2), listed(3), dynamic(4, any(json!([member(2, json!("in"), json!(null))])))];
-    let ask = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});
-    let mut early = ask(4);
+    let in_cohort = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});
+    let mut early = in_cohort(4);
     early["super_groups"] = json!([{"properties": [member(3, json!("in"), json!(null))]}]);
     let mut world =
-        world(vec![flag(1, "a", ask(1)), flag(2, "b", early), flag(3, "c", json!({"groups": [{}]}))]);
+        world(vec![flag(1, "a", in_cohort(1)), flag(2, "b", early), flag(3, "c", json!({"groups": [{}]}))]);
     world.cohorts = cohorts;
     let evaluator = world.evaluator();
     assert_eq!(evaluator.static_cohorts(), [1, 2, 3].into());
@@ -175,13 +183,17 @@ fn static_cohorts_that_affect_a_result() {
 
 #[test]
 fn cohorts_of_flags_that_a_flag_depends_on() {
-    let ask = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});
+    let in_cohort = |id: i64| json!({"groups": [{"properties": [member(id, json!("in"), json!(null))]}]});
     let on = |id: &str| {
         let property = json!({"key": id, "type": "flag", "value": true, "operator": "flag_evaluates_to"});
         json!({"groups": [{"properties": [property]}]})
     };
-    let flags =
-        vec![flag(1, "a", on("2")), flag(2, "b", on("3")), flag(3, "c", ask(5)), flag(4, "d", ask(9))];
+    let flags = vec![
+        flag(1, "a", on("2")),
+        flag(2, "b", on("3")),
+        flag(3, "c", in_cohort(5)),
+        flag(4, "d", in_cohort(9)),
+    ];
     let mut world = world(flags);
     let criteria = json!([member(9, json!("in"), json!(null)), person("plan", json!("pro"))]);
     world.cohorts = vec![dynamic(5, all(criteria)), listed(9)];
@@ -198,13 +210,13 @@ fn a_cohort_that_leads_back_to_itself_has_no_members() {
     };
     let cohorts = vec![circle(1, 2), circle(2, 1), circle(3, 3), circle(4, 1)];
     for (id, on) in [(1, false), (2, false), (3, false), (4, true)] {
-        // Whichever way they are given.
+        // In any order.
         for reversed in [false, true] {
             let mut cohorts = cohorts.clone();
             if reversed {
                 cohorts.reverse();
             }
-            let mut world = asking(member(id, json!("in"), json!(null)), cohorts);
+            let mut world = with_property(member(id, json!("in"), json!(null)), cohorts);
             assert_eq!(world.is_on(json!({"plan": "pro"})), on, "{id}");
         }
     }
@@ -216,7 +228,7 @@ fn ten_thousand_cohorts_inside_each_other() {
     cohorts.extend(
         (1..10_000).map(|id| dynamic(id, any(json!([member(id + 1, json!("not_in"), json!(null))])))),
     );
-    let mut world = asking(member(1, json!("in"), json!(null)), cohorts);
+    let mut world = with_property(member(1, json!("in"), json!(null)), cohorts);
     // 9,999 times the opposite.
     assert!(!world.is_on(json!({"plan": "pro"})));
     assert!(world.is_on(json!({})));
@@ -233,7 +245,7 @@ fn the_older_form_of_a_cohort() {
         {"properties": {"type": "AND", "values": [person("vip", json!("yes"))]}},
         {"action_id": 3, "days": 7},
     ]));
-    let mut world = asking(member(1, json!("in"), json!(null)), vec![cohort]);
+    let mut world = with_property(member(1, json!("in"), json!(null)), vec![cohort]);
     for (properties, on) in [
         (json!({"plan": "pro", "age": 30}), true),
         (json!({"plan": "pro"}), false),

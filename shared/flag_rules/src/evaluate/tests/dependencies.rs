@@ -31,7 +31,7 @@ fn expected_values_of_the_other_flag() {
     ] {
         let reason = if on { MATCH } else { NONE };
         let world = world(vec![base(), flag(2, "dependent", needs(1, expected))]);
-        world.says("u", 2, json!(on), reason, Some(0));
+        world.expect("u", 2, json!(on), reason, Some(0));
     }
 }
 
@@ -43,7 +43,7 @@ fn a_flag_that_is_off() {
         let dependents = [(2, json!(false)), (3, json!(true)), (4, json!("false"))];
         let dependents = dependents.map(|(id, expected)| flag(id, &id.to_string(), needs(1, expected)));
         let world = world([vec![other], dependents.to_vec()].concat());
-        let all = world.ask("u");
+        let all = world.evaluate("u");
         let values: Vec<&FlagValue> = all.values().map(|evaluation| &evaluation.value).collect();
         assert_eq!(values, [&FlagValue::Off, &FlagValue::On, &FlagValue::Off, &FlagValue::Off], "{text}");
     }
@@ -51,8 +51,8 @@ fn a_flag_that_is_off() {
     let plain = flag(1, "plain", json!({"groups": [{}]}));
     let world =
         world(vec![plain, flag(2, "a", needs(1, json!("true"))), flag(3, "b", needs(1, json!(true)))]);
-    world.says("u", 2, json!(false), NONE, Some(0));
-    world.says("u", 3, json!(true), MATCH, Some(0));
+    world.expect("u", 2, json!(false), NONE, Some(0));
+    world.expect("u", 3, json!(true), MATCH, Some(0));
 }
 
 #[test]
@@ -79,25 +79,25 @@ fn missing_flags_and_cycles() {
         flag(13, "of-disabled", needs(8, json!(false))),
     ]);
     for id in [2, 3, 4, 5, 6, 7, 10, 11, 13] {
-        world.says("u", id, json!(false), MISSING, None);
+        world.expect("u", id, json!(false), MISSING, None);
     }
-    world.says("u", 8, json!(false), "disabled", None);
-    world.says("u", 12, json!(true), MATCH, Some(0));
+    world.expect("u", 8, json!(false), "disabled", None);
+    world.expect("u", 12, json!(true), MATCH, Some(0));
 }
 
 #[test]
 fn a_flag_is_evaluated_for_the_same_subject() {
-    // simple-flag lets user-2 in at 50 %, user-1 not.
+    // simple-flag is on for user-2 at 50 %, and off for user-1.
     let half = flag(1, "simple-flag", json!({"groups": [{"rollout_percentage": 50}]}));
     let world = world(vec![half, flag(2, "b", needs(1, json!(true))), flag(3, "c", needs(2, json!(false)))]);
-    world.says("user-2", 3, json!(false), NONE, Some(0));
-    world.says("user-1", 3, json!(true), MATCH, Some(0));
+    world.expect("user-2", 3, json!(false), NONE, Some(0));
+    world.expect("user-1", 3, json!(true), MATCH, Some(0));
 }
 
 #[test]
 fn a_chain_of_ten_thousand() {
     const COUNT: i64 = 10_000;
-    // Each wants the opposite of the one before; ids run against the order of evaluation.
+    // Each requires the opposite of the one before; ids are in reverse order of evaluation.
     let mut flags = vec![flag(COUNT, "last", json!({"groups": [{}]}))];
     flags.extend((1..COUNT).map(|id| flag(id, &format!("f{id}"), needs(id + 1, json!(false)))));
     let world = world(flags);

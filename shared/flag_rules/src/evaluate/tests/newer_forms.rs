@@ -22,12 +22,12 @@ fn a_holdout_is_of_those_up_to_its_percentage() {
         let world = held_out(json!({"id": 7, "exclusion_percentage": percentage}));
         for (id, inside) in [("user-1", first), ("user-2", second)] {
             match inside {
-                true => world.says(id, 1, json!("holdout-7"), "holdout_condition_value", None),
-                false => world.says(id, 1, json!(true), MATCH, Some(0)),
+                true => world.expect(id, 1, json!("holdout-7"), "holdout_condition_value", None),
+                false => world.expect(id, 1, json!(true), MATCH, Some(0)),
             }
         }
     }
-    held_out(json!({"id": "a", "exclusion_percentage": 100})).says(
+    held_out(json!({"id": "a", "exclusion_percentage": 100})).expect(
         "u",
         1,
         json!("holdout-a"),
@@ -46,13 +46,13 @@ fn an_incomplete_holdout_holds_no_one_out() {
         json!({"id": 7, "exclusion_percentage": null}),
         json!({"exclusion_percentage": 100}),
     ] {
-        held_out(holdout).says("user-1", 1, json!(true), MATCH, Some(0));
+        held_out(holdout).expect("user-1", 1, json!(true), MATCH, Some(0));
     }
     // The older form counts where there is no newer one, and not beside it.
     let older = json!([{"rollout_percentage": 100, "variant": "holdout-old"}]);
     let both = |holdout| simple(json!({"groups": [{}], "holdout": holdout, "holdout_groups": older}));
-    both(json!(null)).says("u", 1, json!("holdout-old"), "holdout_condition_value", None);
-    both(json!({"id": 7, "exclusion_percentage": 0})).says("user-1", 1, json!(true), MATCH, Some(0));
+    both(json!(null)).expect("u", 1, json!("holdout-old"), "holdout_condition_value", None);
+    both(json!({"id": 7, "exclusion_percentage": 0})).expect("user-1", 1, json!(true), MATCH, Some(0));
 }
 
 #[test]
@@ -71,13 +71,13 @@ fn enrollment_decides_for_persons_who_enrolled_or_declined() {
         (json!(null), false),
     ] {
         world.properties = json!({"$feature_enrollment/simple-flag": value});
-        world.says("user-1", 1, json!(on), "super_condition_value", Some(0));
+        world.expect("user-1", 1, json!(on), "super_condition_value", Some(0));
     }
     world.properties = json!({"plan": "pro"});
-    world.says("user-1", 1, json!(false), HALF, Some(0));
+    world.expect("user-1", 1, json!(false), HALF, Some(0));
     world.flags[0].filters = testing::object(json!({"groups": [{}], "feature_enrollment": false}));
     world.properties = json!({"$feature_enrollment/simple-flag": false});
-    world.says("user-1", 1, json!(true), MATCH, Some(0));
+    world.expect("user-1", 1, json!(true), MATCH, Some(0));
 }
 
 /// The data in a request about a person besides its id, `user-1`.
@@ -110,14 +110,14 @@ fn a_flag_by_device_hashes_the_device() {
     let by_device = Flag { bucketing_identifier: Some("device_id".to_owned()), ..half() };
     assert!(evaluate(&by_device, device("user-2")).value.is_on());
     assert!(!evaluate(&by_device, device("user-1")).value.is_on());
-    // Without one nothing matches, whatever the conditions are.
-    let everybody = Flag { filters: testing::object(json!({"groups": [{}, {}]})), ..by_device.clone() };
-    let without = evaluate(&everybody, Ids::default());
+    // Without a device, no condition matches.
+    let for_all = Flag { filters: testing::object(json!({"groups": [{}, {}]})), ..by_device.clone() };
+    let without = evaluate(&for_all, Ids::default());
     assert_eq!((without.reason, without.condition_index), (EvaluationReason::OutOfRolloutBound, Some(1)));
-    let nobody = Flag { filters: testing::object(json!({"groups": []})), ..by_device.clone() };
-    let without = evaluate(&nobody, Ids::default());
+    let for_none = Flag { filters: testing::object(json!({"groups": []})), ..by_device.clone() };
+    let without = evaluate(&for_none, Ids::default());
     assert_eq!((without.reason, without.condition_index), (EvaluationReason::NoConditionMatch, Some(0)));
-    // The holdout goes on, with the id of the person.
+    // The holdout still applies, by the id of the person.
     let holdout = json!({"groups": [{}], "holdout": {"id": 7, "exclusion_percentage": 50}});
     let held_out = Flag { filters: testing::object(holdout), ..by_device };
     assert_eq!(evaluate(&held_out, Ids::default()).reason, EvaluationReason::HoldoutConditionValue);
@@ -183,7 +183,7 @@ fn data_missing_in_the_request_is_looked_up() {
     assert_eq!(lookups(4, json!({}), true).groups, BTreeSet::from([0]));
     assert!(lookups(4, json!({}), false).is_empty(), "no group of the type is named");
     assert_eq!(lookups(5, json!({}), true), DataLookups { overrides: true, ..DataLookups::default() });
-    assert!(lookups(6, json!({}), true).is_empty(), "the same for everybody");
+    assert!(lookups(6, json!({}), true).is_empty(), "the same value for all persons");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn selections_follow_runtime_keys_and_dependencies() {
 }
 
 #[test]
-fn reasons_in_the_words_of_open_feature() {
+fn reasons_have_the_names_of_open_feature() {
     let variants =
         json!({"variants": [{"key": "a", "rollout_percentage": 50}, {"key": "b", "rollout_percentage": 50}]});
     let pro = json!([person("plan", json!("pro"))]);

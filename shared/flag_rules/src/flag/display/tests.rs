@@ -77,7 +77,7 @@ fn names_of_cohorts_are_added() {
 }
 
 #[test]
-fn a_viewer_sees_that_he_cannot_edit() {
+fn a_viewer_cannot_edit() {
     let viewer = FlagViewer { can_edit: false, level: UserAccessLevel::Viewer };
     let shown = flag().response(viewer, &BTreeMap::new(), now());
     assert_eq!((&shown["can_edit"], &shown["user_access_level"]), (&json!(false), &json!("viewer")));

@@ -102,7 +102,7 @@ fn every_stored_field_is_applied_and_no_other() {
 }
 
 #[test]
-fn fields_accept_null_exactly_if_the_table_says_so() {
+fn fields_accept_null_exactly_if_their_row_is_nullable() {
     for field in FLAG_FIELDS.iter().filter(|field| field.write.parse().is_some()) {
         let mut body = object(json!({"key": "k"}));
         body.insert(field.name.to_owned(), Value::Null);

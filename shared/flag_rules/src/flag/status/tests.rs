@@ -20,28 +20,28 @@ fn full() -> Value {
 }
 
 #[track_caller]
-fn says(flag: &Flag, status: &str, reason: &str) {
-    let answer = flag.status_response(now());
-    assert_eq!((answer["status"].as_str(), answer["reason"].as_str()), (Some(status), Some(reason)));
-    assert_eq!(answer["reason_states_rollout"], json!(reason.starts_with("Always")));
+fn expect_status(flag: &Flag, status: &str, reason: &str) {
+    let response = flag.status_response(now());
+    assert_eq!((response["status"].as_str(), response["reason"].as_str()), (Some(status), Some(reason)));
+    assert_eq!(response["reason_states_rollout"], json!(reason.starts_with("Always")));
     assert_eq!(FlagRow::from(flag).status(now(), &CallTimes::none()).endpoint_value(), status);
 }
 
 #[test]
 fn rows_of_the_table() {
     let old = with(full(), 31);
-    says(&Flag { deleted: true, ..old.clone() }, "deleted", "The flag is soft-deleted");
+    expect_status(&Flag { deleted: true, ..old.clone() }, "deleted", "The flag is soft-deleted");
     let off = Flag { active: false, ..old.clone() };
-    says(&off, "active", "The flag is switched off, staleness is not judged");
+    expect_status(&off, "active", "The flag is switched off, staleness is not judged");
     let called = |days| Flag { last_called_at: Some(now() - TimeDelta::days(days)), ..old.clone() };
-    says(&called(31), "stale", "Not called for 31 days");
-    says(&called(30), "active", "Last called 30 days ago");
-    says(&called(1), "active", "Last called 1 day ago");
-    says(&called(0), "active", "Last called today");
-    says(&called(-3), "active", "Last called today");
-    says(&old, "stale", "Always \"true\"");
-    says(&with(full(), 30), "active", "No usage data yet");
-    says(&with(json!({"groups": [{"rollout_percentage": 99}]}), 31), "active", "No usage data yet");
+    expect_status(&called(31), "stale", "Not called for 31 days");
+    expect_status(&called(30), "active", "Last called 30 days ago");
+    expect_status(&called(1), "active", "Last called 1 day ago");
+    expect_status(&called(0), "active", "Last called today");
+    expect_status(&called(-3), "active", "Last called today");
+    expect_status(&old, "stale", "Always \"true\"");
+    expect_status(&with(full(), 30), "active", "No usage data yet");
+    expect_status(&with(json!({"groups": [{"rollout_percentage": 99}]}), 31), "active", "No usage data yet");
 }
 
 #[test]
@@ -73,19 +73,23 @@ fn multivariate_shapes() {
     let always = "Always variant \"test\"";
     let unknown = "No usage data yet";
     let all = json!([{"properties": [], "rollout_percentage": 100, "variant": null}]);
-    says(&flag(all.clone(), 100), "stale", always);
-    says(&flag(all, 50), "active", unknown);
+    expect_status(&flag(all.clone(), 100), "stale", always);
+    expect_status(&flag(all, 50), "active", unknown);
     let some =
         json!([{"properties": [], "rollout_percentage": 20}, {"properties": [], "rollout_percentage": 30}]);
-    says(&flag(some, 100), "active", unknown);
+    expect_status(&flag(some, 100), "active", unknown);
     let named = json!([{"properties": [], "rollout_percentage": 100, "variant": "test"}]);
-    says(&flag(named.clone(), 60), "stale", always);
+    expect_status(&flag(named.clone(), 60), "stale", always);
     // The variant that a condition names is preferred over the one with all of the hash range.
-    says(&flag(named, 0), "stale", always);
+    expect_status(&flag(named, 0), "stale", always);
     let property = json!({"key": "name", "type": "person", "value": ["Smith"], "operator": "exact"});
     let targeted = json!([{"properties": [property], "rollout_percentage": 100, "variant": "test"}]);
-    says(&flag(targeted, 60), "active", unknown);
-    says(&Flag { filters: object_without_groups(variants(100)), ..with(full(), 31) }, "active", unknown);
+    expect_status(&flag(targeted, 60), "active", unknown);
+    expect_status(
+        &Flag { filters: object_without_groups(variants(100)), ..with(full(), 31) },
+        "active",
+        unknown,
+    );
 }
 
 fn object_without_groups(multivariate: Value) -> Object {

@@ -28,8 +28,8 @@ fn plan(more: &Value) -> Plan {
     }
 }
 
-/// The answer for so many successes and failures, of whom so many have each candidate.
-fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u64)]) -> Value {
+/// The result for these numbers of successes and failures, and of those with each candidate.
+fn calculate(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u64)]) -> Value {
     let candidate = |(event, success, failure): &(&str, u64, u64)| {
         let property = if more.as_object().unwrap().is_empty() { "" } else { "p" };
         let candidate =
@@ -41,11 +41,11 @@ fn answer(more: &Value, success: u64, failure: u64, candidates: &[(&str, u64, u6
     plan(more).finish(PartitionResult::from(correlation), &|| false).unwrap().result
 }
 
-fn names(answer: &Value) -> Vec<&str> {
-    answer["events"].as_array().unwrap().iter().map(|row| row["event"]["event"].as_str().unwrap()).collect()
+fn names(result: &Value) -> Vec<&str> {
+    result["events"].as_array().unwrap().iter().map(|row| row["event"]["event"].as_str().unwrap()).collect()
 }
 
-/// The contract's own numbers.
+/// The numbers of the contract.
 #[test]
 fn odds_have_one_added_to_every_cell() {
     for (success, failure, of_success, of_failure, expected) in [
@@ -62,9 +62,9 @@ fn odds_have_one_added_to_every_cell() {
 
 #[test]
 fn a_ratio_of_one_is_a_failure() {
-    let answer = answer(&json!({}), 3, 3, &[("same", 1, 1)]);
-    assert_eq!(answer["events"][0]["odds_ratio"], 1.0);
-    assert_eq!(answer["events"][0]["correlation_type"], "failure");
+    let result = calculate(&json!({}), 3, 3, &[("same", 1, 1)]);
+    assert_eq!(result["events"][0]["odds_ratio"], 1.0);
+    assert_eq!(result["events"][0]["correlation_type"], "failure");
 }
 
 #[test]
@@ -74,33 +74,33 @@ fn the_ten_highest_ratios_come_before_the_ten_lowest() {
     let mut rows: Vec<(&str, u64, u64)> = Vec::new();
     rows.extend(good.iter().zip(1..).map(|(name, count)| (name.as_str(), count, 0)));
     rows.extend(bad.iter().zip(1..).map(|(name, count)| (name.as_str(), 0, count)));
-    let answer = answer(&json!({}), 20, 20, &rows);
+    let result = calculate(&json!({}), 20, 20, &rows);
     let best = good.iter().rev().take(10);
     let expected: Vec<_> = best.chain(bad.iter().rev().take(10)).map(String::as_str).collect();
-    assert_eq!(names(&answer), expected);
+    assert_eq!(names(&result), expected);
 }
 
 #[test]
 fn rare_candidates_are_left_out() {
     // 2 % of 200 are 4.
-    assert_eq!(names(&answer(&json!({}), 100, 100, &[("three", 3, 0), ("four", 2, 2)])), ["four"]);
+    assert_eq!(names(&calculate(&json!({}), 100, 100, &[("three", 3, 0), ("four", 2, 2)])), ["four"]);
     // 25 are always enough.
-    assert_eq!(names(&answer(&json!({}), 9_000, 1_000, &[("24", 24, 0), ("25", 25, 0)])), ["25"]);
+    assert_eq!(names(&calculate(&json!({}), 9_000, 1_000, &[("24", 24, 0), ("25", 25, 0)])), ["25"]);
     let pairs =
         json!({"funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["e"]});
-    assert_eq!(names(&answer(&pairs, 3, 1, &[("two", 2, 0), ("three", 3, 0)])), ["three::p::v"]);
+    assert_eq!(names(&calculate(&pairs, 3, 1, &[("two", 2, 0), ("three", 3, 0)])), ["three::p::v"]);
 }
 
 #[test]
-fn an_answer_is_skewed_when_one_side_is_more_than_ten_times_the_other() {
+fn a_result_is_skewed_if_one_side_is_more_than_ten_times_the_other() {
     for (success, failure, skewed) in
         [(10, 1, false), (11, 1, true), (1, 10, false), (1, 11, true), (2, 20, false)]
     {
-        assert_eq!(answer(&json!({}), success, failure, &[])["skewed"], skewed, "{success} to {failure}");
+        assert_eq!(calculate(&json!({}), success, failure, &[])["skewed"], skewed, "{success} to {failure}");
     }
     for (success, failure) in [(0, 5), (5, 0), (0, 0)] {
         assert_eq!(
-            answer(&json!({}), success, failure, &[("x", success, failure)]),
+            calculate(&json!({}), success, failure, &[("x", success, failure)]),
             json!({"events": [], "skewed": true})
         );
     }
@@ -127,7 +127,7 @@ proptest! {
     }
 }
 
-/// However the actors are divided, one candidate too many is refused, and the last that fits is not.
+/// For any division of the actors, candidates are accepted up to the limit and rejected beyond it.
 #[test]
 fn candidates_are_bounded_over_all_partial_results() {
     let part = |names: std::ops::Range<usize>| {
@@ -137,12 +137,12 @@ fn candidates_are_bounded_over_all_partial_results() {
         counts
     };
     let most = crate::kinds::correlation::limits::CORRELATION_CANDIDATES;
-    let answer = |parts: Vec<CorrelationCounts>| {
+    let calculate = |parts: Vec<CorrelationCounts>| {
         let correlation = parts.into_iter().fold(CorrelationCounts::default(), CorrelationCounts::merge);
         plan(&json!({})).finish(PartitionResult::from(correlation), &|| false)
     };
-    assert!(answer(vec![part(0..most / 2), part(1..most)]).is_ok());
+    assert!(calculate(vec![part(0..most / 2), part(1..most)]).is_ok());
     for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {
-        assert_eq!(answer(parts).unwrap_err().attr.as_deref(), Some("funnel_correlation_type"));
+        assert_eq!(calculate(parts).unwrap_err().attr.as_deref(), Some("funnel_correlation_type"));
     }
 }

@@ -114,7 +114,9 @@ mod tests {
         let mut sum = PartialResult::default();
         for _ in 0..1_000 {
             sum.add(0, BreakdownValue::NoBreakdown, distinct(0..1_000));
-            let Some(Accumulator::Distinct(set)) = sum.accumulators.values().next() else { panic!("nobody") };
+            let Some(Accumulator::Distinct(set)) = sum.accumulators.values().next() else {
+                panic!("no entries")
+            };
             assert!(set.entries.len() <= 1_500, "{}", set.entries.len());
         }
         sum.consolidate();

@@ -88,7 +88,7 @@ impl RowRules {
         data.iter().sum()
     }
 
-    /// Builds the rows, and tells whether values were cut off by the limit.
+    /// Builds the rows, and returns whether values were cut off by the limit.
     pub(super) fn rows(
         self,
         counted: Vec<(BreakdownValue, Vec<f64>)>,
@@ -160,7 +160,7 @@ pub(super) fn running_sum(data: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// One row per value, with numeric values binned where the query asks for bins.
+/// One row per value, with numeric values binned where the query has bins.
 fn rows_by_value(
     mut counted: Vec<(BreakdownValue, Vec<f64>)>,
     breakdown: Option<&Breakdown>,

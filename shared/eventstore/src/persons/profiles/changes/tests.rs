@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::json;
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers from a fixed seed.
 struct Noise(u64);
 
 impl Noise {
@@ -20,7 +20,7 @@ fn person(n: u64) -> Uuid {
     Uuid::from_u128(u128::from(n))
 }
 
-/// An event of a distinct id, of the few that a test needs.
+/// An event of one of a few distinct ids.
 #[derive(Debug, Clone)]
 struct PropertyEvent {
     id: u64,
@@ -45,15 +45,15 @@ fn random_event(noise: &mut Noise, ids: u64, seq: u64, values: u64) -> PropertyE
     PropertyEvent { id, at, properties }
 }
 
-/// The rule as it is told, one event after the other: what every id's person has in the end.
-fn told(
+/// The final properties of the person of each id, by applying the rule to one event after the other.
+fn apply_events(
     events: &[PropertyEvent],
     bases: &BTreeMap<u64, Map<String, Value>>,
     joined: &[(Micros, u64, u64)],
 ) -> Map<String, Value> {
     let mut person_of = bases.keys().map(|id| (*id, *id)).collect::<BTreeMap<_, _>>();
     let mut properties = bases.clone();
-    // A merge happens no earlier than those that came before it.
+    // A merge is not earlier than the merges before it.
     let mut joined = joined.to_vec();
     for later in 1..joined.len() {
         joined[later].0 = joined[later].0.max(joined[later - 1].0);
@@ -96,7 +96,7 @@ fn told(
     properties.into_values().next().unwrap()
 }
 
-/// The parts of the person, of events that were taken together in random portions.
+/// The partial profiles of a person, of events that were combined in random portions.
 fn parts(
     noise: &mut Noise,
     events: &[PropertyEvent],
@@ -134,16 +134,16 @@ fn bases(noise: &mut Noise, ids: u64) -> BTreeMap<u64, Map<String, Value>> {
 }
 
 #[test]
-fn what_is_kept_gives_what_the_events_give_one_after_the_other() {
+fn stored_changes_give_the_result_of_applying_each_event() {
     let mut noise = Noise(1);
     for round in 0..3000 {
         let ids = 1 + noise.below(4);
         let count = noise.below(14);
-        // One value for a key that is set once: where several are, see the next test.
+        // One value per `$set_once` key; the next test has several.
         let events = (0..count).map(|seq| random_event(&mut noise, ids, seq, 1)).collect::<Vec<_>>();
         let bases = bases(&mut noise, ids);
         let joined = (1..ids).map(|id| (noise.below(12) as Micros, id, noise.below(id))).collect::<Vec<_>>();
-        let want = told(&events, &bases, &joined);
+        let want = apply_events(&events, &bases, &joined);
         let of = |(place, (time, from, to)): (usize, &(Micros, u64, u64))| OrderedMerge {
             place,
             time: *time,
@@ -157,7 +157,7 @@ fn what_is_kept_gives_what_the_events_give_one_after_the_other() {
 }
 
 #[test]
-fn it_does_not_matter_which_events_were_taken_together() {
+fn the_result_does_not_depend_on_how_events_are_combined() {
     let mut noise = Noise(2);
     for _ in 0..3000 {
         let count = noise.below(14);

@@ -1,4 +1,4 @@
-//! Which values an actor counts under, and with which events, by the contract's words.
+//! The values under which an actor counts, and its events for each, by the contract.
 
 use pennon_filters::work_budget::WorkBudget;
 
@@ -135,8 +135,8 @@ fn values_of_several_keys_are_distinguished_by_position() {
 }
 
 #[test]
-fn more_values_than_the_limit_are_refused() {
-    let ask = |count: usize| {
+fn more_values_than_the_limit_are_rejected() {
+    let codes = |count: usize| {
         let texts = TextColumn {
             codes: (0..u32::try_from(count).unwrap()).collect(),
             table: (0..u32::try_from(count).unwrap()).collect(),
@@ -148,8 +148,8 @@ fn more_values_than_the_limit_are_refused() {
             .map(|codes| (0..count).filter(|row| codes.code_of(*row) > 0).count())
     };
     let most = limits::BREAKDOWN_VALUES;
-    assert_eq!(ask(most), Ok(most));
-    assert_eq!(ask(most + 1).unwrap_err().attr.as_deref(), Some("breakdown"));
+    assert_eq!(codes(most), Ok(most));
+    assert_eq!(codes(most + 1).unwrap_err().attr.as_deref(), Some("breakdown"));
 }
 
 #[test]

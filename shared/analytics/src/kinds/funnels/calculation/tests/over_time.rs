@@ -1,4 +1,4 @@
-//! Funnels over time, by the contract's words and examples.
+//! Funnels over time, by the rules and examples of the contract.
 
 use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::DateRange;
@@ -60,7 +60,7 @@ impl PeriodCase {
         let result = format_entries(
             scanner.run(None, &buckets(), &self.events(text), &WorkBudget::new(&|| false)).unwrap(),
         );
-        // The working memory forgets.
+        // The working memory is cleared.
         assert_eq!(
             format_entries(
                 scanner.run(None, &buckets(), &self.events(text), &WorkBudget::new(&|| false)).unwrap()
@@ -109,7 +109,7 @@ fn the_latest_start_of_a_period_replaces_the_earlier() {
 }
 
 #[test]
-fn periods_count_between_the_steps_asked_for() {
+fn periods_count_between_the_requested_steps() {
     let between = PeriodCase { from: 2, to: 3, ..period_case("abcd", 60) };
     assert_eq!(between.ordered("a0 b1 c2"), "0+");
     assert_eq!(between.ordered("a0 b1"), "0-");
@@ -181,6 +181,6 @@ fn the_scan_of_one_actor_stops_when_cancelled() {
     };
     let error = scanner.run(None, &buckets, &events, &WorkBudget::new(&stop)).unwrap_err();
     assert_eq!((error.kind, looks.get()), (ErrorKind::Timeout, 5));
-    // The periods that were open count for nobody else.
+    // The periods that were open do not count for the next actor.
     assert_eq!(scanner.run(None, &buckets, &events[..2], &WorkBudget::new(&|| false)).unwrap().len(), 1);
 }

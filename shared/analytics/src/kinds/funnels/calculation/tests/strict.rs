@@ -13,7 +13,7 @@ use crate::scan::{ArrivalOrder, EventRun};
 /// A row: actor, time, and what it matches.
 type Row = (u32, Micros, MatchBits);
 
-/// The path of each actor; none where instants have to be looked at.
+/// The path of each actor; `None` if the full scan over instants is needed.
 type ActorOutcomes = BTreeMap<u32, Option<Vec<Micros>>>;
 
 const BOUNDS: (Micros, Micros) = (3, 57);
@@ -34,7 +34,7 @@ fn run_of(rows: &[Row], order: &ArrivalOrder) -> (EventRun, RowMatches) {
     (EventRun { actors, times, order: order.clone(), ..EventRun::default() }, marks)
 }
 
-/// What the pass tells; none when the runs are not of its kind.
+/// The outcomes of the pass; `None` if it does not support the runs.
 fn outcomes(rules: FunnelRules, runs: &[Vec<Row>], order: &ArrivalOrder) -> Option<ActorOutcomes> {
     let seen = |row: &Row| !row.2.is_empty();
     let runs: Vec<_> = runs.iter().filter(|rows| rows.iter().any(seen)).collect();
@@ -119,12 +119,12 @@ proptest! {
 
     #[test]
     fn gallop_finds_the_same_index_as_linear_search(
-        mut numbers in prop::collection::vec(0_u32..50, 0..60), from in 0_usize..60, sought in 0_u32..52,
+        mut numbers in prop::collection::vec(0_u32..50, 0..60), from in 0_usize..60, target in 0_u32..52,
     ) {
         numbers.sort_unstable();
-        let from = from.min(numbers.partition_point(|number| *number < sought));
-        let want = numbers.partition_point(|number| *number < sought);
-        prop_assert_eq!(gallop(from, numbers.len(), |place| numbers[place] < sought), want);
+        let from = from.min(numbers.partition_point(|number| *number < target));
+        let want = numbers.partition_point(|number| *number < target);
+        prop_assert_eq!(gallop(from, numbers.len(), |place| numbers[place] < target), want);
     }
 }
 
@@ -160,14 +160,14 @@ fn other_events_are_searched_between_the_steps() {
     assert_eq!(
         best_path_times(4, "A10 D11 B12"),
         Some(vec![10]),
-        "steps that nobody gets to break paths too"
+        "steps that no actor reaches break paths too"
     );
     assert_eq!(best_path_times(2, "A10 B31"), Some(vec![10]));
 }
 
 #[test]
 fn instants_with_several_events_need_the_full_scan() {
-    // Something at the very instant of a step breaks nothing, which the pass does not know.
+    // An event at the instant of a step breaks nothing, which the pass does not support.
     assert_eq!(best_path_times(3, "A10 B11 x11 C12"), None);
     assert_eq!(best_path_times(3, "A10 x10 B11"), None);
     assert_eq!(best_path_times(3, "A10 C11 x11 B12"), None, "with the stop, the path goes on");

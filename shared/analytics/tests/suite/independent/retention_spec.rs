@@ -1,4 +1,4 @@
-//! Random questions about who returns, and histories for them.
+//! Random retention queries, and histories for them.
 
 use chrono::{Duration, NaiveDate};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use super::history::{DAY, Filter, HOUR, History, SECOND, Source, event, people};
 use super::trend_dates::DateText;
 use crate::support::instant;
 
-/// Half of what happens is what most questions are about.
+/// Half of the events have the name that most queries select.
 const NAMES: [&str; 4] = ["a", "a", "b", "c"];
 
-/// What starts or returns.
+/// A target or returning entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entity {
     /// None for every event.
@@ -47,7 +47,7 @@ pub struct Aggregation {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct RetentionSpec {
     pub period: &'static str,
     pub from: Option<DateText>,
     pub to: Option<DateText>,
@@ -66,7 +66,7 @@ pub struct Question {
     pub group: Option<u8>,
 }
 
-impl Question {
+impl RetentionSpec {
     /// As a query node.
     pub fn body(&self) -> Value {
         let kind = match self.kind {
@@ -164,8 +164,8 @@ fn source(dice: &mut Dice) -> Option<Source> {
     }
 }
 
-/// A history and a question about it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+/// A random history and a random retention query over it.
+pub fn generate(dice: &mut Dice) -> (History, RetentionSpec) {
     let zones = ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Sydney", "Europe/Berlin"];
     let zone = dice.pick(&zones).parse().unwrap();
     // Around changes of clocks, ends of months and of years.
@@ -181,7 +181,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let target = Entity::any(dice);
     let returning = if dice.percent(50) { target.clone() } else { Entity::any(dice) };
     let source = source(dice);
-    let question = Question {
+    let spec = RetentionSpec {
         period,
         from,
         to,
@@ -202,12 +202,12 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         source,
         group: dice.percent(20).then(|| dice.pick(&[0, 1])),
     };
-    events(dice, &mut history, &question);
-    (history, question)
+    events(dice, &mut history, &spec);
+    (history, spec)
 }
 
-fn events(dice: &mut Dice, history: &mut History, question: &Question) {
-    let span = length(question.period) * 7;
+fn events(dice: &mut Dice, history: &mut History, spec: &RetentionSpec) {
+    let span = length(spec.period) * 7;
     let now = history.now;
     for _ in 0..dice.count(0, 45) {
         let time = match dice.within(0, 9) {

@@ -1,12 +1,12 @@
-//! What a funnel must answer, put together from the paths of its actors.
+//! The expected result of a funnel, computed from the paths of its actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::funnel_definition as definition;
-use super::funnel_question::{Attribution, Candidate, Order, Question, Shape};
 use super::funnel_scan::{Rules, scan, scan_unordered};
+use super::funnel_spec::{Attribution, Candidate, FunnelSpec, Order, Shape};
 use super::history::{History, SECOND, Source};
 
 /// One actor under one value: the events to scan, and the step that must carry the value.
@@ -16,25 +16,25 @@ pub struct Share {
     pub bound: Option<usize>,
 }
 
-/// Who is scanned under which value.
-pub fn shares(question: &Question, history: &History) -> Vec<Share> {
+/// The actors with the breakdown values under which they are scanned.
+pub fn shares(spec: &FunnelSpec, history: &History) -> Vec<Share> {
     let mut shares = Vec::new();
-    for events in question.candidates(history).into_values() {
-        match &question.breakdown {
+    for events in spec.candidates(history).into_values() {
+        match &spec.breakdown {
             None => shares.push(Share { values: Vec::new(), events, bound: None }),
             Some((Source::Cohorts(ids), _)) => {
                 for id in ids.iter().filter(|id| **id == 0 || history.is_member(**id, &events[0].id)) {
                     shares.push(Share { values: vec![id.to_string()], events: events.clone(), bound: None });
                 }
             }
-            Some((source, attribution)) => of_values(question, source, *attribution, events, &mut shares),
+            Some((source, attribution)) => of_values(spec, source, *attribution, events, &mut shares),
         }
     }
     shares
 }
 
 fn of_values(
-    question: &Question,
+    spec: &FunnelSpec,
     source: &Source,
     attribution: Attribution,
     events: Vec<Candidate>,
@@ -65,7 +65,7 @@ fn of_values(
         Attribution::Step(step) => {
             let number = i64::try_from(step).unwrap() + 1;
             let of_step =
-                |event: &&Candidate| question.order == Order::Unordered || event.steps.contains(&number);
+                |event: &&Candidate| spec.order == Order::Unordered || event.steps.contains(&number);
             let matching: Vec<Candidate> = events.iter().filter(of_step).cloned().collect();
             for values in distinct(&matching) {
                 shares.push(Share { values, events: events.clone(), bound: Some(step) });
@@ -74,13 +74,13 @@ fn of_values(
     }
 }
 
-/// Steps from 1 and their times. Where the definition holds, it and the scan must agree.
-fn path(question: &Question, share: &Share) -> Option<Vec<(usize, i64)>> {
-    let (steps, window) = (question.steps.len(), question.window_micros());
+/// Steps from 1 and their times. If the definition holds, it and the scan must agree.
+fn path(spec: &FunnelSpec, share: &Share) -> Option<Vec<(usize, i64)>> {
+    let (steps, window) = (spec.steps.len(), spec.window_micros());
     let events: Vec<&Candidate> = share.events.iter().collect();
-    let optional = question.optional();
+    let optional = spec.optional();
     let numbered = |times: Vec<i64>| (1..).zip(times).collect::<Vec<_>>();
-    let path = match question.order {
+    let path = match spec.order {
         Order::Unordered => {
             let bound = share.bound.map(|_| &share.values[..]);
             Some(numbered(scan_unordered(&events, steps, window, bound)))
@@ -94,17 +94,17 @@ fn path(question: &Question, share: &Share) -> Option<Vec<(usize, i64)>> {
         }
     };
     if share.bound.is_none() && optional.is_empty() {
-        agree(question, &share.events, path.as_deref());
+        agree(spec, &share.events, path.as_deref());
     }
     path
 }
 
-fn agree(question: &Question, events: &[Candidate], path: Option<&[(usize, i64)]>) {
-    let (steps, window) = (question.steps.len(), question.window_micros());
+fn agree(spec: &FunnelSpec, events: &[Candidate], path: Option<&[(usize, i64)]>) {
+    let (steps, window) = (spec.steps.len(), spec.window_micros());
     let depth = path.map_or(0, <[_]>::len);
     let (ties, distinct) = (definition::has_ties(events), definition::is_distinct(events));
-    let free = question.exclusions.is_empty();
-    match question.order {
+    let free = spec.exclusions.is_empty();
+    match spec.order {
         Order::Ordered if free && (!ties || distinct) => {
             assert_eq!(depth, definition::ordered_depth(events, steps, window), "depth {events:#?}");
             if !ties {
@@ -182,45 +182,45 @@ fn median(values: &[f64]) -> Value {
     }
 }
 
-/// As `breakdown_value` has it.
-pub fn shown(question: &Question, values: &[String]) -> Value {
-    let (source, _) = question.breakdown.as_ref().unwrap();
+/// The value as in `breakdown_value`.
+pub fn shown(spec: &FunnelSpec, values: &[String]) -> Value {
+    let (source, _) = spec.breakdown.as_ref().unwrap();
     let other = values == ["Other"];
     match source {
         Source::Cohorts(_) => json!(values[0].parse::<u64>().unwrap()),
         Source::Group(..) => json!(values[0]),
         Source::Event(keys) if keys.len() > 1 => json!(values),
-        // A request that calls itself one of a funnel gets single texts in rows of steps.
-        _ if question.named && matches!(question.shape, Shape::Steps) => json!(values[0]),
+        // A request with `insight: FUNNELS` gets single texts in rows of steps.
+        _ if spec.named && matches!(spec.shape, Shape::Steps) => json!(values[0]),
         _ if other => json!(["Other"]),
         _ => json!(values),
     }
 }
 
-fn rows(question: &Question, history: &History) -> BTreeMap<Vec<String>, Row> {
-    let steps = question.steps.len();
+fn rows(spec: &FunnelSpec, history: &History) -> BTreeMap<Vec<String>, Row> {
+    let steps = spec.steps.len();
     let mut rows: BTreeMap<Vec<String>, Row> = BTreeMap::new();
-    for share in shares(question, history) {
-        let Some(path) = path(question, &share).filter(|path| !path.is_empty()) else { continue };
+    for share in shares(spec, history) {
+        let Some(path) = path(spec, &share).filter(|path| !path.is_empty()) else { continue };
         rows.entry(share.values).or_insert_with(|| Row::empty(steps)).add(&path);
     }
     rows
 }
 
-fn row_value(question: &Question, row: &Row) -> Value {
-    let steps = question.steps.iter().enumerate().map(|(index, step)| {
+fn row_value(spec: &FunnelSpec, row: &Row) -> Value {
+    let steps = spec.steps.iter().enumerate().map(|(index, step)| {
         let mut entry = json!({"order": index, "count": row.counts[index], "people": [], "type": "events",
             "custom_name": null});
         let fields = entry.as_object_mut().unwrap();
-        if question.order == Order::Unordered {
+        if spec.order == Order::Unordered {
             let plural = if index == 0 { "" } else { "s" };
             fields.insert("name".to_owned(), json!(format!("Completed {} step{plural}", index + 1)));
             fields.insert("action_id".to_owned(), Value::Null);
         } else {
             fields.insert("action_id".to_owned(), json!(step.name));
         }
-        // Where steps were passed over, the contract does not say which times are told.
-        if question.optional().is_empty() {
+        // If steps were skipped, the contract does not define which times are reported.
+        if spec.optional().is_empty() {
             fields.insert("average_conversion_time".to_owned(), mean(&row.hops[index]));
             fields.insert("median_conversion_time".to_owned(), median(&row.hops[index]));
         }
@@ -229,37 +229,37 @@ fn row_value(question: &Question, row: &Row) -> Value {
     steps.collect()
 }
 
-/// What is wrong with an answer of steps; none when it is open which rows there are.
-pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Option<Vec<String>> {
+/// Differences of a result of steps; `None` if the contract leaves the rows open.
+pub fn check_steps(spec: &FunnelSpec, history: &History, got: &Value) -> Option<Vec<String>> {
     let mut wrong = Vec::new();
     let mut compare = |want: &Value, got: &Value, path: String| {
         crate::support::differences(want, got, &path, 1e-6, &mut wrong);
     };
-    let rows = rows(question, history);
-    if question.breakdown.is_none() {
-        let none = Row::empty(question.steps.len());
-        compare(&row_value(question, rows.values().next().unwrap_or(&none)), got, "result".to_owned());
+    let rows = rows(spec, history);
+    if spec.breakdown.is_none() {
+        let none = Row::empty(spec.steps.len());
+        compare(&row_value(spec, rows.values().next().unwrap_or(&none)), got, "result".to_owned());
         return Some(wrong);
     }
-    let limited = !matches!(question.breakdown, Some((Source::Cohorts(_), _)));
+    let limited = !matches!(spec.breakdown, Some((Source::Cohorts(_), _)));
     let mut ranked: Vec<(Vec<String>, Row)> = rows.into_iter().collect();
     ranked.sort_by_key(|(_, row)| std::cmp::Reverse(row.rank()));
-    if limited && ranked.len() > question.limit {
-        if ranked[question.limit - 1].1.rank() == ranked[question.limit].1.rank() {
-            // Which of two equals stays is open.
+    if limited && ranked.len() > spec.limit {
+        if ranked[spec.limit - 1].1.rank() == ranked[spec.limit].1.rank() {
+            // The contract leaves open which of two equal rows is kept.
             return None;
         }
-        let mut other = Row::empty(question.steps.len());
-        ranked.split_off(question.limit).iter().for_each(|(_, row)| other.merge(row));
+        let mut other = Row::empty(spec.steps.len());
+        ranked.split_off(spec.limit).iter().for_each(|(_, row)| other.merge(row));
         ranked.push((vec!["Other".to_owned()], other));
     }
     let got = got.as_array().cloned().unwrap_or_default();
     let shown_of = |row: &Value| row[0]["breakdown_value"].clone();
     compare(&json!(ranked.len()), &json!(got.len()), "rows".to_owned());
     for (values, row) in &ranked {
-        let value = shown(question, values);
+        let value = shown(spec, values);
         match got.iter().find(|row| shown_of(row) == value) {
-            Some(got) => compare(&row_value(question, row), got, format!("row {value}")),
+            Some(got) => compare(&row_value(spec, row), got, format!("row {value}")),
             None => compare(&value, &Value::Null, "row".to_owned()),
         }
     }
@@ -271,12 +271,12 @@ pub fn judge_steps(question: &Question, history: &History, got: &Value) -> Optio
     Some(wrong)
 }
 
-/// What is wrong with an answer of times to convert.
-pub fn judge_times(question: &Question, history: &History, got: &Value) -> Vec<String> {
-    let Shape::TimeToConvert(bins) = question.shape else { return Vec::new() };
-    let (from, to) = question.between();
+/// Differences of a result of times to convert.
+pub fn check_times_to_convert(spec: &FunnelSpec, history: &History, got: &Value) -> Vec<String> {
+    let Shape::TimeToConvert(bins) = spec.shape else { return Vec::new() };
+    let (from, to) = spec.between();
     // A breakdown is ignored here.
-    let whole = Question { breakdown: None, ..question.clone() };
+    let whole = FunnelSpec { breakdown: None, ..spec.clone() };
     let mut samples: Vec<f64> = Vec::new();
     for share in shares(&whole, history) {
         let Some(path) = path(&whole, &share).filter(|path| path.len() > to) else { continue };

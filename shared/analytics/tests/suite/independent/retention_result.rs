@@ -1,4 +1,4 @@
-//! Compares results of retention, and lists of people, with what was counted by hand.
+//! Compares results of retention, and lists of persons, with the second implementation.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::history::History;
 use super::retention_count::{Count, CountedRow};
-use super::retention_question::Question;
+use super::retention_spec::RetentionSpec;
 use crate::retention_cases::{list_people, matrix};
 use crate::support::differences;
 
@@ -17,8 +17,8 @@ const OTHER: &str = "$$_posthog_breakdown_other_$$";
 /// Counts and sums of one breakdown value, by row and column.
 type Cells = Vec<Vec<(u64, f64)>>;
 
-fn cells_of(question: &Question, rows: usize, counted: &[&CountedRow]) -> Cells {
-    let mut cells = vec![vec![(0, 0.0); question.columns()]; rows];
+fn cells_of(spec: &RetentionSpec, rows: usize, counted: &[&CountedRow]) -> Cells {
+    let mut cells = vec![vec![(0, 0.0); spec.columns()]; rows];
     for one in counted {
         for column in &one.columns {
             cells[one.row][*column].0 += 1;
@@ -29,7 +29,7 @@ fn cells_of(question: &Question, rows: usize, counted: &[&CountedRow]) -> Cells 
 }
 
 /// The breakdown values in order, those beyond the limit as one.
-fn ordered(question: &Question, rows: usize, counted: &[(String, CountedRow)]) -> Vec<(String, Cells)> {
+fn ordered(spec: &RetentionSpec, rows: usize, counted: &[(String, CountedRow)]) -> Vec<(String, Cells)> {
     let mut by_value: BTreeMap<&str, Vec<&CountedRow>> = BTreeMap::new();
     for (value, row) in counted {
         by_value.entry(value).or_default().push(row);
@@ -37,13 +37,13 @@ fn ordered(question: &Question, rows: usize, counted: &[(String, CountedRow)]) -
     let mut values: Vec<(&str, Vec<&CountedRow>)> = by_value.into_iter().collect();
     // Stable: values of the same size stay in the order of their bytes.
     values.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
-    let limit = question.limit.unwrap_or(25).min(values.len());
+    let limit = spec.limit.unwrap_or(25).min(values.len());
     let others: Vec<&CountedRow> = values[limit..].iter().flat_map(|(_, rows)| rows.clone()).collect();
     let kept = values[..limit].iter();
     let mut result: Vec<(String, Cells)> =
-        kept.map(|(value, own)| ((*value).to_owned(), cells_of(question, rows, own))).collect();
+        kept.map(|(value, own)| ((*value).to_owned(), cells_of(spec, rows, own))).collect();
     if !others.is_empty() {
-        result.push((OTHER.to_owned(), cells_of(question, rows, &others)));
+        result.push((OTHER.to_owned(), cells_of(spec, rows, &others)));
     }
     result
 }
@@ -52,51 +52,51 @@ fn numbers(cells: &Cells, of: impl Fn(&(u64, f64)) -> Value) -> Value {
     cells.iter().map(|row| row.iter().map(&of).collect::<Value>()).collect()
 }
 
-fn aggregate(question: &Question, (count, sum): &(u64, f64)) -> Value {
-    match question.aggregation {
+fn aggregate(spec: &RetentionSpec, (count, sum): &(u64, f64)) -> Value {
+    match spec.aggregation {
         Some(aggregation) if aggregation.average && *count > 0 => json!(sum / *count as f64),
         Some(aggregation) if aggregation.average => json!(0),
         _ => json!(sum),
     }
 }
 
-fn parse(question: &Question) -> Result<Query, CalcError> {
-    match Query::from_query_node(&question.body())? {
+fn parse(spec: &RetentionSpec) -> Result<Query, CalcError> {
+    match Query::from_query_node(&spec.body())? {
         ParsedQuery::Query(query) => Ok(query),
         other => panic!("{other:?}"),
     }
 }
 
-/// What is wrong with the result; none where the contract leaves it open.
-pub fn judge(question: &Question, history: &History) -> Result<Option<Vec<String>>, CalcError> {
-    let Some(rows) = question.rows(history) else { return Ok(None) };
-    let (query, world) = (parse(question)?, history.world());
-    let count = Count { question, history, rows };
+/// Differences of the result; `None` if the contract leaves it open.
+pub fn check(spec: &RetentionSpec, history: &History) -> Result<Option<Vec<String>>, CalcError> {
+    let Some(rows) = spec.rows(history) else { return Ok(None) };
+    let (query, world) = (parse(spec)?, history.world());
+    let count = Count { spec, history, rows };
     let counted = count.all();
-    let result = world.answer(&query, 3)?;
+    let result = world.calculate(&query, 3)?;
     let rows = result.as_array().unwrap();
     let mut wrong = Vec::new();
-    let expected = match question.source {
+    let expected = match spec.source {
         None => {
             let own: Vec<&CountedRow> = counted.iter().map(|(_, row)| row).collect();
-            vec![(String::new(), cells_of(question, count.rows.len(), &own))]
+            vec![(String::new(), cells_of(spec, count.rows.len(), &own))]
         }
-        Some(_) => ordered(question, count.rows.len(), &counted),
+        Some(_) => ordered(spec, count.rows.len(), &counted),
     };
     let mut compare = |key: &str, of: &dyn Fn(&(u64, f64)) -> Value| {
-        let want: Value = match question.source {
+        let want: Value = match spec.source {
             None => numbers(&expected[0].1, of),
             Some(_) => expected.iter().map(|(value, cells)| json!([value, numbers(cells, of)])).collect(),
         };
         differences(&want, &matrix(rows, key), key, 1e-9, &mut wrong);
     };
     compare("count", &|(count, _)| json!(count));
-    if question.aggregation.is_some() {
-        compare("aggregation_value", &|cell| aggregate(question, cell));
+    if spec.aggregation.is_some() {
+        compare("aggregation_value", &|cell| aggregate(spec, cell));
     }
     for (row, got) in rows.iter().enumerate() {
         let number = row % count.rows.len();
-        let period = question.period.to_lowercase();
+        let period = spec.period.to_lowercase();
         let label = format!("{}{} {number}", period[..1].to_uppercase(), &period[1..]);
         differences(&json!(label), &got["label"], "label", 0.0, &mut wrong);
         let shown = &count.rows[number].local.format("%Y-%m-%dT%H:%M:%S").to_string();
@@ -106,28 +106,28 @@ pub fn judge(question: &Question, history: &History) -> Result<Option<Vec<String
     }
     // However the actors are divided.
     for parts in [1, 2, 7] {
-        differences(&result, &world.answer(&query, parts)?, &format!("{parts} parts"), 0.0, &mut wrong);
+        differences(&result, &world.calculate(&query, parts)?, &format!("{parts} parts"), 0.0, &mut wrong);
     }
-    judge_people(question, history, &counted, &mut wrong)?;
+    check_people(spec, history, &counted, &mut wrong)?;
     Ok(Some(wrong))
 }
 
 /// Lists the people of each row with actors.
-fn judge_people(
-    question: &Question,
+fn check_people(
+    spec: &RetentionSpec,
     history: &History,
     counted: &[(String, CountedRow)],
     wrong: &mut Vec<String>,
 ) -> Result<(), CalcError> {
     let mut by_row: BTreeMap<(&str, usize), Vec<Vec<bool>>> = BTreeMap::new();
     for (value, row) in counted {
-        let appearances = (0..question.columns()).map(|column| row.columns.contains(&column)).collect();
+        let appearances = (0..spec.columns()).map(|column| row.columns.contains(&column)).collect();
         by_row.entry((value, row.row)).or_default().push(appearances);
     }
-    let (query, world) = (parse(question)?, history.world());
+    let (query, world) = (parse(spec)?, history.world());
     for ((value, row), mut expected) in by_row {
         let mut link = json!({"selected_interval": row});
-        if question.source.is_some() {
+        if spec.source.is_some() {
             link["breakdown_value"] = json!(value);
         }
         let people = list_people(&world, &query, link.as_object().unwrap(), 2)?;
@@ -142,8 +142,8 @@ fn judge_people(
 }
 
 /// Whether an actor starts, and whether one returns.
-pub fn starts_and_returns(question: &Question, history: &History) -> (bool, bool) {
-    let Some(rows) = question.rows(history) else { return (false, false) };
-    let counted = Count { question, history, rows }.all();
+pub fn starts_and_returns(spec: &RetentionSpec, history: &History) -> (bool, bool) {
+    let Some(rows) = spec.rows(history) else { return (false, false) };
+    let counted = Count { spec, history, rows }.all();
     (!counted.is_empty(), counted.iter().any(|(_, row)| row.columns.len() > 1))
 }

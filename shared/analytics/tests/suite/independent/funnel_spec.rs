@@ -1,4 +1,4 @@
-//! Random funnels, and what of a history they look at.
+//! Random funnels, and the events of a history that they read.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::calendar::local;
 use super::dice::Dice;
 use super::history::{DAY, Event, Filter, HOUR, History, SECOND, Source, event, iso, people};
-use super::trend_dates::{Asked, DateText, Range};
+use super::trend_dates::{DateText, Range, RangeSpec};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -19,7 +19,7 @@ pub struct Step {
     pub first: Option<First>,
 }
 
-/// Only the first event that a person ever had.
+/// Only the first event of a person.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum First {
     /// Of that name; it must pass the step's filter.
@@ -84,7 +84,7 @@ pub enum Shape {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct FunnelSpec {
     pub steps: Vec<Step>,
     pub order: Order,
     pub window: i64,
@@ -93,21 +93,21 @@ pub struct Question {
     pub filter: Option<Filter>,
     pub from: i64,
     pub to: i64,
-    /// The same said in other words.
-    pub dates: Option<Asked>,
+    /// The same range as relative dates.
+    pub dates: Option<RangeSpec>,
     pub group: Option<u8>,
     pub shape: Shape,
-    /// Steps that trends and times are measured between, when they are given.
+    /// The steps between which trends and times are measured, if given.
     pub between: Option<(usize, usize)>,
     pub breakdown: Option<(Source, Attribution)>,
     pub limit: usize,
-    /// The request says `insight: FUNNELS`.
+    /// The request has `insight: FUNNELS`.
     pub named: bool,
-    /// The breakdown stands in `breakdowns`.
+    /// The breakdown is in `breakdowns`.
     pub listed: bool,
 }
 
-/// An event as the scans see it.
+/// An event as the scans read it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub seq: usize,
@@ -122,7 +122,7 @@ pub struct Candidate {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-impl Question {
+impl FunnelSpec {
     pub fn window_micros(&self) -> i64 {
         self.window * self.unit.1 * SECOND
     }
@@ -131,7 +131,7 @@ impl Question {
         self.between.unwrap_or((0, self.steps.len() - 1))
     }
 
-    /// Numbers of the steps that may be passed over.
+    /// Numbers of the steps that may be skipped.
     pub fn optional(&self) -> Vec<usize> {
         let numbered = (1..).zip(&self.steps);
         numbered.filter(|(_, step)| step.optional).map(|(number, _)| number).collect()
@@ -165,10 +165,10 @@ impl Question {
                 put("date_to", json!(iso(self.to)));
                 put("explicit_date", json!(true));
             }
-            Some(asked) => {
-                put("date_from", json!(asked.from.as_ref().map(DateText::text)));
-                put("date_to", json!(asked.to.as_ref().map(DateText::text)));
-                put("interval", json!(asked.interval));
+            Some(range_spec) => {
+                put("date_from", json!(range_spec.from.as_ref().map(DateText::text)));
+                put("date_to", json!(range_spec.to.as_ref().map(DateText::text)));
+                put("interval", json!(range_spec.interval));
             }
         }
         if self.named {
@@ -350,9 +350,9 @@ fn happen(
     }
 }
 
-/// The range in texts whose meaning depends on the interval, the zone and the time of the question.
-fn said_otherwise(dice: &mut Dice, history: &History, question: &mut Question) {
-    let interval = match question.shape {
+/// Sets dates whose meaning depends on the interval, the zone and the time of the query.
+fn set_relative_range(dice: &mut Dice, history: &History, spec: &mut FunnelSpec) {
+    let interval = match spec.shape {
         Shape::Trends(interval) => interval,
         _ => dice.pick(&["hour", "day", "day", "week"]),
     };
@@ -361,30 +361,30 @@ fn said_otherwise(dice: &mut Dice, history: &History, question: &mut Question) {
         let count = Some(u32::try_from(count).unwrap());
         DateText::Relative { count, unit, edge: "" }
     };
-    let back = history.now - question.from;
+    let back = history.now - spec.from;
     let from = match dice.within(0, 4) {
-        0 => Some(DateText::Day(shown(question.from).date())),
-        1 => Some(DateText::Clock(shown(question.from))),
+        0 => Some(DateText::Day(shown(spec.from).date())),
+        1 => Some(DateText::Clock(shown(spec.from))),
         2 => Some(relative(back / HOUR, 'h')),
         3 => Some(relative(back / DAY, 'd')),
         _ => None,
     };
     let to = match dice.within(0, 3) {
-        0 => Some(DateText::Day(shown(question.to).date())),
-        1 => Some(DateText::Clock(shown(question.to))),
-        2 => Some(relative((history.now - question.to) / HOUR, 'h')),
+        0 => Some(DateText::Day(shown(spec.to).date())),
+        1 => Some(DateText::Clock(shown(spec.to))),
+        2 => Some(relative((history.now - spec.to) / HOUR, 'h')),
         _ => None,
     };
-    let asked = Asked { from, to, explicit: false, interval, total: false, bold: false };
-    let range = Range::current(&asked, history.zone, history.week_start, history.now, question.from);
+    let range_spec = RangeSpec { from, to, explicit: false, interval, total: false, bold: false };
+    let range = Range::current(&range_spec, history.zone, history.week_start, history.now, spec.from);
     if range.is_clear() && range.from < range.to {
-        (question.from, question.to) = (range.start_instant(), range.end_instant());
-        question.dates = Some(asked);
+        (spec.from, spec.to) = (range.start_instant(), range.end_instant());
+        spec.dates = Some(range_spec);
     }
 }
 
 /// A history and a funnel over it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+pub fn generate(dice: &mut Dice) -> (History, FunnelSpec) {
     let order = dice.pick(&[Order::Ordered, Order::Ordered, Order::Strict, Order::Unordered]);
     let shape = match dice.within(0, 9) {
         0..=6 => Shape::Steps,
@@ -418,7 +418,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     let mut names = vec!["a", "a", "b", "b", "z"];
     names.extend(if steps.len() > 2 { vec!["c", "c", "d"] } else { Vec::new() });
     names.extend(if exclusions.is_empty() { Vec::new() } else { vec!["x", "x"] });
-    // What an exclusion does shows in crowds.
+    // Exclusions have an effect with many events.
     let fewest = if exclusions.is_empty() { 0 } else { 10 };
     let some = dice.count(fewest, 20);
     happen(dice, &mut history, &names, some, |dice| base + dice.within(0, reach) * scale, apart);
@@ -440,7 +440,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
     });
     let single = matches!(&breakdown, Some((Source::Event(keys), _)) if keys.len() == 1);
     let named = dice.percent(50);
-    let mut question = Question {
+    let mut spec = FunnelSpec {
         order,
         window,
         unit,
@@ -460,7 +460,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         steps,
     };
     if dice.percent(25) {
-        said_otherwise(dice, &history, &mut question);
+        set_relative_range(dice, &history, &mut spec);
     }
-    (history, question)
+    (history, spec)
 }

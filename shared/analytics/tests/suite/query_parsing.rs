@@ -1,4 +1,4 @@
-//! How requests and nodes become questions: what is read, what is refused and with which words.
+//! How requests and nodes are parsed to queries: what is accepted, what is rejected, and with which error.
 
 use pennon_analytics::kinds::{decode_and_validate_query, validate_node};
 use pennon_analytics::{InsightKind, ParsedQuery, Query};
@@ -25,7 +25,7 @@ fn query(parsed: Result<ParsedQuery, CalcError>) -> Query {
 }
 
 #[test]
-fn a_request_and_its_node_are_one_question() {
+fn a_request_and_its_node_are_the_same_query() {
     let request = json!({
         "events": "[{\"id\": \"b\", \"order\": \"2\", \"math\": \"dau\"}, \"dropped\", {\"id\": \"a\", \"properties\": {\"p__icontains\": 5}}]",
         "properties": "[{\"key\": \"q\", \"value\": [\"x\", null], \"type\": \"events\"}, {\"key\": \"incomplete\"}]",
@@ -49,7 +49,7 @@ fn a_request_and_its_node_are_one_question() {
 }
 
 #[test]
-fn series_stand_in_their_order_whatever_list_they_come_from() {
+fn series_are_sorted_by_order_across_events_and_actions() {
     let body = json!({"events": [{"id": "c", "order": 3}, {"id": "first"}, {"id": "b", "order": 1}, {"id": "zero", "order": 0}]});
     let names: Vec<_> =
         query(trend(&body)).series().iter().map(|series| series.event_or_action.id()).collect();
@@ -57,7 +57,7 @@ fn series_stand_in_their_order_whatever_list_they_come_from() {
 }
 
 #[test]
-fn no_series_is_told_apart_and_so_are_other_kinds() {
+fn requests_without_series_and_of_other_kinds_are_distinguished() {
     assert_eq!(trend(&json!({})).unwrap(), ParsedQuery::Empty);
     assert_eq!(trend(&json!({"events": [], "actions": "[{\"id\": null}]"})).unwrap(), ParsedQuery::Empty);
     assert_eq!(funnel(&json!({"events": ["dropped"]})).unwrap(), ParsedQuery::Empty);
@@ -70,7 +70,7 @@ fn no_series_is_told_apart_and_so_are_other_kinds() {
 }
 
 #[test]
-fn what_would_change_the_numbers_is_refused_by_name() {
+fn unsupported_fields_that_change_numbers_are_rejected_by_name() {
     let refused = |parsed: Result<ParsedQuery, CalcError>, attr: &str| {
         let error = parsed.unwrap_err();
         assert_eq!((error.kind, error.code), (ErrorKind::Validation, "invalid_input"), "{error}");
@@ -97,7 +97,7 @@ fn what_would_change_the_numbers_is_refused_by_name() {
 }
 
 #[test]
-fn what_changes_nothing_is_accepted() {
+fn fields_without_effect_are_accepted() {
     let body = json!({
         "events": [{"id": "a", "math": "sum", "math_property": "x"}, {"id": null}], "funnel_viz_type": "steps",
         "display": "ActionsLineGraph", "layout": "vertical", "funnel_step_reference": "previous", "new_entities": [{"id": 1}],
@@ -111,7 +111,7 @@ fn what_changes_nothing_is_accepted() {
 }
 
 #[test]
-fn wrong_values_name_the_field() {
+fn errors_about_invalid_values_name_the_field() {
     let refused = |parsed: Result<ParsedQuery, CalcError>, attr: &str| {
         let error = parsed.unwrap_err();
         assert_eq!(error.attr.as_deref(), Some(attr), "{error}");
@@ -168,7 +168,7 @@ fn wrong_values_name_the_field() {
 }
 
 #[test]
-fn funnel_refusals_have_the_words_of_the_contract() {
+fn funnel_errors_have_the_texts_of_the_contract() {
     let steps = |count: usize| {
         (0..count).map(|step| json!({"id": format!("s{step}"), "order": step})).collect::<Vec<_>>()
     };
@@ -211,7 +211,7 @@ fn funnel_refusals_have_the_words_of_the_contract() {
 }
 
 #[test]
-fn windows_fall_back_and_units_are_read_generously() {
+fn windows_have_defaults_and_units_ignore_case() {
     let micros = |extra: Value| {
         let mut body = json!({"events": [{"id": "a"}]});
         body.as_object_mut().unwrap().extend(object(&extra).clone());
@@ -236,7 +236,7 @@ fn windows_fall_back_and_units_are_read_generously() {
 }
 
 #[test]
-fn a_query_is_stored_only_if_it_is_one() {
+fn only_valid_query_nodes_are_stored() {
     let viz = |source: Value| json!({"kind": "InsightVizNode", "source": source});
     let trends = |extra: Value| {
         let mut source = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}]});

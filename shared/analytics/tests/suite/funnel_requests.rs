@@ -1,4 +1,4 @@
-//! What may be asked of funnels: both dialects, refusals with the contract's words, and what tells questions apart.
+//! Requests for funnels: both dialects, errors with the contract's texts, and which fields change the cache key.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn body(extra: &Value) -> Value {
     body
 }
 
-fn ask(extra: &Value) -> Result<Query, CalcError> {
+fn parse_with(extra: &Value) -> Result<Query, CalcError> {
     parsed(InsightKind::Funnels.parse_request(body(extra).as_object().unwrap()))
 }
 
@@ -32,7 +32,7 @@ fn node(mut node: Value) -> Query {
 }
 
 #[test]
-fn a_request_and_its_node_are_one_funnel() {
+fn a_request_and_its_node_are_the_same_query() {
     let request = json!({
         "events": [
             {"id": "a", "order": 0, "math": "first_time_for_user", "custom_name": "A"},
@@ -64,45 +64,45 @@ fn a_request_and_its_node_are_one_funnel() {
     });
     let request = parsed(InsightKind::Funnels.parse_request(request.as_object().unwrap())).unwrap();
     assert_eq!(request.normalised(), node(same).normalised());
-    // Its own legacy form asks the same.
+    // Its legacy form is the same query.
     let again = parsed(InsightKind::Funnels.parse_request(&request.to_insight_filters())).unwrap();
     assert_eq!(again.normalised(), request.normalised());
 }
 
 #[test]
-fn breakdowns_keep_ten_values_in_requests_and_twenty_five_in_nodes() {
+fn breakdowns_have_ten_values_in_requests_and_twenty_five_in_nodes() {
     let limit = |query: Query| query.common().breakdown.as_ref().unwrap().limit;
-    assert_eq!(limit(ask(&json!({"breakdown": "k"})).unwrap()), Some(10));
-    assert_eq!(limit(ask(&json!({"breakdown": "k", "breakdown_limit": "3"})).unwrap()), Some(3));
+    assert_eq!(limit(parse_with(&json!({"breakdown": "k"})).unwrap()), Some(10));
+    assert_eq!(limit(parse_with(&json!({"breakdown": "k", "breakdown_limit": "3"})).unwrap()), Some(3));
     let series = json!([{"event": "a"}]);
     assert_eq!(limit(node(json!({"series": series, "breakdownFilter": {"breakdown": "k"}}))), Some(25));
 }
 
 #[test]
-fn group_zero_is_persons_in_requests_only() {
+fn group_type_zero_means_persons_in_requests_only() {
     let group = |query: &Query| match query {
         Query::Funnels(funnel) => funnel.group_type_index,
         other => panic!("{other:?}"),
     };
     for (index, want) in [(json!(null), None), (json!(0), None), (json!("0"), None), (json!(1), Some(1))] {
-        assert_eq!(group(&ask(&json!({"aggregation_group_type_index": index})).unwrap()), want);
+        assert_eq!(group(&parse_with(&json!({"aggregation_group_type_index": index})).unwrap()), want);
     }
     let zero = node(json!({"series": [{"event": "a"}], "aggregation_group_type_index": 0}));
     assert_eq!(group(&zero), Some(0));
-    // A link, which is a request, tells it too.
+    // A link, which is a request, keeps it.
     assert_eq!(
         group(&parsed(InsightKind::Funnels.parse_request(&zero.to_insight_filters())).unwrap()),
         Some(0)
     );
     for wrong in [json!(5), json!(-1), json!("x"), json!(1.5)] {
-        let error = ask(&json!({"aggregation_group_type_index": wrong})).unwrap_err();
+        let error = parse_with(&json!({"aggregation_group_type_index": wrong})).unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("aggregation_group_type_index"));
     }
 }
 
 #[test]
-fn what_is_told_depends_on_the_type_and_then_on_the_display() {
-    let viz = |extra: Value| match ask(&extra).unwrap() {
+fn the_result_type_depends_on_funnel_viz_type_and_then_on_display() {
+    let viz = |extra: Value| match parse_with(&extra).unwrap() {
         Query::Funnels(funnel) => (funnel.viz, funnel.common.interval.name()),
         other => panic!("{other:?}"),
     };
@@ -120,8 +120,8 @@ fn what_is_told_depends_on_the_type_and_then_on_the_display() {
 }
 
 #[test]
-fn attributions_are_read_where_there_is_something_to_attribute() {
-    let of = |extra: Value| match ask(&extra).map_err(|error| error.detail)? {
+fn attribution_is_parsed_only_with_a_breakdown() {
+    let of = |extra: Value| match parse_with(&extra).map_err(|error| error.detail)? {
         Query::Funnels(funnel) => Ok((funnel.attribution, funnel.order)),
         other => panic!("{other:?}"),
     };
@@ -145,8 +145,8 @@ fn attributions_are_read_where_there_is_something_to_attribute() {
 }
 
 #[test]
-fn refusals_have_the_words_of_the_contract() {
-    let refused = |extra: Value| ask(&extra).unwrap_err();
+fn errors_have_the_texts_of_the_contract() {
+    let refused = |extra: Value| parse_with(&extra).unwrap_err();
     let excluded = |id: &str, from: i64, to: i64, order: &str| {
         let entry = json!({"id": id, "type": "events", "funnel_from_step": from, "funnel_to_step": to});
         refused(json!({"exclusions": [entry], "funnel_order_type": order})).detail
@@ -157,7 +157,7 @@ fn refusals_have_the_words_of_the_contract() {
             "Partial Exclusions not allowed in unordered funnels"
         );
     }
-    // Ranges come first, whatever the event.
+    // The range is validated first, for any event.
     let range = "Exclusion event range is invalid. End of range should be greater than start.";
     assert_eq!(excluded("a", 1, 1, "unordered"), range);
     for to in [0, 3] {
@@ -168,10 +168,11 @@ fn refusals_have_the_words_of_the_contract() {
 }
 
 #[test]
-fn more_steps_than_there_may_be_are_refused_in_the_words_for_what_is_told() {
+fn too_many_steps_are_rejected_with_the_error_of_the_result_type() {
     let refused = |viz: &str, steps: usize| {
         let steps: Vec<Value> = (0..steps).map(|order| json!({"id": "a", "order": order})).collect();
-        ask(&json!({"events": steps, "funnel_viz_type": viz})).map_err(|error| (error.code, error.detail))
+        parse_with(&json!({"events": steps, "funnel_viz_type": viz}))
+            .map_err(|error| (error.code, error.detail))
     };
     for viz in ["steps", "trends"] {
         assert!(refused(viz, 32).is_ok(), "{viz}");
@@ -184,8 +185,8 @@ fn more_steps_than_there_may_be_are_refused_in_the_words_for_what_is_told() {
 }
 
 #[test]
-fn an_entry_of_breakdowns_takes_what_it_does_not_say_from_the_request() {
-    let parts = |extra: Value| match ask(&extra).unwrap().common().breakdown.clone().unwrap().by {
+fn an_entry_of_breakdowns_takes_missing_fields_from_the_request() {
+    let parts = |extra: Value| match parse_with(&extra).unwrap().common().breakdown.clone().unwrap().by {
         BreakdownBy::Dimensions { dimensions: parts, .. } => parts,
         other => panic!("{other:?}"),
     };
@@ -204,8 +205,8 @@ fn an_entry_of_breakdowns_takes_what_it_does_not_say_from_the_request() {
 }
 
 #[test]
-fn blank_texts_hide_no_other_field() {
-    let window = |extra: Value| match ask(&extra).unwrap() {
+fn blank_texts_do_not_override_other_fields() {
+    let window = |extra: Value| match parse_with(&extra).unwrap() {
         Query::Funnels(funnel) => funnel.window.micros() / 1_000_000,
         other => panic!("{other:?}"),
     };
@@ -215,11 +216,11 @@ fn blank_texts_hide_no_other_field() {
 }
 
 #[test]
-fn optional_steps_are_refused_where_they_mean_nothing() {
+fn optional_steps_are_rejected_if_they_have_no_meaning() {
     let steps = |steps: Value, extra: Value| {
         let mut extra = extra;
         extra["events"] = steps;
-        ask(&extra).map(|_| ()).map_err(|error| {
+        parse_with(&extra).map(|_| ()).map_err(|error| {
             assert_eq!(error.code, "funnel_optional_steps_invalid");
             error.detail
         })
@@ -243,14 +244,14 @@ fn optional_steps_are_refused_where_they_mean_nothing() {
     let same = json!([required("a", 1), optional("b", 2), required("b", 3)]);
     let text = "An optional step cannot be the same as the following required step.";
     assert_eq!(steps(same, json!({})), Err(text.to_owned()));
-    // The required step takes only some of the events of the optional one.
+    // The required step matches only some of the events of the optional one.
     let narrower = json!({"id": "b", "order": 3, "properties": [{"key": "p", "value": 1}]});
     assert_eq!(steps(json!([required("a", 1), optional("b", 2), narrower]), json!({})), Ok(()));
 }
 
 #[test]
-fn whatever_changes_numbers_changes_the_text_that_results_are_kept_under() {
-    let questions = [
+fn every_field_that_changes_numbers_changes_the_cache_key() {
+    let requests = [
         json!({}),
         json!({"funnel_order_type": "strict"}),
         json!({"funnel_order_type": "unordered"}),
@@ -275,13 +276,13 @@ fn whatever_changes_numbers_changes_the_text_that_results_are_kept_under() {
         json!({"exclusions": [{"id": "x", "type": "events", "funnel_from_step": 0, "funnel_to_step": 2}]}),
         json!({"funnel_window_interval": 3}),
     ];
-    let texts: BTreeSet<_> = questions.iter().map(|extra| ask(extra).unwrap().normalised()).collect();
-    assert_eq!(texts.len(), questions.len());
-    // The request's own legacy form loses none of it either.
-    for extra in &questions {
-        let question = ask(extra).unwrap();
-        let again = parsed(InsightKind::Funnels.parse_request(&question.to_insight_filters())).unwrap();
-        assert_eq!(again.normalised(), question.normalised(), "{extra}");
-        assert!(question.describe().contains("funnel("), "{extra}");
+    let texts: BTreeSet<_> = requests.iter().map(|extra| parse_with(extra).unwrap().normalised()).collect();
+    assert_eq!(texts.len(), requests.len());
+    // The legacy form of the request keeps all of it.
+    for extra in &requests {
+        let query = parse_with(extra).unwrap();
+        let again = parsed(InsightKind::Funnels.parse_request(&query.to_insight_filters())).unwrap();
+        assert_eq!(again.normalised(), query.normalised(), "{extra}");
+        assert!(query.describe().contains("funnel("), "{extra}");
     }
 }

@@ -1,4 +1,4 @@
-//! One question of each kind, and a project whose values are all distinct.
+//! One query of each kind, and a project in which all values are distinct.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use uuid::Uuid;
 
 use crate::support::{Event, World, instant};
 
-/// A question and, where the people behind a number are meant, the parameters of the link to them.
-pub struct Question {
+/// A query, and the selected number if its persons are listed.
+pub struct Workload {
     pub name: String,
     query: Query,
     people: Option<DataPoint>,
 }
 
-/// Everything that is read before a question is calculated.
+/// Everything that is read before a query is calculated.
 pub struct Prepared {
     plan: Plan,
     partitions: Vec<Partition>,
     facts: JoinData,
 }
 
-impl Question {
+impl Workload {
     fn new(name: &str, request: &Value, people: Option<&Value>) -> Self {
         let object = request.as_object().unwrap();
         let parsed = if name.starts_with("trend") {
@@ -44,7 +44,7 @@ impl Question {
             InsightKind::Correlation.parse_request(object)
         };
         let ParsedQuery::Query(query) = parsed.unwrap_or_else(|error| panic!("{name}: {error}")) else {
-            panic!("{name} is no question")
+            panic!("{name} is no query")
         };
         let people = people.map(|link| {
             let mut all = object.clone();
@@ -54,7 +54,7 @@ impl Question {
         Self { name: name.to_owned(), query, people }
     }
 
-    /// Reads what the question needs.
+    /// Reads the data that the query needs.
     pub fn prepare(&self, world: &World) -> Prepared {
         let plan = self.query.plan(&world.project, world.now);
         let plan = plan.unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -162,21 +162,21 @@ fn with(request: &Value, more: &Value) -> Value {
     Value::Object(all)
 }
 
-/// One question of each kind.
-pub fn all() -> Vec<Question> {
-    let mut questions = trends();
-    questions.extend(filters());
-    questions.extend(funnels());
-    questions.extend(correlations());
-    questions.extend(retention());
-    questions.extend(paths());
-    questions.extend(stickiness());
-    questions.extend(lifecycles());
-    questions
+/// One query of each kind.
+pub fn all() -> Vec<Workload> {
+    let mut workloads = trends();
+    workloads.extend(filters());
+    workloads.extend(funnels());
+    workloads.extend(correlations());
+    workloads.extend(retention());
+    workloads.extend(paths());
+    workloads.extend(stickiness());
+    workloads.extend(lifecycles());
+    workloads
 }
 
 /// Of persons, of groups, of values of an expression; with a criterion, and over intervals that are cut back from the end.
-fn stickiness() -> Vec<Question> {
+fn stickiness() -> Vec<Workload> {
     let node = |series: Value, more: Value| {
         let node = json!({"kind": "StickinessQuery", "series": [series], "interval": "day",
             "dateRange": {"date_from": "2024-01-01", "date_to": "2024-03-01"}});
@@ -189,19 +189,19 @@ fn stickiness() -> Vec<Question> {
     let value = json!({"math": "hogql", "math_hogql": "lower(properties.u)"});
     let people = json!({"stickiness_days": 1});
     vec![
-        Question::new("stickiness", &node(event(json!({})), json!({})), None),
-        Question::new(
+        Workload::new("stickiness", &node(event(json!({})), json!({})), None),
+        Workload::new(
             "stickiness of every event with a criterion",
             &node(event(json!({"event": null})), criterion),
             None,
         ),
-        Question::new("stickiness of groups", &node(event(group), json!({})), None),
-        Question::new("stickiness of values", &node(event(value), json!({})), None),
-        Question::new("stickiness people", &node(event(json!({"event": null})), json!({})), Some(&people)),
+        Workload::new("stickiness of groups", &node(event(group), json!({})), None),
+        Workload::new("stickiness of values", &node(event(value), json!({})), None),
+        Workload::new("stickiness people", &node(event(json!({"event": null})), json!({})), Some(&people)),
     ]
 }
 
-fn lifecycles() -> Vec<Question> {
+fn lifecycles() -> Vec<Workload> {
     let node = |more: Value| {
         let node = json!({"kind": "LifecycleQuery", "series": [{"kind": "EventsNode", "event": "a"}],
             "dateRange": {"date_from": "2024-01-01", "date_to": "2024-03-01"}});
@@ -209,13 +209,13 @@ fn lifecycles() -> Vec<Question> {
     };
     let people = json!({"target_date": "2024-02-01", "lifecycle_type": "new"});
     vec![
-        Question::new("lifecycle", &node(json!({})), None),
-        Question::new(
+        Workload::new("lifecycle", &node(json!({})), None),
+        Workload::new(
             "lifecycle of groups by hour",
             &node(json!({"aggregation_group_type_index": 0, "interval": "hour"})),
             None,
         ),
-        Question::new(
+        Workload::new(
             "lifecycle people",
             &node(json!({"series": [{"kind": "EventsNode", "event": null}]})),
             Some(&people),
@@ -249,48 +249,48 @@ fn breakdowns() -> BTreeMap<&'static str, Value> {
     ])
 }
 
-fn trends() -> Vec<Question> {
+fn trends() -> Vec<Workload> {
     let base = trend();
-    let mut list = vec![Question::new("trend", &base, None)];
+    let mut list = vec![Workload::new("trend", &base, None)];
     for (name, breakdown) in breakdowns() {
         let request = with(&base, &breakdown);
-        list.push(Question::new(&format!("trend by {name}"), &request, None));
+        list.push(Workload::new(&format!("trend by {name}"), &request, None));
         let total = with(&request, &json!({"display": "ActionsBarValue", "compare": true}));
-        list.push(Question::new(&format!("trend total by {name}"), &total, None));
+        list.push(Workload::new(&format!("trend total by {name}"), &total, None));
         let unique =
             with(&request, &json!({"events": [{"id": "a", "math": "dau"}, {"id": "b", "math": "dau"}]}));
-        list.push(Question::new(&format!("trend of persons by {name}"), &unique, None));
+        list.push(Workload::new(&format!("trend of persons by {name}"), &unique, None));
     }
     for math in ["dau", "weekly_active", "unique_session", "first_time_for_user", "avg_count_per_actor"] {
         let series = json!({"events": [{"id": "a", "math": math}, {"id": "b", "math": math}]});
-        list.push(Question::new(&format!("trend of {math}"), &with(&base, &series), None));
+        list.push(Workload::new(&format!("trend of {math}"), &with(&base, &series), None));
     }
     for math in ["sum", "median", "p99", "min"] {
         let series = json!([{"id": "a", "math": math, "math_property": "n"}, {"id": "b", "math": math, "math_property": "n"}]);
         let request = with(&base, &json!({"events": series, "breakdown": "u", "breakdown_type": "event"}));
-        list.push(Question::new(&format!("trend of {math}"), &request, None));
+        list.push(Workload::new(&format!("trend of {math}"), &request, None));
     }
     let groups = json!({"events": [{"id": "a", "math": "unique_group", "math_group_type_index": 0}]});
-    list.push(Question::new("trend of groups", &with(&base, &groups), None));
+    list.push(Workload::new("trend of groups", &with(&base, &groups), None));
     let expression = "uniq(properties.u) + quantile(0.9)(properties.n) + countIf(properties.u like '%1%')";
     let aggregate = json!({"events": [{"id": "a", "math": "hogql", "math_hogql": expression}]});
-    list.push(Question::new("trend of an expression", &with(&base, &aggregate), None));
+    list.push(Workload::new("trend of an expression", &with(&base, &aggregate), None));
     let formula = json!({"formula": "A / (B + 1)", "breakdown": "u", "breakdown_type": "event", "breakdown_limit": 1000});
-    list.push(Question::new("trend by formula", &with(&base, &formula), None));
+    list.push(Workload::new("trend by formula", &with(&base, &formula), None));
     let running =
         json!({"display": "ActionsLineGraphCumulative", "events": [{"id": "a", "math": "dau"}, {"id": "b"}]});
-    list.push(Question::new("trend, running", &with(&base, &running), None));
+    list.push(Workload::new("trend, running", &with(&base, &running), None));
     let action = json!({"events": [], "actions": [{"id": 1}], "breakdown": "u", "breakdown_type": "event"});
-    list.push(Question::new("trend of an action", &with(&base, &action), None));
+    list.push(Workload::new("trend of an action", &with(&base, &action), None));
     let link = json!({"entity_id": "a", "entity_type": "events", "entity_math": "total", "entity_order": 0,
         "breakdown_value": "https://example.com/a/5/"});
     let by = json!({"breakdown": "u", "breakdown_type": "event"});
-    list.push(Question::new("trend, people", &with(&base, &by), Some(&link)));
+    list.push(Workload::new("trend, people", &with(&base, &by), Some(&link)));
     list
 }
 
 /// Filters of each kind, by every type of what they look at.
-fn filters() -> Vec<Question> {
+fn filters() -> Vec<Workload> {
     let many: Vec<String> = (0..2_000).map(|index| format!("https://example.com/a/{index}/")).collect();
     let list: Vec<String> = (0..20).map(|index| format!("{index}{index}x")).collect();
     let kinds = [
@@ -323,14 +323,14 @@ fn filters() -> Vec<Question> {
         ),
     ];
     let base = trend();
-    let question = |(name, filter): (&str, Value)| {
-        Question::new(
+    let workload = |(name, filter): (&str, Value)| {
+        Workload::new(
             &format!("trend filtered by {name}"),
             &with(&base, &json!({"properties": [filter]})),
             None,
         )
     };
-    kinds.into_iter().map(question).collect()
+    kinds.into_iter().map(workload).collect()
 }
 
 fn funnel() -> Value {
@@ -339,9 +339,9 @@ fn funnel() -> Value {
         "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}]})
 }
 
-fn funnels() -> Vec<Question> {
+fn funnels() -> Vec<Workload> {
     let base = funnel();
-    let mut list = vec![Question::new("funnel", &base, None)];
+    let mut list = vec![Workload::new("funnel", &base, None)];
     let exclusion = json!({"exclusions": [{"id": "$autocapture", "type": "events", "funnel_from_step": 0, "funnel_to_step": 1,
         "properties": [{"key": "u", "value": "9", "operator": "icontains", "type": "event"}]}]});
     for (name, more) in [
@@ -352,7 +352,7 @@ fn funnels() -> Vec<Question> {
         ("time to convert", json!({"funnel_viz_type": "time_to_convert"})),
         ("by groups", json!({"aggregation_group_type_index": 0})),
     ] {
-        list.push(Question::new(&format!("funnel, {name}"), &with(&base, &more), None));
+        list.push(Workload::new(&format!("funnel, {name}"), &with(&base, &more), None));
     }
     for (name, breakdown) in breakdowns() {
         for attribution in ["first_touch", "last_touch", "all_events", "step"] {
@@ -360,18 +360,18 @@ fn funnels() -> Vec<Question> {
                 &breakdown,
                 &json!({"breakdown_attribution_type": attribution, "breakdown_attribution_value": 0}),
             );
-            list.push(Question::new(&format!("funnel by {name}, {attribution}"), &with(&base, &by), None));
+            list.push(Workload::new(&format!("funnel by {name}, {attribution}"), &with(&base, &by), None));
         }
     }
     list.extend(funnels_by_property());
     let link = json!({"funnel_step": 2, "funnel_step_breakdown": ["https://example.com/a/5/"]});
     let by = json!({"breakdown": "u", "breakdown_type": "event"});
-    list.push(Question::new("funnel, people", &with(&base, &by), Some(&link)));
+    list.push(Workload::new("funnel, people", &with(&base, &by), Some(&link)));
     list
 }
 
 /// Funnels of three steps and other orders by an event property, all its values distinct.
-fn funnels_by_property() -> Vec<Question> {
+fn funnels_by_property() -> Vec<Workload> {
     let steps = json!({"events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}, {"id": "a", "order": 2}],
         "breakdown": "u", "breakdown_type": "event"});
     let base = with(&funnel(), &steps);
@@ -389,21 +389,21 @@ fn funnels_by_property() -> Vec<Question> {
             ("excluding", with(&by_step, &excluded)),
             ("strict", with(&by_step, &strict)),
         ] {
-            list.push(Question::new(&format!("funnel, {name}, by step {step}"), &with(&base, &more), None));
+            list.push(Workload::new(&format!("funnel, {name}, by step {step}"), &with(&base, &more), None));
         }
     }
     for attribution in ["first_touch", "last_touch", "all_events"] {
         let by = with(&strict, &json!({"breakdown_attribution_type": attribution}));
-        list.push(Question::new(&format!("funnel, strict, by {attribution}"), &with(&base, &by), None));
+        list.push(Workload::new(&format!("funnel, strict, by {attribution}"), &with(&base, &by), None));
     }
     let over_time = json!({"funnel_viz_type": "trends"});
     for (name, more) in [("over time", over_time.clone()), ("over time, strict", with(&over_time, &strict))] {
-        list.push(Question::new(&format!("funnel, {name}, by event property"), &with(&base, &more), None));
+        list.push(Workload::new(&format!("funnel, {name}, by event property"), &with(&base, &more), None));
     }
     list
 }
 
-fn paths() -> Vec<Question> {
+fn paths() -> Vec<Workload> {
     let base = json!({"insight": "PATHS", "date_from": "2024-01-01", "date_to": "2024-03-01", "step_limit": 1_000_000,
         "edge_limit": 1_000_000, "paths_hogql_expression": "properties.u"});
     let around = |group: u8| {
@@ -414,7 +414,7 @@ fn paths() -> Vec<Question> {
         json!({"funnel_paths": "funnel_path_after_step", "funnel_filter": funnel})
     };
     let end = json!({"end_point": "https://example.com/b/5/", "start_point": "https://example.com/a/5/"});
-    let mut list = vec![Question::new("paths", &base, None)];
+    let mut list = vec![Workload::new("paths", &base, None)];
     for (name, more) in [
         ("by names of events", json!({"paths_hogql_expression": null, "step_limit": 5})),
         (
@@ -429,14 +429,14 @@ fn paths() -> Vec<Question> {
         ),
         ("around a funnel of groups", around(0)),
     ] {
-        list.push(Question::new(&format!("paths, {name}"), &with(&base, &more), None));
+        list.push(Workload::new(&format!("paths, {name}"), &with(&base, &more), None));
     }
     let link = json!({"path_end_key": "2_https://example.com/b/5/"});
-    list.push(Question::new("paths, people", &base, Some(&link)));
+    list.push(Workload::new("paths, people", &base, Some(&link)));
     list
 }
 
-fn correlations() -> Vec<Question> {
+fn correlations() -> Vec<Workload> {
     let base = funnel();
     let kinds = [
         ("events", json!({"funnel_correlation_type": "events"})),
@@ -453,21 +453,21 @@ fn correlations() -> Vec<Question> {
             json!({"funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["$autocapture", "b"]}),
         ),
     ];
-    let question = |(name, more)| Question::new(&format!("correlation of {name}"), &with(&base, &more), None);
-    let mut list: Vec<Question> = kinds.into_iter().map(question).collect();
+    let workload = |(name, more)| Workload::new(&format!("correlation of {name}"), &with(&base, &more), None);
+    let mut list: Vec<Workload> = kinds.into_iter().map(workload).collect();
     let properties = json!([{"key": "u", "value": "https://example.com/$autocapture/5/", "type": "event"}]);
     let link = json!({"funnel_correlation_person_converted": true, "funnel_correlation_person_entity":
         {"id": "$autocapture", "type": "events", "properties": properties}});
     let names = json!({"funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["$autocapture"]});
-    list.push(Question::new("correlation, people", &with(&base, &names), Some(&link)));
+    list.push(Workload::new("correlation, people", &with(&base, &names), Some(&link)));
     list
 }
 
 /// Retention of each type, by every value that it can be split by.
-fn retention() -> Vec<Question> {
+fn retention() -> Vec<Workload> {
     let base = json!({"insight": "RETENTION", "date_from": "2024-01-15", "date_to": "2024-03-01", "total_intervals": 30,
         "target_entity": {"id": "a"}, "returning_entity": {"id": "b"}});
-    let mut list = vec![Question::new("retention", &base, None)];
+    let mut list = vec![Workload::new("retention", &base, None)];
     let everything = json!({"target_entity": {"id": null}, "returning_entity": {"id": null}});
     for (name, more) in [
         ("of every event", everything.clone()),
@@ -478,7 +478,7 @@ fn retention() -> Vec<Question> {
         ("by groups", json!({"aggregation_group_type_index": 0, "aggregation_group_types_from_zero": true})),
         ("with sums", json!({"aggregation_type": "sum", "aggregation_property": "n"})),
     ] {
-        list.push(Question::new(&format!("retention {name}"), &with(&base, &more), None));
+        list.push(Workload::new(&format!("retention {name}"), &with(&base, &more), None));
     }
     for (name, breakdown) in breakdowns() {
         if ["session", "several"].contains(&name) {
@@ -487,13 +487,13 @@ fn retention() -> Vec<Question> {
         for kind in ["retention_recurring", "retention_first_time"] {
             let more = json!({"retention_type": kind, "period": "Week", "total_intervals": 10, "breakdown_limit": 1000});
             let request = with(&with(&base, &breakdown), &more);
-            list.push(Question::new(&format!("retention of {kind} by {name}"), &request, None));
+            list.push(Workload::new(&format!("retention of {kind} by {name}"), &request, None));
         }
         let windows =
             with(&with(&base, &breakdown), &json!({"time_window_mode": "24_hour_windows", "period": "Week"}));
-        list.push(Question::new(&format!("retention in windows by {name}"), &windows, None));
+        list.push(Workload::new(&format!("retention in windows by {name}"), &windows, None));
     }
     let link = json!({"selected_interval": 20});
-    list.push(Question::new("retention, people", &with(&base, &everything), Some(&link)));
+    list.push(Workload::new("retention, people", &with(&base, &everything), Some(&link)));
     list
 }

@@ -1,4 +1,4 @@
-//! Answers of funnels by the contract's words: values that are missing, breakdowns without a limit, and time that is over.
+//! Results of funnels by the contract: missing values, breakdowns without a limit, and timeouts.
 
 use std::cell::Cell;
 
@@ -30,9 +30,10 @@ fn body(extra: &Value) -> Value {
     body
 }
 
-/// Values and counts of the rows of an answer.
+/// Values and counts of the rows of a result.
 fn rows(world: &World, extra: &Value) -> Vec<Value> {
-    let result = world.ask(InsightKind::Funnels.parse_request(body(extra).as_object().unwrap())).unwrap();
+    let result =
+        world.calculate_parsed(InsightKind::Funnels.parse_request(body(extra).as_object().unwrap())).unwrap();
     let row = |row: &Value| json!([row[0]["breakdown_value"], row[0]["count"], row[1]["count"]]);
     let mut rows: Vec<Value> = result.as_array().unwrap().iter().map(row).collect();
     rows.sort_by_key(Value::to_string);
@@ -40,7 +41,7 @@ fn rows(world: &World, extra: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_missing_url_is_the_empty_one_when_urls_are_cut() {
+fn a_missing_url_equals_the_empty_url_if_urls_are_normalized() {
     let one = |id: &str, first: Value, second: Value| {
         [(id.to_owned(), "a", 0, first), (id.to_owned(), "b", 1, second)]
     };
@@ -53,13 +54,13 @@ fn a_missing_url_is_the_empty_one_when_urls_are_cut() {
         ]
         .concat(),
     );
-    let asked =
+    let request =
         json!({"breakdown": "$current_url", "breakdown_type": "event", "breakdown_normalize_url": true});
-    assert_eq!(rows(&world, &asked), [json!([["/"], 2, 2]), json!([["http://a"], 1, 1])]);
-    // The same from an entry of a list, which the request's own switch speaks for.
+    assert_eq!(rows(&world, &request), [json!([["/"], 2, 2]), json!([["http://a"], 1, 1])]);
+    // The same for an entry of `breakdowns`, which takes `breakdown_normalize_url` from the request.
     let listed = json!({"breakdowns": [{"property": "$current_url", "type": "event"}], "breakdown_normalize_url": true});
     assert_eq!(rows(&world, &listed), [json!([["/"], 2, 2]), json!([["http://a"], 1, 1])]);
-    // Otherwise an empty value is passed over for one that is not.
+    // Otherwise the first value that is not empty is used.
     let plain = json!({"breakdown": "$current_url", "breakdown_type": "event"});
     assert_eq!(
         rows(&world, &plain),
@@ -68,26 +69,28 @@ fn a_missing_url_is_the_empty_one_when_urls_are_cut() {
 }
 
 #[test]
-fn every_value_of_an_expression_has_its_row() {
-    let asked = json!({"breakdown": "properties.id", "breakdown_type": "hogql"});
+fn breakdowns_by_expression_have_a_row_per_value_up_to_their_limit() {
+    let request = json!({"breakdown": "properties.id", "breakdown_type": "hogql"});
     let of =
         |count: usize| world((0..count).map(|id| (id.to_string(), "a", 0, json!({"id": id.to_string()}))));
-    let rows = rows(&of(1_500), &asked);
+    let rows = rows(&of(1_500), &request);
     assert_eq!(rows.len(), 1_500);
     assert!(!rows.iter().any(|row| row[0] == json!(["Other"])));
-    // 32,000 steps in all, of twenty each.
+    // 32,000 steps in total, 20 per row.
     let steps: Vec<Value> = (0..20).map(|order| json!({"id": "a", "order": order})).collect();
-    let mut asked = body(&asked);
-    asked["events"] = json!(steps);
-    let ask = |count: usize| of(count).ask(InsightKind::Funnels.parse_request(asked.as_object().unwrap()));
-    assert_eq!(ask(1_600).unwrap().as_array().unwrap().len(), 1_600);
-    let error = ask(1_601).unwrap_err();
+    let mut request = body(&request);
+    request["events"] = json!(steps);
+    let calculate = |count: usize| {
+        of(count).calculate_parsed(InsightKind::Funnels.parse_request(request.as_object().unwrap()))
+    };
+    assert_eq!(calculate(1_600).unwrap().as_array().unwrap().len(), 1_600);
+    let error = calculate(1_601).unwrap_err();
     assert_eq!(error.attr.as_deref(), Some("breakdown"));
     assert!(error.detail.contains("at most 1600"), "{error}");
 }
 
 #[test]
-fn one_actor_does_not_keep_counting_when_the_time_is_over() {
+fn the_events_of_one_actor_are_checked_for_cancellation() {
     let world = world((0..70_000).map(|second| ("1".to_owned(), "a", second, json!({}))));
     for extra in [
         json!({}),
@@ -98,21 +101,21 @@ fn one_actor_does_not_keep_counting_when_the_time_is_over() {
         let ParsedQuery::Query(query) =
             InsightKind::Funnels.parse_request(body(&extra).as_object().unwrap()).unwrap()
         else {
-            panic!("no question")
+            panic!("no query")
         };
         let plan = query.plan(&world.project, world.now).unwrap();
         let facts = world.facts(&plan);
         let partition = &plan.join(world.partitions(plan.scan(), 1), facts, &|| false).unwrap()[0];
-        let looks = Cell::new(0);
-        let look = |last: usize| {
-            looks.set(looks.get() + 1);
-            looks.get() == last
+        let checks = Cell::new(0);
+        let check = |last: usize| {
+            checks.set(checks.get() + 1);
+            checks.get() == last
         };
-        plan.partial(partition, &|| look(usize::MAX)).unwrap();
-        // Once for the one run and among the events; where events are taken instant by instant, at the start too.
-        let all = looks.replace(0);
+        plan.partial(partition, &|| check(usize::MAX)).unwrap();
+        // One check for the run and one among the events; a third at the start if events are read instant by instant.
+        let all = checks.replace(0);
         let by_instant = ["funnel_order_type", "funnel_viz_type"].iter().any(|key| extra.get(key).is_some());
         assert!(all >= if by_instant { 3 } else { 2 }, "{extra}: {all}");
-        assert!(plan.partial(partition, &|| look(all)).is_err(), "{extra}");
+        assert!(plan.partial(partition, &|| check(all)).is_err(), "{extra}");
     }
 }

@@ -1,4 +1,4 @@
-//! Random questions about paths, and histories in which these find something.
+//! Random paths queries, and histories in which they find edges.
 
 use chrono_tz::Tz;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ pub struct Funnel {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct PathsSpec {
     pub types: Vec<&'static str>,
     pub expression: bool,
     pub excluded: Vec<&'static str>,
@@ -55,7 +55,7 @@ const FIELDS: [(&str, &str); 13] = [
     ("path_end_key", "pathEndKey"),
 ];
 
-impl Question {
+impl PathsSpec {
     fn fields(&self) -> Map<String, Value> {
         let cleaning = self.cleaning.iter().map(|(regex, alias)| json!({"regex": regex, "alias": alias}));
         let fields = json!({
@@ -178,7 +178,7 @@ fn funnel(dice: &mut Dice) -> Funnel {
     }
 }
 
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+pub fn generate(dice: &mut Dice) -> (History, PathsSpec) {
     let zone = dice.pick(&[Tz::UTC, Tz::Europe__Berlin, Tz::America__Los_Angeles]);
     let now = 1_704_067_200 * SECOND + 5 * DAY;
     let mut history = people(dice, zone, now);
@@ -194,7 +194,7 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         }
     };
     let points = ["/a", "/", "/b", "in", "q", "/a/"];
-    let question = Question {
+    let spec = PathsSpec {
         types: if dice.percent(50) {
             some_of(dice, &["$pageview", "$screen", "custom_event", "hogql"], 50)
         } else {
@@ -219,5 +219,5 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         funnel: with_funnel.then(|| funnel(dice)),
         as_node: dice.percent(50),
     };
-    (history, question)
+    (history, spec)
 }

@@ -7,7 +7,7 @@ use super::calendar::local;
 use super::dice::Dice;
 use super::history::{DAY, Event, Filter, HOUR, History, SECOND, Source, event, people};
 use super::trend_count::{Math, Statistic};
-use super::trend_dates::{Asked, DateText, Range};
+use super::trend_dates::{DateText, Range, RangeSpec};
 use crate::support::instant;
 
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Series {
     pub math: Math,
 }
 
-/// A text and what it means.
+/// The text of a formula and its function.
 #[derive(Clone, Copy)]
 pub struct Formula {
     pub text: &'static str,
@@ -26,13 +26,13 @@ pub struct Formula {
 }
 
 #[derive(Clone)]
-pub struct Question {
+pub struct TrendSpec {
     pub series: Vec<Series>,
     pub filter: Option<Filter>,
-    pub asked: Asked,
+    pub range_spec: RangeSpec,
     pub display: &'static str,
     pub source: Option<Source>,
-    /// The breakdown stands in `breakdowns`.
+    /// The breakdown is in `breakdowns`.
     pub several: bool,
     pub limit: Option<usize>,
     pub hide_other: bool,
@@ -129,7 +129,7 @@ impl Series {
     }
 }
 
-impl Question {
+impl TrendSpec {
     pub fn is_cumulative(&self) -> bool {
         self.display == "ActionsLineGraphCumulative"
     }
@@ -138,16 +138,16 @@ impl Question {
         let series: Vec<_> =
             self.series.iter().enumerate().map(|(order, series)| series.body(order)).collect();
         let filters: Vec<_> = self.filter.iter().map(Filter::body).collect();
-        let mut body = json!({"events": series, "properties": filters, "interval": self.asked.interval,
+        let mut body = json!({"events": series, "properties": filters, "interval": self.range_spec.interval,
             "display": self.display});
         let fields = body.as_object_mut().unwrap();
         let mut put = |key: &str, value: Value| fields.insert(key.to_owned(), value);
-        for (key, date) in [("date_from", &self.asked.from), ("date_to", &self.asked.to)] {
+        for (key, date) in [("date_from", &self.range_spec.from), ("date_to", &self.range_spec.to)] {
             if let Some(date) = date {
                 put(key, json!(date.text()));
             }
         }
-        if self.asked.explicit {
+        if self.range_spec.explicit {
             put("explicit_date", json!(true));
         }
         if let Some(source) = &self.source {
@@ -202,7 +202,12 @@ fn edge(count: Option<u32>, unit: char, edge: &'static str) -> DateText {
     DateText::Relative { count, unit, edge }
 }
 
-pub fn asked(dice: &mut Dice, interval: &'static str, display: &'static str, today: NaiveDate) -> Asked {
+pub fn random_range(
+    dice: &mut Dice,
+    interval: &'static str,
+    display: &'static str,
+    today: NaiveDate,
+) -> RangeSpec {
     let total = TOTALS.contains(&display);
     let bold = display == "BoldNumber";
     let some = |dice: &mut Dice, low, high| u32::try_from(dice.within(low, high)).unwrap();
@@ -253,7 +258,7 @@ pub fn asked(dice: &mut Dice, interval: &'static str, display: &'static str, tod
     }
     let absolute = |date: &Option<DateText>| date.as_ref().is_some_and(DateText::is_absolute);
     let explicit = absolute(&from) && absolute(&to) && dice.percent(25);
-    Asked { from, to, explicit, interval, total, bold }
+    RangeSpec { from, to, explicit, interval, total, bold }
 }
 
 fn source(dice: &mut Dice) -> (Option<Source>, bool, Option<u32>) {
@@ -271,8 +276,8 @@ fn source(dice: &mut Dice) -> (Option<Source>, bool, Option<u32>) {
     }
 }
 
-/// A history and a trend over it.
-pub fn scene(dice: &mut Dice) -> (History, Question) {
+/// A random history and a random trend over it.
+pub fn generate(dice: &mut Dice) -> (History, TrendSpec) {
     let zones =
         ["UTC", "America/New_York", "Asia/Kolkata", "Australia/Sydney", "Europe/Berlin", "Asia/Kathmandu"];
     let zone = dice.pick(&zones).parse().unwrap();
@@ -297,16 +302,16 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         2..=3 => "ActionsLineGraphCumulative",
         _ => dice.pick(&["ActionsLineGraph", "ActionsBar", "ActionsAreaGraph"]),
     };
-    let asked = asked(dice, interval, display, local(zone, now).date_naive());
+    let range_spec = random_range(dice, interval, display, local(zone, now).date_naive());
     let series: Vec<Series> = (0..dice.count(1, 2)).map(|_| Series::any(dice)).collect();
     let (source, several, bins) = source(dice);
     let two = series.len() == 2;
     let formula = dice.percent(20).then(|| if two { dice.pick(&TWO) } else { dice.pick(&ONE) });
-    let compare = dice.percent(20) && (!asked.total || interval == "day") && !asked.bold;
+    let compare = dice.percent(20) && (!range_spec.total || interval == "day") && !range_spec.bold;
     let back = [relative(1, 'w'), relative(1, 'm'), relative(3, 'd')];
     let smooth =
-        dice.percent(10) && formula.is_none() && display != "ActionsLineGraphCumulative" && !asked.total;
-    let question = Question {
+        dice.percent(10) && formula.is_none() && display != "ActionsLineGraphCumulative" && !range_spec.total;
+    let spec = TrendSpec {
         filter: dice.percent(15).then(|| Filter::any(dice)),
         display,
         several,
@@ -318,26 +323,26 @@ pub fn scene(dice: &mut Dice) -> (History, Question) {
         compare_to: (compare && dice.percent(30)).then(|| dice.pick(&back)),
         formula,
         smoothing: if smooth { dice.count(2, 7) } else { 1 },
-        asked,
+        range_spec,
         series,
     };
-    events(dice, &mut history, &question);
-    (history, question)
+    events(dice, &mut history, &spec);
+    (history, spec)
 }
 
-fn events(dice: &mut Dice, history: &mut History, question: &Question) {
+fn events(dice: &mut Dice, history: &mut History, spec: &TrendSpec) {
     let now = history.now;
-    let range = Range::current(&question.asked, history.zone, history.week_start, now, now - 9 * DAY);
+    let range = Range::current(&spec.range_spec, history.zone, history.week_start, now, now - 9 * DAY);
     if !range.is_clear() || range.from > range.to {
         return;
     }
     let (first, last) = (range.first_instant(), range.last_instant());
-    let lead = match question.series.iter().any(|series| matches!(series.math, Math::Rolling(_))) {
+    let lead = match spec.series.iter().any(|series| matches!(series.math, Math::Rolling(_))) {
         true => 32 * DAY,
         false => (last - first) / 4 + HOUR,
     };
     let starts = range.periods();
-    let durations = question.series.iter().any(|series| matches!(series.math, Math::SessionDuration(_)));
+    let durations = spec.series.iter().any(|series| matches!(series.math, Math::SessionDuration(_)));
     for _ in 0..dice.count(0, 24) {
         let time = match dice.within(0, 9) {
             0 => first + dice.within(-1, 1) * SECOND,
@@ -349,12 +354,12 @@ fn events(dice: &mut Dice, history: &mut History, question: &Question) {
                 edge + dice.within(-1, 0) * SECOND
             }
             3 => dice.within((first - lead) / SECOND, first / SECOND) * SECOND,
-            4 if question.compare => dice.within((2 * first - last) / SECOND, first / SECOND) * SECOND,
+            4 if spec.compare => dice.within((2 * first - last) / SECOND, first / SECOND) * SECOND,
             _ => dice.within(first / SECOND, last / SECOND) * SECOND,
         };
         let fraction = if dice.percent(5) && !durations { SECOND / 2 } else { 0 };
         let mut event = event(dice, history, &NAMES, time + fraction);
-        // Several things at one instant, now and then.
+        // Sometimes several events at one instant.
         if let Some(other) = history.events.last().filter(|_| dice.percent(10)) {
             event.time = other.time;
         }

@@ -1,4 +1,4 @@
-//! The shapes of answers, freshness, and counts against a slow count over the same events.
+//! The format of results, freshness, and counts compared with a slow count of the same events.
 
 use std::collections::HashSet;
 
@@ -40,9 +40,9 @@ fn sign_ups() -> World {
 }
 
 #[test]
-fn a_series_is_as_the_contract_prints_it() {
+fn a_series_has_the_format_of_the_contract() {
     let body = json!({"events": [{"id": "sign up"}], "date_from": "-7d", "display": "ActionsLineGraph"});
-    let got = sign_ups().answer(&trend(&body), 2).unwrap();
+    let got = sign_ups().calculate(&trend(&body), 2).unwrap();
     let want = json!([{
         "label": "sign up", "count": 4.0, "data": [0, 0, 0, 0, 3, 1, 0, 0],
         "labels": ["28-Dec-2019", "29-Dec-2019", "30-Dec-2019", "31-Dec-2019", "1-Jan-2020", "2-Jan-2020", "3-Jan-2020", "4-Jan-2020"],
@@ -83,8 +83,8 @@ fn a_series_is_as_the_contract_prints_it() {
 }
 
 #[test]
-fn people_count_once_a_bucket_once_in_all_or_once_in_a_running_sum() {
-    let numbers = |body: Value| sign_ups().answer(&trend(&body), 1).unwrap()[0].clone();
+fn persons_count_once_per_bucket_per_total_or_per_running_sum() {
+    let numbers = |body: Value| sign_ups().calculate(&trend(&body), 1).unwrap()[0].clone();
     let dau = json!([{"id": null, "math": "dau"}]);
     let daily = numbers(json!({"events": dau, "date_from": "2020-01-01", "date_to": "2020-01-02"}));
     assert_eq!((&daily["data"], &daily["label"]), (&json!([2, 2]), &json!("All events")));
@@ -100,16 +100,16 @@ fn people_count_once_a_bucket_once_in_all_or_once_in_a_running_sum() {
 }
 
 #[test]
-fn nothing_is_still_something() {
+fn results_without_events_are_zero() {
     let empty = world("2020-01-04T13:00:00Z", &[]);
     let body = json!({"events": [{"id": "a"}, {"id": "b", "math": "dau"}], "date_from": "2020-01-03"});
     let query = trend(&body);
     let plan = query.plan(&empty.project, empty.now).unwrap();
-    let answer = plan.finish(pennon_analytics::PartitionResult::default(), &|| false).unwrap();
-    assert_eq!((&answer.result[1]["data"], answer.has_more), (&json!([0, 0]), Some(false)));
+    let finished = plan.finish(pennon_analytics::PartitionResult::default(), &|| false).unwrap();
+    assert_eq!((&finished.result[1]["data"], finished.has_more), (&json!([0, 0]), Some(false)));
     let backwards =
         trend(&json!({"events": [{"id": "a"}], "date_from": "2020-01-03", "date_to": "2020-01-01"}));
-    assert_eq!(sign_ups().answer(&backwards, 1).unwrap()[0]["data"], json!([]));
+    assert_eq!(sign_ups().calculate(&backwards, 1).unwrap()[0]["data"], json!([]));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_funnel_row_has_every_field() {
         ],
     );
     let body = json!({"events": [{"id": "a", "order": 0, "custom_name": " Start "}, {"id": "b", "order": 1}, {"id": "c", "order": 2}], "date_from": "2020-01-01"});
-    let got = world.ask(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
+    let got = world.calculate_parsed(InsightKind::Funnels.parse_request(body.as_object().unwrap())).unwrap();
     assert_eq!(got.as_array().unwrap().len(), 3);
     let mut second = got[1].clone();
     let converted = second["converted_people_url"].take();
@@ -144,7 +144,7 @@ fn a_funnel_row_has_every_field() {
 }
 
 #[test]
-fn a_calculation_stops_when_told_to() {
+fn a_cancelled_calculation_stops_with_a_timeout() {
     let world = sign_ups();
     let funnel = json!({"events": [{"id": "sign up"}], "date_from": "2020-01-01"});
     let funnel = InsightKind::Funnels.parse_request(funnel.as_object().unwrap()).unwrap();
@@ -156,8 +156,7 @@ fn a_calculation_stops_when_told_to() {
     }
 }
 
-/// Whoever is one person with two ids counts as two in a project that counts ids; what is known of the person holds
-/// for both.
+/// A person with two ids counts as two in a project that counts distinct ids; the person's properties apply to both.
 #[test]
 fn projects_may_count_distinct_ids() {
     let event = |name: &str, id: &str, hour: u8| json!({"event": name, "distinct_id": id, "timestamp": format!("2020-01-01T{hour:02}:00:00Z"), "properties": {}});
@@ -171,14 +170,14 @@ fn projects_may_count_distinct_ids() {
     let plan = json!([{"key": "plan", "type": "person", "value": "big"}]);
     let series = json!([{"id": "sign up", "math": "dau"}]);
     let numbers = |world: &World| {
-        let all = world.answer(&trend(&json!({"events": series})), 2).unwrap();
-        let big = world.answer(&trend(&json!({"events": series, "properties": plan})), 2).unwrap();
+        let all = world.calculate(&trend(&json!({"events": series})), 2).unwrap();
+        let big = world.calculate(&trend(&json!({"events": series, "properties": plan})), 2).unwrap();
         let steps = json!({"events": [{"id": "sign up"}, {"id": "paid", "order": 1}], "date_from": "-7d"});
         let Ok(ParsedQuery::Query(funnel)) = InsightKind::Funnels.parse_request(steps.as_object().unwrap())
         else {
             panic!()
         };
-        let steps = world.answer(&funnel, 2).unwrap();
+        let steps = world.calculate(&funnel, 2).unwrap();
         [&all[0]["count"], &big[0]["count"], &steps[0]["count"], &steps[1]["count"]]
             .map(|count| count.as_f64().unwrap())
     };
@@ -214,7 +213,7 @@ fn results_age_by_their_interval() {
     assert_eq!(class(past, 1_000_000), Freshness::Fresh);
     let moving = json!({"events": [{"id": "a"}], "date_from": "-20d", "date_to": "-10d"});
     assert_eq!(class(moving.clone(), 300), Freshness::Fresh);
-    assert_eq!(class(moving, 5 * 1440), Freshness::Stale, "it means other days by then");
+    assert_eq!(class(moving, 5 * 1440), Freshness::Stale, "the relative dates have moved");
     let next = |from: &str, interval: &str| {
         let body = json!({"events": [{"id": "a"}], "date_from": from, "interval": interval});
         next_allowed_client_refresh(&trend(&body), &project(), instant(at), instant(at)).unwrap()
@@ -226,14 +225,14 @@ fn results_age_by_their_interval() {
 }
 
 #[test]
-fn a_date_of_a_million_digits_takes_no_time() {
+fn a_date_of_a_million_digits_is_parsed_in_linear_time() {
     let filter = json!([{"key": "d", "operator": "is_date_before", "value": "1".repeat(1_000_000)}]);
     let query = trend(&json!({"events": [{"id": "a"}], "properties": filter}));
     // Quadratic work would take hours here.
     assert!(query.plan(&project(), instant("2020-01-04T10:00:00Z")).is_ok());
 }
 
-/// Events of three names by a handful of people over some days.
+/// Events of three names by at most five persons over a few days.
 fn histories() -> impl Strategy<Value = Vec<(u8, u8, i64, Option<u8>)>> {
     prop::collection::vec((0..3_u8, 0..5_u8, 0..300_000_i64, prop::option::of(0..3_u8)), 0..40)
 }
@@ -255,7 +254,7 @@ proptest! {
         let filter = json!([{"key": "v", "operator": "is_not", "value": "2"}]);
         let body = json!({"events": [{"id": id}, {"id": id, "math": "dau"}], "properties": filter,
             "date_from": "2024-03-09", "date_to": "2024-03-12"});
-        let got = world.answer(&trend(&body), parts).unwrap();
+        let got = world.calculate(&trend(&body), parts).unwrap();
 
         let mut totals = [0_u64; 4];
         let mut people: [HashSet<u8>; 4] = Default::default();
