@@ -9,8 +9,8 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::CompiledRetention;
-use super::actor_segments::ActorSegment;
 use super::layers::LayerRun;
+use crate::actor_blocks::ActorRows;
 use crate::kinds::retention::RetentionType;
 use crate::mask::Mask;
 use crate::numbers::finite;
@@ -94,13 +94,13 @@ const ROWS_PER_CHECK: usize = 1 << 14;
 /// Calls back with the rows of an actor that pass a mask, in the order of time for each run, between two instants, both
 /// inclusive. `Break` ends the rows of one run.
 fn for_each_event<'r, 'a>(
-    (runs, segments): (&'r [LayerRun<'a>], &[ActorSegment]),
+    (runs, rows_of_actor): (&'r [LayerRun<'a>], &[ActorRows]),
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     (first, last): (Micros, Micros),
     work: &WorkBudget<'_>,
     mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> ControlFlow<()>,
 ) -> CalcResult<()> {
-    for ActorSegment { run, rows } in segments {
+    for ActorRows { run, rows, .. } in rows_of_actor {
         let layer_run = &runs[*run];
         let mask = mask_of(layer_run);
         if matches!(mask, Mask::Nothing) {
@@ -112,15 +112,15 @@ fn for_each_event<'r, 'a>(
             _ => 0,
         };
         let from = rows.start + skipped;
-        'segment: for chunk in (from..rows.end).step_by(ROWS_PER_CHECK) {
+        'run: for chunk in (from..rows.end).step_by(ROWS_PER_CHECK) {
             let until = rows.end.min(chunk + ROWS_PER_CHECK);
             work.consume(until - chunk)?;
             for (row, time) in (chunk..).zip(&times[chunk..until]) {
                 if *time > last {
-                    break 'segment;
+                    break 'run;
                 }
                 if mask.has(row) && callback(layer_run, row, *time).is_break() {
-                    break 'segment;
+                    break 'run;
                 }
             }
         }
@@ -138,7 +138,7 @@ impl ActorHistory {
     pub(super) fn read(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<bool> {
         self.starts.clear();
@@ -166,7 +166,7 @@ impl ActorHistory {
     fn read_starts(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<Option<u32>> {
         let bounds = retention.periods.bounds();
@@ -216,7 +216,7 @@ impl ActorHistory {
     fn read_first_times(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let times = all_time_until(retention.periods.bounds());
@@ -255,7 +255,7 @@ impl ActorHistory {
     fn read_returns(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         only_value: Option<u32>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
@@ -284,7 +284,7 @@ impl ActorHistory {
     fn read_windows(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         only_value: Option<u32>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
@@ -416,7 +416,7 @@ impl ActorHistory {
 
 /// The earliest event of an actor that passes a mask: its time, run and row. Of several at one time the one that arrived first.
 fn earliest<'r, 'a>(
-    actor: (&'r [LayerRun<'a>], &[ActorSegment]),
+    actor: (&'r [LayerRun<'a>], &[ActorRows]),
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     times: (Micros, Micros),
     work: &WorkBudget<'_>,
@@ -437,7 +437,7 @@ fn earliest<'r, 'a>(
 /// filters.
 fn first_ever(
     retention: &CompiledRetention,
-    actor: (&[LayerRun<'_>], &[ActorSegment]),
+    actor: (&[LayerRun<'_>], &[ActorRows]),
     work: &WorkBudget<'_>,
 ) -> CalcResult<Option<(Micros, u32)>> {
     let times = all_time_until(retention.periods.bounds());

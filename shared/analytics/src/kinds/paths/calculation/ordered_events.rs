@@ -1,7 +1,7 @@
-//! The events of a partition in the order of actor, time and arrival, block by block.
+//! The events of a block of actors in the order of actor, time and arrival.
 //!
-//! Must stay true: a block has all counted events of its actors; memory is bounded by the size of a block, or by the events
-//! of one actor; each run is read once from front to back. A block fits into a cache, so that sorting it is cheap.
+//! Must stay true: all counted events of the actors of the block are there; nothing is allocated per event or per block. A block
+//! fits into a cache, so that sorting it is cheap.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,11 +10,12 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::items::{NO_ITEM, RowItems};
+use crate::actor_blocks::{ActorBlock, RunRows};
 use crate::mask::Mask;
 use crate::scan::{EventRun, Micros};
 
-/// About as many rows are in a block, unless one actor has more.
-const BLOCK_ROWS: usize = 1 << 14;
+/// About as many rows are in a block of actors.
+pub(super) const BLOCK_ROWS: usize = 1 << 14;
 
 /// A run with the items of its rows, and the rows that count.
 pub(super) struct ItemRun<'p> {
@@ -63,71 +64,50 @@ pub(super) struct EventRow {
     row: u32,
 }
 
-/// Reads the events of all runs in blocks of actors.
-pub(super) struct EventBlocks<'a, 'p> {
-    runs: &'a [ItemRun<'p>],
-    /// By run: the next row.
-    cursors: Vec<usize>,
-    /// Actors of the partition, and the first one of the next block.
-    actors: u32,
-    next_actor: u32,
-    actors_per_block: u32,
-    rows: Vec<EventRow>,
+/// The events of one block after the other. The buffer of a block is used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct OrderedEvents {
+    events: Vec<EventRow>,
 }
 
-impl<'a, 'p> EventBlocks<'a, 'p> {
-    pub(super) fn new(runs: &'a [ItemRun<'p>], actors: usize) -> Self {
-        let rows: usize = runs.iter().map(|run| run.run.times.len()).sum();
-        let per_actor = rows / actors.max(1) + 1;
-        Self {
-            runs,
-            cursors: vec![0; runs.len()],
-            actors: u32::try_from(actors).unwrap_or(u32::MAX),
-            next_actor: 0,
-            actors_per_block: u32::try_from((BLOCK_ROWS / per_actor).max(1)).unwrap_or(u32::MAX),
-            rows: Vec::new(),
+impl OrderedEvents {
+    /// The counted events of the actors of a block of these runs.
+    pub(super) fn of_block(
+        &mut self,
+        runs: &[ItemRun<'_>],
+        block: ActorBlock<'_>,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<&[EventRow]> {
+        self.events.clear();
+        for RunRows { run: index, rows } in block.rows {
+            let Some(run) = runs.get(*index) else { continue };
+            work.consume(2 * rows.len())?;
+            append_rows(run, *index, rows.clone(), &mut self.events);
         }
-    }
-
-    /// The events of the next actors; `None` at the end.
-    pub(super) fn next(&mut self, work: &WorkBudget<'_>) -> CalcResult<Option<&[EventRow]>> {
-        if self.next_actor >= self.actors {
-            return Ok(None);
-        }
-        let end = self.next_actor.saturating_add(self.actors_per_block);
-        self.next_actor = end;
-        self.rows.clear();
-        work.consume(self.runs.len())?;
-        for (index, (run, cursor)) in (0..).zip(self.runs.iter().zip(&mut self.cursors)) {
-            let first = *cursor;
-            *cursor = first + run.run.actors[first..].partition_point(|actor| *actor < end);
-            work.consume(2 * (*cursor - first))?;
-            append_rows(run, index, first..*cursor, &mut self.rows);
-        }
-        if self.runs.len() > 1 {
-            let runs = self.runs;
+        if block.rows.len() > 1 {
             let arrival = |event: &EventRow| {
                 runs.get(event.run as usize).map_or(0, |run| run.run.order.at(event.row as usize))
             };
             // The rows of each run are sorted already; the stable sort merges them.
-            self.rows.sort_by(|left, right| {
+            self.events.sort_by(|left, right| {
                 let place = |event: &EventRow| (event.actor, event.time);
                 place(left).cmp(&place(right)).then_with(|| arrival(left).cmp(&arrival(right)))
             });
         }
-        Ok(Some(&self.rows))
+        Ok(&self.events)
     }
 }
 
 /// Appends those of some rows of a run that count.
-fn append_rows(run: &ItemRun<'_>, index: u32, range: Range<usize>, rows: &mut Vec<EventRow>) {
+fn append_rows(run: &ItemRun<'_>, index: usize, range: Range<usize>, rows: &mut Vec<EventRow>) {
     let ItemRun { run, items, mask, times } = run;
+    // There are fewer runs than rows, and row counts fit into 32 bits.
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
     let (actors, event_times) = (&run.actors[range.clone()], &run.times[range.clone()]);
     for ((row, actor), time) in range.zip(actors).zip(event_times) {
         if times.contains(row, *actor, *time) && mask.has(row) {
             let item = items.of(row);
             if item != NO_ITEM {
-                // Row counts fit into 32 bits.
                 let row = u32::try_from(row).unwrap_or(u32::MAX);
                 rows.push(EventRow { time: *time, actor: *actor, item, run: index, row });
             }
