@@ -80,6 +80,13 @@ impl<'a> ActorBlocks<'a> {
         blocks
     }
 
+    /// Blocks of at most so many actors.
+    #[must_use]
+    pub(crate) fn at_most(mut self, actors: usize) -> Self {
+        self.actors_per_block = self.actors_per_block.min(actors.max(1));
+        self
+    }
+
     /// The next block; it starts with the next actor that has rows.
     pub(crate) fn next_block(&mut self, work: &WorkBudget<'_>) -> CalcResult<Option<ActorBlock<'_>>> {
         work.consume(self.actors.len())?;

@@ -144,14 +144,15 @@ impl CompiledPaths {
     ) -> CalcResult<()> {
         let runs = self.item_runs(partition, dictionary, work)?;
         let mut steps = SessionSteps::new(self.step_rules(dictionary));
-        let mut ordered = OrderedEvents::default();
-        let actors = partition.actors.len();
-        let mut blocks = ActorBlocks::of_rows(runs.iter().map(|run| run.run), actors, BLOCK_ROWS);
+        let mut events = OrderedEvents::new(self.bounds);
+        let mut blocks =
+            ActorBlocks::of_rows(runs.iter().map(|run| run.run), partition.actors.len(), BLOCK_ROWS)
+                .at_most(events.actors_per_block());
         while let Some(block) = blocks.next_block(work)? {
-            let events = ordered.of_block(&runs, block, work)?;
-            work.consume(events.len())?;
+            events.read_block(&runs, block, work)?;
+            work.consume(events.iter().len())?;
             let mut last: Option<(u32, Micros)> = None;
-            for event in events {
+            for event in events.iter() {
                 match last {
                     Some((actor, time)) if actor == event.actor && event.time - time < self.session_gap => {}
                     _ => {

@@ -54,63 +54,173 @@ impl RowTimes {
     }
 }
 
-/// One event.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EventRow {
-    pub(super) time: Micros,
+/// One event that is in the paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PathEvent {
     pub(super) actor: u32,
+    pub(super) time: Micros,
     pub(super) item: u32,
-    run: u32,
-    row: u32,
 }
 
-/// The events of one block after the other. The buffer of a block is used again for the next one.
-#[derive(Debug, Default)]
+/// An event while it is sorted: small, with actor and time in one number, because sorting is most of the work of paths.
+#[derive(Debug, Clone, Copy)]
+struct SortedEvent {
+    /// The actor, counted from the first one of the block, then the time.
+    key: u64,
+    item: u32,
+    /// Index into the places.
+    place: u32,
+}
+
+/// The events of one block after the other. The buffers of a block are used again for the next one.
+#[derive(Debug)]
 pub(super) struct OrderedEvents {
-    events: Vec<EventRow>,
+    /// All counted times are from here on, and less than two to the power of `time_bits` later.
+    from: Micros,
+    time_bits: u32,
+    first_actor: u32,
+    events: Vec<SortedEvent>,
+    /// The run and the row of each event, in the order in which they were read.
+    places: Vec<(u32, u32)>,
 }
 
 impl OrderedEvents {
-    /// The counted events of the actors of a block of these runs.
-    pub(super) fn of_block(
+    /// For events whose times count within these bounds.
+    pub(super) fn new((from, to): TimeBounds) -> Self {
+        let time_bits = u64::BITS - to.max(from).abs_diff(from).leading_zeros();
+        Self { from, time_bits, first_actor: 0, events: Vec::new(), places: Vec::new() }
+    }
+
+    /// The actors of a block, at most: so many can be told apart by the bits that the time leaves in a key, at least one.
+    pub(super) fn actors_per_block(&self) -> usize {
+        1_usize.checked_shl(u64::BITS - self.time_bits).unwrap_or(usize::MAX)
+    }
+
+    /// Reads and sorts the counted events of a block of these runs.
+    pub(super) fn read_block(
         &mut self,
         runs: &[ItemRun<'_>],
         block: ActorBlock<'_>,
         work: &WorkBudget<'_>,
-    ) -> CalcResult<&[EventRow]> {
+    ) -> CalcResult<()> {
+        // Row counts, and so numbers of actors and of runs, fit into 32 bits.
+        self.first_actor = u32::try_from(block.first_actor).unwrap_or(u32::MAX);
         self.events.clear();
-        for RunRows { run: index, rows } in block.rows {
-            let Some(run) = runs.get(*index) else { continue };
+        self.places.clear();
+        for RunRows { run, rows } in block.rows {
+            let Some(of_run) = runs.get(*run) else { continue };
             work.consume(2 * rows.len())?;
-            append_rows(run, *index, rows.clone(), &mut self.events);
+            self.append_rows(of_run, u32::try_from(*run).unwrap_or(u32::MAX), rows.clone());
         }
         if block.rows.len() > 1 {
-            let arrival = |event: &EventRow| {
-                runs.get(event.run as usize).map_or(0, |run| run.run.order.at(event.row as usize))
-            };
             // The rows of each run are sorted already; the stable sort merges them.
-            self.events.sort_by(|left, right| {
-                let place = |event: &EventRow| (event.actor, event.time);
-                place(left).cmp(&place(right)).then_with(|| arrival(left).cmp(&arrival(right)))
-            });
+            self.events.sort_by_key(|event| event.key);
+            self.sort_ties(runs);
         }
-        Ok(&self.events)
+        Ok(())
+    }
+
+    /// Appends those of some rows of a run that count.
+    fn append_rows(&mut self, run: &ItemRun<'_>, index: u32, range: Range<usize>) {
+        let ItemRun { run, items, mask, times } = run;
+        let (actors, event_times) = (&run.actors[range.clone()], &run.times[range.clone()]);
+        for ((row, actor), time) in range.zip(actors).zip(event_times) {
+            if times.contains(row, *actor, *time) && mask.has(row) {
+                let item = items.of(row);
+                if item != NO_ITEM {
+                    let actor = u64::from(*actor - self.first_actor);
+                    let key = actor.checked_shl(self.time_bits).unwrap_or(0) | time.abs_diff(self.from);
+                    let place = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+                    self.events.push(SortedEvent { key, item, place });
+                    self.places.push((index, u32::try_from(row).unwrap_or(u32::MAX)));
+                }
+            }
+        }
+    }
+
+    /// Sorts events of equal actor and time by their arrival.
+    fn sort_ties(&mut self, runs: &[ItemRun<'_>]) {
+        let arrival = |event: &SortedEvent| {
+            let (run, row) = self.places.get(event.place as usize).copied().unwrap_or_default();
+            runs.get(run as usize).map_or(0, |run| run.run.order.at(row as usize))
+        };
+        for tied in self.events.chunk_by_mut(|left, right| left.key == right.key) {
+            if tied.len() > 1 {
+                tied.sort_by_key(arrival);
+            }
+        }
+    }
+
+    /// The events of the block, in order.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = PathEvent> {
+        let time_mask = u64::MAX.checked_shr(u64::BITS - self.time_bits).unwrap_or(0);
+        self.events.iter().map(move |event| {
+            let actor = event.key.checked_shr(self.time_bits).unwrap_or(0);
+            PathEvent {
+                actor: self.first_actor + actor as u32,
+                time: self.from.wrapping_add_unsigned(event.key & time_mask),
+                item: event.item,
+            }
+        })
     }
 }
 
-/// Appends those of some rows of a run that count.
-fn append_rows(run: &ItemRun<'_>, index: usize, range: Range<usize>, rows: &mut Vec<EventRow>) {
-    let ItemRun { run, items, mask, times } = run;
-    // There are fewer runs than rows, and row counts fit into 32 bits.
-    let index = u32::try_from(index).unwrap_or(u32::MAX);
-    let (actors, event_times) = (&run.actors[range.clone()], &run.times[range.clone()]);
-    for ((row, actor), time) in range.zip(actors).zip(event_times) {
-        if times.contains(row, *actor, *time) && mask.has(row) {
-            let item = items.of(row);
-            if item != NO_ITEM {
-                let row = u32::try_from(row).unwrap_or(u32::MAX);
-                rows.push(EventRow { time: *time, actor: *actor, item, run: index, row });
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::actor_blocks::ActorBlocks;
+    use crate::scan::ArrivalOrder;
+
+    proptest! {
+        /// Whatever the bounds, and so the bits of a key.
+        #[test]
+        fn events_are_in_order_of_actor_time_and_arrival(
+            runs in prop::collection::vec(
+                prop::collection::vec(
+                    (0..9_u32, prop_oneof![0..4_i64, -9..9_i64, any::<i64>()], any::<bool>()), 0..12), 0..4),
+            bounds in prop_oneof![
+                Just((Micros::MIN, Micros::MAX)), Just((0, 3)), Just((2, 2)), Just((5, 4)), (any::<i64>(), any::<i64>()),
+            ],
+            rows_per_block in 1..40_usize,
+        ) {
+            let mut want = Vec::new();
+            let parts: Vec<(EventRun, RowItems, Mask)> = (0..).zip(runs).map(|(index, mut rows)| {
+                rows.sort_unstable();
+                // Later runs arrived earlier.
+                let items: Vec<u32> = (0..rows.len()).map(|row| (9 - index) * 100 + row as u32).collect();
+                for ((actor, time, passes), item) in rows.iter().zip(&items) {
+                    if *passes && bounds.0 <= *time && *time <= bounds.1 {
+                        want.push(PathEvent { actor: *actor, time: *time, item: *item });
+                    }
+                }
+                let run = EventRun {
+                    actors: rows.iter().map(|row| row.0).collect(),
+                    times: rows.iter().map(|row| row.1).collect(),
+                    order: items.iter().map(|item| u128::from(*item)).collect::<ArrivalOrder>(),
+                    ..EventRun::default()
+                };
+                let codes: Vec<u32> = (0..).take(items.len()).collect();
+                let items = RowItems::Column { codes: codes.into(), table: items, missing: NO_ITEM };
+                (run, items, Mask::Rows(rows.iter().map(|row| row.2).collect()))
+            }).collect();
+            let runs: Vec<ItemRun<'_>> = parts.iter().map(|(run, items, mask)| ItemRun {
+                run, items: items.clone(), mask: mask.clone(), times: RowTimes::Same(bounds),
+            }).collect();
+            want.sort_unstable_by_key(|event| (event.actor, event.time, event.item));
+            let work = &WorkBudget::new(&|| false);
+            let mut events = OrderedEvents::new(bounds);
+            let mut blocks = ActorBlocks::of_rows(runs.iter().map(|run| run.run), 9, rows_per_block)
+                .at_most(events.actors_per_block());
+            let mut got = Vec::new();
+            while let Some(block) = blocks.next_block(work).unwrap() {
+                events.read_block(&runs, block, work).unwrap();
+                got.extend(events.iter());
             }
+            prop_assert_eq!(got, want);
         }
     }
 }

@@ -88,6 +88,12 @@ pub(super) struct ActorHistory {
     sums: Vec<f64>,
 }
 
+/// The times of events that would repeat the last one: later ones of the same period, where all have one value. They are most
+/// events, and a comparison is cheaper than to find their period.
+type RepeatedTimes = Range<Micros>;
+
+const NO_TIMES: RepeatedTimes = 0..0;
+
 /// Rows per check for cancellation.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
@@ -171,23 +177,7 @@ impl ActorHistory {
     ) -> CalcResult<Option<u32>> {
         let bounds = retention.periods.bounds();
         match (retention.query.retention_type, &retention.window_clock) {
-            (RetentionType::Recurring, None) => {
-                for_each_event(
-                    actor,
-                    |run| &run.starts,
-                    bounds,
-                    work,
-                    |run, row, time| {
-                        if let Some(period) = retention.periods.find(time) {
-                            self.push_start(Start {
-                                key: ValueKey::new(run.values.code_of(row), period),
-                                time,
-                            });
-                        }
-                        ControlFlow::Continue(())
-                    },
-                )?;
-            }
+            (RetentionType::Recurring, None) => self.read_recurring_starts(retention, actor, work)?,
             (RetentionType::FirstTime, None) => self.read_first_times(retention, actor, work)?,
             (RetentionType::FirstEver, _) => {
                 if let Some((time, value)) = first_ever(retention, actor, work)?
@@ -210,6 +200,35 @@ impl ActorHistory {
         self.starts.sort_unstable_by_key(|start| (start.key, start.time));
         self.starts.dedup_by_key(|start| start.key);
         Ok(None)
+    }
+
+    /// Keeps the first starting event of each value and period.
+    fn read_recurring_starts(
+        &mut self,
+        retention: &CompiledRetention,
+        actor: (&[LayerRun<'_>], &[ActorRows]),
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<()> {
+        let mut repeated = NO_TIMES;
+        for_each_event(
+            actor,
+            |run| &run.starts,
+            retention.periods.bounds(),
+            work,
+            |run, row, time| {
+                let has_one_value = !run.values.differ();
+                if has_one_value && repeated.contains(&time) {
+                    return ControlFlow::Continue(());
+                }
+                if let Some(period) = retention.periods.find(time) {
+                    self.push_start(Start { key: ValueKey::new(run.values.code_of(row), period), time });
+                    if has_one_value {
+                        repeated = time..retention.periods.end_of(period);
+                    }
+                }
+                ControlFlow::Continue(())
+            },
+        )
     }
 
     /// Keeps the first starting event of each value over all time, if it is in a period.
@@ -260,13 +279,20 @@ impl ActorHistory {
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let counts_events = retention.counts_events();
+        let mut repeated = NO_TIMES;
         for_each_event(
             actor,
             |run| &run.returns,
             retention.periods.bounds(),
             work,
             |run, row, time| {
+                if repeated.contains(&time) && !run.values.differ() {
+                    return ControlFlow::Continue(());
+                }
                 if let Some(period) = retention.periods.find(time) {
+                    if !counts_events && !run.values.differ() {
+                        repeated = time..retention.periods.end_of(period);
+                    }
                     let value = only_value.unwrap_or_else(|| run.values.code_of(row));
                     let key = ValueKey::new(value, period);
                     if counts_events || self.returns.last().is_none_or(|last| last.key != key) {
