@@ -15,6 +15,7 @@ mod funnel_people;
 mod funnel_questions;
 mod independent;
 mod lifecycle;
+mod limits;
 mod paths;
 mod questions;
 mod retention_cases;
