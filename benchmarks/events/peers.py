@@ -11,6 +11,7 @@ import shutil
 import time
 from pathlib import Path
 
+import periods
 from queries import ALL, LOOK_BACK, MONTH, QUERIES, STEPS, TOP, WINDOW_DAYS
 
 WINDOW = WINDOW_DAYS * 86_400_000_000
@@ -23,6 +24,11 @@ def after(day):
 
 def before(day, days):
     return (datetime.date.fromisoformat(day) - datetime.timedelta(days)).isoformat()
+
+
+def days_before(days, number):
+    """A range that starts so many days earlier."""
+    return (before(days[0], number), days[1])
 
 
 def cpu():
@@ -69,8 +75,8 @@ class ClickHouse:
         self.bytes = int(self.rows("SELECT sum(data_compressed_bytes) FROM system.columns WHERE database = 'bench'")[0][0])
 
     def rows(self, sql):
-        result = self.session.query(sql + " SETTINGS session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0",
-                                    "JSONCompactEachRow")
+        settings = "session_timezone = 'UTC', output_format_json_quote_64bit_integers = 0"
+        result = self.session.query(f"{sql}{', ' if ' SETTINGS ' in sql else ' SETTINGS '}{settings}", "JSONCompactEachRow")
         text = result.data() if hasattr(result, "data") else str(result)
         return [json.loads(line) for line in text.splitlines() if line.strip()]
 
@@ -78,6 +84,8 @@ class ClickHouse:
         def range_of(days):
             return f"timestamp >= '{days[0]} 00:00:00' AND timestamp < '{after(days[1])} 00:00:00'"
 
+        if variants := periods.clickhouse(range_of, days_before).get(query_name):
+            return variants
         steps, micros = f"event IN ({LIST}) AND {range_of(ALL)}", "toUnixTimestamp64Micro(timestamp)"
         conditions = ", ".join(f"event = '{step}'" for step in STEPS)
         level = f"windowFunnel({WINDOW})(toUInt64({micros}), {conditions})"
@@ -124,7 +132,7 @@ class ClickHouse:
         if query_name == "filtered sum":
             return {"": (f"""SELECT {day}, sum(amount) FROM bench.events WHERE event = '{STEPS[1]}' AND amount > 50
                 AND {range_of(MONTH)} GROUP BY day ORDER BY day""", by_day)}
-        days = (before(MONTH[0], LOOK_BACK - 1), MONTH[1])
+        days = days_before(MONTH, LOOK_BACK - 1)
         return {"": (f"""SELECT end, uniqExact(person_id) FROM (SELECT person_id, arrayJoin(range({LOOK_BACK})) + day AS end
             FROM (SELECT DISTINCT person_id, {day} FROM bench.events WHERE event = '{STEPS[0]}' AND {range_of(days)}))
             WHERE end >= '{MONTH[0]}' AND end <= '{MONTH[1]}' GROUP BY end ORDER BY end""", by_day)}
@@ -153,6 +161,8 @@ class DuckDB:
         def range_of(days):
             return f"timestamp >= TIMESTAMPTZ '{days[0]} 00:00:00+00' AND timestamp < TIMESTAMPTZ '{after(days[1])} 00:00:00+00'"
 
+        if variants := periods.duckdb(range_of, days_before).get(query_name):
+            return variants
         day = "timestamp::DATE AS day"
         steps = f"SELECT person_id, epoch_us(timestamp) AS time, event, browser FROM events WHERE event IN ({LIST}) AND {range_of(ALL)}"
         viewed = f"FROM events WHERE event = '{STEPS[0]}' AND {range_of(MONTH)} GROUP BY day ORDER BY day"
@@ -192,7 +202,7 @@ class DuckDB:
         if query_name == "filtered sum":
             return {"": (f"""SELECT {day}, sum(amount) FROM events WHERE event = '{STEPS[1]}' AND amount > 50
                 AND {range_of(MONTH)} GROUP BY day ORDER BY day""", by_day)}
-        days = (before(MONTH[0], LOOK_BACK - 1), MONTH[1])
+        days = days_before(MONTH, LOOK_BACK - 1)
         return {"": (f"""WITH seen AS (SELECT DISTINCT person_id, {day} FROM events WHERE event = '{STEPS[0]}' AND {range_of(days)})
             SELECT day + far::INTEGER AS until, count(DISTINCT person_id) FROM seen, range({LOOK_BACK}) AS back(far)
             WHERE until BETWEEN DATE '{MONTH[0]}' AND DATE '{MONTH[1]}' GROUP BY until ORDER BY until""", by_day)}
@@ -227,6 +237,8 @@ class Polars:
         pl = self.pl
         day = pl.col("timestamp").dt.date().alias("day")
         viewed = lambda days: self.rows_of(STEPS[0], days)  # noqa: E731
+        if variants := periods.Polars(pl, self.frame, self.rows_of, days_before).statements().get(query_name):
+            return variants
         if query_name == "strict funnel":
             return {"shift": (self.strict, funnel)}
         if query_name == "daily total":
@@ -239,7 +251,7 @@ class Polars:
             rows = lambda: self.rows_of(STEPS[1], MONTH).filter(pl.col("amount") > 50)  # noqa: E731
             return {"": (lambda: rows().group_by(day).agg(pl.col("amount").sum()).collect().rows(), by_day)}
         if query_name == "rolling 7-day uniques":
-            return {"": (lambda: self.rolling(viewed((before(MONTH[0], LOOK_BACK - 1), MONTH[1])), day), by_day)}
+            return {"": (lambda: self.rolling(viewed(days_before(MONTH, LOOK_BACK - 1)), day), by_day)}
         return {}  # it cannot count funnels at a comparable speed
 
     def by_url(self):

@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from queries import ALL, MONTH, STEPS, TOP, WINDOW_DAYS
+from queries import (ALL, MONTH, PATH_EDGES, PATH_STEPS, STEPS, TOP, WEEKS, WEEKS_RANGE, WINDOW_DAYS, bars_of, edges_of,
+                     statuses_of, weeks_of)
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "flags"))
 from processes import Process, send_request, free_port  # noqa: E402
@@ -34,6 +35,17 @@ def query(query_name):
     def days(range_of):
         return {"date_from": range_of[0], "date_to": range_of[1]}
 
+    if query_name == "weekly retention":
+        entity = {"id": "$pageview", "type": "events"}
+        return {"kind": "RetentionQuery", "dateRange": days(WEEKS_RANGE), "retentionFilter": {
+            "period": "Week", "totalIntervals": WEEKS, "targetEntity": entity, "returningEntity": entity}}
+    if query_name == "daily lifecycle":
+        return {"kind": "LifecycleQuery", "series": [event(STEPS[0])], "interval": "day", "dateRange": days(MONTH)}
+    if query_name == "stickiness":
+        return {"kind": "StickinessQuery", "series": [event(STEPS[0])], "interval": "day", "dateRange": days(MONTH)}
+    if query_name == "paths":
+        return {"kind": "PathsQuery", "dateRange": days(MONTH), "pathsFilter": {
+            "includeEventTypes": ["hogql"], "pathsHogQLExpression": "event", "stepLimit": PATH_STEPS, "edgeLimit": PATH_EDGES}}
     if "funnel" in query_name:
         node = {"kind": "FunnelsQuery", "series": [event(step) for step in STEPS], "dateRange": days(ALL),
                 "funnelsFilter": {"funnelWindowInterval": WINDOW_DAYS, "funnelWindowIntervalUnit": "day"}}
@@ -55,6 +67,16 @@ def query(query_name):
 
 def read(query_name, result):
     """The result in the common form of all contenders."""
+    if query_name == "weekly retention":
+        return weeks_of({(week, distance): cell["count"] for week, row in enumerate(result) for distance, cell in enumerate(row["values"])})
+    if query_name == "daily lifecycle":
+        return statuses_of({(row["status"], day): abs(number) for row in result for day, number in zip(row["days"], row["data"])})
+    if query_name == "stickiness":
+        return bars_of(dict(zip(result[0]["days"], result[0]["data"])))
+    if query_name == "paths":
+        steps = [(*edge["source"].split("_", 1), edge["target"].split("_", 1)[1], edge) for edge in result]
+        return edges_of([(int(number), source, target, edge["value"], edge["average_conversion_time"] * 1000)
+                         for number, source, target, edge in steps])
     if query_name == "funnel by browser":
         counts = {rows[0]["breakdown_value"][0]: {"counts": [float(step["count"]) for step in rows]} for rows in result}
         counts.pop("Other", None)

@@ -1,7 +1,9 @@
 """The queries that all contenders run, and the comparison of results.
 
 A result consists of plain values: funnels are [count of each step] with conversion seconds if a contender has them,
-series are {day: number} or {value: {day: number}}."""
+series are {day: number} or {value: {day: number}}; the functions `..._of` make the others."""
+
+import datetime
 
 STEPS = ["viewed", "added_to_cart", "purchased"]
 WINDOW_DAYS = 14
@@ -9,6 +11,12 @@ ALL = ("2026-01-01", "2026-03-01")  # days of a funnel, both included
 MONTH = ("2026-01-20", "2026-02-18")  # days of a trend
 LOOK_BACK = 7
 TOP = 25
+WEEKS = 12  # rows and columns of retention; the last weeks have no events
+WEEKS_RANGE = ("2025-12-28", "2026-03-21")  # from a Sunday on
+STATUSES = ["new", "returning", "resurrecting", "dormant"]
+PATH_STEPS = 5
+PATH_EDGES = 50
+SESSION_GAP = 30 * 60 * 1_000_000  # microseconds
 
 # Goal: ratio of the peer's CPU time to Pennon's, warm and cold; "" is a peer's only variant.
 GOALS = {
@@ -20,8 +28,38 @@ GOALS = {
     "by url, top 25": {("ClickHouse", ""): (15, 6), ("Polars", ""): (2, None)},
     "filtered sum": {("ClickHouse", ""): (15, 6), ("Polars", ""): (2, None)},
     "rolling 7-day uniques": {("ClickHouse", ""): (15, 6), ("Polars", ""): (2, None)},
+    "weekly retention": {("ClickHouse", "bit mask"): (15, None), ("ClickHouse", "retention()"): (15, None), ("Polars", ""): (3, None)},
+    "daily lifecycle": {("ClickHouse", ""): (15, None), ("Polars", ""): (3, None)},
+    "stickiness": {("ClickHouse", "uniqExact"): (15, None), ("ClickHouse", "bit mask"): (15, None), ("Polars", ""): (3, None)},
+    "paths": {("ClickHouse", "arrays"): (15, None), ("ClickHouse", "arrays, in order"): (15, None), ("Polars", ""): (3, None)},
 }
 QUERIES = list(GOALS)
+
+
+def days_of(days):
+    """The days of a range."""
+    first, last = map(datetime.date.fromisoformat, days)
+    return [(first + datetime.timedelta(day)).isoformat() for day in range((last - first).days + 1)]
+
+
+def weeks_of(numbers):
+    """Retention in the common form, with a cell for each week and each distance to it, of {(week, distance): persons}."""
+    return {str(week): [numbers.get((week, distance), 0) for distance in range(WEEKS)] for week in range(WEEKS)}
+
+
+def statuses_of(numbers):
+    """A lifecycle in the common form, of {(status, day): persons}."""
+    return {status: {day: numbers.get((status, day), 0) for day in days_of(MONTH)} for status in STATUSES}
+
+
+def bars_of(numbers):
+    """Stickiness in the common form, of {days: persons}."""
+    return [numbers.get(days, 0) for days in range(1, len(days_of(MONTH)) + 1)]
+
+
+def edges_of(rows):
+    """Paths in the common form, of [(number of the first step, its name, name of the second, passages, mean microseconds)]."""
+    return {f"{number}_{source} {number + 1}_{target}": [count, micros / 1000] for number, source, target, count, micros in rows}
 
 
 def same(one, other, path=""):

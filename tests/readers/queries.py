@@ -150,8 +150,15 @@ DEMO = {
     "buyers in all": trend([event("purchase", math="dau")], dates=DEMO_DATES, display="BoldNumber"),
 }
 
+PAGE = {"id": "a", "type": "events"}
+
 # Unsupported queries, and a word of the error message.
 REFUSED = {
+    "retention": {"kind": "RetentionQuery", "dateRange": DATES, "retentionFilter": {"targetEntity": PAGE, "returningEntity": PAGE}},
+    "a lifecycle": {"kind": "LifecycleQuery", "dateRange": DATES, "interval": "day", "series": [event("a")]},
+    "paths": {"kind": "PathsQuery", "dateRange": DATES},
+    "an earlier period": stickiness([event("a")], compareFilter={"compare": True}),
+    "a count of groups": stickiness([event("a", math="unique_group", math_group_type_index=0)]),
     "in any order": funnel(ABC, more={"funnelOrderType": "unordered"}),
     "over time": funnel(ABC, more={"funnelVizType": "trends"}),
     "formula": trend([event("a"), event("b")], trendsFilter={"formula": "A / B"}),

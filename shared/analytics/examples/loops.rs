@@ -233,6 +233,11 @@ fn queries() -> Vec<(&'static str, Value)> {
         ("stickiness of every event", by_period("StickinessQuery", Value::Null, criterion)),
         ("lifecycle", by_period("LifecycleQuery", json!("viewed"), json!({}))),
         ("lifecycle of every event", by_period("LifecycleQuery", Value::Null, json!({}))),
+        (
+            "paths",
+            json!({"kind": "PathsQuery", "dateRange": month,
+            "pathsFilter": {"includeEventTypes": ["hogql"], "pathsHogQLExpression": "event"}}),
+        ),
     ]
 }
 

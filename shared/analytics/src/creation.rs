@@ -1,7 +1,9 @@
 //! Joins the creation time of actors: of a person, the one that an import recorded, else the time of its earliest event; of a
 //! group, the time of the earliest event with its key.
 //!
-//! Must stay true: the earliest event may have any name and any time up to the end of the query; filters do not apply.
+//! Must stay true: the earliest event may have any name; filters do not apply. Events after the end of the query do not matter: an
+//! actor whose earliest event is later has no event in the query. So the event store keeps the times of the earliest events of
+//! persons between queries, and no query reads all events of all persons for them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,17 +21,28 @@ use crate::scan::{ActorKind, Column, EventSelection, Micros, Partition, ScanRequ
 pub struct CreationRequest {
     /// The actors: persons, or groups of a type.
     pub actors: ActorKind,
-    /// The scan of all their events.
-    pub events: ScanRequest,
+    /// The scan of all their events, for groups. The earliest events of persons are known to the event store.
+    pub events: Option<ScanRequest>,
 }
 
-/// The times of the earliest events of actors.
-#[derive(Debug, Default)]
-pub struct FirstEvents {
-    /// Of persons: ids, ascending, and their times, for each partition of the scan.
-    persons: Vec<(Arc<Vec<Uuid>>, Vec<Micros>)>,
-    /// Of groups, by key.
-    groups: HashMap<String, Micros>,
+/// Persons with a time each.
+#[derive(Debug, Clone, Default)]
+pub struct PersonTimes {
+    /// Their ids, ascending.
+    pub persons: Arc<Vec<Uuid>>,
+    /// As many as `persons`.
+    pub times: Arc<Vec<Micros>>,
+}
+
+/// The data from which creation times are joined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CreationData<'a> {
+    /// The earliest events of persons; one that is in several lists has the earliest of its times.
+    pub(crate) of_persons: &'a [PersonTimes],
+    /// The creation times of persons that imports recorded, ascending by id.
+    pub(crate) imported: &'a [(Uuid, Micros)],
+    /// The earliest events of groups, by key.
+    pub(crate) of_groups: &'a HashMap<String, Micros>,
 }
 
 /// The creation time of an actor that has none.
@@ -38,45 +51,32 @@ const UNKNOWN: Micros = Micros::MAX;
 impl CreationRequest {
     /// The creation times of actors with events until `to`.
     pub(crate) fn new(actors: ActorKind, to: Micros) -> Self {
-        let columns = actors.column().into_iter().collect();
-        let from = Micros::MIN;
-        Self {
-            actors,
-            events: ScanRequest { events: EventSelection::All, from, to, columns, arrivals: false },
-        }
+        let (events, from) = (EventSelection::All, Micros::MIN);
+        let scan = |key| ScanRequest { events, from, to, columns: [key].into(), arrivals: false };
+        Self { actors, events: actors.column().map(scan) }
     }
 
-    /// Finds the earliest events in the partitions of the scan.
-    pub(crate) fn first_events(
+    /// Finds the earliest events of groups, by key, in the partitions of the scan.
+    pub(crate) fn first_events_of_groups(
         &self,
         partitions: &[Partition],
         work: &WorkBudget<'_>,
-    ) -> CalcResult<FirstEvents> {
-        let mut first_events = FirstEvents::default();
-        for partition in partitions {
+    ) -> CalcResult<HashMap<String, Micros>> {
+        let mut groups = HashMap::new();
+        let Some(key) = self.actors.column() else { return Ok(groups) };
+        for run in partitions.iter().flat_map(|partition| &partition.runs) {
             work.check()?;
-            match self.actors.column() {
-                None => {
-                    let times = first_times_of_persons(partition, work)?;
-                    first_events.persons.push((partition.actors.clone(), times));
-                }
-                Some(key) => {
-                    for run in &partition.runs {
-                        let Some(column) = run.columns.get(&key) else { continue };
-                        add_first_times_of_groups(&mut first_events.groups, column, &run.times, work)?;
-                    }
-                }
-            }
+            let Some(column) = run.columns.get(&key) else { continue };
+            add_first_times_of_groups(&mut groups, column, &run.times, work)?;
         }
-        Ok(first_events)
+        Ok(groups)
     }
 
     /// Fills in the creation times of the actors of a partition.
     pub(crate) fn join(
         &self,
         partition: &mut Partition,
-        first_events: &FirstEvents,
-        imported: &[(Uuid, Micros)],
+        known: CreationData<'_>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         if partition.counted != self.actors {
@@ -85,43 +85,22 @@ impl CreationRequest {
         work.check()?;
         work.consume(partition.actors.len())?;
         if self.actors != ActorKind::Persons {
-            let of_key = |key: &String| first_events.groups.get(key).copied().unwrap_or(UNKNOWN);
+            let of_key = |key: &String| known.of_groups.get(key).copied().unwrap_or(UNKNOWN);
             partition.created = partition.keys.iter().map(of_key).collect();
             return Ok(());
         }
         let mut created = vec![UNKNOWN; partition.actors.len()];
-        for (ids, times) in &first_events.persons {
+        for PersonTimes { persons, times } in known.of_persons {
             work.check()?;
-            let overlap = overlap(ids, |id| *id, &partition.actors);
-            let known = ids[overlap.clone()].iter().copied().zip(times[overlap].iter().copied());
-            fill_in(&partition.actors, &mut created, known, work)?;
+            let overlap = overlap(persons, |id| *id, &partition.actors);
+            let first = persons[overlap.clone()].iter().copied().zip(times[overlap].iter().copied());
+            fill_in(&partition.actors, first, |actor, time| created[actor] = created[actor].min(time), work)?;
         }
-        let overlap = overlap(imported, |(id, _)| *id, &partition.actors);
-        fill_in(&partition.actors, &mut created, imported[overlap].iter().copied(), work)?;
+        let imported = &known.imported[overlap(known.imported, |(id, _)| *id, &partition.actors)];
+        fill_in(&partition.actors, imported.iter().copied(), |actor, time| created[actor] = time, work)?;
         partition.created = created;
         Ok(())
     }
-}
-
-/// By actor of a partition: the time of its earliest event.
-fn first_times_of_persons(partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Micros>> {
-    let mut first = vec![UNKNOWN; partition.actors.len()];
-    for run in &partition.runs {
-        // Rows are ordered by actor and time.
-        let mut last = u32::MAX;
-        for (actors, times) in run.actors.chunks(WORK_PER_CHECK).zip(run.times.chunks(WORK_PER_CHECK)) {
-            work.consume(actors.len())?;
-            for (actor, time) in actors.iter().zip(times) {
-                if *actor != last {
-                    last = *actor;
-                    if let Some(first) = first.get_mut(*actor as usize) {
-                        *first = (*first).min(*time);
-                    }
-                }
-            }
-        }
-    }
-    Ok(first)
 }
 
 /// Adds the earliest times of the values of a column, by their text.
@@ -158,11 +137,11 @@ fn overlap<T>(known: &[T], id: impl Fn(&T) -> Uuid, actors: &[Uuid]) -> Range<us
     start..known.partition_point(|one| id(one) <= *last).max(start)
 }
 
-/// Sets the times of those actors that are in `known`; both ascend by id.
+/// Calls back with the index and the time of those actors that are in `known`; both ascend by id.
 fn fill_in(
     actors: &[Uuid],
-    created: &mut [Micros],
     known: impl Iterator<Item = (Uuid, Micros)>,
+    mut set: impl FnMut(usize, Micros),
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
     let mut at = 0;
@@ -171,10 +150,8 @@ fn fill_in(
         while actors.get(at).is_some_and(|actor| *actor < id) {
             at += 1;
         }
-        if actors.get(at) == Some(&id)
-            && let Some(created) = created.get_mut(at)
-        {
-            *created = time;
+        if actors.get(at) == Some(&id) {
+            set(at, time);
         }
     }
     Ok(())
@@ -205,19 +182,18 @@ mod tests {
     fn an_imported_time_takes_precedence_over_the_earliest_event() {
         let work = &WorkBudget::new(&|| false);
         let request = CreationRequest::new(ActorKind::Persons, 100);
-        let scanned = [
-            Partition {
-                actors: ids(&[1, 4, 6]),
-                runs: vec![run(&[(0, 7), (0, 9), (2, 5)]), run(&[(0, 3), (1, 8)])],
-                ..Partition::default()
-            },
-            Partition { actors: ids(&[2, 3]), runs: vec![run(&[(0, 2), (1, 4)])], ..Partition::default() },
-        ];
-        let first_events = request.first_events(&scanned, work).unwrap();
+        assert_eq!(request.events, None);
+        let times = |list: &[u128], times: &[Micros]| PersonTimes {
+            persons: ids(list),
+            times: Arc::new(times.to_vec()),
+        };
+        let of_persons = [times(&[1, 4, 6], &[7, 8, 5]), times(&[2, 3], &[2, 4]), times(&[1, 2], &[3, 9])];
         let imported = [(Uuid::from_u128(0), 1), (Uuid::from_u128(3), 60), (Uuid::from_u128(4), 1)];
         let created = |list: &[u128]| {
             let mut partition = Partition { actors: ids(list), ..Partition::default() };
-            request.join(&mut partition, &first_events, &imported, work).unwrap();
+            let known =
+                CreationData { of_persons: &of_persons, imported: &imported, of_groups: &HashMap::new() };
+            request.join(&mut partition, known, work).unwrap();
             partition.created
         };
         assert_eq!(created(&[1, 2, 3]), [3, 2, 60]);
@@ -229,13 +205,13 @@ mod tests {
     fn a_group_is_created_by_the_earliest_event_with_its_key() {
         let work = &WorkBudget::new(&|| false);
         let request = CreationRequest::new(ActorKind::Groups(1), 100);
-        assert_eq!(request.events.columns, [group_column(1)].into());
+        assert_eq!(request.events.as_ref().unwrap().columns, [group_column(1)].into());
         let mut events = run(&[(0, 7), (0, 9), (1, 5), (1, 6)]);
         let column =
             Column::new(vec![0, 1, 2, u32::MAX], vec![json!("g"), json!(5), json!("5"), json!("unused")]);
         events.columns.insert(group_column(1), column);
         let scanned = [Partition { actors: ids(&[1, 2]), runs: vec![events], ..Partition::default() }];
-        let first_events = request.first_events(&scanned, work).unwrap();
+        let of_groups = request.first_events_of_groups(&scanned, work).unwrap();
         let keys = ["5", "g", "unused"].map(str::to_owned).to_vec();
         let mut partition = Partition {
             actors: ids(&[1, 2, 3]),
@@ -243,7 +219,8 @@ mod tests {
             counted: ActorKind::Groups(1),
             ..Partition::default()
         };
-        request.join(&mut partition, &first_events, &[], work).unwrap();
+        let known = CreationData { of_persons: &[], imported: &[], of_groups: &of_groups };
+        request.join(&mut partition, known, work).unwrap();
         assert_eq!(partition.created, [5, 7, UNKNOWN]);
     }
 }

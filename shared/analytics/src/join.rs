@@ -17,7 +17,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::creation::{CreationRequest, FirstEvents};
+use crate::creation::{CreationData, CreationRequest, PersonTimes};
 use crate::dictionary_encoder::DictionaryEncoder;
 use crate::scan::{
     Column, ColumnKey, EventRun, JoinedColumnKey, MISSING, Micros, Partition, ScanRequest, group_column,
@@ -55,12 +55,12 @@ pub struct DataRequirements {
 impl DataRequirements {
     /// The scans beside the main scan, in the order of their partitions in [`JoinData::further`].
     pub fn further_scans(&self) -> impl Iterator<Item = &ScanRequest> {
-        let creations = self.creations.iter().map(|request| &request.events);
+        let creations = self.creations.iter().filter_map(|request| request.events.as_ref());
         self.sessions.iter().chain(creations).chain(&self.behaviours)
     }
 }
 
-/// The loaded join data. [`crate::Plan::join`] computes `first_events`, `sessions` and `behaviours` from `further`.
+/// The loaded join data. [`crate::Plan::join`] computes `first_group_events`, `sessions` and `behaviours` from `further`.
 #[derive(Debug, Default)]
 pub struct JoinData {
     /// Person properties.
@@ -76,12 +76,24 @@ pub struct JoinData {
     pub imported_creations: Vec<(Uuid, Micros)>,
     /// The partitions of each of [`DataRequirements::further_scans`].
     pub further: Vec<Vec<Partition>>,
-    /// The earliest events of actors.
-    pub first_events: FirstEvents,
+    /// The times of the earliest events of persons. A person may be in several lists: the earliest counts.
+    pub first_person_events: Vec<PersonTimes>,
+    /// The times of the earliest events of groups, by key.
+    pub first_group_events: HashMap<String, Micros>,
     /// Session fields, by session id.
     pub sessions: PropertyTable<String>,
     /// For each behavioural criterion, the persons that match it.
     pub behaviours: Vec<HashSet<Uuid>>,
+}
+
+impl JoinData {
+    pub(crate) fn creation_data(&self) -> CreationData<'_> {
+        CreationData {
+            of_persons: &self.first_person_events,
+            imported: &self.imported_creations,
+            of_groups: &self.first_group_events,
+        }
+    }
 }
 
 /// Properties of persons, groups or sessions, stored by column.

@@ -1,4 +1,4 @@
-//! Computes the join data that is derived from events: sessions, the earliest events of actors, and the persons that match
+//! Computes the join data that is derived from events: sessions, the earliest events of groups, and the persons that match
 //! behavioural criteria.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use crate::compiler::cohort::CohortRules;
 use crate::join::{DataRequirements, JoinData};
 use crate::sessions;
 
-/// Fills `join_data.sessions`, `join_data.first_events` and `join_data.behaviours` from the further scans.
+/// Fills `join_data.sessions`, `join_data.first_group_events` and `join_data.behaviours` from the further scans.
 pub(crate) fn derive_join_data(
     needs: &DataRequirements,
     cohorts: &CohortRules,
@@ -22,9 +22,9 @@ pub(crate) fn derive_join_data(
         let partitions = scans.next().unwrap_or_default();
         join_data.sessions = sessions::build_sessions(&needs.session_fields, &partitions, work)?;
     }
-    if let Some(request) = &needs.creations {
+    if let Some(request) = needs.creations.as_ref().filter(|request| request.events.is_some()) {
         let partitions = scans.next().unwrap_or_default();
-        join_data.first_events = request.first_events(&partitions, work)?;
+        join_data.first_group_events = request.first_events_of_groups(&partitions, work)?;
     }
     for (index, mut partitions) in scans.enumerate() {
         let mut persons = HashSet::new();

@@ -38,7 +38,7 @@ mod validation;
 pub use cohort_count::CohortCount;
 pub use compiler::action::MATCH_MODES as ACTION_MATCH_MODES;
 pub use compiler::cohort::{BEHAVIOUR_UNITS, BEHAVIOURS};
-pub use creation::{CreationRequest, FirstEvents};
+pub use creation::{CreationRequest, PersonTimes};
 pub use definitions::{Action, Cohort, DefinitionIds, Definitions};
 pub use dictionary_encoder::DictionaryEncoder;
 pub use element::{EXACT_KEYS as ELEMENT_EXACT_KEYS, TEXT_KEYS as ELEMENT_TEXT_KEYS};

@@ -16,7 +16,7 @@ pub const FILTER_VALUES: usize = 10_000;
 pub const BREAKDOWNS: usize = 3;
 /// Maximum of `breakdown_limit`.
 pub const BREAKDOWN_LIMIT: usize = 1_000;
-/// Distinct breakdown values: of a funnel or trend in one partition, and of each series and period.
+/// Distinct breakdown values: of a funnel or trend in one partition, of each series and period, and of retention.
 pub const BREAKDOWN_VALUES: usize = 100_000;
 /// Bins of a numeric breakdown.
 pub const BREAKDOWN_BINS: u32 = 1_000;

@@ -6,10 +6,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use pennon_filters::error::CalcResult;
+use pennon_filters::work_budget::WorkBudget;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::scan::Micros;
+use crate::actor_blocks::{ActorBlocks, MatchingRows};
+use crate::scan::{Micros, Partition};
 
 /// An actor that counts towards a data point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,35 @@ pub fn union(parts: impl IntoIterator<Item = MatchedActor>) -> Vec<MatchedActor>
         }
     }
     people.into_values().collect()
+}
+
+/// The selected actors of a partition, ordered by id, each with the times of those of its matching rows that count.
+pub(crate) fn list_selected(
+    partition: &Partition,
+    matching: &[MatchingRows<'_>],
+    is_selected: &[bool],
+    counts: impl Fn(Micros) -> bool,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Vec<MatchedActor>> {
+    let mut times = vec![Vec::new(); is_selected.len()];
+    let mut blocks = ActorBlocks::new(matching.iter().map(|rows| rows.run), is_selected.len());
+    while let Some(block) = blocks.next_block(work)? {
+        block.for_each_row(matching, work, |actor, time| {
+            let index = block.first_actor + actor;
+            if is_selected.get(index) == Some(&true) && counts(time) {
+                times[index].push(time);
+            }
+        })?;
+    }
+    work.check()?;
+    let selected = partition.actors.iter().zip(is_selected).zip(times).enumerate();
+    let selected = selected.filter(|(_, ((_, is_selected), _))| **is_selected);
+    let matched = selected.map(|(index, ((actor, _), mut times))| {
+        times.sort_unstable();
+        let key = partition.keys.get(index).cloned();
+        MatchedActor { actor: *actor, key, times, appearances: Vec::new() }
+    });
+    Ok(matched.collect())
 }
 
 /// Decodes a list in the parameters of a link, which may be a JSON string.

@@ -26,6 +26,7 @@ mod event_lists;
 mod flag_schemas;
 mod flags;
 mod funnel_input;
+mod insight_endpoints;
 mod insight_query;
 mod insight_schemas;
 mod insights;

@@ -4,22 +4,24 @@ use pennon_analytics::kinds::lifecycle::LifecycleStatus;
 use pennon_analytics::kinds::lifecycle::limits::SERIES;
 use serde_json::{Value, json};
 
-use crate::calculation::with_result_response;
-use crate::calculation_input::{
-    InputField, common, concat_fields, group_type, query_body, with_example, with_query_fields,
-};
-use crate::operation::{Operation, Security};
-use crate::persons::with_people_response;
+use crate::calculation_input::{InputField, common, group_type, query_body, with_example};
+use crate::insight_endpoints::{InsightEndpoints, people_links};
+use crate::operation::Operation;
 use crate::query_nodes::common_node;
 use crate::schema::{
-    any, boolean, constant, enum_of, instant, list, nullable, number, object, object_with_optional,
-    schema_ref, text, with_description,
+    any, constant, enum_of, list, nullable, number, object_with_optional, text, with_description,
 };
 
-const CALCULATION: &str = "Calculation";
-const PERSONS: &str = "Persons";
-const READ_INSIGHTS: Security = Security::Scope("insight:read");
-const READ_PERSONS: Security = Security::Scope("person:read");
+const ENDPOINTS: InsightEndpoints = InsightEndpoints {
+    name: "Lifecycle",
+    results: ("/api/projects/{project_id}/insights/lifecycle/", ["getLifecycle", "calculateLifecycle"]),
+    people: ("/api/projects/{project_id}/persons/lifecycle/", ["getLifecyclePeople", "listLifecyclePeople"]),
+    summaries: ["Calculate a lifecycle", "List the persons behind a number of a lifecycle"],
+    description: "How many active persons of each period are new, returning or resurrecting, and how many became dormant. \
+        Without series the result is empty.",
+    fields: common,
+    point,
+};
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -33,7 +35,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ),
         (
             "LifecyclePeopleRequest",
-            with_example(query_body(concat_fields([common(), point()]), SERIES, false), point_example),
+            with_example(query_body(ENDPOINTS.people_fields(), SERIES, false), point_example),
         ),
         ("LifecycleResult", result()),
     ]
@@ -41,53 +43,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [results(), people()].into_iter().flatten().collect()
-}
-
-fn results() -> Vec<Operation> {
-    const PATH: &str = "/api/projects/{project_id}/insights/lifecycle/";
-    const SUMMARY: &str = "Calculate a lifecycle";
-    let schema = || {
-        object([
-            ("result", schema_ref("LifecycleResult")),
-            ("timezone", text()),
-            ("last_refresh", instant()),
-            ("is_cached", boolean()),
-            ("next", constant(Value::Null)),
-        ])
-    };
-    let get = Operation::new("getLifecycle", "GET", PATH, CALCULATION, SUMMARY, READ_INSIGHTS).with_description(
-        "How many active persons of each period are new, returning or resurrecting, and how many became dormant. Without \
-         series the result is empty.",
-    );
-    let post = Operation::new("calculateLifecycle", "POST", PATH, CALCULATION, SUMMARY, READ_INSIGHTS)
-        .with_description(
-            "Fields are accepted in the query string too; the body takes precedence, except for `properties`. In a body \
-             lists and objects may be JSON texts.",
-        );
-    vec![
-        with_result_response(with_query_fields(get, common()), None, schema()),
-        with_result_response(post, Some("LifecycleRequest"), schema()),
-    ]
-}
-
-fn people() -> Vec<Operation> {
-    const PATH: &str = "/api/projects/{project_id}/persons/lifecycle/";
-    const SUMMARY: &str = "List the persons behind a number of a lifecycle";
-    let get = Operation::new("getLifecyclePeople", "GET", PATH, PERSONS, SUMMARY, READ_PERSONS)
-        .with_description(
-            "The links in results have this target, with the query as a node in `query`. The scope `insight:read` is \
-             accepted too.",
-        );
-    let post = Operation::new("listLifecyclePeople", "POST", PATH, PERSONS, SUMMARY, READ_PERSONS)
-        .with_description(
-            "The query is a node in `query`, or has the fields of `insights/lifecycle/`. Fields are accepted in the query \
-             string too; in a body lists and objects may be JSON texts. The scope `insight:read` is accepted too.",
-        );
-    vec![
-        with_people_response(with_query_fields(get, concat_fields([common(), point()])), None),
-        with_people_response(post, Some("LifecyclePeopleRequest")),
-    ]
+    ENDPOINTS.operations()
 }
 
 fn node() -> Value {
@@ -106,11 +62,6 @@ fn node() -> Value {
 /// The fields that select a number.
 fn point() -> Vec<InputField> {
     vec![
-        InputField::json(
-            "query",
-            any(),
-            "A query node of kind `LifecycleQuery`, instead of the other fields of the query.",
-        ),
         InputField::text("target_date", "An instant or a day of the period. Required."),
         InputField::choice("lifecycle_type", &LifecycleStatus::NAMES, "The status. Required."),
     ]
@@ -138,11 +89,7 @@ fn result() -> Value {
             ("days", list(text())),
             ("labels", list(text())),
         ],
-        [
-            ("persons_urls", nullable(list(object([("url", text())])))),
-            // Only where links were left out: they would be too long, or in lists and tiles.
-            ("persons_urls_omitted", text()),
-        ],
+        people_links(),
     );
     list(series)
 }

@@ -4,23 +4,28 @@ use pennon_analytics::kinds::stickiness::limits::{INTERVAL_COUNT, SERIES};
 use pennon_analytics::kinds::stickiness::{COMPUTED_AS, CountComparison};
 use serde_json::{Value, json};
 
-use crate::calculation::with_result_response;
-use crate::calculation_input::{
-    InputField, common, concat_fields, query_body, switch, whole, with_example, with_query_fields,
-};
+use crate::calculation_input::{InputField, common, query_body, switch, whole, with_example};
+use crate::insight_endpoints::{InsightEndpoints, people_links};
 use crate::limits::patterns;
-use crate::operation::{Operation, Security};
-use crate::persons::with_people_response;
+use crate::operation::Operation;
 use crate::query_nodes::{common_node, open_object};
 use crate::schema::{
-    any, any_of, boolean, constant, enum_of, input, instant, list, nullable, object, object_with_optional,
-    schema_ref, text, with_description,
+    any, any_of, constant, enum_of, input, list, nullable, object, object_with_optional, text,
+    with_description,
 };
 
-const CALCULATION: &str = "Calculation";
-const PERSONS: &str = "Persons";
-const READ_INSIGHTS: Security = Security::Scope("insight:read");
-const READ_PERSONS: Security = Security::Scope("person:read");
+const ENDPOINTS: InsightEndpoints = InsightEndpoints {
+    name: "Stickiness",
+    results: ("/api/projects/{project_id}/insights/stickiness/", ["getStickiness", "calculateStickiness"]),
+    people: (
+        "/api/projects/{project_id}/persons/stickiness/",
+        ["getStickinessPeople", "listStickinessPeople"],
+    ),
+    summaries: ["Calculate stickiness", "List the persons behind a bar of stickiness"],
+    description: "How many actors are active in how many intervals of the range. Without series the result is empty.",
+    fields,
+    point,
+};
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
@@ -34,7 +39,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
         (
             "StickinessPeopleRequest",
             with_example(
-                query_body(concat_fields([fields(), point()]), SERIES, false),
+                query_body(ENDPOINTS.people_fields(), SERIES, false),
                 json!({"events": events, "stickiness_days": 3}),
             ),
         ),
@@ -44,53 +49,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
 
 /// The operations.
 pub fn operations() -> Vec<Operation> {
-    [results(), people()].into_iter().flatten().collect()
-}
-
-fn results() -> Vec<Operation> {
-    const PATH: &str = "/api/projects/{project_id}/insights/stickiness/";
-    const SUMMARY: &str = "Calculate stickiness";
-    let schema = || {
-        object([
-            ("result", schema_ref("StickinessResult")),
-            ("timezone", text()),
-            ("last_refresh", instant()),
-            ("is_cached", boolean()),
-            ("next", constant(Value::Null)),
-        ])
-    };
-    let get = Operation::new("getStickiness", "GET", PATH, CALCULATION, SUMMARY, READ_INSIGHTS)
-        .with_description(
-            "How many actors are active in how many intervals of the range. Without series the result is empty.",
-        );
-    let post = Operation::new("calculateStickiness", "POST", PATH, CALCULATION, SUMMARY, READ_INSIGHTS)
-        .with_description(
-            "Fields are accepted in the query string too; the body takes precedence, except for `properties`. In a body \
-             lists and objects may be JSON texts.",
-        );
-    vec![
-        with_result_response(with_query_fields(get, fields()), None, schema()),
-        with_result_response(post, Some("StickinessRequest"), schema()),
-    ]
-}
-
-fn people() -> Vec<Operation> {
-    const PATH: &str = "/api/projects/{project_id}/persons/stickiness/";
-    const SUMMARY: &str = "List the persons behind a bar of stickiness";
-    let get = Operation::new("getStickinessPeople", "GET", PATH, PERSONS, SUMMARY, READ_PERSONS)
-        .with_description(
-            "The links in results have this target, with the query as a node in `query`. The scope `insight:read` is \
-             accepted too.",
-        );
-    let post = Operation::new("listStickinessPeople", "POST", PATH, PERSONS, SUMMARY, READ_PERSONS)
-        .with_description(
-            "The query is a node in `query`, or has the fields of `insights/stickiness/`. Fields are accepted in the query \
-             string too; in a body lists and objects may be JSON texts. The scope `insight:read` is accepted too.",
-        );
-    vec![
-        with_people_response(with_query_fields(get, concat_fields([fields(), point()])), None),
-        with_people_response(post, Some("StickinessPeopleRequest")),
-    ]
+    ENDPOINTS.operations()
 }
 
 fn node() -> Value {
@@ -160,11 +119,6 @@ fn point() -> Vec<InputField> {
         )
     };
     vec![
-        InputField::json(
-            "query",
-            any(),
-            "A query node of kind `StickinessQuery`, instead of the other fields of the query.",
-        ),
         positive(),
         InputField::whole(
             "entity_order",
@@ -191,6 +145,7 @@ fn result() -> Value {
         ("name", text()),
         ("custom_name", nullable(text())),
     ]);
+    let [urls, omitted_urls] = people_links();
     let series = object_with_optional(
         [
             ("label", text()),
@@ -203,9 +158,8 @@ fn result() -> Value {
         [
             ("compare", constant(json!(true))),
             ("compare_label", enum_of(&["current", "previous"])),
-            ("persons_urls", nullable(list(object([("url", text())])))),
-            // Only where links were left out: they would be too long, or in lists and tiles.
-            ("persons_urls_omitted", text()),
+            urls,
+            omitted_urls,
         ],
     );
     list(series)

@@ -1,10 +1,9 @@
-//! Cases of kinds that are queried in several ways: as a node, as a saved insight, at an older endpoint, or for the people behind a
-//! number.
+//! Cases whose requests the test itself sends, each in its own way: as a node, as a saved insight, at an older endpoint, or for
+//! the people behind a number.
 
 use serde_json::Value;
 
 use super::at;
-use super::world::{INSTANT, World, cases, group_types_of, text};
 use crate::{TestApp, TestResponse};
 
 /// One request of a case, and what has to come back.
@@ -20,27 +19,6 @@ pub struct EndpointCase {
     pub request: Value,
     /// What the case expects.
     pub expect: Value,
-}
-
-impl World {
-    /// The cases of a file, each in a project of its own.
-    pub fn of_endpoint_cases(file: &str) -> (World, Vec<EndpointCase>) {
-        let mut world = World::default();
-        let mut all = Vec::new();
-        for case in cases(file) {
-            let group_types = group_types_of(&case);
-            let project = world.project(&case["project"], &group_types);
-            world.add_history(project, &case, &group_types);
-            all.push(EndpointCase {
-                name: text(&case["name"]),
-                project,
-                now: case["now"].as_str().unwrap_or(INSTANT).to_owned(),
-                request: case["request"].clone(),
-                expect: case["expect"].clone(),
-            });
-        }
-        (world, all)
-    }
 }
 
 impl EndpointCase {

@@ -6,11 +6,11 @@ use std::io::Write as _;
 use pennon::import::{ImportOptions, import_file};
 use serde_json::{Map, Value, json};
 
-use super::{Expect, QueryCase, dates};
+use super::{EndpointCase, Expect, QueryCase, dates};
 use crate::TestApp;
 
 /// Where cases without an instant of their own stand.
-pub(super) const INSTANT: &str = "2024-01-01T12:00:00Z";
+const INSTANT: &str = "2024-01-01T12:00:00Z";
 /// Number of the first project.
 const FIRST: u64 = 1001;
 /// The organization of the standard workspace, which every project belongs to.
@@ -31,7 +31,7 @@ pub struct World {
 }
 
 /// The cases of a file of the corpus.
-pub(super) fn cases(file: &str) -> Vec<Value> {
+fn cases(file: &str) -> Vec<Value> {
     let path = format!("{}/corpus/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).expect("a file of the corpus");
     match serde_json::from_str(&text).expect("JSON") {
@@ -44,12 +44,12 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-pub(super) fn text(value: &Value) -> String {
+fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The names of the group types of a case, by index.
-pub(super) fn group_types_of(case: &Value) -> BTreeMap<usize, String> {
+fn group_types_of(case: &Value) -> BTreeMap<usize, String> {
     let group_type =
         |group: &Value| Some((usize::try_from(group["type_index"].as_u64()?).ok()?, text(&group["type"])));
     list(&case["groups"]).filter_map(group_type).collect()
@@ -66,10 +66,17 @@ impl World {
         world
     }
 
-    /// The world of the cases of one file, each with its project. Their requests are sent by the test itself.
-    pub fn of_file(file: &str) -> (World, Vec<(u64, Value)>) {
+    /// The world of the cases of one file, each with a project of its own. Their requests are sent by the test itself.
+    pub fn of_file(file: &str) -> (World, Vec<EndpointCase>) {
         let mut world = World::default();
-        let cases = cases(file).into_iter().map(|case| (world.add_case(&case), case)).collect();
+        let mut endpoint_case = |case: Value| EndpointCase {
+            name: text(&case["name"]),
+            project: world.add_case(&case),
+            now: case["now"].as_str().unwrap_or(INSTANT).to_owned(),
+            request: case["request"].clone(),
+            expect: case["expect"].clone(),
+        };
+        let cases = cases(file).into_iter().map(&mut endpoint_case).collect();
         (world, cases)
     }
 
@@ -88,7 +95,7 @@ impl World {
     }
 
     /// A project with settings; `group_types` are names by index.
-    pub(super) fn project(&mut self, settings: &Value, group_types: &BTreeMap<usize, String>) -> u64 {
+    fn project(&mut self, settings: &Value, group_types: &BTreeMap<usize, String>) -> u64 {
         let id = FIRST + self.projects.len() as u64;
         let count = group_types.keys().last().map_or(0, |last| last + 1);
         let types: Vec<String> = (0..count)
@@ -154,7 +161,7 @@ impl World {
         project
     }
 
-    pub(super) fn add_history(&mut self, project: u64, case: &Value, types: &BTreeMap<usize, String>) {
+    fn add_history(&mut self, project: u64, case: &Value, types: &BTreeMap<usize, String>) {
         let name = project.to_string();
         for action in list(&case["actions"]) {
             let mut action = action.clone();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon::delete::DeleteRequest;
 use pennon_calculation::jobs::JobOutcome;
 use pennon_eventstore::ErasureTarget;
-use pennon_tests::queries::{World, at, differences, query_string};
+use pennon_tests::queries::{EndpointCase, World, differences, query_string};
 use pennon_tests::{NOW, TestApp, TestResponse, as_worker};
 use serde_json::{Value, json};
 
@@ -15,26 +15,25 @@ const PATHS: &str = "/api/projects/1/insights/path/";
 const PEOPLE: &str = "/api/projects/1/persons/path/";
 
 /// Sends the request of a case to its endpoint; the response, and its result.
-async fn send(app: &TestApp, project: u64, now: &str, request: &Value) -> (TestResponse, Value) {
-    let base = format!("/api/projects/{project}");
-    let body = request["body"].clone();
-    match request["endpoint"].as_str().unwrap() {
+async fn send(app: &TestApp, case: &EndpointCase) -> (TestResponse, Value) {
+    let body = case.request["body"].clone();
+    match case.request["endpoint"].as_str().unwrap() {
         "query" => {
-            let response = at(app, now, "POST", &format!("{base}/query/"), json!({"query": body})).await;
+            let response = case.send(app, "POST", "query/", json!({"query": body})).await;
             let result =
                 if response.status == 200 { response.json()["results"].clone() } else { Value::Null };
             (response, result)
         }
         "insight" => {
-            let made = at(app, now, "POST", &format!("{base}/insights/"), body).await.expect(201);
-            let path = format!("{base}/insights/{}/?refresh=blocking", made["id"]);
-            let response = at(app, now, "GET", &path, Value::Null).await;
+            let made = case.send(app, "POST", "insights/", body).await.expect(201);
+            let path = format!("insights/{}/?refresh=blocking", made["id"]);
+            let response = case.send(app, "GET", &path, Value::Null).await;
             let result = response.json()["result"].clone();
             (response, result)
         }
         path => {
             let query = query_string(body.as_object().unwrap());
-            let response = at(app, now, "GET", &format!("{base}/{path}/?{query}"), Value::Null).await;
+            let response = case.send(app, "GET", &format!("{path}/?{query}"), Value::Null).await;
             let result = response.json()["results"][0]["people"].clone();
             (response, result)
         }
@@ -62,9 +61,9 @@ async fn every_case_has_the_expected_edges_and_people() {
     let app = world.install().await;
     assert_eq!(cases.len(), 47);
     let mut failed = Vec::new();
-    for (project, case) in &cases {
-        let (response, result) = send(&app, *project, case["now"].as_str().unwrap(), &case["request"]).await;
-        let expect = &case["expect"];
+    for case in &cases {
+        let (response, result) = send(&app, case).await;
+        let expect = &case.expect;
         let mut wrong = Vec::new();
         if expect["status"] != json!(response.status.as_u16()) {
             wrong.push(format!("status {}: {}", response.status, response.text));
@@ -76,7 +75,7 @@ async fn every_case_has_the_expected_edges_and_people() {
             differences(&expect["result"], &result, "result", 1e-9, &mut wrong);
         }
         if !wrong.is_empty() {
-            failed.push(format!("{}: {}", case["name"], wrong.join("; ")));
+            failed.push(format!("{}: {}", case.name, wrong.join("; ")));
         }
     }
     assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));

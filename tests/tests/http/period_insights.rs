@@ -90,7 +90,7 @@ async fn follow(app: &TestApp, case: &EndpointCase, rows: &Value) -> usize {
 }
 
 async fn check_file(file: &str, calculated_least: usize) {
-    let (world, cases) = World::of_endpoint_cases(file);
+    let (world, cases) = World::of_file(file);
     let app = world.install().await;
     let (mut wrong, mut calculated, mut links) = (Vec::new(), 0, 0);
     for case in &cases {

@@ -3,7 +3,7 @@
 
 use pennon::delete::DeleteRequest;
 use pennon_eventstore::ErasureTarget;
-use pennon_tests::queries::{World, any_order, at, differences, query_string};
+use pennon_tests::queries::{EndpointCase, World, any_order, differences, query_string};
 use pennon_tests::{Keys, TestApp, as_worker};
 use serde_json::{Value, json};
 
@@ -77,13 +77,13 @@ fn listed(page: &Value) -> Value {
 }
 
 /// Follows the link of each row with people: as many as the row counts in each column.
-async fn follow(app: &TestApp, now: &str, result: &Value) -> usize {
+async fn follow(app: &TestApp, case: &EndpointCase, result: &Value) -> usize {
     let mut followed = 0;
     for row in result.as_array().unwrap() {
         let counts: Vec<u64> =
             row["values"].as_array().unwrap().iter().map(|cell| cell["count"].as_u64().unwrap()).collect();
         let Some(url) = row["people_url"].as_str().filter(|_| counts[0] > 0) else { continue };
-        let page = at(app, now, "GET", url, Value::Null).await.expect(200);
+        let page = case.send_to(app, "GET", url, Value::Null).await.expect(200);
         assert_eq!(page["total_count"], counts[0], "{url}");
         let people = page["result"].as_array().unwrap();
         let appear =
@@ -99,14 +99,12 @@ async fn every_case_has_the_expected_rows_and_people_in_every_form() {
     let (world, cases) = World::of_file("retention.json");
     let app = &world.install().await;
     let (mut failed, mut calculated, mut links) = (Vec::new(), 0, 0);
-    for (project, case) in &cases {
-        let (now, body, expect) = (case["now"].as_str().unwrap(), &case["request"]["body"], &case["expect"]);
-        let base = format!("/api/projects/{project}/");
-        let send = async |method: &str, path: &str, body: Value| {
-            at(app, now, method, &format!("{base}{path}"), body).await
-        };
+    for case in &cases {
+        let EndpointCase { name, request, expect, .. } = case;
+        let body = &request["body"];
+        let send = async |method: &str, path: &str, body: Value| case.send(app, method, path, body).await;
         let mut results = Vec::new();
-        match case["request"]["endpoint"].as_str().unwrap() {
+        match request["endpoint"].as_str().unwrap() {
             "query" => {
                 let wrapped = json!({"kind": "InsightVizNode", "source": body});
                 let direct = send("POST", "query/", json!({"query": body})).await;
@@ -144,7 +142,7 @@ async fn every_case_has_the_expected_rows_and_people_in_every_form() {
                     let expected: Value = expected.map(|row| json!([sorted(&row[0]), row[1]])).collect();
                     let mut problems = Vec::new();
                     any_order(&expected, &people, "people", 0.0, &mut problems);
-                    failed.extend(problems.into_iter().map(|problem| format!("{}: {problem}", case["name"])));
+                    failed.extend(problems.into_iter().map(|problem| format!("{name}: {problem}")));
                 }
                 continue;
             }
@@ -152,8 +150,8 @@ async fn every_case_has_the_expected_rows_and_people_in_every_form() {
         for result in results {
             calculated += 1;
             let problems = problems(expect, &result);
-            failed.extend(problems.into_iter().map(|problem| format!("{}: {problem}", case["name"])));
-            links += follow(app, now, &result).await;
+            failed.extend(problems.into_iter().map(|problem| format!("{name}: {problem}")));
+            links += follow(app, case, &result).await;
         }
     }
     assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));

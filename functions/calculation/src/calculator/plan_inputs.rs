@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::{Micros, Partition, ScanRequest};
-use pennon_analytics::{ActorKind, DataRequirements, JoinData, Plan, PropertyTable};
+use pennon_analytics::{ActorKind, DataRequirements, JoinData, PersonTimes, Plan, PropertyTable};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
 use pennon_eventstore::cohort_lists::CohortList;
-use pennon_eventstore::{GroupType, QueryMemory, ThreadMeter, derive_person_id};
+use pennon_eventstore::{GroupType, QueryMemory, ScanStats, ThreadMeter, derive_person_id};
 use pennon_filters::CancellationToken;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -59,12 +59,13 @@ impl Calculator {
         let groups = futures::future::try_join_all(groups);
         let cohort_lists = self.cohort_members(project, &needs.cohort_lists, cohort_lists, memory);
         let named = self.persons_of_distinct_ids(project, &needs.distinct_ids);
-        let imported_creations = self.imported_creations(project, needs, memory);
-        let (further, persons, groups, cohort_lists, named, imported_creations) =
-            futures::try_join!(further, persons, groups, cohort_lists, named, imported_creations)?;
+        let creations = Box::pin(self.creations(project, needs, memory));
+        let (further, persons, groups, cohort_lists, named, creations) =
+            futures::try_join!(further, persons, groups, cohort_lists, named, creations)?;
         let groups = groups.into_iter().collect();
+        let (imported_creations, first_person_events) = creations;
         let joined = JoinData { persons, groups, cohort_lists, named, ..JoinData::default() };
-        Ok(JoinData { imported_creations, further, ..joined })
+        Ok(JoinData { imported_creations, first_person_events, further, ..joined })
     }
 
     async fn scan(
@@ -76,7 +77,12 @@ impl Calculator {
         let started = Instant::now();
         let scan = self.events.scan_within(project.id, &project.group_types, request, memory).await;
         let scan = scan.map_err(event_store_error)?;
-        let stats = &scan.stats;
+        self.record_scan(project, started, scan.stats);
+        Ok(scan.partitions)
+    }
+
+    /// Logs and counts a scan.
+    fn record_scan(&self, project: &Project, started: Instant, stats: ScanStats) {
         tracing::info!(
             project = project.id,
             millis = started.elapsed().as_millis() as u64,
@@ -93,12 +99,11 @@ impl Calculator {
         );
         request_metrics::record(|metrics| metrics.add_bytes_read(stats.bytes_read));
         if let Some(metrics) = &self.metrics {
-            metrics.add(scan.stats);
+            metrics.add(stats);
         }
-        Ok(scan.partitions)
     }
 
-    /// The scans of sessions and behaviours.
+    /// The scans of sessions, earliest events of groups, and behaviours.
     async fn further_scans(
         &self,
         project: &Project,
@@ -149,19 +154,24 @@ impl Calculator {
         collected.await.map_err(|error| ApiError::internal(&error))?.map_err(event_store_error)
     }
 
-    /// The creation times that imports recorded, if the plan reads creation times of persons.
-    async fn imported_creations(
+    /// The creation times that imports recorded, and the times of the earliest events, if the plan reads creation times of
+    /// persons.
+    async fn creations(
         &self,
         project: &Project,
         needs: &DataRequirements,
         memory: &QueryMemory,
-    ) -> ApiResult<Vec<(Uuid, Micros)>> {
-        match &needs.creations {
-            Some(request) if request.actors == ActorKind::Persons => {
-                self.events.imported_creations(project.id, memory).await.map_err(event_store_error)
-            }
-            _ => Ok(Vec::new()),
+    ) -> ApiResult<(Vec<(Uuid, Micros)>, Vec<PersonTimes>)> {
+        if needs.creations.as_ref().is_none_or(|request| request.actors != ActorKind::Persons) {
+            return Ok((Vec::new(), Vec::new()));
         }
+        let started = Instant::now();
+        let imported = self.events.imported_creations(project.id, memory);
+        let first_events = self.events.first_event_times(project.id, memory);
+        let (imported, first_events) =
+            futures::try_join!(imported, first_events).map_err(event_store_error)?;
+        self.record_scan(project, started, first_events.stats);
+        Ok((imported, first_events.lists))
     }
 
     /// The groups of one type; empty where the project does not have the type.

@@ -30,10 +30,14 @@ pub trait InsightQuery: Debug {
     fn common(&self) -> &CommonFields;
 
     /// The series or steps; empty for kinds without any.
-    fn series(&self) -> &[Series];
+    fn series(&self) -> &[Series] {
+        &[]
+    }
 
-    /// How the date range is rounded.
-    fn rounding(&self) -> Rounding;
+    /// How the date range is rounded: by the interval, unless the kind does it otherwise.
+    fn rounding(&self) -> Rounding {
+        Rounding { interval: self.common().interval, exact: false, cut_minutes: false }
+    }
 
     /// Resolves the date range at `now`.
     fn resolve_range(&self, project: &ProjectContext, now: DateTime<Tz>) -> CalcResult<DateRange> {
@@ -61,7 +65,9 @@ pub trait InsightQuery: Debug {
     }
 
     /// The ids of the actions and cohorts that the query references directly.
-    fn direct_references(&self) -> DefinitionIds;
+    fn direct_references(&self) -> DefinitionIds {
+        self.common().direct_references(self.series())
+    }
 
     /// The query node with defaults filled in, for cache keys. Fields that do not affect the result are left out.
     fn canonical_node(&self) -> Value;
@@ -82,24 +88,13 @@ pub trait InsightQuery: Debug {
 /// What the registration needs of a kind, beside its queries.
 pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
     /// The compiled query.
-    type Compiled: CompiledInsight;
+    type Compiled: CompiledInsight<Query = Self>;
 
     /// Names, endpoints and parsers.
     const DESCRIPTION: KindDescription;
 
     /// How older requests name the kind, beside its `insight` name and its own endpoint.
     const LEGACY_REQUESTS: LegacyRequests = LegacyRequests::NONE;
-
-    /// Resolves names, compiles filters and registers the data that the calculation reads.
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<Self::Compiled>;
-
-    /// Parses the parameters of a link to the actors of a data point.
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<DataPointOf<Self>>;
 
     /// The groups that a data point counts, where the query alone decides that.
     fn counted_groups(&self, _point: &DataPointOf<Self>) -> Option<ActorKind> {
@@ -109,10 +104,23 @@ pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
 
 /// A compiled query of one kind: resolved dates, compiled filters.
 pub trait CompiledInsight: Debug + Clone {
+    /// The parsed query.
+    type Query;
     /// The result of one partition. The default is the result for no actors.
     type Partial: Debug + Clone + Default + PartialEq;
     /// A number of a result.
     type DataPoint: Debug + Clone + PartialEq + Eq;
+
+    /// Resolves names, compiles filters and registers the data that the calculation reads.
+    fn compile(
+        query: &Self::Query,
+        project: &ProjectContext,
+        range: DateRange,
+        compiler: &mut Compiler<'_>,
+    ) -> CalcResult<Self>;
+
+    /// Parses the parameters of a link to the actors of a data point.
+    fn parse_data_point(query: &Self::Query, request: &Map<String, Value>) -> CalcResult<Self::DataPoint>;
 
     /// The actor kind that a data point counts; `None` for the only one of the plan.
     fn actor_kind(&self, _point: &Self::DataPoint) -> Option<ActorKind> {
@@ -216,6 +224,25 @@ pub struct Endpoint {
     pub csv_rows: Option<CsvRows>,
     /// The form of a page of actors.
     pub people_page: PeoplePage,
+}
+
+impl Endpoint {
+    /// Endpoints with one name for all of their paths. A request does not need series; without any its result is an empty
+    /// list. Results are sent as they are, with their time zone, in one page.
+    pub(crate) const fn new(path: &'static str) -> Self {
+        Self {
+            path,
+            persons_path: path,
+            job_form: path,
+            requires_series: false,
+            empty_result: || Value::Array(Vec::new()),
+            adapt_result: |_, _| {},
+            has_timezone: true,
+            is_paged: false,
+            csv_rows: None,
+            people_page: PeoplePage::People,
+        }
+    }
 }
 
 /// The form of a page of the actors behind a number.

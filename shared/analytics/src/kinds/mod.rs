@@ -1,7 +1,7 @@
 //! The kinds of insight that are calculated: one folder each, and one line each in the registration below.
 //!
-//! A kind implements three traits of `insight`: `InsightQuery` for its parsed query, `RegisteredKind` for its names, its
-//! parsers and its compiler, and `CompiledInsight` for its calculation. The registration makes [`Query`], [`DataPoint`] and [`PartitionResult`] of them.
+//! A kind implements three traits of `insight`: `InsightQuery` for its parsed query, `RegisteredKind` for its names and
+//! parsers, and `CompiledInsight` for its compiler and its calculation. The registration makes [`Query`], [`DataPoint`] and [`PartitionResult`] of them.
 //!
 //! Must stay true: nothing outside of a kind's folder distinguishes kinds.
 
@@ -75,6 +75,13 @@ pub struct QueryOutput {
     pub result: Value,
     /// Whether breakdown values were cut off by the limit. `None` for kinds without such a limit.
     pub has_more: Option<bool>,
+}
+
+impl From<Value> for QueryOutput {
+    /// The output of a kind without a limit on breakdown values.
+    fn from(result: Value) -> Self {
+        Self { result, has_more: None }
+    }
 }
 
 #[cfg(test)]

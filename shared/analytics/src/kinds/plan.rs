@@ -73,7 +73,7 @@ impl Plan {
         let mut partitions = repartition_by_actor_kind(partitions, &self.actors, work)?;
         if let Some(request) = &self.needs.creations {
             for partition in &mut partitions {
-                request.join(partition, &join_data.first_events, &join_data.imported_creations, work)?;
+                request.join(partition, join_data.creation_data(), work)?;
             }
         }
         self.query.relate_partitions(partitions, work)

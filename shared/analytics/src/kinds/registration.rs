@@ -88,7 +88,8 @@ macro_rules! register_kinds {
             ) -> pennon_filters::CalcResult<CompiledQuery> {
                 match self {
                     $(Self::$kind(query) => {
-                        let compiled = RegisteredKind::compile(query, project, range, compiler)?;
+                        type Compiled = <$query as RegisteredKind>::Compiled;
+                        let compiled = Compiled::compile(query, project, range, compiler)?;
                         Ok(CompiledQuery::$kind(Box::new(compiled)))
                     })+
                 }
@@ -100,7 +101,10 @@ macro_rules! register_kinds {
                 request: &serde_json::Map<String, Value>,
             ) -> pennon_filters::CalcResult<DataPoint> {
                 match self {
-                    $(Self::$kind(query) => query.parse_data_point(request).map(DataPoint::$kind),)+
+                    $(Self::$kind(query) => {
+                        type Compiled = <$query as RegisteredKind>::Compiled;
+                        Compiled::parse_data_point(query, request).map(DataPoint::$kind)
+                    })+
                 }
             }
 

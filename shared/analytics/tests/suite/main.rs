@@ -14,6 +14,7 @@ mod funnel_requests;
 mod funnel_results;
 mod independent;
 mod lifecycle;
+mod limits;
 mod paths;
 mod query_parsing;
 mod query_results;

@@ -15,7 +15,7 @@ use crate::event_list::{EventListBudget, EventListFilter, EventListResult, Event
 use crate::ingest::{EventColumns, IngestReport};
 use crate::memory::QueryMemory;
 use crate::persons::GroupType;
-use crate::scan::Scan;
+use crate::scan::{FirstEventTimes, Scan};
 use crate::snapshots::LiveFiles;
 
 impl EventStore {
@@ -98,6 +98,15 @@ impl EventStore {
         memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
         self.components.scanner.scan_within(project, group_types, request, memory).await
+    }
+
+    /// The times of the earliest events of all persons, up to now, for one of several scans that share `memory`.
+    pub async fn first_event_times(
+        &self,
+        project: ProjectId,
+        memory: &QueryMemory,
+    ) -> Result<FirstEventTimes, EventStoreError> {
+        self.components.scanner.first_event_times(project, memory).await
     }
 
     /// Passes matching events to `take`, newest first, until it breaks or `budget` is used up. At least one

@@ -20,6 +20,8 @@ const GROUP_PREFIX: &str = "$group_";
 pub(crate) struct CompiledRequest {
     pub request: ScanRequest,
     pub columns: Vec<(ColumnKey, Arc<ColumnSource>)>,
+    /// Whether decoded rows are cached.
+    pub caches_rows: bool,
 }
 
 /// Where the values of a column come from.
@@ -47,7 +49,7 @@ impl CompiledRequest {
             },
         };
         let columns = request.columns.iter().map(|key| (key.clone(), Arc::new(origin(key)))).collect();
-        CompiledRequest { request: request.clone(), columns }
+        CompiledRequest { request: request.clone(), columns, caches_rows: true }
     }
 
     /// The selected event names; none means all.

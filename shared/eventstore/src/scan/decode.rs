@@ -202,7 +202,7 @@ impl DecodeTask {
         piece: impl FnOnce() -> CachedPiece,
         pieces: &PieceCache,
     ) {
-        if task.clip.is_none() || self.keeps_whole {
+        if self.requested.caches_rows && (task.clip.is_none() || self.keeps_whole) {
             pieces.put(self.task.key(task.run, part, WHOLE), piece());
         }
     }

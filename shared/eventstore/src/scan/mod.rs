@@ -3,7 +3,8 @@
 //! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
 //! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
 //! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
-//! (`merge`). The public interface is [`Scanner`].
+//! (`merge`). The times of the earliest events of persons are cached by themselves (`first_times`). The public interface is
+//! [`Scanner`].
 //!
 //! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
 //! larger queries are refused; nothing is decoded on an async worker thread.
@@ -12,6 +13,7 @@ mod columns;
 mod compiled_request;
 mod decode;
 mod delta;
+mod first_times;
 mod load;
 mod merge;
 mod partition_cache;
@@ -20,6 +22,7 @@ mod plan;
 mod property_objects;
 mod row_selection;
 
+pub use first_times::FirstEventTimes;
 pub(crate) use piece::PieceCache;
 
 use std::collections::BTreeSet;

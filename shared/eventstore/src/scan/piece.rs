@@ -39,6 +39,8 @@ pub(crate) enum CachedPiece {
     Persons(Arc<Vec<Uuid>>),
     RunColumns(RunColumns),
     Seqs(Arc<Vec<Seq>>),
+    /// By person of the range: the time of its earliest event.
+    FirstTimes(Arc<Vec<Micros>>),
     Column(SizedColumn),
     /// Marks that some times of the runs of the range were requested before.
     Requested,
@@ -52,6 +54,7 @@ pub(crate) enum PieceKind {
     Persons,
     RunColumns,
     Seqs,
+    FirstTimes,
     Column(Arc<ColumnSource>),
     Requested,
     Share(Arc<PartitionSources>),
@@ -106,6 +109,7 @@ impl CachedPiece {
             CachedPiece::Persons(persons) => (persons.len() * size_of::<Uuid>()) as u64,
             CachedPiece::RunColumns(core) => core.bytes(),
             CachedPiece::Seqs(seqs) => (seqs.len() * size_of::<Seq>()) as u64,
+            CachedPiece::FirstTimes(times) => (times.len() * size_of::<Micros>()) as u64,
             CachedPiece::Column(column) => column.bytes(),
             CachedPiece::Requested => 0,
             CachedPiece::Share(_, bytes) => *bytes,

@@ -13,6 +13,7 @@ mod erasure;
 mod event_list;
 mod export;
 mod faults;
+mod first_times;
 mod import;
 mod imported_merges;
 mod installation;

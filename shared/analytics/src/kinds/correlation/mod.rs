@@ -10,20 +10,15 @@ mod table;
 
 use pennon_filters::CalcResult;
 use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value, json};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
-use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
-use crate::scan::Partition;
+use calculation::CompiledCorrelation;
 pub use calculation::CorrelationPoint;
-use calculation::{CompiledCorrelation, CorrelationCounts};
 pub use query::{CorrelationQuery, Factor};
 
 impl InsightQuery for CorrelationQuery {
@@ -77,56 +72,11 @@ impl RegisteredKind for CorrelationQuery {
         node: None,
         insight_names: &[],
         endpoint: Endpoint {
-            path: "funnel/correlation",
-            persons_path: "funnel/correlation",
             job_form: "correlation",
-            requires_series: false,
             empty_result: || json!({"events": [], "skewed": false}),
-            adapt_result: |_, _| {},
             has_timezone: false,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
+            ..Endpoint::new("funnel/correlation")
         },
         parse_filters: query::parse,
     };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledCorrelation> {
-        CompiledCorrelation::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<CorrelationPoint> {
-        calculation::parse_point(self, request)
-    }
-}
-
-impl CompiledInsight for CompiledCorrelation {
-    type Partial = CorrelationCounts;
-    type DataPoint = CorrelationPoint;
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<CorrelationCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: CorrelationCounts, right: CorrelationCounts) -> CorrelationCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: CorrelationCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        Ok(QueryOutput { result: self.build_result(merged, work)?, has_more: None })
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &CorrelationPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

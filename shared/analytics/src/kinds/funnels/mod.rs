@@ -19,20 +19,14 @@ mod window;
 
 use pennon_filters::CalcResult;
 use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
-use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
-use crate::scan::Partition;
 pub(super) use calculation::CompiledFunnel;
-use calculation::FunnelRows;
 pub use calculation::{ActorOutcome, FunnelPoint, unwrap_single_breakdown_values};
 pub use exclusions::Exclusion;
 pub use options::{Attribution, FirstTime, FunnelVizType, StepOptions, StepOrder};
@@ -104,56 +98,10 @@ impl RegisteredKind for FunnelsQuery {
         }),
         insight_names: &[INSIGHT_NAME],
         endpoint: Endpoint {
-            path: "funnel",
-            persons_path: "funnel",
-            job_form: "funnel",
             requires_series: true,
-            empty_result: || json!([]),
             adapt_result: unwrap_single_breakdown_values,
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
+            ..Endpoint::new("funnel")
         },
         parse_filters: dialects::parse_filters,
     };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledFunnel> {
-        CompiledFunnel::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<FunnelPoint> {
-        calculation::parse_point(self, request)
-    }
-}
-
-impl CompiledInsight for CompiledFunnel {
-    type Partial = FunnelRows;
-    type DataPoint = FunnelPoint;
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FunnelRows> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: FunnelRows, right: FunnelRows) -> FunnelRows {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: FunnelRows, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        Ok(QueryOutput { result: self.build_result(merged, work)?, has_more: None })
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &FunnelPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

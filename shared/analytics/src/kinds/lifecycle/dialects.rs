@@ -1,12 +1,12 @@
 //! The forms of a lifecycle query in requests: query node, insight filters, canonical node.
 //!
-//! Must stay true: parsing what [`to_node`] and [`to_insight_filters`] write gives the same query again.
+//! Must stay true: parsing what [`to_node`] writes gives the same query again.
 
 use pennon_filters::{CalcError, CalcResult};
 use serde_json::{Map, Value, json};
 
 use super::raw_query::RawLifecycle;
-use super::{INSIGHT_NAME, LifecycleQuery, NODE_KIND, query};
+use super::{LifecycleQuery, NODE_KIND, query};
 use crate::kinds::parse::parse_query_field;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
 use crate::kinds::{DEFAULT_INSIGHT_NAME, ParsedQuery};
@@ -66,12 +66,6 @@ pub(super) fn to_node(query: &LifecycleQuery) -> Object {
         node.insert(GROUP_TYPE.to_owned(), json!(index));
     }
     node
-}
-
-/// The query as insight filters: as a node in them, because filters cannot have all fields.
-pub(super) fn to_insight_filters(query: &LifecycleQuery) -> Object {
-    let fields = [("insight", json!(INSIGHT_NAME)), ("query", Value::Object(to_node(query)))];
-    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// The query node with defaults filled in.

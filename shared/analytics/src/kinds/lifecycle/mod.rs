@@ -12,29 +12,24 @@ mod raw_query;
 mod table;
 
 use pennon_filters::CalcResult;
-use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use pennon_filters::dates::range::DateRange;
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, LegacyRequests, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, LegacyRequests, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
-use crate::compiler::Compiler;
-use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
+use crate::query::insight_filters::serialize::filters_with_node;
 use crate::query::{CommonFields, Series};
-use crate::scan::Partition;
+use calculation::CompiledLifecycle;
 pub use calculation::LifecyclePoint;
-use calculation::{CompiledLifecycle, LifecycleCounts};
 pub use query::{LifecycleQuery, LifecycleStatus};
 
 /// The value of `insight` in filters of lifecycles.
 const INSIGHT_NAME: &str = "LIFECYCLE";
 /// The kind of its query nodes.
 const NODE_KIND: &str = "LifecycleQuery";
-/// The path of people, below `persons/`.
-const PERSONS_PATH: &str = "lifecycle";
+/// The path of its endpoints, below `insights/` and `persons/`.
+const PATH: &str = "lifecycle";
 
 impl InsightQuery for LifecycleQuery {
     fn common(&self) -> &CommonFields {
@@ -45,20 +40,12 @@ impl InsightQuery for LifecycleQuery {
         &self.series
     }
 
-    fn rounding(&self) -> Rounding {
-        Rounding { interval: self.common.interval, exact: false, cut_minutes: false }
-    }
-
-    fn direct_references(&self) -> DefinitionIds {
-        self.common.direct_references(&self.series)
-    }
-
     fn canonical_node(&self) -> Value {
         dialects::canonical_node(self)
     }
 
     fn to_insight_filters(&self) -> Map<String, Value> {
-        dialects::to_insight_filters(self)
+        filters_with_node(INSIGHT_NAME, dialects::to_node(self))
     }
 
     fn describe(&self) -> String {
@@ -86,60 +73,10 @@ impl RegisteredKind for LifecycleQuery {
             parse: dialects::parse_node,
         }),
         insight_names: &[INSIGHT_NAME],
-        endpoint: Endpoint {
-            path: "lifecycle",
-            persons_path: PERSONS_PATH,
-            job_form: "lifecycle",
-            requires_series: true,
-            empty_result: || json!([]),
-            adapt_result: |_, _| {},
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
-        },
+        endpoint: Endpoint { requires_series: true, ..Endpoint::new(PATH) },
         parse_filters: dialects::parse_filters,
     };
 
     const LEGACY_REQUESTS: LegacyRequests =
         LegacyRequests { shared_path: Some("trend"), are_marked: dialects::are_marked };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledLifecycle> {
-        CompiledLifecycle::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<LifecyclePoint> {
-        calculation::parse_point(request)
-    }
-}
-
-impl CompiledInsight for CompiledLifecycle {
-    type Partial = LifecycleCounts;
-    type DataPoint = LifecyclePoint;
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<LifecycleCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: LifecycleCounts, right: LifecycleCounts) -> LifecycleCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: LifecycleCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        self.build_result(merged, work)
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &LifecyclePoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

@@ -17,20 +17,15 @@ mod table;
 use pennon_filters::CalcResult;
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
-use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
-use crate::query::{CommonFields, Series};
-use crate::scan::{ActorKind, Partition};
+use crate::query::CommonFields;
+use calculation::CompiledPaths;
 pub use calculation::PathPoint;
-use calculation::{CompiledPaths, PassageCounts};
 pub use funnel_paths::{FunnelPathType, FunnelPaths};
 pub use path_key::PathKey;
 pub use query::{CleaningFilter, EventType, PathsQuery, PeopleKeys};
@@ -48,10 +43,6 @@ const NODE_KIND: &str = "PathsQuery";
 impl InsightQuery for PathsQuery {
     fn common(&self) -> &CommonFields {
         &self.common
-    }
-
-    fn series(&self) -> &[Series] {
-        &[]
     }
 
     fn rounding(&self) -> Rounding {
@@ -113,69 +104,7 @@ impl RegisteredKind for PathsQuery {
             parse: dialects::parse_node,
         }),
         insight_names: &[INSIGHT_NAME],
-        endpoint: Endpoint {
-            path: "path",
-            persons_path: "path",
-            job_form: "path",
-            requires_series: false,
-            empty_result: || json!([]),
-            adapt_result: |_, _| {},
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
-        },
+        endpoint: Endpoint::new("path"),
         parse_filters: dialects::parse_filters,
     };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledPaths> {
-        CompiledPaths::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<PathPoint> {
-        calculation::parse_point(self, request)
-    }
-}
-
-impl CompiledInsight for CompiledPaths {
-    type Partial = PassageCounts;
-    type DataPoint = PathPoint;
-
-    fn actor_kind(&self, _point: &PathPoint) -> Option<ActorKind> {
-        Some(ActorKind::Persons)
-    }
-
-    fn relate_partitions(
-        &self,
-        partitions: Vec<Partition>,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<Partition>> {
-        self.relate_funnel_actors(partitions, work)
-    }
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PassageCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: PassageCounts, right: PassageCounts) -> PassageCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: PassageCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        Ok(QueryOutput { result: self.build_result(&merged, work)?, has_more: None })
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &PathPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

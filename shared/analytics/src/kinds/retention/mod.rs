@@ -16,21 +16,16 @@ mod table;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use pennon_filters::CalcResult;
-use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use pennon_filters::dates::range::DateRange;
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
-use crate::compiler::Compiler;
-use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
-use crate::scan::Partition;
+use calculation::CompiledRetention;
 pub use calculation::RetentionPoint;
-use calculation::{CompiledRetention, RetentionCounts};
 pub use options::{Aggregation, AggregationType, RetentionType, TimeWindowMode};
 pub use query::RetentionQuery;
 
@@ -47,17 +42,9 @@ impl InsightQuery for RetentionQuery {
         self.entities.as_slice()
     }
 
-    fn rounding(&self) -> Rounding {
-        Rounding { interval: self.common.interval, exact: false, cut_minutes: false }
-    }
-
     /// The range has whole periods, and without a start as many as there are columns.
     fn resolve_range(&self, project: &ProjectContext, now: DateTime<Tz>) -> CalcResult<DateRange> {
         periods::resolve_range(&self.common.dates, (self.rounding(), self.total_intervals), project, now)
-    }
-
-    fn direct_references(&self) -> DefinitionIds {
-        self.common.direct_references(self.entities.as_slice())
     }
 
     fn canonical_node(&self) -> Value {
@@ -91,57 +78,7 @@ impl RegisteredKind for RetentionQuery {
             parse: dialects::parse_node,
         }),
         insight_names: &[INSIGHT_NAME],
-        endpoint: Endpoint {
-            path: "retention",
-            persons_path: "retention",
-            job_form: "retention",
-            requires_series: false,
-            empty_result: || json!([]),
-            adapt_result: |_, _| {},
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::Appearances,
-        },
+        endpoint: Endpoint { people_page: PeoplePage::Appearances, ..Endpoint::new("retention") },
         parse_filters: dialects::parse_filters,
     };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledRetention> {
-        CompiledRetention::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<RetentionPoint> {
-        calculation::parse_point(self, request)
-    }
-}
-
-impl CompiledInsight for CompiledRetention {
-    type Partial = RetentionCounts;
-    type DataPoint = RetentionPoint;
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<RetentionCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: RetentionCounts, right: RetentionCounts) -> RetentionCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: RetentionCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        self.build_result(&merged, work)
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &RetentionPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

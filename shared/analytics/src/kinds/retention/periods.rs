@@ -123,6 +123,12 @@ impl Periods {
         self.search.find(time).and_then(|index| u32::try_from(index).ok())
     }
 
+    /// The first instant after a period.
+    pub(super) fn end_of(&self, period: u32) -> Micros {
+        let next = self.search.starts().get(period as usize + 1);
+        next.copied().unwrap_or_else(|| self.bounds.1.saturating_add(1))
+    }
+
     /// The label of a period or column by its number.
     pub(super) fn label(&self, number: usize) -> String {
         self.bracket_label(&number.to_string())

@@ -1,6 +1,6 @@
 //! The forms of a stickiness query in requests: query node, insight filters, canonical node.
 //!
-//! Must stay true: parsing what [`to_node`] and [`to_insight_filters`] write gives the same query again.
+//! Must stay true: parsing what [`to_node`] writes gives the same query again.
 
 use pennon_filters::dates::compare::Comparison;
 use pennon_filters::{CalcError, CalcResult};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::query::{self, COMPUTED_AS, CountComparison, SeriesActor};
 use super::raw_query::RawStickiness;
-use super::{INSIGHT_NAME, NODE_KIND, StickinessQuery};
+use super::{NODE_KIND, StickinessQuery};
 use crate::kinds::ParsedQuery;
 use crate::kinds::parse::parse_query_field;
 use crate::kinds::saved_query::{FieldType, REQUIRED_SERIES, SavedField, SavedNodeRules};
@@ -112,12 +112,6 @@ fn comparison_json(comparison: &Comparison) -> Value {
         Comparison::Previous => json!({"compare": true}),
         Comparison::Back(text) => json!({"compare": true, "compare_to": text}),
     }
-}
-
-/// The query as insight filters: as a node in them, because filters cannot have all fields.
-pub(super) fn to_insight_filters(query: &StickinessQuery) -> Object {
-    let fields = [("insight", json!(INSIGHT_NAME)), ("query", Value::Object(to_node(query)))];
-    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// The query node with defaults filled in.

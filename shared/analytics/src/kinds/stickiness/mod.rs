@@ -12,29 +12,24 @@ mod raw_query;
 mod table;
 
 use pennon_filters::CalcResult;
-use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use pennon_filters::dates::range::DateRange;
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, LegacyRequests, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, LegacyRequests, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
-use crate::compiler::Compiler;
-use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
+use crate::query::insight_filters::serialize::filters_with_node;
 use crate::query::{CommonFields, Series};
-use crate::scan::{ActorKind, Partition};
+use calculation::CompiledStickiness;
 pub use calculation::StickinessPoint;
-use calculation::{CompiledStickiness, StickinessCounts};
 pub use query::{COMPUTED_AS, CountComparison, Criterion, SeriesActor, StickinessQuery};
 
 /// The value of `insight` in filters of stickiness.
 const INSIGHT_NAME: &str = "STICKINESS";
 /// The kind of its query nodes.
 const NODE_KIND: &str = "StickinessQuery";
-/// The path of people, below `persons/`.
-const PERSONS_PATH: &str = "stickiness";
+/// The path of its endpoints, below `insights/` and `persons/`.
+const PATH: &str = "stickiness";
 
 impl InsightQuery for StickinessQuery {
     fn common(&self) -> &CommonFields {
@@ -45,20 +40,12 @@ impl InsightQuery for StickinessQuery {
         &self.series
     }
 
-    fn rounding(&self) -> Rounding {
-        Rounding { interval: self.common.interval, exact: false, cut_minutes: false }
-    }
-
-    fn direct_references(&self) -> DefinitionIds {
-        self.common.direct_references(&self.series)
-    }
-
     fn canonical_node(&self) -> Value {
         dialects::canonical_node(self)
     }
 
     fn to_insight_filters(&self) -> Map<String, Value> {
-        dialects::to_insight_filters(self)
+        filters_with_node(INSIGHT_NAME, dialects::to_node(self))
     }
 
     fn describe(&self) -> String {
@@ -85,64 +72,10 @@ impl RegisteredKind for StickinessQuery {
             parse: dialects::parse_node,
         }),
         insight_names: &[INSIGHT_NAME],
-        endpoint: Endpoint {
-            path: "stickiness",
-            persons_path: PERSONS_PATH,
-            job_form: "stickiness",
-            requires_series: true,
-            empty_result: || json!([]),
-            adapt_result: |_, _| {},
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
-        },
+        endpoint: Endpoint { requires_series: true, ..Endpoint::new(PATH) },
         parse_filters: dialects::parse_filters,
     };
 
     const LEGACY_REQUESTS: LegacyRequests =
         LegacyRequests { shared_path: Some("trend"), are_marked: dialects::are_marked };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledStickiness> {
-        CompiledStickiness::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<StickinessPoint> {
-        calculation::parse_point(self, request)
-    }
-}
-
-impl CompiledInsight for CompiledStickiness {
-    type Partial = StickinessCounts;
-    type DataPoint = StickinessPoint;
-
-    fn actor_kind(&self, point: &StickinessPoint) -> Option<ActorKind> {
-        Some(self.series_actor_kind(point.series))
-    }
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<StickinessCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: StickinessCounts, right: StickinessCounts) -> StickinessCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: StickinessCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        self.build_result(merged, work)
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &StickinessPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

@@ -16,21 +16,15 @@ mod table;
 use pennon_filters::CalcResult;
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, NodeDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, NodeDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter};
-use crate::compiler::Compiler;
-use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
 use crate::query::{CommonFields, Math, Series, UniqueBy};
 use crate::scan::ActorKind;
-use crate::scan::Partition;
+use calculation::CompiledTrend;
 pub use calculation::TrendPoint;
-use calculation::{CompiledTrend, PartialResult};
 pub use formula::Formula;
 pub use formulas::NamedFormula;
 pub use query::{Display, TrendsQuery};
@@ -54,10 +48,6 @@ impl InsightQuery for TrendsQuery {
             exact: self.display == Display::BoldNumber,
             cut_minutes: false,
         }
-    }
-
-    fn direct_references(&self) -> DefinitionIds {
-        self.common.direct_references(&self.series)
     }
 
     fn canonical_node(&self) -> Value {
@@ -93,32 +83,14 @@ impl RegisteredKind for TrendsQuery {
         }),
         insight_names: &[INSIGHT_NAME, "SESSIONS"],
         endpoint: Endpoint {
-            path: "trend",
             persons_path: "trends",
-            job_form: "trend",
             requires_series: true,
-            empty_result: || json!([]),
-            adapt_result: |_, _| {},
-            has_timezone: true,
             is_paged: true,
             csv_rows: Some(table::csv_rows),
-            people_page: PeoplePage::People,
+            ..Endpoint::new("trend")
         },
         parse_filters: dialects::parse_filters,
     };
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledTrend> {
-        CompiledTrend::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
-        calculation::parse_point(self, request)
-    }
 
     fn counted_groups(&self, point: &TrendPoint) -> Option<ActorKind> {
         match self.series.get(point.series)?.math {
@@ -127,35 +99,5 @@ impl RegisteredKind for TrendsQuery {
             }
             _ => None,
         }
-    }
-}
-
-impl CompiledInsight for CompiledTrend {
-    type Partial = PartialResult;
-    type DataPoint = TrendPoint;
-
-    fn actor_kind(&self, point: &TrendPoint) -> Option<ActorKind> {
-        Some(self.series_actor_kind(point.series))
-    }
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PartialResult> {
-        self.aggregate(partition, work)
-    }
-
-    fn merge(left: PartialResult, right: PartialResult) -> PartialResult {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: PartialResult, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        self.build_result(merged, work)
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &TrendPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
     }
 }

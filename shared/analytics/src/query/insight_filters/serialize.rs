@@ -15,6 +15,12 @@ pub fn put(filters: &mut Map<String, Value>, key: &str, value: Value) {
     }
 }
 
+/// The insight filters of a kind whose filters lack some fields of its node: they hold the node in `query`.
+pub fn filters_with_node(insight: &str, node: Map<String, Value>) -> Map<String, Value> {
+    let fields = [("insight", json!(insight)), ("query", Value::Object(node))];
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 /// Serializes the fields that all kinds share: those that the request set, plus the default of `properties`. `write_options`
 /// adds the fields of a series that its kind has.
 pub fn common_filters(

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use pennon_analytics::people::{MatchedActor, union};
 use pennon_analytics::scan::{Column, ColumnKey, EventRun, EventSelection, MISSING, Partition, ScanRequest};
 use pennon_analytics::{
-    Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, Plan, ProjectContext,
+    Action, Cohort, DataRequirements, Definitions, JoinData, ParsedQuery, PersonTimes, Plan, ProjectContext,
     PropertyTable, Query,
 };
 use pennon_filters::CalcError;
@@ -146,8 +146,20 @@ impl World {
         let cohort_lists = self.cohort_lists.iter().filter(|(id, _)| needs.cohort_lists.contains(id));
         facts.cohort_lists = cohort_lists.map(|(id, members)| (*id, members.clone())).collect();
         facts.imported_creations = self.created.iter().map(|(person, time)| (*person, *time)).collect();
+        facts.first_person_events = vec![self.first_person_events()];
         facts.further = needs.further_scans().map(|scan| self.partitions(scan, 2)).collect();
         facts
+    }
+
+    /// The time of the earliest event of each person.
+    fn first_person_events(&self) -> PersonTimes {
+        let mut first: BTreeMap<Uuid, i64> = BTreeMap::new();
+        for event in &self.events {
+            let time = first.entry(event.person).or_insert(event.time);
+            *time = event.time.min(*time);
+        }
+        let (persons, times) = first.into_iter().unzip();
+        PersonTimes { persons: Arc::new(persons), times: Arc::new(times) }
     }
 
     /// The events that a scan requests, with their actors divided into `parts` partitions.

@@ -47,8 +47,14 @@ impl RecordIds {
 
     /// The person ids of each record, in order of the records.
     pub(crate) fn records(&self) -> impl Iterator<Item = &[Uuid]> {
-        let ends = self.starts.iter().skip(1).copied().chain([self.ids.len() as u32]);
-        self.starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
+        self.records_from(0)
+    }
+
+    /// The ids of the records from number `first` on.
+    pub(crate) fn records_from(&self, first: usize) -> impl Iterator<Item = &[Uuid]> {
+        let starts = self.starts.get(first..).unwrap_or_default();
+        let ends = starts.iter().skip(1).copied().chain([self.ids.len() as u32]);
+        starts.iter().zip(ends).map(|(start, end)| &self.ids[*start as usize..end as usize])
     }
 
     /// The ids of the records that stay.

@@ -76,6 +76,11 @@ impl PersonsObject {
         self.ids.records()
     }
 
+    /// As [`PersonsObject::records`], from record number `first` on.
+    pub(crate) fn records_from(&self, first: usize) -> impl Iterator<Item = &[Uuid]> {
+        self.ids.records_from(first)
+    }
+
     /// Selections of records `rows` (ascending) by row group; row groups without any are left out.
     pub(crate) fn selections(&self, rows: &[usize]) -> Vec<(usize, RowSelection)> {
         let mut before = 0;

@@ -36,8 +36,13 @@ impl PersonLookup {
         for object in self.imports.persons_objects(project, &manifest).await? {
             let mut first_row = 0;
             for group in 0..object.file.groups() {
-                let decoded = object.file.decode(group, None, &["created_at"]).await?;
                 let rows = object.file.group_rows(group);
+                // Imports of events store persons without these times.
+                if object.file.is_null(group, "created_at") {
+                    first_row += rows;
+                    continue;
+                }
+                let decoded = object.file.decode(group, None, &["created_at"]).await?;
                 lease.add((rows * size_of::<(Uuid, Micros)>()) as u64)?;
                 let (object, merge_state) = (object.clone(), merge_state.clone());
                 let read = tokio::task::spawn_blocking(move || {
@@ -76,7 +81,7 @@ fn add_records(
     else {
         return;
     };
-    let records = object.records().skip(first_row).take(batch.num_rows()).enumerate();
+    let records = object.records_from(first_row).take(batch.num_rows()).enumerate();
     for (row, ids) in records.filter(|(row, _)| created.is_valid(*row)) {
         if let Some(id) = ids.first() {
             creations.push((person_merges.person(*id), created.value(row)));

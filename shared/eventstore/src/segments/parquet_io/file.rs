@@ -85,6 +85,15 @@ impl ParquetFile {
         self.reader.schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
+    /// Whether the footer says that a column has no value in a row group.
+    pub(crate) fn is_null(&self, group: usize, column: &str) -> bool {
+        let group = self.metadata().row_group(group);
+        let rows = u64::try_from(group.num_rows()).ok();
+        let of_name = group.columns().iter().find(|of| of.column_descr().name() == column);
+        let nulls = of_name.and_then(|of| of.statistics()?.null_count_opt());
+        nulls.is_some() && nulls == rows
+    }
+
     /// Decodes the named columns of the selected rows of a row group.
     pub(crate) async fn decode<S: AsRef<str>>(
         &self,

@@ -18,18 +18,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::compiler::Compiler;
+use crate::kinds::QueryOutput;
 use crate::kinds::correlation::{CorrelationQuery, Factor};
 use crate::kinds::funnels::CompiledFunnel;
-use crate::kinds::insight::RegisteredKind;
+use crate::kinds::insight::CompiledInsight;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::EventOrAction;
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
 use candidates::CandidateIndex;
 pub use people::CorrelationPoint;
-pub(crate) use people::parse_point;
 
 /// A correlation query with a compiled funnel.
 #[derive(Debug, Clone)]
@@ -115,14 +116,18 @@ impl CorrelationCounts {
     }
 }
 
-impl CompiledCorrelation {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledCorrelation {
+    type Query = CorrelationQuery;
+    type Partial = CorrelationCounts;
+    type DataPoint = CorrelationPoint;
+
+    fn compile(
         query: &CorrelationQuery,
         project: &ProjectContext,
         range: DateRange,
         compiler: &mut Compiler<'_>,
     ) -> CalcResult<Self> {
-        let funnel = query.funnel.compile(project, range, compiler)?;
+        let funnel = CompiledFunnel::compile(&query.funnel, project, range, compiler)?;
         let mut columns = Vec::new();
         let mut excluded_events = step_events(query, project);
         match &query.factor {
@@ -148,12 +153,14 @@ impl CompiledCorrelation {
         Ok(Self { query: query.clone(), funnel, project_id, range, excluded_events, columns })
     }
 
-    /// Counts the candidates of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<CorrelationCounts> {
+    fn parse_data_point(
+        query: &CorrelationQuery,
+        request: &Map<String, Value>,
+    ) -> CalcResult<CorrelationPoint> {
+        people::parse_point(query, request)
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<CorrelationCounts> {
         let population = self.list_population(partition, work)?;
         let count_outcome = |success: bool| {
             let matching =
@@ -191,12 +198,29 @@ impl CompiledCorrelation {
         Ok(sum)
     }
 
-    /// Ranks the candidates.
-    pub(crate) fn build_result(&self, counts: CorrelationCounts, work: &WorkBudget<'_>) -> CalcResult<Value> {
-        work.check()?;
-        if counts.over_budget { Err(candidates::too_many()) } else { Ok(result::build_result(self, counts)) }
+    fn merge(left: CorrelationCounts, right: CorrelationCounts) -> CorrelationCounts {
+        left.merge(right)
     }
 
+    fn finish(&self, counts: CorrelationCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        work.check()?;
+        if counts.over_budget {
+            return Err(candidates::too_many());
+        }
+        Ok(result::build_result(self, counts).into())
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &CorrelationPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledCorrelation {
     /// By actor: its outcome if it belongs to the population.
     fn list_population(
         &self,

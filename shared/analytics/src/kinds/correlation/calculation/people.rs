@@ -40,7 +40,7 @@ pub(super) fn link_parameters(candidate: &Candidate, converted: bool) -> Vec<(&'
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(
+pub(super) fn parse_point(
     query: &CorrelationQuery,
     request: &Map<String, Value>,
 ) -> CalcResult<CorrelationPoint> {
@@ -96,7 +96,7 @@ fn parse_property(filters: &Value, attr: &str) -> CalcResult<(String, String)> {
 
 impl CompiledCorrelation {
     /// The selected actors of a partition, sorted by id.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &CorrelationPoint,

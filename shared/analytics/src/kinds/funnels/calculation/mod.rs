@@ -30,15 +30,17 @@ use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::compiler::Compiler;
 use crate::definitions::Definitions;
+use crate::kinds::QueryOutput;
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
+use crate::kinds::insight::CompiledInsight;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::scan::{Micros, Partition};
 use breakdown::FunnelBreakdown;
-pub(crate) use people::parse_point;
 pub use people::{ActorOutcome, FunnelPoint};
 use periods::ConversionDepths;
 pub use result::unwrap_single_breakdown_values;
@@ -72,8 +74,12 @@ pub(crate) struct Outcome<'a> {
     pub(crate) steps: u32,
 }
 
-impl CompiledFunnel {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledFunnel {
+    type Query = FunnelsQuery;
+    type Partial = FunnelRows;
+    type DataPoint = FunnelPoint;
+
+    fn compile(
         query: &FunnelsQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -106,12 +112,11 @@ impl CompiledFunnel {
         })
     }
 
-    /// Computes the rows of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<FunnelRows> {
+    fn parse_data_point(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<FunnelPoint> {
+        people::parse_point(query, request)
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FunnelRows> {
         match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => self.count_periods(buckets, partition, work),
             (None, FunnelVizType::TimeToConvert) => self.collect_conversion_times(partition, work),
@@ -119,19 +124,34 @@ impl CompiledFunnel {
         }
     }
 
-    /// Builds the result from the merged rows.
-    pub(crate) fn build_result(&self, rows: FunnelRows, work: &WorkBudget<'_>) -> CalcResult<Value> {
+    fn merge(left: FunnelRows, right: FunnelRows) -> FunnelRows {
+        left.merge(right)
+    }
+
+    fn finish(&self, rows: FunnelRows, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
         work.check()?;
-        Ok(match (&self.buckets, self.query.viz) {
+        let result = match (&self.buckets, self.query.viz) {
             (Some(buckets), _) => result::periods::build_series(self, buckets, rows),
             (None, FunnelVizType::TimeToConvert) => result::bins::build_histogram(&self.query, rows),
             (None, _) => {
                 self.check_rows(&rows)?;
                 result::steps::build_steps(self, rows, work)?
             }
-        })
+        };
+        Ok(result.into())
     }
 
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &FunnelPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledFunnel {
     /// Calls back for every actor that reached a step and is not excluded. For funnels without a breakdown.
     pub(crate) fn for_each_outcome(
         &self,

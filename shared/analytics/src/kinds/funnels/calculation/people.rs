@@ -43,7 +43,7 @@ pub enum ActorOutcome {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<FunnelPoint> {
+pub(super) fn parse_point(query: &FunnelsQuery, request: &Map<String, Value>) -> CalcResult<FunnelPoint> {
     let outcome = match query.viz {
         FunnelVizType::Trends => parse_entered(request)?,
         FunnelVizType::Steps | FunnelVizType::TimeToConvert => parse_step(query, request)?,
@@ -120,7 +120,7 @@ fn invalid_value() -> CalcError {
 
 impl CompiledFunnel {
     /// The selected actors of a partition, sorted by id.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &FunnelPoint,

@@ -24,14 +24,15 @@ use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
 use crate::filter::{Parser, Predicate};
 use crate::kinds::QueryOutput;
+use crate::kinds::insight::CompiledInsight;
 use crate::kinds::lifecycle::query::LifecycleStatus;
-use crate::kinds::lifecycle::{LifecycleQuery, PERSONS_PATH, dialects};
+use crate::kinds::lifecycle::{LifecycleQuery, PATH, dialects};
 use crate::mask::Mask;
+use crate::people::MatchedActor;
 use crate::people_links::PeopleLinks;
 use crate::project::ProjectContext;
 use crate::scan::{ActorKind, Partition};
 pub use people::LifecyclePoint;
-pub(crate) use people::parse_point;
 use people::{DATE, STATUS};
 use periods::Periods;
 
@@ -73,8 +74,12 @@ impl LifecycleCounts {
     }
 }
 
-impl CompiledLifecycle {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledLifecycle {
+    type Query = LifecycleQuery;
+    type Partial = LifecycleCounts;
+    type DataPoint = LifecyclePoint;
+
+    fn compile(
         query: &LifecycleQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -115,12 +120,11 @@ impl CompiledLifecycle {
         })
     }
 
-    /// Counts the statuses of the actors of a partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<LifecycleCounts> {
+    fn parse_data_point(_query: &LifecycleQuery, request: &Map<String, Value>) -> CalcResult<LifecyclePoint> {
+        people::parse_point(request)
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<LifecycleCounts> {
         let rows = self.matching_rows(partition, work)?;
         let mut counts = LifecycleCounts::default();
         statuses::for_each_status(&rows, &partition.created, &self.periods, work, |one| {
@@ -132,6 +136,34 @@ impl CompiledLifecycle {
         Ok(counts)
     }
 
+    fn merge(left: LifecycleCounts, right: LifecycleCounts) -> LifecycleCounts {
+        left.merge(right)
+    }
+
+    fn finish(&self, counts: LifecycleCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        work.check()?;
+        let shown = self.periods.shown.len();
+        let links =
+            PeopleLinks::new(&self.project_id, PATH, self.link_node(), shown * LifecycleStatus::ALL.len());
+        let series = LifecycleStatus::ALL.into_iter().zip(counts.0);
+        let series = series.map(|(status, mut counts)| {
+            counts.resize(shown, 0);
+            self.series(status, &counts, &links)
+        });
+        Ok(series.collect::<Value>().into())
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &LifecyclePoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledLifecycle {
     /// The runs with rows that match the query and all series.
     fn matching_rows<'a>(
         &self,
@@ -156,28 +188,6 @@ impl CompiledLifecycle {
             }
         }
         Ok(rows)
-    }
-
-    /// Builds the four series.
-    pub(crate) fn build_result(
-        &self,
-        counts: LifecycleCounts,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<QueryOutput> {
-        work.check()?;
-        let shown = self.periods.shown.len();
-        let links = PeopleLinks::new(
-            &self.project_id,
-            PERSONS_PATH,
-            self.link_node(),
-            shown * LifecycleStatus::ALL.len(),
-        );
-        let series = LifecycleStatus::ALL.into_iter().zip(counts.0);
-        let series = series.map(|(status, mut counts)| {
-            counts.resize(shown, 0);
-            self.series(status, &counts, &links)
-        });
-        Ok(QueryOutput { result: series.collect(), has_more: None })
     }
 
     fn series(&self, status: LifecycleStatus, counts: &[u64], links: &PeopleLinks) -> Value {

@@ -8,11 +8,10 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
 use super::{CompiledLifecycle, statuses};
-use crate::actor_blocks::ActorBlocks;
 use crate::kinds::lifecycle::query::LifecycleStatus;
-use crate::people::MatchedActor;
+use crate::people::{MatchedActor, list_selected};
 use crate::query::Field;
-use crate::scan::{Micros, Partition};
+use crate::scan::Partition;
 
 /// The parameter with an instant or day of the period.
 pub(super) const DATE: &str = "target_date";
@@ -29,7 +28,7 @@ pub struct LifecyclePoint {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(request: &Map<String, Value>) -> CalcResult<LifecyclePoint> {
+pub(super) fn parse_point(request: &Map<String, Value>) -> CalcResult<LifecyclePoint> {
     let required = |attr: &'static str| CalcError::coded("required", Some(attr), "This field is required.");
     let (date, status) = (Field::of(request, DATE, DATE), Field::of(request, STATUS, STATUS));
     let date = date.text()?.ok_or_else(|| required(DATE))?.to_owned();
@@ -54,7 +53,7 @@ fn parse_date(text: &str) -> CalcResult<DateText> {
 impl CompiledLifecycle {
     /// The selected actors of a partition with the times of their events in the period, sorted by id. There are none where the
     /// period is not shown.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &LifecyclePoint,
@@ -66,32 +65,16 @@ impl CompiledLifecycle {
             return Ok(Vec::new());
         };
         let rows = self.matching_rows(partition, work)?;
-        let mut times: Vec<Option<Vec<Micros>>> = vec![None; partition.actors.len()];
+        let mut has_status = vec![false; partition.actors.len()];
         statuses::for_each_status(&rows, &partition.created, &self.periods, work, |one| {
             if one.period == selected
                 && one.status == point.status
-                && let Some(times) = times.get_mut(one.actor)
+                && let Some(has_status) = has_status.get_mut(one.actor)
             {
-                *times = Some(Vec::new());
+                *has_status = true;
             }
         })?;
-        let mut blocks = ActorBlocks::new(&rows, partition.actors.len());
-        while let Some(block) = blocks.next_block() {
-            block.for_each_row(work, |actor, time| {
-                if let Some(Some(times)) = times.get_mut(block.first_actor + actor)
-                    && finder.period_of(time) == Some(selected)
-                {
-                    times.push(time);
-                }
-            })?;
-        }
-        work.check()?;
-        let matched = times.into_iter().enumerate().filter_map(|(index, times)| {
-            let mut times = times?;
-            times.sort_unstable();
-            let key = partition.keys.get(index).cloned();
-            Some(MatchedActor { actor: *partition.actors.get(index)?, key, times, appearances: Vec::new() })
-        });
-        Ok(matched.collect())
+        let is_in_period = |time| finder.period_of(time) == Some(selected);
+        list_selected(partition, &rows, &has_status, is_in_period, work)
     }
 }

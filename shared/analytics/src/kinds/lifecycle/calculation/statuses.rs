@@ -36,9 +36,9 @@ pub(super) fn for_each_status(
     let words = periods.count().div_ceil(64);
     let actors_per_block = (WORDS / words).clamp(1, created.len().max(1));
     let mut active = vec![0_u64; actors_per_block * words];
-    let mut blocks = ActorBlocks::new(rows, actors_per_block);
-    while let Some(block) = blocks.next_block() {
-        block.for_each_row(work, |actor, time| {
+    let mut blocks = ActorBlocks::new(rows.iter().map(|rows| rows.run), actors_per_block);
+    while let Some(block) = blocks.next_block(work)? {
+        block.for_each_row(rows, work, |actor, time| {
             if let Some(period) = finder.period_of(time)
                 && let Some(word) = active.get_mut(actor * words + period / 64)
             {

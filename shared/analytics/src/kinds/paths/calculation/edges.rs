@@ -45,7 +45,7 @@ fn order(counts: &PassageCounts, (left, left_sum): &Edge<'_>, (right, right_sum)
             return counts.name(left.1).cmp(counts.name(right.1));
         }
         // The digits of a number are before `_` in the order of bytes, so `10_` is before `1_`.
-        format!("{}_", left.0).cmp(&format!("{}_", right.0))
+        number_bytes(left.0).cmp(&number_bytes(right.0))
     };
     let target = |key: &PassageKey| (key.number + 1, key.target);
     right_sum
@@ -53,6 +53,19 @@ fn order(counts: &PassageCounts, (left, left_sum): &Edge<'_>, (right, right_sum)
         .cmp(&left_sum.count)
         .then_with(|| key((left.number, left.source), (right.number, right.source)))
         .then_with(|| key(target(left), target(right)))
+}
+
+/// The bytes of a number and of the `_` behind it, as in a key.
+fn number_bytes(number: u32) -> [u8; 11] {
+    let mut bytes = [0; 11];
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = number;
+    for byte in bytes[..digits].iter_mut().rev() {
+        *byte = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    bytes[digits] = b'_';
+    bytes
 }
 
 /// Keeps the edges whose source is reached from a first step over other edges.
@@ -76,4 +89,21 @@ fn edge_json(counts: &PassageCounts, (key, sum): Edge<'_>) -> Value {
         "value": sum.count,
         "average_conversion_time": sum.micros as f64 / sum.count as f64 / 1_000.0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_bytes;
+
+    #[test]
+    fn numbers_are_ordered_as_the_bytes_of_their_keys() {
+        let numbers =
+            [0, 1, 2, 9, 10, 11, 19, 99, 100, 101, 109, 110, 999, 1_000, 1_234_567, u32::MAX - 1, u32::MAX];
+        for left in numbers {
+            for right in numbers {
+                let of_texts = format!("{left}_").cmp(&format!("{right}_"));
+                assert_eq!(number_bytes(left).cmp(&number_bytes(right)), of_texts, "{left} {right}");
+            }
+        }
+    }
 }

@@ -12,10 +12,10 @@ use pennon_filters::text::text_of;
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Value, json};
 
-use super::event_blocks::{NEVER, RowTimes, TimeBounds};
+use super::ordered_events::{NEVER, RowTimes, TimeBounds};
 use crate::compiler::Compiler;
 use crate::kinds::funnels::CompiledFunnel;
-use crate::kinds::insight::{InsightQuery, RegisteredKind};
+use crate::kinds::insight::{CompiledInsight, InsightQuery};
 use crate::kinds::paths::{FunnelPathType, FunnelPaths};
 use crate::project::ProjectContext;
 use crate::scan::{ActorKind, Column, ColumnRef, EventRun, JoinedColumnKey, MISSING, Micros, Partition};
@@ -42,7 +42,7 @@ impl FunnelBounds {
         let source = &paths.source;
         let range: DateRange =
             source.common.dates.resolve(source.rounding(), compiler.now, project.earliest_event)?;
-        let funnel = source.compile(project, range, compiler)?;
+        let funnel = CompiledFunnel::compile(source, project, range, compiler)?;
         Ok(Self { paths: paths.clone(), funnel, actors: project.actor_kind(source.group_type_index) })
     }
 

@@ -56,7 +56,7 @@ impl<'p> ItemDictionary<'p> {
 }
 
 /// The items of a run's rows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum RowItems {
     /// All rows have the same item.
     Same(u32),
@@ -123,6 +123,15 @@ impl<'p> ItemReader<'_, 'p> {
         work: &WorkBudget<'_>,
     ) -> CalcResult<RowItems> {
         work.consume(column.codes.len())?;
+        // Where all rows have one name, as that of the event by an expression, rows need no look-up.
+        if let [value] = &**column.values
+            && column.codes.iter().all(|code| *code == 0)
+        {
+            if !(0..column.codes.len()).any(is_counted) {
+                return Ok(RowItems::Same(NO_ITEM));
+            }
+            return Ok(RowItems::Same(self.item(name(value).unwrap_or_default(), work)?));
+        }
         let mut has_row = vec![false; column.values.len()];
         let mut misses = false;
         for (row, code) in column.codes.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Paths: from the events of each person to passages, and from all passages to edges.
 //!
-//! [`CompiledPaths`] holds the compiled query. For each partition, [`items`] turns names into codes, [`event_blocks`] brings
+//! [`CompiledPaths`] holds the compiled query. For each partition, [`items`] turns names into codes, [`ordered_events`] brings
 //! the events of each person into their order, and [`session_steps`] cuts the steps of each session. [`passages`] counts
 //! which step follows which, [`edges`] builds the result.
 //!
@@ -8,11 +8,11 @@
 //! same steps. The result does not depend on how persons were partitioned.
 
 mod edges;
-mod event_blocks;
 mod event_naming;
 mod funnel_bounds;
 mod item_rules;
 mod items;
+mod ordered_events;
 mod passages;
 mod people;
 mod session_steps;
@@ -24,24 +24,27 @@ use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::{DateRange, floor};
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::actor_blocks::ActorBlocks;
 use crate::compiler::{Compiler, common_filter};
 use crate::filter::Predicate;
+use crate::kinds::QueryOutput;
+use crate::kinds::insight::CompiledInsight;
 use crate::kinds::paths::PathsQuery;
 use crate::mask::Mask;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::scan::{ActorKind, Micros, Partition};
-use event_blocks::{EventBlocks, ItemRun, TimeBounds};
 use event_naming::EventNaming;
 use funnel_bounds::{FunnelBounds, row_times, within};
 use item_rules::ItemRules;
 pub(super) use item_rules::validate_cleaning_filters;
 use items::{ItemDictionary, ItemReader};
+use ordered_events::{BLOCK_ROWS, ItemRun, OrderedEvents, TimeBounds};
 pub use passages::PassageCounts;
 use passages::PassageTable;
 pub use people::PathPoint;
-pub(super) use people::parse_point;
 use session_steps::{SessionSteps, Step, StepRules};
 
 /// A gap of this length between two events begins a new session.
@@ -62,8 +65,12 @@ pub struct CompiledPaths {
     session_gap: Micros,
 }
 
-impl CompiledPaths {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledPaths {
+    type Query = PathsQuery;
+    type Partial = PassageCounts;
+    type DataPoint = PathPoint;
+
+    fn compile(
         query: &PathsQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -81,8 +88,15 @@ impl CompiledPaths {
         Ok(Self { query, bounds, filter, naming, rules, funnel, session_gap })
     }
 
-    /// Relates the actors of a funnel to persons.
-    pub(crate) fn relate_funnel_actors(
+    fn parse_data_point(query: &PathsQuery, request: &Map<String, Value>) -> CalcResult<PathPoint> {
+        people::parse_point(query, request)
+    }
+
+    fn actor_kind(&self, _point: &PathPoint) -> Option<ActorKind> {
+        Some(ActorKind::Persons)
+    }
+
+    fn relate_partitions(
         &self,
         partitions: Vec<Partition>,
         work: &WorkBudget<'_>,
@@ -93,24 +107,33 @@ impl CompiledPaths {
         }
     }
 
-    /// Counts the passages of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<PassageCounts> {
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PassageCounts> {
         let mut dictionary = ItemDictionary::default();
         let mut passages = PassageTable::default();
         self.for_each_session(partition, &mut dictionary, work, |_, _, steps| passages.add_session(steps))?;
         PassageCounts::new(&passages, &dictionary.into_names())
     }
 
-    /// Builds the edges.
-    pub(crate) fn build_result(&self, counts: &PassageCounts, work: &WorkBudget<'_>) -> CalcResult<Value> {
-        work.check()?;
-        edges::build_edges(&self.query, counts, work)
+    fn merge(left: PassageCounts, right: PassageCounts) -> PassageCounts {
+        left.merge(right)
     }
 
+    fn finish(&self, counts: PassageCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        work.check()?;
+        Ok(edges::build_edges(&self.query, &counts, work)?.into())
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &PathPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledPaths {
     /// Calls back for every session with its person and its steps, and with the items of the partition.
     fn for_each_session<'p>(
         &self,
@@ -121,11 +144,15 @@ impl CompiledPaths {
     ) -> CalcResult<()> {
         let runs = self.item_runs(partition, dictionary, work)?;
         let mut steps = SessionSteps::new(self.step_rules(dictionary));
-        let mut blocks = EventBlocks::new(&runs, partition.actors.len());
-        while let Some(events) = blocks.next(work)? {
-            work.consume(events.len())?;
+        let mut events = OrderedEvents::new(self.bounds);
+        let mut blocks =
+            ActorBlocks::of_rows(runs.iter().map(|run| run.run), partition.actors.len(), BLOCK_ROWS)
+                .at_most(events.actors_per_block());
+        while let Some(block) = blocks.next_block(work)? {
+            events.read_block(&runs, block, work)?;
+            work.consume(events.iter().len())?;
             let mut last: Option<(u32, Micros)> = None;
-            for event in events {
+            for event in events.iter() {
                 match last {
                     Some((actor, time)) if actor == event.actor && event.time - time < self.session_gap => {}
                     _ => {

@@ -31,10 +31,7 @@ pub enum PathPoint {
 }
 
 /// Parses the parameters that select persons; those that are missing are taken from the query.
-pub(in super::super) fn parse_point(
-    query: &PathsQuery,
-    request: &Map<String, Value>,
-) -> CalcResult<PathPoint> {
+pub(super) fn parse_point(query: &PathsQuery, request: &Map<String, Value>) -> CalcResult<PathPoint> {
     let key = |name: &'static str, of_query: &Option<PathKey>| {
         let of_request = PathKey::parse_field(&Field::of(request, name, name))?;
         Ok(of_request.or_else(|| of_query.clone()))
@@ -96,7 +93,7 @@ impl PathPoint {
 
 impl CompiledPaths {
     /// The selected persons of a partition, sorted by id, with the times of the selected steps.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &PathPoint,

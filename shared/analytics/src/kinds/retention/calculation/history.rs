@@ -9,8 +9,8 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::CompiledRetention;
-use super::actor_segments::ActorSegment;
 use super::layers::LayerRun;
+use crate::actor_blocks::ActorRows;
 use crate::kinds::retention::RetentionType;
 use crate::mask::Mask;
 use crate::numbers::finite;
@@ -88,19 +88,25 @@ pub(super) struct ActorHistory {
     sums: Vec<f64>,
 }
 
+/// The times of events that would repeat the last one: later ones of the same period, where all have one value. They are most
+/// events, and a comparison is cheaper than to find their period.
+type RepeatedTimes = Range<Micros>;
+
+const NO_TIMES: RepeatedTimes = 0..0;
+
 /// Rows per check for cancellation.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
 /// Calls back with the rows of an actor that pass a mask, in the order of time for each run, between two instants, both
 /// inclusive. `Break` ends the rows of one run.
 fn for_each_event<'r, 'a>(
-    (runs, segments): (&'r [LayerRun<'a>], &[ActorSegment]),
+    (runs, rows_of_actor): (&'r [LayerRun<'a>], &[ActorRows]),
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     (first, last): (Micros, Micros),
     work: &WorkBudget<'_>,
     mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> ControlFlow<()>,
 ) -> CalcResult<()> {
-    for ActorSegment { run, rows } in segments {
+    for ActorRows { run, rows, .. } in rows_of_actor {
         let layer_run = &runs[*run];
         let mask = mask_of(layer_run);
         if matches!(mask, Mask::Nothing) {
@@ -112,15 +118,15 @@ fn for_each_event<'r, 'a>(
             _ => 0,
         };
         let from = rows.start + skipped;
-        'segment: for chunk in (from..rows.end).step_by(ROWS_PER_CHECK) {
+        'run: for chunk in (from..rows.end).step_by(ROWS_PER_CHECK) {
             let until = rows.end.min(chunk + ROWS_PER_CHECK);
             work.consume(until - chunk)?;
             for (row, time) in (chunk..).zip(&times[chunk..until]) {
                 if *time > last {
-                    break 'segment;
+                    break 'run;
                 }
                 if mask.has(row) && callback(layer_run, row, *time).is_break() {
-                    break 'segment;
+                    break 'run;
                 }
             }
         }
@@ -138,7 +144,7 @@ impl ActorHistory {
     pub(super) fn read(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<bool> {
         self.starts.clear();
@@ -166,28 +172,12 @@ impl ActorHistory {
     fn read_starts(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<Option<u32>> {
         let bounds = retention.periods.bounds();
         match (retention.query.retention_type, &retention.window_clock) {
-            (RetentionType::Recurring, None) => {
-                for_each_event(
-                    actor,
-                    |run| &run.starts,
-                    bounds,
-                    work,
-                    |run, row, time| {
-                        if let Some(period) = retention.periods.find(time) {
-                            self.push_start(Start {
-                                key: ValueKey::new(run.values.code_of(row), period),
-                                time,
-                            });
-                        }
-                        ControlFlow::Continue(())
-                    },
-                )?;
-            }
+            (RetentionType::Recurring, None) => self.read_recurring_starts(retention, actor, work)?,
             (RetentionType::FirstTime, None) => self.read_first_times(retention, actor, work)?,
             (RetentionType::FirstEver, _) => {
                 if let Some((time, value)) = first_ever(retention, actor, work)?
@@ -212,11 +202,40 @@ impl ActorHistory {
         Ok(None)
     }
 
+    /// Keeps the first starting event of each value and period.
+    fn read_recurring_starts(
+        &mut self,
+        retention: &CompiledRetention,
+        actor: (&[LayerRun<'_>], &[ActorRows]),
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<()> {
+        let mut repeated = NO_TIMES;
+        for_each_event(
+            actor,
+            |run| &run.starts,
+            retention.periods.bounds(),
+            work,
+            |run, row, time| {
+                let has_one_value = !run.values.differ();
+                if has_one_value && repeated.contains(&time) {
+                    return ControlFlow::Continue(());
+                }
+                if let Some(period) = retention.periods.find(time) {
+                    self.push_start(Start { key: ValueKey::new(run.values.code_of(row), period), time });
+                    if has_one_value {
+                        repeated = time..retention.periods.end_of(period);
+                    }
+                }
+                ControlFlow::Continue(())
+            },
+        )
+    }
+
     /// Keeps the first starting event of each value over all time, if it is in a period.
     fn read_first_times(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let times = all_time_until(retention.periods.bounds());
@@ -255,18 +274,25 @@ impl ActorHistory {
     fn read_returns(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         only_value: Option<u32>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let counts_events = retention.counts_events();
+        let mut repeated = NO_TIMES;
         for_each_event(
             actor,
             |run| &run.returns,
             retention.periods.bounds(),
             work,
             |run, row, time| {
+                if repeated.contains(&time) && !run.values.differ() {
+                    return ControlFlow::Continue(());
+                }
                 if let Some(period) = retention.periods.find(time) {
+                    if !counts_events && !run.values.differ() {
+                        repeated = time..retention.periods.end_of(period);
+                    }
                     let value = only_value.unwrap_or_else(|| run.values.code_of(row));
                     let key = ValueKey::new(value, period);
                     if counts_events || self.returns.last().is_none_or(|last| last.key != key) {
@@ -284,7 +310,7 @@ impl ActorHistory {
     fn read_windows(
         &mut self,
         retention: &CompiledRetention,
-        actor: (&[LayerRun<'_>], &[ActorSegment]),
+        actor: (&[LayerRun<'_>], &[ActorRows]),
         only_value: Option<u32>,
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
@@ -416,7 +442,7 @@ impl ActorHistory {
 
 /// The earliest event of an actor that passes a mask: its time, run and row. Of several at one time the one that arrived first.
 fn earliest<'r, 'a>(
-    actor: (&'r [LayerRun<'a>], &[ActorSegment]),
+    actor: (&'r [LayerRun<'a>], &[ActorRows]),
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     times: (Micros, Micros),
     work: &WorkBudget<'_>,
@@ -437,7 +463,7 @@ fn earliest<'r, 'a>(
 /// filters.
 fn first_ever(
     retention: &CompiledRetention,
-    actor: (&[LayerRun<'_>], &[ActorSegment]),
+    actor: (&[LayerRun<'_>], &[ActorRows]),
     work: &WorkBudget<'_>,
 ) -> CalcResult<Option<(Micros, u32)>> {
     let times = all_time_until(retention.periods.bounds());

@@ -78,6 +78,9 @@ pub(super) struct PartitionValues {
     codes: HashMap<String, u32>,
 }
 
+/// Codes of one partition: those of its values, and that of the empty text, which it has even if all rows have a value.
+const CODES: usize = limits::BREAKDOWN_VALUES + 1;
+
 /// Work units of one lookup of a value.
 const WORK_PER_LOOKUP: usize = 16;
 
@@ -87,7 +90,7 @@ impl PartitionValues {
         if let Some(code) = self.codes.get(text) {
             return Ok(*code);
         }
-        if self.texts.len() == limits::BREAKDOWN_VALUES {
+        if self.texts.len() == CODES {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let code = u32::try_from(self.texts.len()).unwrap_or(MISSING);
@@ -109,6 +112,8 @@ impl PartitionValues {
 /// The rows of a partition without its layers.
 pub(super) struct PartitionRows<'a> {
     pub(super) values: PartitionValues,
+    /// Number of actors of the partition.
+    pub(super) actors: usize,
     /// Runs with a starting or returning event.
     runs: Vec<LayerRun<'a>>,
     /// By layer: the cohort; `None` for all rows.
@@ -164,7 +169,7 @@ impl<'a> PartitionRows<'a> {
             };
             runs.push(LayerRun { run, starts, returns, targets, values: row_values, numbers });
         }
-        Ok(Self { values, runs, layers })
+        Ok(Self { values, actors: partition.actors.len(), runs, layers })
     }
 
     /// Calls back with the runs of each layer.

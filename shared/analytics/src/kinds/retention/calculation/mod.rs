@@ -6,7 +6,6 @@
 //! Must stay true: an actor is read once per layer of the breakdown, with all of its events; the numbers and the lists of
 //! people come from the same code ([`history`]).
 
-mod actor_segments;
 mod columns;
 mod counts;
 mod history;
@@ -19,26 +18,32 @@ mod window_clock;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value};
 
 use super::options::{RetentionType, TimeWindowMode};
 use super::periods::Periods;
 use super::{RetentionQuery, limits};
+use crate::actor_blocks::ActorBlocks;
 use crate::breakdown::BreakdownReader;
 use crate::compiler::matcher::Matcher;
 use crate::compiler::{Compiler, common_filter};
 use crate::filter::{Filter, Predicate};
+use crate::kinds::QueryOutput;
+use crate::kinds::insight::CompiledInsight;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, CohortChoice, EventOrAction, NumberSource, Series};
 use crate::scan::{ActorKind, ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
-use actor_segments::ActorWalk;
 use columns::Columns;
 use counts::CellTable;
 pub use counts::RetentionCounts;
 use history::{ActorHistory, CountedStart};
 use layers::{LayerRun, PartitionRows, RetentionBreakdown};
 pub use retention_point::RetentionPoint;
-pub(super) use retention_point::parse_point;
 use window_clock::WindowClock;
+
+/// About as many rows are in a block of actors.
+const BLOCK_ROWS: usize = 1 << 14;
 
 /// A retention query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
@@ -61,8 +66,12 @@ pub struct CompiledRetention {
     number: Option<ColumnRef>,
 }
 
-impl CompiledRetention {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledRetention {
+    type Query = RetentionQuery;
+    type Partial = RetentionCounts;
+    type DataPoint = RetentionPoint;
+
+    fn compile(
         query: &RetentionQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -112,6 +121,39 @@ impl CompiledRetention {
         })
     }
 
+    fn parse_data_point(query: &RetentionQuery, request: &Map<String, Value>) -> CalcResult<RetentionPoint> {
+        retention_point::parse_point(query, request)
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<RetentionCounts> {
+        let mut rows = PartitionRows::new(self, partition, work)?;
+        let texts = std::mem::take(&mut rows.values.texts);
+        let mut cells = CellTable::new(self.columns.count(), self.number.is_some());
+        self.for_each_start(rows, work, |_, start| {
+            if cells.count(start) { Ok(()) } else { Err(limits::too_much_memory()) }
+        })?;
+        Ok(RetentionCounts::new(texts, cells))
+    }
+
+    fn merge(left: RetentionCounts, right: RetentionCounts) -> RetentionCounts {
+        left.merge(right)
+    }
+
+    fn finish(&self, merged: RetentionCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        self.build_result(&merged, work)
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &RetentionPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledRetention {
     /// Returning events that a period needs.
     fn minimum_occurrences(&self) -> usize {
         // The minimum does not apply where numbers are added up.
@@ -138,32 +180,21 @@ impl CompiledRetention {
         work: &WorkBudget<'_>,
         mut callback: impl FnMut(u32, &CountedStart<'_>) -> CalcResult<()>,
     ) -> CalcResult<()> {
-        let (mut history, mut segments) = (ActorHistory::default(), Vec::new());
+        let (mut history, mut rows_by_actor) = (ActorHistory::default(), Vec::new());
+        let actors = rows.actors;
         rows.for_each_layer(work, |runs: &[LayerRun<'_>]| {
-            let mut walk = ActorWalk::new(runs.iter().map(|run| &*run.run.actors).collect());
-            while let Some(actor) = walk.next(&mut segments) {
-                work.consume(segments.len())?;
-                if history.read(self, (runs, &segments), work)? {
-                    history.for_each_start(self, work, |start| callback(actor, start))?;
+            let mut blocks = ActorBlocks::of_rows(runs.iter().map(|run| run.run), actors, BLOCK_ROWS);
+            while let Some(block) = blocks.next_block(work)? {
+                block.split_by_actor(&mut rows_by_actor, work)?;
+                for rows in rows_by_actor.chunk_by(|left, right| left.actor == right.actor) {
+                    work.consume(rows.len())?;
+                    if history.read(self, (runs, rows), work)? {
+                        history.for_each_start(self, work, |start| callback(rows[0].actor, start))?;
+                    }
                 }
             }
             Ok(())
         })
-    }
-
-    /// Counts the cells of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<RetentionCounts> {
-        let mut rows = PartitionRows::new(self, partition, work)?;
-        let texts = std::mem::take(&mut rows.values.texts);
-        let mut cells = CellTable::new(self.columns.count(), self.number.is_some());
-        self.for_each_start(rows, work, |_, start| {
-            if cells.count(start) { Ok(()) } else { Err(limits::too_much_memory()) }
-        })?;
-        Ok(RetentionCounts::new(texts, cells))
     }
 }
 

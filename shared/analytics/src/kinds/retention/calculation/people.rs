@@ -12,7 +12,7 @@ use crate::scan::Partition;
 
 impl CompiledRetention {
     /// The actors of a row, with the columns in which they count and the time of their first starting event.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &RetentionPoint,

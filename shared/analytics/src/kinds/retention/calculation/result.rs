@@ -31,7 +31,7 @@ struct ValueCells<'t> {
 
 impl CompiledRetention {
     /// Builds the rows of the merged results.
-    pub(crate) fn build_result(
+    pub(super) fn build_result(
         &self,
         merged: &RetentionCounts,
         work: &WorkBudget<'_>,
@@ -49,7 +49,7 @@ impl CompiledRetention {
                 rows.push(self.row(cells, period, &labels, link.as_deref()));
             }
         }
-        Ok(QueryOutput { result: Value::Array(rows), has_more: None })
+        Ok(Value::Array(rows).into())
     }
 
     /// The cells of each breakdown value in the order of the result.

@@ -20,7 +20,7 @@ pub struct RetentionPoint {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(
+pub(super) fn parse_point(
     query: &RetentionQuery,
     request: &Map<String, Value>,
 ) -> CalcResult<RetentionPoint> {

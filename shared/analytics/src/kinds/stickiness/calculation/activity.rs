@@ -40,9 +40,9 @@ pub(super) fn count_active_intervals(
     let mut counters = vec![0_u32; actors_per_block * width];
     // Actor in the block and interval of each counter above 0.
     let mut counted: Vec<(u32, u32)> = Vec::new();
-    let mut blocks = ActorBlocks::new(rows, actors_per_block);
-    while let Some(block) = blocks.next_block() {
-        block.for_each_row(work, |actor, time| {
+    let mut blocks = ActorBlocks::new(rows.iter().map(|rows| rows.run), actors_per_block);
+    while let Some(block) = blocks.next_block(work)? {
+        block.for_each_row(rows, work, |actor, time| {
             let Some(interval) = finder.number_of(time) else { return };
             let Some(counter) = counters.get_mut(actor * width + interval as usize) else { return };
             if *counter == 0 {

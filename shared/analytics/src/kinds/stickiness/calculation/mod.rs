@@ -15,6 +15,7 @@ mod result;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value};
 
 use crate::actor_blocks::MatchingRows;
 use crate::compiler::matcher::Matcher;
@@ -22,10 +23,11 @@ use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
 use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
-use crate::kinds::insight::InsightQuery;
+use crate::kinds::insight::{CompiledInsight, InsightQuery};
 use crate::kinds::stickiness::query::SeriesActor;
 use crate::kinds::stickiness::{StickinessQuery, limits};
 use crate::mask::Mask;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::Series;
 use crate::scan::{ActorKind, Partition};
@@ -33,7 +35,6 @@ use crate::sql::CompiledExpression;
 pub use counts::StickinessCounts;
 pub(super) use intervals::Intervals;
 pub use people::StickinessPoint;
-pub(crate) use people::parse_point;
 
 /// A stickiness query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
@@ -81,8 +82,12 @@ impl SeriesCounter {
     }
 }
 
-impl CompiledStickiness {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledStickiness {
+    type Query = StickinessQuery;
+    type Partial = StickinessCounts;
+    type DataPoint = StickinessPoint;
+
+    fn compile(
         query: &StickinessQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -112,23 +117,18 @@ impl CompiledStickiness {
         Ok(Self { query: query.clone(), project_id, definitions, periods, shared, counters })
     }
 
-    /// The kind of partitions that a series is counted on.
-    pub(crate) fn series_actor_kind(&self, series: usize) -> ActorKind {
-        let counter = self.counters.get(series).and_then(Option::as_ref);
-        counter.map_or_else(ActorKind::default, |counter| counter.actor_kind)
+    fn parse_data_point(
+        query: &StickinessQuery,
+        request: &Map<String, Value>,
+    ) -> CalcResult<StickinessPoint> {
+        people::parse_point(query, request)
     }
 
-    /// Index of a series in a period, as a key of [`StickinessCounts`].
-    fn period_series(&self, period: usize, series: usize) -> usize {
-        period * self.counters.len() + series
+    fn actor_kind(&self, point: &StickinessPoint) -> Option<ActorKind> {
+        Some(self.series_actor_kind(point.series))
     }
 
-    /// Computes the result of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<StickinessCounts> {
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<StickinessCounts> {
         let shared = self.shared_masks(partition, work)?;
         let mut counts = StickinessCounts::default();
         for (series, counter) in self.counters.iter().enumerate() {
@@ -155,17 +155,11 @@ impl CompiledStickiness {
         if counts.over_budget { Err(limits::too_much_memory()) } else { Ok(counts) }
     }
 
-    /// The rows of each run that pass the query's common filters.
-    fn shared_masks(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Mask>> {
-        partition.runs.iter().map(|run| self.shared.mask(run, work)).collect()
+    fn merge(left: StickinessCounts, right: StickinessCounts) -> StickinessCounts {
+        left.merge(right)
     }
 
-    /// Builds the bars from the merged results.
-    pub(crate) fn build_result(
-        &self,
-        mut counts: StickinessCounts,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<QueryOutput> {
+    fn finish(&self, mut counts: StickinessCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
         work.check()?;
         if counts.over_budget {
             return Err(limits::too_much_memory());
@@ -174,7 +168,34 @@ impl CompiledStickiness {
             let bars = self.periods.get(period).map_or(0, |period| period.bars);
             counts.take_bars(self.period_series(period, series), self.query.criterion, bars)
         };
-        Ok(QueryOutput { result: result::build_series(self, bars), has_more: None })
+        Ok(result::build_series(self, bars).into())
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &StickinessPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledStickiness {
+    /// The kind of partitions that a series is counted on.
+    pub(crate) fn series_actor_kind(&self, series: usize) -> ActorKind {
+        let counter = self.counters.get(series).and_then(Option::as_ref);
+        counter.map_or_else(ActorKind::default, |counter| counter.actor_kind)
+    }
+
+    /// Index of a series in a period, as a key of [`StickinessCounts`].
+    fn period_series(&self, period: usize, series: usize) -> usize {
+        period * self.counters.len() + series
+    }
+
+    /// The rows of each run that pass the query's common filters.
+    fn shared_masks(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<Vec<Mask>> {
+        partition.runs.iter().map(|run| self.shared.mask(run, work)).collect()
     }
 }
 

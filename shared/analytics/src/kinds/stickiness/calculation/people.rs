@@ -7,12 +7,11 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
 use super::{CompiledStickiness, activity, matching_rows};
-use crate::actor_blocks::ActorBlocks;
 use crate::kinds::stickiness::StickinessQuery;
 use crate::kinds::stickiness::query::CountComparison;
-use crate::people::MatchedActor;
+use crate::people::{MatchedActor, list_selected};
 use crate::query::{Field, parse_integer};
-use crate::scan::{Micros, Partition};
+use crate::scan::Partition;
 
 /// The parameter with the bar.
 pub(super) const BAR: &str = "stickiness_days";
@@ -33,7 +32,7 @@ pub struct StickinessPoint {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(
+pub(super) fn parse_point(
     query: &StickinessQuery,
     request: &Map<String, Value>,
 ) -> CalcResult<StickinessPoint> {
@@ -64,7 +63,7 @@ pub(crate) fn parse_point(
 impl CompiledStickiness {
     /// The selected actors of a partition with the times of their counted events, sorted by id. There are none where the
     /// series counts values.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &StickinessPoint,
@@ -80,26 +79,8 @@ impl CompiledStickiness {
         let active = activity::count_active_intervals(&rows, actors, period, self.query.criterion, work)?;
         let is_selected =
             |active: u32| active > 0 && point.comparison.accepts(active.into(), point.intervals);
-        let mut times: Vec<Option<Vec<Micros>>> =
-            active.iter().map(|active| is_selected(*active).then(Vec::new)).collect();
+        let selected: Vec<bool> = active.iter().map(|active| is_selected(*active)).collect();
         let Some(finder) = period.finder() else { return Ok(Vec::new()) };
-        let mut blocks = ActorBlocks::new(&rows, actors);
-        while let Some(block) = blocks.next_block() {
-            block.for_each_row(work, |actor, time| {
-                if let Some(Some(times)) = times.get_mut(block.first_actor + actor)
-                    && finder.number_of(time).is_some()
-                {
-                    times.push(time);
-                }
-            })?;
-        }
-        work.check()?;
-        let matched = times.into_iter().enumerate().filter_map(|(index, times)| {
-            let mut times = times?;
-            times.sort_unstable();
-            let key = partition.keys.get(index).cloned();
-            Some(MatchedActor { actor: *partition.actors.get(index)?, key, times, appearances: Vec::new() })
-        });
-        Ok(matched.collect())
+        list_selected(partition, &rows, &selected, |time| finder.number_of(time).is_some(), work)
     }
 }

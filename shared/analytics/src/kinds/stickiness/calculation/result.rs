@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::CompiledStickiness;
 use super::intervals::Intervals;
 use super::people::{BAR, SERIES};
-use crate::kinds::stickiness::{PERSONS_PATH, StickinessQuery, dialects};
+use crate::kinds::stickiness::{PATH, StickinessQuery, dialects};
 use crate::people_links::PeopleLinks;
 
 /// Builds the array of series objects: each series, followed by its own row of the comparison period. `bars` returns the
@@ -32,7 +32,7 @@ pub(super) fn build_series(
             },
             links: PeopleLinks::new(
                 &stickiness.project_id,
-                PERSONS_PATH,
+                PATH,
                 link_node(&stickiness.query, period),
                 links,
             ),

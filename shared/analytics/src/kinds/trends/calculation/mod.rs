@@ -28,15 +28,17 @@ use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::{DateRange, Rounding};
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde_json::{Map, Value};
 
 use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
 use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
-use crate::kinds::insight::InsightQuery;
+use crate::kinds::insight::{CompiledInsight, InsightQuery};
 use crate::kinds::trends::limits;
 use crate::kinds::trends::{Display, NamedFormula, TrendsQuery};
 use crate::mask::Mask;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, Math, UniqueBy};
 use crate::scan::ActorKind;
@@ -47,7 +49,6 @@ use counted_rows::SeriesRows;
 pub use partial_result::PartialResult;
 use series_counter::SeriesCounter;
 pub use trend_point::TrendPoint;
-pub(crate) use trend_point::parse_point;
 
 /// A trends query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
@@ -66,8 +67,12 @@ pub struct CompiledTrend {
     formulas: Vec<NamedFormula>,
 }
 
-impl CompiledTrend {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledTrend {
+    type Query = TrendsQuery;
+    type Partial = PartialResult;
+    type DataPoint = TrendPoint;
+
+    fn compile(
         query: &TrendsQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -113,28 +118,15 @@ impl CompiledTrend {
         })
     }
 
-    /// The kind of partitions that a series is counted on.
-    pub(crate) fn series_actor_kind(&self, series: usize) -> ActorKind {
-        self.actor_kinds.get(series).copied().unwrap_or_default()
+    fn parse_data_point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
+        trend_point::parse_point(query, request)
     }
 
-    /// Index of a series in a period, as a key of [`PartialResult`].
-    fn period_series(&self, period: usize, series: usize) -> usize {
-        period * self.counters.len() + series
+    fn actor_kind(&self, point: &TrendPoint) -> Option<ActorKind> {
+        Some(self.series_actor_kind(point.series))
     }
 
-    /// Whether an actor counts only in its first bucket: for distinct counts shown as a running sum.
-    fn counts_first_bucket_only(&self, math: &Math) -> bool {
-        self.query.display == Display::ActionsLineGraphCumulative
-            && matches!(math, Math::Unique(UniqueBy::Actor | UniqueBy::Group(_)))
-    }
-
-    /// Computes the result of one partition.
-    pub(crate) fn aggregate(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<PartialResult> {
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<PartialResult> {
         let mut values = BreakdownValues::default();
         let layers = partition.runs.iter().map(|run| values.layers(&self.breakdown, run, work));
         let layers: Vec<Vec<BreakdownLayer>> = layers.collect::<CalcResult<_>>()?;
@@ -165,6 +157,55 @@ impl CompiledTrend {
             }
         }
         if result.over_budget { Err(limits::too_much_memory()) } else { Ok(result) }
+    }
+
+    fn merge(left: PartialResult, right: PartialResult) -> PartialResult {
+        left.merge(right)
+    }
+
+    fn finish(&self, mut result: PartialResult, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        work.check()?;
+        result.consolidate();
+        work.check()?;
+        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
+        if result.over_budget || !limits::numbers_fit(result.max_values(), width) {
+            return Err(limits::too_much_memory());
+        }
+        if result.accumulators.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
+            return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
+        }
+        let (result_rows, cut) = self.result_rows(result, work)?;
+        if result_rows.len().saturating_mul(width) > limits::RESULT_POINTS {
+            return Err(limits::too_many("breakdown", "numbers in the result", limits::RESULT_POINTS));
+        }
+        Ok(QueryOutput { result: result::build_series(self, &result_rows), has_more: Some(cut) })
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &TrendPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledTrend {
+    /// The kind of partitions that a series is counted on.
+    pub(crate) fn series_actor_kind(&self, series: usize) -> ActorKind {
+        self.actor_kinds.get(series).copied().unwrap_or_default()
+    }
+
+    /// Index of a series in a period, as a key of [`PartialResult`].
+    fn period_series(&self, period: usize, series: usize) -> usize {
+        period * self.counters.len() + series
+    }
+
+    /// Whether an actor counts only in its first bucket: for distinct counts shown as a running sum.
+    fn counts_first_bucket_only(&self, math: &Math) -> bool {
+        self.query.display == Display::ActionsLineGraphCumulative
+            && matches!(math, Math::Unique(UniqueBy::Actor | UniqueBy::Group(_)))
     }
 
     /// The rows of each run that pass the query's common filters.
@@ -206,29 +247,6 @@ impl CompiledTrend {
             }
         }
         Ok(list)
-    }
-
-    /// Builds the series from the merged results.
-    pub(crate) fn build_result(
-        &self,
-        mut result: PartialResult,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<QueryOutput> {
-        work.check()?;
-        result.consolidate();
-        work.check()?;
-        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
-        if result.over_budget || !limits::numbers_fit(result.max_values(), width) {
-            return Err(limits::too_much_memory());
-        }
-        if result.accumulators.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
-            return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
-        }
-        let (result_rows, cut) = self.result_rows(result, work)?;
-        if result_rows.len().saturating_mul(width) > limits::RESULT_POINTS {
-            return Err(limits::too_many("breakdown", "numbers in the result", limits::RESULT_POINTS));
-        }
-        Ok(QueryOutput { result: result::build_series(self, &result_rows), has_more: Some(cut) })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::scan::{EventRun, Partition};
 
 impl CompiledTrend {
     /// The actors that a number counts, with the times of the counted events, sorted by id.
-    pub(crate) fn list_people(
+    pub(super) fn list_people(
         &self,
         partition: &Partition,
         point: &TrendPoint,

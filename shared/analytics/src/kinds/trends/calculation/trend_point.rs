@@ -22,7 +22,7 @@ pub struct TrendPoint {
 }
 
 /// Parses the parameters of a people link.
-pub(crate) fn parse_point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
+pub(super) fn parse_point(query: &TrendsQuery, request: &Map<String, Value>) -> CalcResult<TrendPoint> {
     let get_parameter = |key: &str| request.get(key).filter(|value| !value.is_null());
     let series = match (get_parameter("entity_order"), get_parameter("entity_id")) {
         (Some(order), _) => parse_integer(order).and_then(|order| usize::try_from(order).ok()),
