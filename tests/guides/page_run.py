@@ -16,7 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from blocks import PageError, missing_part, read_blocks
-from syntax import check_syntax
+from syntax import check_syntax, install_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/clients"))
@@ -70,8 +70,8 @@ def environment(binary, work):
     (programs / "pennon").symlink_to(Path(binary).resolve())
     (home / ".curlrc").write_text("fail-with-body\nmax-time = 60\n")
     python = Path(packages.install_python("7")).parent
-    tools = Path(sys.executable).parent
-    return own | {"PATH": f"{programs}:{python}:{tools}:{os.environ['PATH']}", "HOME": str(home), "STATE": str(work / "state"), "NO_COLOR": "1"}
+    path = f"{programs}:{python}:{install_programs()}:{os.environ['PATH']}"
+    return own | {"PATH": path, "HOME": str(home), "STATE": str(work / "state"), "NO_COLOR": "1", "CADDY_ADMIN": f"127.0.0.1:{free_port()}"}
 
 
 def signal_group(process, number):
