@@ -17,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from blocks import PageError, read_blocks
-from page_run import ROOT, PageRun
+from packaging_files import check_packaging
+from page_run import FIRST_START, ROOT, PageRun, free_port
 from syntax import install_programs
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+LINKED = [ROOT / "packaging/README.md", ROOT / "tests/guides/README.md"]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)")
 TEST = re.compile(r"`((?:tests|scripts|shared|functions|cli)/[\w./-]+?)(?:::(\w+))?`")
 MOST_README_LINES = 120
@@ -54,10 +56,13 @@ def check_links(path):
 
 
 def first_start(binary, work):
-    """A data directory with the demo, and the key and the token that its first start printed."""
+    """A data directory with the demo, and the key and the token that its first start printed. The files of packaging/ are checked meanwhile."""
     run = PageRun(ROOT / "README.md", binary, work)
     try:
-        run.note_secrets(run.start("pennon serve", lambda printed: "Ctrl-C stops it." in printed))
+        run.note_secrets(run.start("pennon serve", lambda printed: FIRST_START in printed))
+        check_packaging(ROOT, run.port("8080"), str(free_port()))
+        for path in LINKED:
+            check_links(path)
     finally:
         run.stop()
     return run.directory / "pennon-data", run.secrets
@@ -98,7 +103,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="guides-") as directory:
         work = Path(directory)
         (work / "demo").mkdir()
-        demo = first_start(options.binary, work / "demo")
+        try:
+            demo = first_start(options.binary, work / "demo")
+        except PageError as error:
+            raise SystemExit(f"FAILED packaging and the first start: {error}") from None
         with ThreadPoolExecutor(2) as pool:
             results = list(pool.map(lambda path: run_page(path, options.binary, work, demo), selected))
     for _, line in results:
