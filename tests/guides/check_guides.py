@@ -90,6 +90,8 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--only", type=lambda text: text.split(","), help="pages by their names, separated by commas")
     options = parser.parse_args()
+    if not Path(options.binary).is_file():
+        parser.error(f"{options.binary} does not exist")
     names = {path.stem for path in PAGES}
     if unknown := set(options.only or ()) - names:
         parser.error(f"no page {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
