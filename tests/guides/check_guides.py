@@ -22,7 +22,8 @@ from page_run import FIRST_START, ROOT, PageRun, free_port
 from syntax import install_programs
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
-LINKED = [ROOT / "packaging/README.md", ROOT / "tests/guides/README.md"]
+# Pages whose commands are not run.
+LINKED = [ROOT / "packaging/README.md", ROOT / "tests/guides/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([\w-]+))?\)")
 TEST = re.compile(r"`((?:tests|scripts|shared|functions|cli)/[\w./-]+?)(?:::(\w+))?`")
 MOST_README_LINES = 120
@@ -62,7 +63,10 @@ def first_start(binary, work):
         run.note_secrets(run.start("pennon serve", lambda printed: FIRST_START in printed))
         check_packaging(ROOT, run.port("8080"), str(free_port()))
         for path in LINKED:
-            check_links(path)
+            try:
+                check_links(path)
+            except PageError as error:
+                raise PageError(f"{path.relative_to(ROOT)}: {error}") from None
     finally:
         run.stop()
     return run.directory / "pennon-data", run.secrets
