@@ -34,7 +34,8 @@ def check_image(root, folder, address, other_address):
 
 
 def check_compose(folder):
-    """Files that the services mount or are built from exist."""
+    """The file fits the schema of compose files, and the files that services mount or are built from exist."""
+    run_program([install_programs() / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", folder / "compose.yaml"], "compose.yaml")
     program = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)"
     services = json.loads(run_program([install_programs() / "python", "-c", program, folder / "compose.yaml"], "compose.yaml"))["services"]
     for service in services.values():
