@@ -21,6 +21,8 @@ from packaging_files import check_packaging
 from page_run import FIRST_START, ROOT, PageRun, free_port
 from syntax import install_programs
 
+from check_clients import CLIENTS  # tests/clients, whose path page_run adds
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
 # Pages whose commands are not run.
 LINKED = [ROOT / "packaging/README.md", ROOT / "tests/guides/README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,12 +58,29 @@ def check_links(path):
             raise PageError(f"no test {name} in {target}")
 
 
+def check_clients_table():
+    """README.md lists every client of tests/clients with its version and whether it sends events."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("## Which SDKs work")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("|")]
+    by_name = {row[0].replace("`", ""): row for row in rows[2:]}
+    for client in CLIENTS:
+        words = client.name.split()
+        version = next((word for word in words if word[0].isdigit()), None)
+        name = " ".join(word for word in words if word != version)
+        row = by_name.get(name)
+        if row is None or (version and version not in row[1].split(", ")) or (row[5] == "yes") != (client.events > 0):
+            raise PageError(f"README.md: {client.name}, {client.events} events: the table has {row}")
+    if unknown := by_name.keys() - {" ".join(word for word in it.name.split() if not word[0].isdigit()) for it in CLIENTS}:
+        raise PageError(f"README.md: tests/clients does not run {', '.join(sorted(unknown))}")
+
+
 def first_start(binary, work):
     """A data directory with the demo, and the key and the token that its first start printed. The files of packaging/ are checked meanwhile."""
     run = PageRun(ROOT / "README.md", binary, work)
     try:
         run.note_secrets(run.start("pennon serve", lambda printed: FIRST_START in printed))
         check_packaging(ROOT, run.port("8080"), str(free_port()))
+        check_clients_table()
         for path in LINKED:
             try:
                 check_links(path)
