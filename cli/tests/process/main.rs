@@ -22,8 +22,6 @@ mod output;
 mod private;
 #[cfg(unix)]
 mod profiles;
-#[cfg(unix)]
-mod readme;
 mod refused;
 mod traces;
 
