@@ -90,6 +90,9 @@ pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
     /// How older requests name the kind, beside its `insight` name and its own endpoint.
     const LEGACY_REQUESTS: LegacyRequests = LegacyRequests::NONE;
 
+    /// Whether results have an endpoint of their own, `insights/<path>`.
+    const HAS_RESULT_ENDPOINT: bool = true;
+
     /// Resolves names, compiles filters and registers the data that the calculation reads.
     fn compile(
         &self,
