@@ -7,6 +7,7 @@
 
 mod calendar;
 mod dice;
+mod flag_impact;
 mod funnel_answer;
 mod funnel_definition;
 mod funnel_exclusions;
@@ -200,6 +201,17 @@ fn lifecycles_are_as_counted_by_hand() {
         settle(&mut tally, seed, history, &question.node(), &|history| lifecycle::judge(history, &question));
     }
     show("lifecycles", &tally);
+}
+
+#[test]
+fn impacts_of_flags_are_as_counted_by_hand() {
+    let mut tally = Tally::default();
+    for seed in seeds() {
+        let (history, question) = flag_impact::scene(&mut Dice::new(seed));
+        let judge = |history: &History| flag_impact::judge(history, &question);
+        settle(&mut tally, seed, history, &question.body(), &judge);
+    }
+    show("impacts of flags", &tally);
 }
 
 #[test]
