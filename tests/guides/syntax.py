@@ -23,12 +23,12 @@ def install_programs():
     import hashlib
 
     requirements = HERE / "requirements.txt"
-    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    expected = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     folder = HERE / ".installed"
-    if not packages.is_current(folder, wanted):
+    if not packages.is_current(folder, expected):
         packages.run([sys.executable, "-m", "venv", folder], HERE)
         packages.run([folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements], HERE)
-        (folder / "installed.sha256").write_text(wanted)
+        (folder / "installed.sha256").write_text(expected)
     return folder / "bin"
 
 

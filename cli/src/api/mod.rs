@@ -82,6 +82,7 @@ pub fn function_routes() -> Vec<FunctionRoute> {
     let mut all = function_table("flags", pennon_flags::routes().table());
     all.extend(function_table("flags", role_access.clone()));
     all.extend(function_table("role_access", role_access));
+    all.extend(function_table("flags", pennon_calculation::flag_impact_routes().table()));
     let calculation = pennon_calculation::routes().table();
     all.extend(function_table("calculation", calculation.clone()));
     all.extend(function_table("insights", calculation));

@@ -173,6 +173,57 @@ pub struct Query {
     pub files: Option<String>,
 }
 
+/// `pennon impact`
+#[derive(Debug, Args)]
+pub struct Impact {
+    /// The flag, by its id or its key.
+    pub flag: String,
+    /// The metric: a file with a FunnelsQuery or a TrendsQuery as JSON, or - for standard input.
+    pub metric: String,
+    /// Which installation.
+    #[command(flatten)]
+    pub target: Target,
+    /// The project; optional if there is only one.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+    /// What counts as exposure: feature_flag_called ($feature_flag_called events) or property (events with $feature/KEY).
+    #[arg(long, value_name = "EXPOSURE")]
+    pub exposure: Option<String>,
+    /// The event whose property is read with --exposure property; by default every event.
+    #[arg(long, value_name = "EVENT")]
+    pub exposure_event: Option<String>,
+    /// How uncertainty is calculated: bayesian or frequentist.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// The level of intervals, such as 0.95.
+    #[arg(long, value_name = "LEVEL")]
+    pub confidence_level: Option<f64>,
+    /// Exposed persons that a variant and the control need for a verdict.
+    #[arg(long, value_name = "PERSONS")]
+    pub minimum_sample: Option<u64>,
+    /// The variant that the others are compared with.
+    #[arg(long, value_name = "VARIANT")]
+    pub control: Option<String>,
+    /// The first day or instant, such as -30d or 2024-01-31; by default that of the metric.
+    #[arg(long, value_name = "DATE", allow_hyphen_values = true)]
+    pub date_from: Option<String>,
+    /// The last day or instant; by default that of the metric.
+    #[arg(long, value_name = "DATE", allow_hyphen_values = true)]
+    pub date_to: Option<String>,
+    /// Print the result as JSON, as the API returns it.
+    #[arg(long, overrides_with = "csv")]
+    pub json: bool,
+    /// Print the table as CSV.
+    #[arg(long, overrides_with = "json")]
+    pub csv: bool,
+    /// Print duration and statistics of the scans on stderr.
+    #[arg(long)]
+    pub stats: bool,
+    /// Use this instant as the current time; dates such as -7d are relative to it, and the result is not stored.
+    #[arg(long, value_name = "RFC3339")]
+    pub now: Option<DateTime<Utc>>,
+}
+
 /// The engine that calculates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {

@@ -17,7 +17,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use amount::Amount;
 pub use connections::ConnectionLimits;
 pub use copies::{Adopt, Backup, Restore};
-pub use events::{Check, Compact, Delete, Engine, Export, ExportForm, Import, Query};
+pub use events::{Check, Compact, Delete, Engine, Export, ExportForm, Impact, Import, Query};
 pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};
 pub use reference::{Completions, Cost, Man, Openapi, Routes};
 pub use serve::{ListenAddress, RateLimits, Serve};
@@ -60,6 +60,8 @@ pub enum Command {
     Adopt(Adopt),
     /// Calculate a saved insight, or a query from a file.
     Query(Query),
+    /// Compare a metric between the persons that saw the variants of a flag.
+    Impact(Impact),
     /// Create, list and revoke API keys.
     Keys(Keys),
     /// Print every route of the API.

@@ -29,6 +29,7 @@ pub(crate) async fn run(command: Command) -> Result<(), String> {
         Command::Restore(options) => copies::restore(&options).await,
         Command::Adopt(options) => copies::adopt(&options).await,
         Command::Query(options) => query::query(&options).await,
+        Command::Impact(options) => query::impact(&options).await,
         Command::Keys(options) => keys::manage(options).await,
         Command::Routes(options) => reference::routes(&options),
         Command::Openapi(options) => reference::openapi(&options),

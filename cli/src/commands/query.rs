@@ -1,6 +1,6 @@
-//! `pennon query`.
+//! `pennon query` and `pennon impact`.
 
-use pennon::args::Query;
+use pennon::args::{Impact, Query};
 use pennon::installation::open_for_reading;
 use pennon::output::print;
 
@@ -11,5 +11,13 @@ pub(super) async fn query(options: &Query) -> Result<(), String> {
     let text =
         pennon::query::run(options, opened.store.clone(), (events, &opened.events_url), stores_results)
             .await?;
+    print(format_args!("{text}"))
+}
+
+pub(super) async fn impact(options: &Impact) -> Result<(), String> {
+    let opened = open_for_reading(&options.target).await?;
+    let stores_results = !opened.local.as_ref().is_some_and(|local| local.is_copy);
+    let text =
+        pennon::query::impact(options, opened.store.clone(), opened.events.clone(), stores_results).await?;
     print(format_args!("{text}"))
 }

@@ -1,8 +1,10 @@
-//! `pennon query`: calculates a saved insight or a query from a file, or prints it as SQL.
+//! `pennon query` and `pennon impact`: calculate a saved insight, a query from a file or the impact of a flag, or print a
+//! query as SQL.
 //!
 //! Must stay true: the numbers come from the same calculator as those of the API; results with `--now` are not stored, so that
 //! the API never returns them; their errors name the alternative.
 
+mod impact;
 mod sql;
 mod table;
 
@@ -30,6 +32,7 @@ use tokio::time::Instant;
 use crate::args::{Engine, Query};
 use crate::workspace::Declarations;
 
+pub use impact::run as impact;
 pub use sql::parse_file_location;
 
 /// Largest query that is read from a file.
@@ -39,6 +42,14 @@ const QUERY_BYTES_MAX: u64 = 1 << 20;
 struct ResolvedQuery {
     project: Project,
     keyed: KeyedQuery,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy)]
+struct ResultForm {
+    json: bool,
+    csv: bool,
+    stats: bool,
 }
 
 /// Runs the query of `options` over the tables of `store` and the `events` at `events_url`. Returns the text to print. With
@@ -71,11 +82,12 @@ pub async fn run(
         let location = parse_file_location(options.files.as_deref(), events_url)?;
         return sql::to_sql(&resolved, &calculator, &events, &read.known, location, now).await;
     }
-    calculate(options, &resolved, (&calculator, &measured), &read.known, now).await
+    let form = ResultForm { json: options.json, csv: options.csv, stats: options.stats };
+    calculate(form, &resolved, (&calculator, &measured), &read.known, now).await
 }
 
 async fn calculate(
-    options: &Query,
+    form: ResultForm,
     resolved: &ResolvedQuery,
     (calculator, measured): (&Calculator, &CalculationMetrics),
     known: &DefinitionLookup,
@@ -98,14 +110,14 @@ async fn calculate(
     let calculated = response.calculated.ok_or("the calculation gave no result")?;
     let rows = || resolved.keyed.query.table(&calculated.result);
     // PENNON_JSON may be set for all commands, so --csv comes first.
-    let mut text = if options.csv {
+    let mut text = if form.csv {
         table::to_csv(&rows())?
-    } else if options.json {
+    } else if form.json {
         to_json(&calculated)
     } else {
         table::to_text(&rows())
     };
-    if options.stats {
+    if form.stats {
         // On stderr, so that a pipe gets only the result.
         eprintln!("{}", format_stats(measured, started_at));
     }
@@ -141,12 +153,8 @@ fn format_stats(measured: &CalculationMetrics, started_at: Instant) -> String {
 
 /// Loads the project and the query of `options`.
 async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String> {
-    let id = resolve_project(options.project, store).await?;
-    let item = store.records.get(&keys::project(id)).await.map_err(|e| e.to_string())?;
-    let project: Project = match item {
-        Some(item) => item.body().map_err(|e| e.to_string())?,
-        None => return Err(format!("there is no project {id}; `pennon apply` declares projects")),
-    };
+    let project = load_project(options.project, store).await?;
+    let id = project.id;
     let name = options.query.as_str();
     let parsed = match read_file(name)? {
         Some(text) => parse(&text).map_err(|e| format!("{name}: {e}"))?.map_err(|e| e.to_string())?,
@@ -169,6 +177,16 @@ async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String
         ParsedQuery::OtherKind(kind) => {
             Err(format!("{name}: {}", unsupported_kind("query", &kind, &project.id.to_string()).detail))
         }
+    }
+}
+
+/// Loads the project of `--project`, or the only declared one.
+async fn load_project(option: Option<u64>, store: &Store) -> Result<Project, String> {
+    let id = resolve_project(option, store).await?;
+    let item = store.records.get(&keys::project(id)).await.map_err(|e| e.to_string())?;
+    match item {
+        Some(item) => item.body().map_err(|e| e.to_string()),
+        None => Err(format!("there is no project {id}; `pennon apply` declares projects")),
     }
 }
 

@@ -17,10 +17,11 @@ fn entries(directory: &Path) -> Vec<String> {
 
 #[test]
 fn commands_that_need_an_installation_fail_without_one_and_create_nothing() {
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 17] = [
         &["check"],
         &["check", "--lift"],
         &["query", "1"],
+        &["impact", "1", "metric.json"],
         &["export", "--out", "leaving"],
         &["keys", "list"],
         &["keys", "create", "--label", "x"],

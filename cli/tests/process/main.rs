@@ -13,6 +13,7 @@ mod demo;
 mod empty;
 mod export;
 mod formats;
+mod impact;
 mod imports;
 mod lost;
 mod memory;

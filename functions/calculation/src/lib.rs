@@ -15,6 +15,7 @@ mod csv;
 mod errors;
 mod event_definitions;
 mod events;
+mod flag_impact;
 mod format;
 mod handlers;
 pub mod jobs;
@@ -41,6 +42,7 @@ use pennon_core::routes::Routes;
 pub use crate::csv::escape_formula;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
+pub use flag_impact::flag_impact_query;
 pub use format::{ResponseFormat, with_csv};
 pub use pennon_analytics::refresh::RefreshMode;
 pub use query_response::QueryResponse;
@@ -60,7 +62,7 @@ pub struct Calculation {
 /// The route table.
 pub fn routes() -> Routes<Calculation> {
     const PROJECT: &str = "/api/projects/{project_id}";
-    let mut routes = Routes::new()
+    let mut routes = flag_impact_routes()
         .add(Method::POST, &format!("{PROJECT}/query"), query_node::query)
         .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), query_status::retrieve)
         .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), query_status::cancel)
@@ -81,7 +83,8 @@ pub fn routes() -> Routes<Calculation> {
         let endpoint = &kind.description().endpoint;
         let result = move |State(state): State<Calculation>, call: Call| handlers::insight(state, call, kind);
         // The extension selects the format of the response.
-        for ending in ["", ".csv", ".json"] {
+        let endings: &[&str] = if kind.has_result_endpoint() { &["", ".csv", ".json"] } else { &[] };
+        for ending in endings {
             routes =
                 routes.add(method.clone(), &format!("{PROJECT}/insights/{}{ending}", endpoint.path), result);
         }
@@ -89,6 +92,12 @@ pub fn routes() -> Routes<Calculation> {
         routes = routes.add(method.clone(), &format!("{PROJECT}/persons/{}", endpoint.persons_path), people);
     }
     routes
+}
+
+/// The route of the impact of a flag, which the function `flags` mounts too: a gateway may route it there, with a trailing slash.
+pub fn flag_impact_routes() -> Routes<Calculation> {
+    const IMPACT: &str = "/api/projects/{project_id}/feature_flags/{id}/impact";
+    Routes::new().add(Method::POST, IMPACT, flag_impact::calculate)
 }
 
 /// The router over `state`, without the edge middleware.

@@ -18,7 +18,7 @@ use crate::request::query_id;
 use crate::source::QuerySource;
 use crate::{Calculation, RefreshMode};
 
-const READ_QUERIES: &str = "query:read";
+pub(crate) const READ_QUERIES: &str = "query:read";
 
 /// A parsed request.
 struct NodeRequest {
@@ -67,9 +67,7 @@ pub async fn query(State(state): State<Calculation>, call: Call) -> ApiResult<Re
 fn parse_request(call: &Call) -> ApiResult<NodeRequest> {
     let fields = call.json_fields()?;
     let (node, parsed) = parse_node(&fields)?;
-    let refresh = RefreshParam::parse(call.query_value("refresh"), fields.get("refresh"));
-    // The default of this endpoint is to calculate a stale result.
-    let refresh = if refresh.is_explicit { refresh.mode } else { RefreshMode::Blocking };
+    let refresh = parse_refresh(call, &fields);
     let query_id = query_id(call, Some(&fields))?;
     let query = match parsed {
         ParsedQuery::Query(query) => {
@@ -79,6 +77,12 @@ fn parse_request(call: &Call) -> ApiResult<NodeRequest> {
         ParsedQuery::Empty => Err(None),
     };
     Ok(NodeRequest { query, refresh, query_id })
+}
+
+/// The refresh mode of a request. The default is to calculate a stale result.
+pub(crate) fn parse_refresh(call: &Call, fields: &Fields) -> RefreshMode {
+    let refresh = RefreshParam::parse(call.query_value("refresh"), fields.get("refresh"));
+    if refresh.is_explicit { refresh.mode } else { RefreshMode::Blocking }
 }
 
 fn parse_node(fields: &Fields) -> ApiResult<(Value, ParsedQuery)> {
@@ -99,7 +103,8 @@ fn empty(timezone: &str, now: String) -> Value {
     })
 }
 
-fn envelope(response: &QueryResponse, key: &str, project: ProjectId) -> Value {
+/// The body of a response.
+pub(crate) fn envelope(response: &QueryResponse, key: &str, project: ProjectId) -> Value {
     let status = response.status.as_ref().map(|status| status.to_json(project, None, None));
     let calculated = response.calculated.as_ref();
     object!({

@@ -88,6 +88,7 @@ mod tests {
             ("trend", json!({"events": []})),
             ("stickiness", json!({"events": []})),
             ("lifecycle", json!({"events": []})),
+            ("flag_impact", json!({"impact": {}})),
         ] {
             let stored = json!({"form": form, "question": query});
             let source: QuerySource = serde_json::from_value(stored.clone()).unwrap();

@@ -1,8 +1,8 @@
 //! Feature flags: the CRUD API (a delete is a soft delete through an update), the flag values for one person, and the
 //! definitions that SDKs evaluate locally.
 //!
-//! The function also serves the role access routes: a gateway may route a role access request with a trailing slash to
-//! this function.
+//! The function also serves the role access routes and the impact of flags: a gateway may route such a request with a
+//! trailing slash to this function.
 
 mod call_times;
 mod evaluation;
@@ -16,6 +16,7 @@ mod user;
 use axum::Router;
 use axum::extract::FromRef;
 use axum::http::Method;
+use pennon_calculation::{Calculation, Calculator, flag_impact_routes};
 use pennon_core::app::App;
 use pennon_core::routes::Routes;
 use pennon_eventstore::EventStore;
@@ -128,7 +129,9 @@ pub fn router(state: &Flags) -> Router {
     routes().into_router(state.clone(), app).merge(open_routes().into_router(state.clone(), app))
 }
 
-/// All routes that the function serves.
-pub fn function_router(state: &Flags) -> Router {
-    router(state).merge(pennon_role_access::router(&state.app))
+/// All routes that the function serves; `calculator` calculates the impact of flags.
+pub fn function_router(state: &Flags, calculator: Calculator) -> Router {
+    let calculation = Calculation { app: state.app.clone(), calculator };
+    let impact = flag_impact_routes().into_router(calculation, &state.app);
+    router(state).merge(pennon_role_access::router(&state.app)).merge(impact)
 }

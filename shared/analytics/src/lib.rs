@@ -2,7 +2,8 @@
 //!
 //! All functions are pure: no I/O, no clock, no randomness, no cloud types. [`kinds`] parses a request, [`plan`] compiles
 //! it, computes a partial result for each partition and merges them. The input is columns from the event store ([`scan`])
-//! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows flags.
+//! and data joined to them ([`join`]); the output is JSON in the shapes of the HTTP contract. Nothing here knows the rules of
+//! flags.
 
 mod actor_blocks;
 mod breakdown;
@@ -15,6 +16,7 @@ mod dictionary;
 mod dictionary_encoder;
 mod element;
 pub mod filter;
+pub mod inference;
 mod interpolate;
 mod join;
 mod join_derived;

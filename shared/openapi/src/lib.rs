@@ -23,6 +23,7 @@ mod deprecated;
 mod document;
 mod evaluation;
 mod event_lists;
+mod flag_impact;
 mod flag_schemas;
 mod flags;
 mod funnel_input;
@@ -54,6 +55,7 @@ pub fn operations() -> Vec<Operation> {
     [
         projects::operations(),
         flags::operations(),
+        flag_impact::operations(),
         role_access::operations(),
         insights::operations(),
         dashboards::operations(),
@@ -79,6 +81,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
         common_schemas::components(),
         projects::components(),
         flag_schemas::components(),
+        flag_impact::components(),
         role_access::components(),
         workspace_schemas::components(),
         cohort_schemas::components(),

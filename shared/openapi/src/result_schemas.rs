@@ -27,7 +27,10 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("TimeToConvert", time_to_convert()),
         ("CorrelationResult", correlation()),
         ("QueryStatus", query_status(constant(Value::Null))),
-        ("QueryResponse", query_response()),
+        (
+            "QueryResponse",
+            query_response(any_of([schema_ref("InsightResult"), schema_ref("FlagImpactResult")])),
+        ),
     ]
 }
 
@@ -348,9 +351,9 @@ pub(crate) fn query_status(results: Value) -> Value {
 }
 
 /// The response to a query node. Before the result is available, only `cache_key` and `query_status` have values.
-fn query_response() -> Value {
+pub(crate) fn query_response(results: Value) -> Value {
     object([
-        ("results", nullable(schema_ref("InsightResult"))),
+        ("results", nullable(results)),
         ("timezone", nullable(text())),
         ("is_cached", boolean()),
         ("last_refresh", nullable(instant())),

@@ -117,6 +117,12 @@ async fn persons_are_readable_with_scopes_for_persons_or_insights() {
             "/api/projects/1/persons/lifecycle/".to_owned(),
             json!({"events": [{"id": "seen"}], "target_date": "2026-01-04", "lifecycle_type": "new"}),
         ),
+        (
+            "POST",
+            "/api/projects/1/persons/flag_impact/".to_owned(),
+            json!({"impact": {"flag": {"key": "f"}, "query": {"kind": "FunnelsQuery", "series": [{"event": "seen"}]}},
+                   "variant": "test"}),
+        ),
     ];
     for (method, path, body) in reads {
         let owned = app.call(Keys::OWNER, method, &path, body.clone()).await;

@@ -39,6 +39,7 @@ mod events_list;
 mod feed_size;
 mod flag_calls;
 mod flag_cases;
+mod flag_impact;
 mod flag_limits;
 mod flag_newer_forms;
 mod flag_persons;

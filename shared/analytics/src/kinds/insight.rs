@@ -96,6 +96,9 @@ pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
     /// How older requests name the kind, beside its `insight` name and its own endpoint.
     const LEGACY_REQUESTS: LegacyRequests = LegacyRequests::NONE;
 
+    /// Whether results have an endpoint of their own, `insights/<path>`.
+    const HAS_RESULT_ENDPOINT: bool = true;
+
     /// The groups that a data point counts, where the query alone decides that.
     fn counted_groups(&self, _point: &DataPointOf<Self>) -> Option<ActorKind> {
         None

@@ -6,6 +6,7 @@
 //! Must stay true: nothing outside of a kind's folder distinguishes kinds.
 
 pub mod correlation;
+pub mod flag_impact;
 pub mod funnels;
 mod insight;
 pub mod lifecycle;
@@ -51,6 +52,8 @@ register_kinds! {
     Stickiness(stickiness::StickinessQuery),
     /// How many active actors of each period are new, returning or resurrecting, and how many became dormant.
     Lifecycle(lifecycle::LifecycleQuery),
+    /// How a metric differs between the variants of a flag.
+    FlagImpact(flag_impact::FlagImpactQuery),
 }
 
 /// The `insight` of insight filters that name none.

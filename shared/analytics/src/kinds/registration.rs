@@ -65,6 +65,13 @@ macro_rules! register_kinds {
                 }
             }
 
+            /// Whether results have an endpoint of their own, `insights/<path>`.
+            pub fn has_result_endpoint(self) -> bool {
+                match self {
+                    $(Self::$kind => <$query as RegisteredKind>::HAS_RESULT_ENDPOINT,)+
+                }
+            }
+
             /// How older requests name the kind.
             pub fn legacy_requests(self) -> &'static LegacyRequests {
                 match self {

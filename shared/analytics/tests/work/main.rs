@@ -6,6 +6,7 @@
 
 mod cancellation;
 mod growth;
+mod impacts;
 mod persons;
 
 #[path = "../suite/support/mod.rs"]

@@ -9,6 +9,7 @@ use pennon_filters::CalcError;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::impacts;
 use crate::support::{Event, World, instant};
 
 /// A query, and the selected number if its persons are listed.
@@ -26,23 +27,20 @@ pub struct Prepared {
 }
 
 impl Workload {
-    fn new(name: &str, request: &Value, people: Option<&Value>) -> Self {
+    pub fn new(name: &str, request: &Value, people: Option<&Value>) -> Self {
         let object = request.as_object().unwrap();
-        let parsed = if name.starts_with("trend") {
-            InsightKind::Trends.parse_request(object)
-        } else if name.starts_with("funnel") {
-            InsightKind::Funnels.parse_request(object)
-        } else if name.starts_with("retention") {
-            InsightKind::Retention.parse_request(object)
-        } else if name.starts_with("paths") {
-            InsightKind::Paths.parse_request(object)
-        } else if name.starts_with("stickiness") {
-            InsightKind::Stickiness.parse_people_request(object)
-        } else if name.starts_with("lifecycle") {
-            InsightKind::Lifecycle.parse_people_request(object)
-        } else {
-            InsightKind::Correlation.parse_request(object)
-        };
+        let kinds = [
+            ("trend", InsightKind::Trends),
+            ("funnel", InsightKind::Funnels),
+            ("retention", InsightKind::Retention),
+            ("paths", InsightKind::Paths),
+            ("stickiness", InsightKind::Stickiness),
+            ("lifecycle", InsightKind::Lifecycle),
+            ("impact", InsightKind::FlagImpact),
+            ("", InsightKind::Correlation),
+        ];
+        let kind = kinds.iter().find(|(start, _)| name.starts_with(start)).unwrap().1;
+        let parsed = kind.parse_people_request(object);
         let ParsedQuery::Query(query) = parsed.unwrap_or_else(|error| panic!("{name}: {error}")) else {
             panic!("{name} is no query")
         };
@@ -138,7 +136,7 @@ pub fn world(values: usize, spread: Spread) -> World {
             let properties = json!({
                 "u": format!("https://example.com/{name}/{index}/"), "n": index, "m": index % 7,
                 "$current_url": format!("https://example.com/{index}"), "$session_id": format!("s{name}{index}"),
-                "$group_0": format!("g{index}"),
+                "$group_0": format!("g{index}"), "$feature/f": ["control", "test"][person % 2],
                 "$elements_chain": format!("a.c{index}:text=\"t{index}\"href=\"/h{index}\";div.d"),
             });
             let (distinct_id, name) = (format!("d{person}"), name.to_owned());
@@ -172,6 +170,7 @@ pub fn all() -> Vec<Workload> {
     workloads.extend(paths());
     workloads.extend(stickiness());
     workloads.extend(lifecycles());
+    workloads.extend(impacts::all());
     workloads
 }
 

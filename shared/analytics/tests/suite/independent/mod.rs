@@ -7,6 +7,7 @@
 
 mod calendar;
 mod dice;
+mod flag_impact;
 mod funnel_definition;
 mod funnel_exclusions;
 mod funnel_result;
@@ -201,6 +202,17 @@ fn lifecycles_are_as_counted_by_hand() {
         run_check(&mut outcomes, seed, history, &spec.node(), &|history| lifecycle::check(history, &spec));
     }
     show("lifecycles", &outcomes);
+}
+
+#[test]
+fn impacts_of_flags_are_as_counted_by_hand() {
+    let mut outcomes = OutcomeCounts::default();
+    for seed in seeds() {
+        let (history, spec) = flag_impact::generate(&mut Dice::new(seed));
+        let check = |history: &History| flag_impact::check(history, &spec);
+        run_check(&mut outcomes, seed, history, &spec.body(), &check);
+    }
+    show("impacts of flags", &outcomes);
 }
 
 #[test]
