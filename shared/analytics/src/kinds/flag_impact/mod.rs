@@ -18,20 +18,15 @@ mod table;
 
 use pennon_filters::CalcResult;
 use pennon_filters::dates::range::{DateRange, Rounding};
-use pennon_filters::work_budget::WorkBudget;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::insight::{CompiledInsight, InsightQuery, RegisteredKind};
-use super::{Endpoint, KindDescription, PeoplePage, QueryOutput, TableRows};
+use super::insight::{InsightQuery, RegisteredKind};
+use super::{Endpoint, KindDescription, TableRows};
 use crate::clickhouse::{EventSelect, StatementWriter, unsupported};
-use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
-use crate::people::MatchedActor;
-use crate::project::ProjectContext;
 use crate::query::{CommonFields, Series};
-use crate::scan::Partition;
+use calculation::CompiledFlagImpact;
 pub use calculation::ImpactPoint;
-use calculation::{CompiledFlagImpact, FlagImpactCounts};
 pub use flag::{FlagUnderTest, FlagVariant};
 pub use metric::{Metric, TrendMetric, TrendValue};
 pub use query::{Exposure, FlagImpactQuery, InferenceMethod};
@@ -83,59 +78,9 @@ impl RegisteredKind for FlagImpactQuery {
     const DESCRIPTION: KindDescription = KindDescription {
         node: None,
         insight_names: &[],
-        endpoint: Endpoint {
-            path: PERSONS_PATH,
-            persons_path: PERSONS_PATH,
-            job_form: "flag_impact",
-            requires_series: true,
-            empty_result: || json!({}),
-            adapt_result: |_, _| {},
-            has_timezone: true,
-            is_paged: false,
-            csv_rows: None,
-            people_page: PeoplePage::People,
-        },
+        endpoint: Endpoint { requires_series: true, ..Endpoint::new(PERSONS_PATH) },
         parse_filters: dialects::parse_filters,
     };
 
     const HAS_RESULT_ENDPOINT: bool = false;
-
-    fn compile(
-        &self,
-        project: &ProjectContext,
-        range: DateRange,
-        compiler: &mut Compiler<'_>,
-    ) -> CalcResult<CompiledFlagImpact> {
-        CompiledFlagImpact::new(self, project, range, compiler)
-    }
-
-    fn parse_data_point(&self, request: &Map<String, Value>) -> CalcResult<ImpactPoint> {
-        calculation::parse_point(request)
-    }
-}
-
-impl CompiledInsight for CompiledFlagImpact {
-    type Partial = FlagImpactCounts;
-    type DataPoint = ImpactPoint;
-
-    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FlagImpactCounts> {
-        self.count_partition(partition, work)
-    }
-
-    fn merge(left: FlagImpactCounts, right: FlagImpactCounts) -> FlagImpactCounts {
-        left.merge(right)
-    }
-
-    fn finish(&self, merged: FlagImpactCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
-        Ok(QueryOutput { result: self.build_result(merged, work)?, has_more: None })
-    }
-
-    fn people(
-        &self,
-        partition: &Partition,
-        point: &ImpactPoint,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<Vec<MatchedActor>> {
-        self.list_people(partition, point, work)
-    }
 }

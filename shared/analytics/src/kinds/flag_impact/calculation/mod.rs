@@ -19,7 +19,7 @@ mod result;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::limits;
 use super::metric::{Metric, TrendValue};
@@ -27,16 +27,18 @@ use super::query::FlagImpactQuery;
 use crate::compiler::matcher::Matcher;
 use crate::compiler::{Compiler, common_filter};
 use crate::filter::Predicate;
+use crate::kinds::QueryOutput;
 use crate::kinds::funnels::CompiledFunnel;
-use crate::kinds::insight::RegisteredKind;
+use crate::kinds::insight::CompiledInsight;
+use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::NumberSource;
 use crate::scan::{ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
 use actor_values::ActorValue;
-pub use counts::FlagImpactCounts;
+pub(super) use counts::FlagImpactCounts;
 use exposures::{ExposureReader, Exposures};
 pub use people::ImpactPoint;
-pub(crate) use people::parse_point;
+use people::parse_point;
 
 /// A flag impact query with resolved dates and compiled filters.
 #[derive(Debug, Clone)]
@@ -71,8 +73,12 @@ enum CompiledMetric {
     },
 }
 
-impl CompiledFlagImpact {
-    pub(crate) fn new(
+impl CompiledInsight for CompiledFlagImpact {
+    type Query = FlagImpactQuery;
+    type Partial = FlagImpactCounts;
+    type DataPoint = ImpactPoint;
+
+    fn compile(
         query: &FlagImpactQuery,
         project: &ProjectContext,
         range: DateRange,
@@ -88,7 +94,7 @@ impl CompiledFlagImpact {
             Metric::Funnel(funnel) => CompiledMetric::Funnel {
                 window: funnel.window.micros(),
                 last: funnel.series.len() - 1,
-                funnel: Box::new(funnel.compile(project, range, compiler)?),
+                funnel: Box::new(CompiledFunnel::compile(funnel, project, range, compiler)?),
             },
             Metric::Trend(metric) => {
                 let number = match &metric.value {
@@ -111,6 +117,39 @@ impl CompiledFlagImpact {
         Ok(Self { query: query.clone(), project_id, range, bounds, shared, exposures, metric })
     }
 
+    fn parse_data_point(_query: &FlagImpactQuery, request: &Map<String, Value>) -> CalcResult<ImpactPoint> {
+        parse_point(request)
+    }
+
+    fn partial(&self, partition: &Partition, work: &WorkBudget<'_>) -> CalcResult<FlagImpactCounts> {
+        let (exposures, values) = self.read_actors(partition, work)?;
+        work.consume(values.len())?;
+        Ok(FlagImpactCounts::new(&exposures, &values))
+    }
+
+    fn merge(left: FlagImpactCounts, right: FlagImpactCounts) -> FlagImpactCounts {
+        left.merge(right)
+    }
+
+    fn finish(&self, merged: FlagImpactCounts, work: &WorkBudget<'_>) -> CalcResult<QueryOutput> {
+        work.check()?;
+        if merged.has_too_many_variants() {
+            return Err(limits::too_many_variants());
+        }
+        Ok(QueryOutput { result: result::build(self, &merged, work)?, has_more: None })
+    }
+
+    fn people(
+        &self,
+        partition: &Partition,
+        point: &ImpactPoint,
+        work: &WorkBudget<'_>,
+    ) -> CalcResult<Vec<MatchedActor>> {
+        self.list_people(partition, point, work)
+    }
+}
+
+impl CompiledFlagImpact {
     /// The exposures of a partition, and the value of each actor that saw one variant.
     fn read_actors(
         &self,
@@ -120,26 +159,6 @@ impl CompiledFlagImpact {
         let exposures = self.exposures.read(partition, &self.shared, self.bounds, work)?;
         let values = actor_values::calculate(self, partition, &exposures, work)?;
         Ok((exposures, values))
-    }
-
-    /// Counts the actors of one partition.
-    pub(crate) fn count_partition(
-        &self,
-        partition: &Partition,
-        work: &WorkBudget<'_>,
-    ) -> CalcResult<FlagImpactCounts> {
-        let (exposures, values) = self.read_actors(partition, work)?;
-        work.consume(values.len())?;
-        Ok(FlagImpactCounts::new(&exposures, &values))
-    }
-
-    /// Builds the result from the merged counts.
-    pub(crate) fn build_result(&self, counts: FlagImpactCounts, work: &WorkBudget<'_>) -> CalcResult<Value> {
-        work.check()?;
-        if counts.has_too_many_variants() {
-            return Err(limits::too_many_variants());
-        }
-        result::build(self, &counts, work)
     }
 }
 
