@@ -313,7 +313,7 @@ impl Queue {
 
     /// Delivers every message `times` times, and returns how many were reported as failed. They stay in the queue.
     async fn deliver(&self, events: &EventStore, times: usize) -> usize {
-        let bodies = self.messages.lock().unwrap().repeat(times);
+        let bodies = vec![self.messages.lock().unwrap().clone(); times].concat();
         let message = |(number, body): (usize, &String)| {
             let record = json!({"messageId": number.to_string(), "body": body, "eventSource": "aws:sqs"});
             serde_json::from_value::<QueueMessage>(record).unwrap()

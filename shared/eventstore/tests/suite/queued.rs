@@ -105,10 +105,8 @@ async fn a_message_that_cannot_be_read_stops_no_other() {
     let report = deliver(&place.events, bodies, NOW).await;
     let mut failed = report.failed.clone();
     failed.sort();
-    assert_eq!(
-        (failed, report.messages, report.events, report.blocks),
-        (vec!["0".into(), "2".into(), "3".into()], 2, 3, 1)
-    );
+    assert_eq!(failed, ["0", "2", "3"]);
+    assert_eq!((report.messages, report.events, report.blocks), (2, 3, 1));
     assert_eq!(counted(&place.events, PROJECT).await, 3);
     assert_eq!(counted(&place.events, 8).await, 0);
     // Only such messages: nothing is written.
@@ -198,7 +196,7 @@ proptest! {
                 let mut batch = Vec::new();
                 for _ in 0..*size {
                     uuid += 1;
-                    let properties = json!({format!("k{}", uuid % 5): uuid as u64, "shared": [uuid as u64, {"deep": null}], "n": 50.0});
+                    let properties = json!({(format!("k{}", uuid % 5)): uuid as u64, "shared": [uuid as u64, {"deep": null}], "n": 50.0});
                     batch.push(event(uuid, &format!("e{}", uuid % 3), &format!("p{}", uuid % 4), uuid as i64, properties));
                 }
                 bodies.push(message(&place.events, PROJECT, &batch, NOW + number as i64).await);
