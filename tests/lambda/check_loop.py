@@ -5,7 +5,7 @@
 
 Starts `pennon serve` on an empty directory (it loads the demo) and gives the functions a copy of its tables and event files.
 Sends both the same requests, as the deployment's gateways and as each kind of gateway alone, and compares the responses. Then runs
-the worker. Through the deployment's gateways no body may be altered. Where another gateway alters one, the local server is
+the worker, and sends events through the capture buffer. Through the deployment's gateways no body may be altered. Where another gateway alters one, the local server is
 sent the altered body too, and both have to refuse it.
 """
 
@@ -23,6 +23,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import buffer
 import events
 import gateways
 import largest
@@ -239,6 +240,8 @@ def check(pennon, binaries, directory):
             print(f"{loop.count} requests in {len(FORMS)} forms, {loop.altered} bodies altered by gateways that are not deployed", flush=True)
             loop.failures += worker.check(server, functions["calculation"], binaries, environment, directory, known)
             print("the worker has worked", flush=True)
+            loop.failures += buffer.check(server, functions["calculation"], binaries, environment, directory, known)
+            print("events have passed the capture buffer", flush=True)
             loop.failures += quiet.check(binaries, environment, directory, known, keys)
             loop.failures += thaw.check(binaries, environment, directory, known, keys, FROZEN_FUNCTIONS)
             print("frozen functions were resumed", flush=True)

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+import urllib.request
 import warnings
 import zipfile
 from pathlib import Path
@@ -162,11 +163,13 @@ UNKNOWN_KINDS = {
 class Deployed:
     """The stack: physical ids by logical ids, and the template."""
 
-    def __init__(self, client):
+    def __init__(self, client, **parameters):
         self.client, self.ids, self.by_hand = client, {}, set()
         template = transform_template.transform(transform_template.load(ROOT / "template.yaml"))
         self.template, self.resources = template, template["Resources"]
         self.parameters = {name: it.get("Default") for name, it in template["Parameters"].items()}
+        self.parameters |= parameters
+        self.chosen_parameters = [{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()]
         self._create()
         for (kind, key), call in PROPERTIES.items():
             for name in self.of_kind(kind):
@@ -192,7 +195,7 @@ class Deployed:
         store.put_object(Bucket=CODE_BUCKET, Key="template.json", Body=json.dumps({**self.template, "Resources": resources, "Outputs": outputs}))
         formation = self.client("cloudformation")
         formation.create_stack(
-            StackName=STACK, TemplateURL=f"https://{CODE_BUCKET}.s3.amazonaws.com/template.json", Capabilities=["CAPABILITY_IAM"]
+            StackName=STACK, TemplateURL=f"https://{CODE_BUCKET}.s3.amazonaws.com/template.json", Capabilities=["CAPABILITY_IAM"], Parameters=self.chosen_parameters
         )
         self.stack = formation.describe_stacks(StackName=STACK)["Stacks"][0]
         for made in formation.describe_stack_resources(StackName=STACK)["StackResources"]:
@@ -256,6 +259,10 @@ class Deployed:
 
     def holds(self, condition):
         ((word, of),) = condition.items()
+        if word == "Fn::And":
+            return all(self.holds(it) for it in of)
+        if word == "Condition":
+            return self.holds(self.template["Conditions"][of])
         if word == "Fn::Not":
             return not self.holds(of[0])
         assert word == "Fn::Equals", condition
@@ -281,6 +288,8 @@ class Server:
         self.server.start()
         host, port = self.server.get_host_and_port()
         self.endpoint = f"http://{host}:{port}"
+        # Its state is that of the process, which may have had another server.
+        urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/moto-api/reset", method="POST")).close()
         return self
 
     def __exit__(self, *_):

@@ -256,8 +256,9 @@ class Deployment(unittest.TestCase):
         self.assertEqual(outputs["HttpApiUrl"], "https://${Api}.execute-api.us-east-1.amazonaws.com")
         self.assertEqual(len(outputs), 6)
         # What moto's CloudFormation could not have made.
+        # The queues are made only with a capture buffer.
         others = {name: it["Value"] for name, it in self.deployed.template["Outputs"].items() if name not in outputs}
-        self.assertEqual(set(others), {"ApiUrl", "DistributionDomainName", "PublicApiUrl"})
+        self.assertEqual(set(others), {"ApiUrl", "DistributionDomainName", "PublicApiUrl", "CaptureQueueUrl", "CaptureFailureQueueUrl"})
         public = self.deployed.resolved(others["PublicApiUrl"])
         self.assertEqual(public, f"https://{self.ids['PublicApi']}.execute-api.us-east-1.amazonaws.com/live")
         self.assertEqual(others["ApiUrl"]["Fn::If"][0], "WithDomain")
@@ -271,6 +272,44 @@ class Deployment(unittest.TestCase):
         (api,) = self.client("apigateway").get_rest_apis()["items"]
         shown |= {("AWS::ApiGateway::RestApi", "BinaryMediaTypes")} if api.get("binaryMediaTypes") else set()
         self.assertEqual(shown & set(UNKNOWN), set())
+
+
+class CaptureBuffer(unittest.TestCase):
+    """The stack with CaptureBuffer=SQS."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server())
+        cls.deployed = Deployed(cls.server.client, CaptureBuffer="SQS")
+        cls.ids, cls.client = cls.deployed.ids, staticmethod(cls.server.client)
+
+    def test_the_queue_is_connected_with_its_function_and_its_dead_letters(self):
+        queues = self.client("sqs")
+        attributes = queues.get_queue_attributes(QueueUrl=self.ids["CaptureQueue"], AttributeNames=["All"])["Attributes"]
+        self.assertEqual((attributes["VisibilityTimeout"], attributes["MessageRetentionPeriod"]), ("95", "1209600"))
+        self.assertEqual((attributes["MaximumMessageSize"], attributes["SqsManagedSseEnabled"]), ("65536", "true"))
+        dead_letters = json.loads(attributes["RedrivePolicy"])
+        self.assertEqual((dead_letters["deadLetterTargetArn"], int(dead_letters["maxReceiveCount"])), (self.deployed.arn("CaptureFailureQueue"), 20))
+        mappings = self.client("lambda").list_event_source_mappings(FunctionName=self.ids["CaptureFunction"])["EventSourceMappings"]
+        (mapping,) = mappings
+        self.assertEqual((mapping["EventSourceArn"], mapping["BatchSize"]), (self.deployed.arn("CaptureQueue"), 10_000))
+        function = self.client("lambda").get_function_configuration(FunctionName=self.ids["CaptureFunction"])
+        self.assertEqual(function["Environment"]["Variables"]["PENNON_CAPTURE_QUEUE_URL"], self.ids["CaptureQueue"])
+
+    def test_the_role_of_capture_may_use_the_queue(self):
+        identity = self.client("iam")
+        role = self.ids["CaptureFunctionRole"]
+        documents = [identity.get_role_policy(RoleName=role, PolicyName=it)["PolicyDocument"] for it in identity.list_role_policies(RoleName=role)["PolicyNames"]]
+        documents = [ast.literal_eval(it) if isinstance(it, str) else it for it in documents]
+        statements = [it for document in documents for it in document["Statement"]]
+        (queue,) = [it for it in statements if "sqs:SendMessage" in it["Action"]]
+        self.assertEqual(queue["Resource"], self.deployed.arn("CaptureQueue"))
+
+    def test_both_queues_have_alarms(self):
+        alarms = {it["AlarmName"]: it for it in self.client("cloudwatch").describe_alarms()["MetricAlarms"]}
+        for name, queue in (("CaptureQueueAlarm", "CaptureQueue"), ("CaptureFailureQueueAlarm", "CaptureFailureQueue")):
+            (dimension,) = alarms[f"{STACK}-{name}"]["Dimensions"]
+            self.assertEqual(dimension["Value"], self.ids[queue].rsplit("/", 1)[-1])
 
 
 if __name__ == "__main__":

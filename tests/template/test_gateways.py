@@ -170,12 +170,18 @@ class Dashboard(unittest.TestCase):
     def test_it_is_valid_and_one_of_the_free_ones(self):
         dashboard = RESOURCES["OperationsDashboard"]
         self.assertEqual(dashboard["Condition"], "WithDashboard")
-        text = dashboard["Properties"]["DashboardBody"]["Fn::Sub"]
-        widgets = json.loads(text)["widgets"]
-        metrics = [metric for it in widgets for metric in it["properties"]["metrics"]]
-        self.assertLessEqual(len(metrics), 50, "more than a free dashboard shows")
-        for name in re.findall(r"\$\{(\w+)(?:\.\w+)?\}", text):
-            self.assertIn(name, RESOURCES)
+        pattern, variables = dashboard["Properties"]["DashboardBody"]["Fn::Sub"]
+        condition, with_buffer, without = variables["CaptureMetrics"]["Fn::If"]
+        self.assertEqual((list(variables), condition), (["CaptureMetrics"], "WithCaptureQueue"))
+        # Names of conditional resources, only where their condition is true.
+        self.assertNotIn("Capture", pattern.replace("${CaptureMetrics}", "").replace("${CaptureFunction}", "").replace('"Capture"', ""))
+        for more in (without, with_buffer["Fn::Sub"]):
+            text = pattern.replace("${CaptureMetrics}", more)
+            widgets = json.loads(text)["widgets"]
+            metrics = [metric for it in widgets for metric in it["properties"]["metrics"]]
+            self.assertLessEqual(len(metrics), 50, "more than a free dashboard shows")
+            for name in re.findall(r"\$\{(\w+)(?:\.\w+)?\}", text):
+                self.assertIn(name, RESOURCES)
         shown = {metric[3] for metric in metrics if metric[0] == "AWS/Lambda"}
         self.assertEqual(shown, {f"${{{name}}}" for name in of_type("AWS::Lambda::Function")})
 

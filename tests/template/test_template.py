@@ -79,7 +79,7 @@ class Costs(unittest.TestCase):
         default = TEMPLATE["Parameters"]["CalculationMemory"]["Default"]
         memory = {g: default if it == {"Ref": "CalculationMemory"} else it for g, it in functions.items()}
         of = {"batch": "capture", "compaction": "worker", "tick": "worker", "wake": "worker", "poll": "flags", "evaluation": "flags", "change": "flags"}
-        of |= {"query": "calculation", "view": "insights"}
+        of |= {"query": "calculation", "view": "insights", "buffered": "capture", "consumed": "capture"}
         for name, unit in self.UNITS.items():
             if name != "assumed":
                 self.assertEqual(unit["memory_mb"], memory[of[name.split("_")[0]]], name)
@@ -87,10 +87,13 @@ class Costs(unittest.TestCase):
     def test_clock_and_alarms(self):
         self.assertEqual(TEMPLATE["Parameters"]["CompactionSchedule"]["Default"], "rate(1 hour)")
         self.assertEqual(self.UNITS["assumed"]["ticks_a_month"], 730)
-        metrics = 0
+        metrics = {"WithAlarms": 0, "WithCaptureAlarms": 0}
         for alarm in of_type("AWS::CloudWatch::Alarm").values():
-            metrics += len([it for it in alarm["Properties"].get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in it])
-        self.assertEqual(self.UNITS["assumed"]["alarm_metrics"], metrics)
+            metrics[alarm["Condition"]] += len([it for it in alarm["Properties"].get("Metrics", [{"MetricStat": {}}]) if "MetricStat" in it])
+        assumed = self.UNITS["assumed"]
+        self.assertEqual((assumed["alarm_metrics"], assumed["buffer_alarm_metrics"]), (metrics["WithAlarms"], metrics["WithCaptureAlarms"]))
+        total = sum(metrics.values())
+        self.assertIn(f"watch {metrics['WithAlarms']} metrics, {total} with a capture buffer", TEMPLATE["Parameters"]["Alarms"]["Description"])
 
 
 class Functions(unittest.TestCase):
@@ -192,6 +195,7 @@ class Functions(unittest.TestCase):
             "CompactionStream": {"pk": {"S": [{"prefix": "COMPACTION#"}]}, "sk": {"S": [{"prefix": "WAKE#"}]}},
         }
         mappings = of_type("AWS::Lambda::EventSourceMapping")
+        mappings.pop("CaptureConsumer")  # of a queue; see below
         # DynamoDB allows a stream two readers.
         self.assertEqual(set(mappings), set(patterns))
         for name, mapping in mappings.items():
@@ -202,6 +206,83 @@ class Functions(unittest.TestCase):
             (filter_,) = properties["FilterCriteria"]["Filters"]
             self.assertEqual(json.loads(filter_["Pattern"]), {"eventName": ["INSERT"], "dynamodb": {"Keys": patterns[name]}})
             self.assertIn("OnFailure", properties["DestinationConfig"])
+
+
+class CaptureBuffer(unittest.TestCase):
+    """The queue that captured events wait in, if the parameter says so."""
+
+    QUEUES = {name: it for name, it in of_type("AWS::SQS::Queue").items() if name != "FailureQueue"}
+
+    def test_it_is_there_only_if_the_parameter_says_so(self):
+        parameter = TEMPLATE["Parameters"]["CaptureBuffer"]
+        self.assertEqual((parameter["Default"], parameter["AllowedValues"]), ("none", ["none", "SQS", "drain"]))
+        self.assertEqual(TEMPLATE["Conditions"]["WithCaptureQueue"], {"Fn::Not": [{"Fn::Equals": [{"Ref": "CaptureBuffer"}, "none"]}]})
+        self.assertEqual(TEMPLATE["Conditions"]["WithCaptureBuffer"], {"Fn::Equals": [{"Ref": "CaptureBuffer"}, "SQS"]})
+        both = {"Fn::And": [{"Condition": "WithCaptureQueue"}, {"Condition": "WithAlarms"}]}
+        self.assertEqual(TEMPLATE["Conditions"]["WithCaptureAlarms"], both)
+        conditions = {name: it.get("Condition") for name, it in RESOURCES.items() if name.startswith("Capture") and "Function" not in name}
+        self.assertEqual(conditions.pop("CaptureLogs"), None)
+        alarms = {"CaptureQueueAlarm", "CaptureFailureQueueAlarm"}
+        self.assertEqual({name for name, it in conditions.items() if it == "WithCaptureAlarms"}, alarms)
+        others = {"CaptureQueue", "CaptureFailureQueue", "CaptureQueuePolicy", "CaptureConsumer"}
+        self.assertEqual({name for name, it in conditions.items() if it == "WithCaptureQueue"}, others)
+        self.assertEqual(set(conditions), alarms | others)
+        # What refers to them without their condition would fail to deploy.
+        for name, it in RESOURCES.items():
+            if it.get("Condition") not in ("WithCaptureQueue", "WithCaptureAlarms") and name not in ("CaptureFunction", "OperationsDashboard"):
+                self.assertNotRegex(json.dumps(it), r"Capture(Failure)?Queue\b", name)
+
+    def test_capture_sends_only_with_the_value_sqs(self):
+        variables = RESOURCES["CaptureFunction"]["Properties"]["Environment"]["Variables"]
+        url = {"Fn::If": ["WithCaptureBuffer", {"Ref": "CaptureQueue"}, {"Ref": "AWS::NoValue"}]}
+        self.assertEqual(variables["PENNON_CAPTURE_QUEUE_URL"], url)
+        for name, function in of_type("AWS::Lambda::Function").items():
+            if name != "CaptureFunction":
+                self.assertNotIn("PENNON_CAPTURE_QUEUE_URL", function["Properties"]["Environment"]["Variables"], name)
+
+    def test_queues_keep_events(self):
+        self.assertEqual(set(self.QUEUES), {"CaptureQueue", "CaptureFailureQueue"})
+        for name, queue in self.QUEUES.items():
+            properties = queue["Properties"]
+            self.assertEqual((queue["DeletionPolicy"], queue["UpdateReplacePolicy"]), ("RetainExceptOnCreate", "Retain"), name)
+            self.assertEqual((properties["MessageRetentionPeriod"], properties["SqsManagedSseEnabled"]), (14 * 24 * 3600, True), name)
+            self.assertNotIn("KmsMasterKeyId", properties, "a KMS key would be charged")
+            self.assertNotIn("QueueName", properties, "a kept queue would be in the way of a new one")
+        properties = self.QUEUES["CaptureQueue"]["Properties"]
+        dead_letters = properties["RedrivePolicy"]
+        self.assertEqual(dead_letters["deadLetterTargetArn"], {"Fn::GetAtt": ["CaptureFailureQueue", "Arn"]})
+        self.assertGreaterEqual(dead_letters["maxReceiveCount"], 5)
+        window = RESOURCES["CaptureConsumer"]["Properties"]["MaximumBatchingWindowInSeconds"]
+        self.assertGreaterEqual(properties["VisibilityTimeout"], 6 * RESOURCES["CaptureFunction"]["Properties"]["Timeout"] + window)
+        # The largest message that capture sends.
+        source = (ROOT / "shared/eventstore/src/blocks/queued_block.rs").read_text(encoding="utf-8")
+        (most,) = re.findall(r"pub const MESSAGE_BYTES_MAX: usize = ([\d_]+);", source)
+        self.assertEqual(properties["MaximumMessageSize"], int(most))
+
+    def test_the_function_consumes_in_batches_and_reports_single_messages(self):
+        consumer = RESOURCES["CaptureConsumer"]
+        properties = consumer["Properties"]
+        self.assertEqual(properties["EventSourceArn"], {"Fn::GetAtt": ["CaptureQueue", "Arn"]})
+        self.assertEqual((properties["FunctionName"], consumer["DependsOn"]), ({"Ref": "CaptureFunction"}, "CaptureQueuePolicy"))
+        self.assertEqual((properties["BatchSize"], properties["MaximumBatchingWindowInSeconds"]), (10_000, 5))
+        self.assertEqual(properties["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+        self.assertEqual(properties["ScalingConfig"], {"MaximumConcurrency": 2})
+
+    def test_only_capture_may_use_its_queue(self):
+        policy = RESOURCES["CaptureQueuePolicy"]["Properties"]
+        self.assertEqual(policy["Roles"], [{"Ref": "CaptureFunctionRole"}])
+        (statement,) = policy["PolicyDocument"]["Statement"]
+        self.assertEqual(statement["Resource"], {"Fn::GetAtt": ["CaptureQueue", "Arn"]})
+        self.assertEqual(set(statement["Action"]), {"sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"})
+        for group in transform_template.groups(TEMPLATE).values():
+            self.assertNotIn("CaptureQueue.Arn", {target for _, target in allowed(group)}, group)
+
+    def test_alarms_watch_both_queues(self):
+        for name, queue, metric, most in (("CaptureQueueAlarm", "CaptureQueue", "ApproximateAgeOfOldestMessage", 600),
+                                          ("CaptureFailureQueueAlarm", "CaptureFailureQueue", "ApproximateNumberOfMessagesVisible", 0)):
+            properties = RESOURCES[name]["Properties"]
+            self.assertEqual((properties["Namespace"], properties["MetricName"], properties["Threshold"]), ("AWS/SQS", metric, most))
+            self.assertEqual(properties["Dimensions"], [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}])
 
 
 if __name__ == "__main__":

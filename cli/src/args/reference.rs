@@ -34,6 +34,9 @@ pub struct Cost {
     /// Events per capture request.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = batch_size)]
     pub batch: u32,
+    /// Events per block that the capture buffer writes (template parameter CaptureBuffer), at least those of a request.
+    #[arg(long, value_name = "N", value_parser = batch_size)]
+    pub buffer: Option<u32>,
     /// Requests of SDKs for unchanged flag definitions.
     #[arg(long, value_name = "N", default_value = "0")]
     pub polls: Amount,

@@ -12,6 +12,8 @@ pub struct MonthlyUsage {
     pub events: f64,
     /// Events per capture request.
     pub batch: u32,
+    /// Events per block of the capture buffer, if there is one.
+    pub buffer: Option<u32>,
     /// Requests of SDKs for unchanged flag definitions.
     pub polls: f64,
     /// Evaluations of the flags of one person by the server.
@@ -53,6 +55,8 @@ pub struct Quantities {
     pub puts: f64,
     /// S3 GET requests.
     pub gets: f64,
+    /// Requests to SQS.
+    pub queue_requests: f64,
     /// Log lines in GB.
     pub log_gb: f64,
     /// Metrics with an alarm.
@@ -92,8 +96,15 @@ impl Quantities {
         let mut all = Quantities::default();
         let assumed = &units.assumed;
         let batches = usage.events / f64::from(usage.batch);
-        let batch = units.batch(usage.batch);
-        all.add(batches, batch, f64::from(usage.batch) * assumed.event_cpu_ms, assumed, Caller::RestApi);
+        let request = if usage.buffer.is_some() { &units.buffered_batch } else { units.batch(usage.batch) };
+        all.add(batches, request, f64::from(usage.batch) * assumed.event_cpu_ms, assumed, Caller::RestApi);
+        let block_events = usage.buffer.map_or(usage.batch, |events| events.max(usage.batch));
+        let blocks = usage.events / f64::from(block_events);
+        if usage.buffer.is_some() {
+            let cpu_ms = f64::from(block_events) * assumed.event_cpu_ms;
+            all.add(blocks, units.consumed(block_events), cpu_ms, assumed, Caller::Background);
+            all.queue_requests += batches * assumed.queue_requests_a_delivery + assumed.queue_polls_a_month;
+        }
         all.add(usage.polls, &units.poll, 0.0, assumed, Caller::HttpApi);
         all.add(usage.evaluations, &units.evaluation, 0.0, assumed, Caller::RestApi);
         let read = usage.events.min(usage.query_events);
@@ -101,18 +112,21 @@ impl Quantities {
         all.add(usage.queries, &units.query, query_ms, assumed, Caller::HttpApi);
         all.add(usage.views, &units.view, 0.0, assumed, Caller::HttpApi);
         all.add(usage.changes, &units.change, 0.0, assumed, Caller::HttpApi);
-        all.add(batches.min(assumed.wakes_a_month), &units.wake, 0.0, assumed, Caller::Background);
+        all.add(blocks.min(assumed.wakes_a_month), &units.wake, 0.0, assumed, Caller::Background);
         all.add(assumed.ticks_a_month, &units.tick, 0.0, assumed, Caller::Background);
-        // The units are for a hundred batches, without the scheduled invocation that finds them.
-        let operation = units.compaction(usage.batch);
-        let cpu_ms = 100.0 * f64::from(usage.batch) * assumed.compacted_event_cpu_ms;
+        // The units are for a hundred blocks, without the scheduled invocation that finds them.
+        let operation = units.compaction(block_events);
+        let cpu_ms = 100.0 * f64::from(block_events) * assumed.compacted_event_cpu_ms;
         let compaction = Quantities::of_operation(operation, cpu_ms, assumed);
-        all.add_scaled(batches / 100.0, &compaction);
+        all.add_scaled(blocks / 100.0, &compaction);
         all.table_gb += assumed.records_gb;
         // Segments that merges replaced are stored for another month, as old versions.
         let stored_months = usage.months + assumed.rewritten;
         all.object_gb += usage.events * stored_months * assumed.stored_event_bytes / GB;
-        all.alarm_metrics = if usage.alarms { assumed.alarm_metrics } else { 0.0 };
+        if usage.alarms {
+            let of_buffer = if usage.buffer.is_some() { assumed.buffer_alarm_metrics } else { 0.0 };
+            all.alarm_metrics = assumed.alarm_metrics + of_buffer;
+        }
         all
     }
 
@@ -124,6 +138,7 @@ impl Quantities {
             writes: operation.writes,
             puts: operation.puts,
             gets: operation.gets,
+            queue_requests: operation.queue_requests,
             ..Quantities::default()
         }
     }
@@ -134,6 +149,7 @@ impl Quantities {
         self.writes += times * one.writes;
         self.puts += times * one.puts;
         self.gets += times * one.gets;
+        self.queue_requests += times * one.queue_requests;
     }
 
     fn add(
@@ -186,6 +202,12 @@ impl Quantities {
             line("S3, storage", self.object_gb, "GB", self.object_gb * prices.s3_gb_month),
             line("S3, writes", self.puts, "calls", self.puts / 1000.0 * prices.s3_put_thousand),
             line("S3, reads", self.gets, "calls", self.gets / 1000.0 * prices.s3_get_thousand),
+            line(
+                "SQS",
+                self.queue_requests,
+                "requests",
+                self.queue_requests / MILLION * prices.sqs_request_million,
+            ),
             line("CloudWatch, logs", self.log_gb, "GB", self.log_gb * prices.logs_gb),
             line(
                 "CloudWatch, alarms",
@@ -202,7 +224,9 @@ impl Quantities {
 /// memory and a share of it below; the duration of waits does not depend on memory.
 fn billed_seconds(operation: &OperationUnits, more_cpu_ms: f64, assumed: &CostAssumptions) -> f64 {
     let share = (f64::from(operation.memory_mb) / assumed.processor_mb).min(1.0);
-    let waits = operation.trips * assumed.trip_ms + operation.object_trips * assumed.object_trip_ms;
+    let waits = operation.trips * assumed.trip_ms
+        + operation.object_trips * assumed.object_trip_ms
+        + operation.queue_requests * assumed.queue_trip_ms;
     ((operation.cpu_ms + more_cpu_ms) / share + waits).ceil() / 1000.0
 }
 

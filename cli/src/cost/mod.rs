@@ -51,6 +51,7 @@ fn usage_of(options: &Cost) -> MonthlyUsage {
     MonthlyUsage {
         events: options.events.0,
         batch: options.batch,
+        buffer: options.buffer,
         polls: options.polls.0,
         evaluations: options.evaluations.0,
         queries: options.queries.0,

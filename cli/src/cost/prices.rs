@@ -45,6 +45,8 @@ pub struct Prices {
     pub s3_put_thousand: f64,
     /// A thousand reads.
     pub s3_get_thousand: f64,
+    /// A million requests to a standard queue; 64 KB of messages are one.
+    pub sqs_request_million: f64,
     /// A GB of log lines.
     pub logs_gb: f64,
     /// A metric that an alarm watches.
@@ -103,6 +105,14 @@ pub struct Units {
     pub compaction_10: OperationUnits,
     /// Compaction of a hundred batches of a hundred.
     pub compaction_100: OperationUnits,
+    /// A batch that is sent to the capture buffer.
+    pub buffered_batch: OperationUnits,
+    /// A block of one event from the capture buffer.
+    pub consumed_1: OperationUnits,
+    /// A block of ten, from messages of one event.
+    pub consumed_10: OperationUnits,
+    /// A block of a hundred, from messages of one event.
+    pub consumed_100: OperationUnits,
     /// A request for unchanged flag definitions.
     pub poll: OperationUnits,
     /// An evaluation of the flags of one person.
@@ -139,6 +149,9 @@ pub struct OperationUnits {
     pub gets: f64,
     /// S3 PUT and LIST requests.
     pub puts: f64,
+    /// Requests to SQS, one after the other.
+    #[serde(default)]
+    pub queue_requests: f64,
 }
 
 /// Assumptions that tests do not measure; docs/cost.md has the source of each.
@@ -151,7 +164,9 @@ pub struct CostAssumptions {
     pub trip_ms: f64,
     /// Time of a round trip to S3.
     pub object_trip_ms: f64,
-    /// CPU time of a captured event.
+    /// Time of a request to SQS.
+    pub queue_trip_ms: f64,
+    /// CPU time of a captured event, and of one that the capture buffer delivers.
     pub event_cpu_ms: f64,
     /// CPU time of compaction per event.
     pub compacted_event_cpu_ms: f64,
@@ -169,8 +184,14 @@ pub struct CostAssumptions {
     pub rewritten: f64,
     /// GB in tables besides events.
     pub records_gb: f64,
+    /// Requests to SQS with which Lambda receives and deletes a message: ten messages in each.
+    pub queue_requests_a_delivery: f64,
+    /// Requests per month with which Lambda finds the queue empty, at most.
+    pub queue_polls_a_month: f64,
     /// The number of metrics with an alarm in the template.
     pub alarm_metrics: f64,
+    /// Those of the capture buffer.
+    pub buffer_alarm_metrics: f64,
 }
 
 impl Prices {
@@ -197,6 +218,15 @@ impl Units {
             1 => &self.batch_1,
             10 => &self.batch_10,
             _ => &self.batch_100,
+        }
+    }
+
+    /// The units of a block of 1, 10 or 100 events from the capture buffer.
+    pub fn consumed(&self, events: u32) -> &OperationUnits {
+        match events {
+            1 => &self.consumed_1,
+            10 => &self.consumed_10,
+            _ => &self.consumed_100,
         }
     }
 

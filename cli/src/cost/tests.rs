@@ -37,11 +37,16 @@ fn units() -> Units {
         writes: 0.0,
         gets: 0.0,
         puts: 0.0,
+        queue_requests: 0.0,
     };
     let batch = OperationUnits { cpu_ms: 1.0, trips: 1.0, writes: 8.0, ..nothing.clone() };
     let all = [
         &mut units.batch_1,
         &mut units.batch_10,
+        &mut units.buffered_batch,
+        &mut units.consumed_1,
+        &mut units.consumed_10,
+        &mut units.consumed_100,
         &mut units.compaction_1,
         &mut units.compaction_10,
         &mut units.compaction_100,
@@ -107,6 +112,36 @@ fn compaction_is_billed_per_hundred_batches_and_queries_by_the_events_read() {
     // A query: 20 ms, 400 ms for four million events, 30 ms of waiting; two GB.
     close(quantities.gb_seconds, 100_000.0 * 0.017 * 0.5 + 1_000.0 * 0.450 * 2.0);
     close(quantities.alarm_metrics, 0.0);
+}
+
+#[test]
+fn the_capture_buffer_as_counted_by_hand() {
+    let mut units = units();
+    units.buffered_batch = OperationUnits { queue_requests: 1.0, ..units.tick.clone() };
+    units.consumed_100 = OperationUnits { trips: 1.0, writes: 4.0, ..units.tick.clone() };
+    units.compaction_100 = OperationUnits { writes: 408.0, ..units.tick.clone() };
+    let assumed = &mut units.assumed;
+    (assumed.queue_trip_ms, assumed.event_cpu_ms) = (10.0, 0.0);
+    (assumed.queue_requests_a_delivery, assumed.queue_polls_a_month) = (0.2, 500_000.0);
+    (assumed.alarm_metrics, assumed.buffer_alarm_metrics) = (28.0, 2.0);
+    let prices = Prices::published().unwrap();
+    let usage = usage_of(&parsed("pennon cost --events 1M --batch 1 --buffer 100"));
+    let quantities = Quantities::estimate(&usage, &units);
+    // A million requests, each a message; 10,000 blocks of four units, which are compacted in a hundred hundreds.
+    close(quantities.rest_api, 1_000_000.0);
+    close(quantities.invocations, 1_010_000.0);
+    close(quantities.queue_requests, 1_000_000.0 + 200_000.0 + 500_000.0);
+    close(quantities.writes, 40_000.0 + 40_800.0);
+    // 10 ms of half a GB for each request, 5 ms for each block.
+    close(quantities.gb_seconds, 1_000_000.0 * 0.010 * 0.5 + 10_000.0 * 0.005 * 0.5);
+    let bill = quantities.bill(&prices);
+    close(dollars(&bill, "SQS"), 1.7 * 0.40);
+    close(dollars(&bill, "CloudWatch, alarms"), 3.0);
+    // Requests of a hundred events are blocks already.
+    let usage = usage_of(&parsed("pennon cost --events 1M --batch 100 --buffer 10"));
+    let quantities = Quantities::estimate(&usage, &units);
+    close(quantities.queue_requests, 10_000.0 * 1.2 + 500_000.0);
+    close(quantities.writes, 40_000.0 + 40_800.0);
 }
 
 #[test]

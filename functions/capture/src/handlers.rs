@@ -1,6 +1,6 @@
 //! The capture routes.
 //!
-//! Must stay true: a 200 means that every event of the request is stored, except those that PostHog's rules drop
+//! Must stay true: a 200 means that every event of the request is stored, or in the capture buffer, except those that PostHog's rules drop
 //! (`normalize`); with any other status the caller must assume that none is. A retry is harmless for events with a uuid,
 //! which are deduplicated; an event without one gets a new uuid on each request, so a request whose response was lost
 //! stores it twice.
@@ -92,9 +92,19 @@ async fn store_events(
         }
     };
     if let Some(batch) = decoded.batch {
-        state.events.append_encoded(project, batch, now.timestamp_micros()).await.map_err(error_response)?;
+        append(state, project, batch, now.timestamp_micros()).await.map_err(error_response)?;
     }
     Ok(decoded.outcomes)
+}
+
+/// Sends the batch to the capture buffer, if there is one that takes it, or stores it. Either is durable.
+async fn append(state: &Capture, project: u64, batch: EncodedBatch, now: i64) -> Result<(), EventStoreError> {
+    if let Some(buffer) = &state.buffer
+        && buffer.send(&state.events, project, &batch, now).await?
+    {
+        return Ok(());
+    }
+    state.events.append_encoded(project, batch, now).await
 }
 
 /// A request that was decoded and validated, without access to the store.

@@ -6,6 +6,7 @@
 
 mod batch_builder;
 mod body;
+mod buffer;
 mod decode;
 mod decode_limiter;
 mod error;
@@ -23,6 +24,7 @@ use pennon_core::app::App;
 use pennon_core::routes::Routes;
 use pennon_eventstore::EventStore;
 
+pub use buffer::{CaptureBuffer, store_messages};
 use decode_limiter::DecodeLimiter;
 
 /// The state of the capture routes. Cheap to clone.
@@ -30,6 +32,8 @@ use decode_limiter::DecodeLimiter;
 pub struct Capture {
     app: App,
     events: EventStore,
+    /// Of a deployment with a capture buffer.
+    buffer: Option<CaptureBuffer>,
     decode_limiter: DecodeLimiter,
 }
 
@@ -46,8 +50,13 @@ pub fn routes() -> Routes<Capture> {
 
 /// The router over `app` and `events`, without the middleware of [`pennon_core::http::edge`].
 pub fn router(app: &App, events: &EventStore) -> Router {
+    buffered_router(app, events, None)
+}
+
+/// As [`router`], for events that wait in `buffer` until [`store_messages`] stores them.
+pub fn buffered_router(app: &App, events: &EventStore, buffer: Option<CaptureBuffer>) -> Router {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let state =
-        Capture { app: app.clone(), events: events.clone(), decode_limiter: DecodeLimiter::new(cores) };
+    let decode_limiter = DecodeLimiter::new(cores);
+    let state = Capture { app: app.clone(), events: events.clone(), buffer, decode_limiter };
     routes().into_router(state, app)
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,10 +14,13 @@ use flate2::write::GzEncoder;
 use http_body_util::BodyExt;
 use pennon::embedded::Embedded;
 use pennon_analytics::scan::{ColumnKey, EventSelection, ScanRequest};
+use pennon_capture::{CaptureBuffer, buffered_router, store_messages};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::http::edge;
+use pennon_core::lambda::QueueMessage;
 use pennon_core::model::TokenRow;
+use pennon_core::queue::{MessageSender, QueueError, SendFuture};
 use pennon_core::store::{Item, WriteCondition, keys};
 use pennon_eventstore::{EventStore, MERGES_MAX};
 use serde_json::{Value, json};
@@ -31,13 +36,18 @@ struct Place {
 }
 
 async fn place() -> Place {
+    place_with(None).await
+}
+
+async fn place_with(queue: Option<Arc<Queue>>) -> Place {
     let store = Embedded::in_memory().await.unwrap().store(None);
     let row = Item::new(keys::token("phc_1"), &TokenRow { project: PROJECT }).unwrap();
     store.records.put(row, WriteCondition::Absent).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let events = EventStore::open(store.clone(), &format!("file://{}", directory.path().display())).unwrap();
     let app = App::new(store, Clock::Running);
-    let router = edge(pennon_capture::router(&app, &events), Clock::Running);
+    let buffer = queue.map(|queue| CaptureBuffer::new(queue));
+    let router = edge(buffered_router(&app, &events, buffer), Clock::Running);
     Place { router, events, _directory: directory }
 }
 
@@ -273,4 +283,144 @@ async fn a_request_merges_a_limited_number_of_persons() {
     assert!(place.stored().await.is_empty());
     assert_eq!(place.post("/batch/", batch(MERGES_MAX).to_string()).await.0, StatusCode::OK);
     assert_eq!(place.stored().await.len(), MERGES_MAX);
+}
+
+/// What a queue does with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Stores,
+    Refuses,
+    /// The response is lost.
+    StoresAndFails,
+}
+
+/// A queue whose messages the test delivers.
+#[derive(Debug)]
+struct Queue {
+    outcome: Mutex<Outcome>,
+    calls: Mutex<usize>,
+    messages: Mutex<Vec<String>>,
+}
+
+impl Queue {
+    fn new(outcome: Outcome) -> Arc<Queue> {
+        Arc::new(Queue { outcome: outcome.into(), calls: Mutex::default(), messages: Mutex::default() })
+    }
+
+    fn waiting(&self) -> usize {
+        self.messages.lock().unwrap().len()
+    }
+
+    /// Delivers every message `times` times, and returns how many were reported as failed. They stay in the queue.
+    async fn deliver(&self, events: &EventStore, times: usize) -> usize {
+        let bodies = vec![self.messages.lock().unwrap().clone(); times].concat();
+        let message = |(number, body): (usize, &String)| {
+            let record = json!({"messageId": number.to_string(), "body": body, "eventSource": "aws:sqs"});
+            serde_json::from_value::<QueueMessage>(record).unwrap()
+        };
+        let messages = bodies.iter().enumerate().map(message).collect();
+        let end = tokio::time::Instant::now() + Duration::from_secs(600);
+        store_messages(events, messages, 1_900_000_000_000_000, end).await.len()
+    }
+}
+
+impl MessageSender for Queue {
+    fn send(&self, body: String) -> SendFuture<'_> {
+        Box::pin(async move {
+            *self.calls.lock().unwrap() += 1;
+            let outcome = *self.outcome.lock().unwrap();
+            if outcome != Outcome::Refuses {
+                self.messages.lock().unwrap().push(body);
+            }
+            match outcome {
+                Outcome::Stores => Ok(()),
+                Outcome::Refuses | Outcome::StoresAndFails => Err(QueueError("as a test".to_owned())),
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn buffered_events_are_confirmed_in_the_queue_and_stored_when_it_is_delivered() {
+    let queue = Queue::new(Outcome::Stores);
+    let place = place_with(Some(queue.clone())).await;
+    for path in ["/batch/", "/e/", "/i/v0/e/"] {
+        let body = json!({"api_key": "phc_1", "batch": [event("a"), event("b")]});
+        assert_eq!(
+            place.post(path, body.to_string()).await,
+            (StatusCode::OK, json!({"status": 1})),
+            "{path}"
+        );
+    }
+    let uuid = "01890000-0000-7000-8000-000000000001";
+    let v1 = json!({"created_at": "2024-01-01T00:00:00Z", "batch": [{"uuid": uuid, "event": "c", "distinct_id": "ada"}]});
+    let v1 = Request::post("/i/v1/analytics/events")
+        .header("authorization", "Bearer phc_1")
+        .body(v1.to_string().into());
+    assert_eq!(place.send(v1.unwrap()).await, (StatusCode::OK, json!({"results": {uuid: {"result": "ok"}}})));
+    assert_eq!((queue.waiting(), place.stored().await.len()), (4, 0));
+    assert_eq!(queue.deliver(&place.events, 1).await, 0);
+    let all = ["a", "a", "a", "b", "b", "b", "c"];
+    assert_eq!(place.stored().await, all);
+    // Again and twice at once: events that were sent without a uuid got theirs before.
+    assert_eq!(queue.deliver(&place.events, 2).await, 0);
+    assert_eq!(place.stored().await, all);
+    place.events.compact(PROJECT, 1_900_000_000_000_001).await.unwrap();
+    assert_eq!(queue.deliver(&place.events, 1).await, 0);
+    assert_eq!(place.stored().await, all);
+}
+
+#[tokio::test]
+async fn what_is_refused_without_a_buffer_is_refused_with_one() {
+    let queue = Queue::new(Outcome::Stores);
+    let place = place_with(Some(queue.clone())).await;
+    let bad = json!({"api_key": "phc_1", "batch": [event("a"), {"event": "b"}]}).to_string();
+    assert_eq!(place.post("/batch/", bad).await.0, StatusCode::BAD_REQUEST);
+    let unknown = json!({"api_key": "phc_2", "batch": [event("a")]}).to_string();
+    assert_eq!(place.post("/batch/", unknown).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(place.post("/batch/", vec![b' '; 6_000_001]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let identify = |n: usize| json!({"event": "$identify", "distinct_id": format!("u{n}"), "properties": {"$anon_distinct_id": format!("d{n}")}});
+    let merges = json!({"api_key": "phc_1", "batch": (0..=MERGES_MAX).map(identify).collect::<Vec<_>>()});
+    assert_eq!(place.post("/batch/", merges.to_string()).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!((*queue.calls.lock().unwrap(), place.stored().await.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_queue_that_fails_loses_nothing_and_is_not_tried_again_at_once() {
+    for outcome in [Outcome::Refuses, Outcome::StoresAndFails] {
+        let queue = Queue::new(outcome);
+        let place = place_with(Some(queue.clone())).await;
+        for _ in 0..3 {
+            assert_eq!(place.post("/e/", event("a").to_string()).await.0, StatusCode::OK);
+        }
+        assert_eq!(place.stored().await, ["a", "a", "a"], "{outcome:?}");
+        assert_eq!(*queue.calls.lock().unwrap(), 1, "{outcome:?}");
+        // What was sent although the call failed is stored twice, and counts once.
+        queue.deliver(&place.events, 1).await;
+        assert_eq!(place.stored().await, ["a", "a", "a"], "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_batch_is_stored_directly() {
+    let queue = Queue::new(Outcome::Stores);
+    let place = place_with(Some(queue.clone())).await;
+    let uuid = |n: u128| {
+        uuid::Uuid::from_u128(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_string()
+    };
+    let large = |n: u128| json!({"event": "a", "distinct_id": uuid(n + 10_000), "uuid": uuid(n)});
+    let batch = json!({"api_key": "phc_1", "batch": (1..=3000).map(large).collect::<Vec<_>>()});
+    assert_eq!(place.post("/batch/", batch.to_string()).await.0, StatusCode::OK);
+    assert_eq!((queue.waiting(), place.stored().await.len()), (0, 3000));
+}
+
+#[tokio::test]
+async fn persons_are_merged_before_their_buffered_events_are_stored() {
+    let queue = Queue::new(Outcome::Stores);
+    let place = place_with(Some(queue.clone())).await;
+    let identify = json!({"api_key": "phc_1", "event": "$identify", "distinct_id": "ada", "properties": {"$anon_distinct_id": "anon"}});
+    assert_eq!(place.post("/e/", identify.to_string()).await.0, StatusCode::OK);
+    let anon = place.events.person_of(PROJECT, "anon").await.unwrap();
+    assert_eq!(anon, place.events.person_of(PROJECT, "ada").await.unwrap());
+    assert_eq!((queue.waiting(), place.stored().await.len()), (1, 0));
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub use compaction_tasks::run_compaction_tasks;
 use compaction_tasks::{TaskMode, run_under_lease};
 pub use jobs::{run_abandoned_jobs, run_stream_jobs};
-pub use triggers::{StreamRecord, Trigger, batch_item_failures, parse_trigger};
+pub use triggers::{StreamRecord, Trigger, parse_trigger};
 
 /// Time limit of a compaction run. The function's timeout is ten minutes, which leaves enough for the step in progress.
 pub const RUN_TIME: Duration = Duration::from_secs(7 * 60);

@@ -8,12 +8,12 @@ use pennon_calculation::Calculator;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, events_memory};
-use pennon_core::lambda;
+use pennon_core::lambda::{self, batch_item_failures};
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    CompactionRun, RUN_TIME, SCHEDULED_TASKS_TIME, StreamRecord, Trigger, batch_item_failures, compact_all,
-    parse_trigger, run_abandoned_jobs, run_compaction_tasks, run_stream_jobs,
+    CompactionRun, RUN_TIME, SCHEDULED_TASKS_TIME, StreamRecord, Trigger, compact_all, parse_trigger,
+    run_abandoned_jobs, run_compaction_tasks, run_stream_jobs,
 };
 use serde_json::Value;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use pennon_core::store::Key;
 use pennon_eventstore::CompactionTask;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The event of an invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,15 +55,10 @@ fn parse_record(record: &Value) -> Option<StreamRecord> {
     Some(StreamRecord { sequence_number, inserted: inserted.flatten() })
 }
 
-/// The response to a stream batch: the sequence numbers of the records that Lambda has to deliver again.
-pub fn batch_item_failures(sequence_numbers: Vec<String>) -> Value {
-    let failures: Vec<Value> =
-        sequence_numbers.into_iter().map(|number| json!({"itemIdentifier": number})).collect();
-    json!({"batchItemFailures": failures})
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// A stream record with keys only, as in DynamoDB's documentation.
@@ -111,12 +106,5 @@ mod tests {
         for other in strange {
             assert_eq!(parse_trigger(&other), Trigger::Unknown);
         }
-    }
-
-    #[test]
-    fn failed_records_are_reported_by_sequence_number() {
-        assert_eq!(batch_item_failures(Vec::new()), json!({"batchItemFailures": []}));
-        let two = batch_item_failures(vec!["1".to_owned(), "2".to_owned()]);
-        assert_eq!(two, json!({"batchItemFailures": [{"itemIdentifier": "1"}, {"itemIdentifier": "2"}]}));
     }
 }

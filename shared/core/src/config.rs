@@ -34,11 +34,13 @@ pub struct Config {
     pub events_url: Option<String>,
     /// The rate limits per API key: `PENNON_RATE_LIMITS` in the format of [`crate::throttle::Rates`]; unlimited if unset or `off`.
     pub rate_limits: Option<String>,
+    /// The URL of the queue that captured events wait in, of a deployment with a capture buffer: `PENNON_CAPTURE_QUEUE_URL`.
+    pub capture_queue_url: Option<String>,
 }
 
 impl Config {
-    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL` and `PENNON_RATE_LIMITS`; unset table names default to
-    /// those of the embedded DynamoDB.
+    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL`, `PENNON_RATE_LIMITS` and
+    /// `PENNON_CAPTURE_QUEUE_URL`; unset table names default to those of the embedded DynamoDB.
     pub fn from_env() -> Config {
         Config::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -52,6 +54,7 @@ impl Config {
             },
             events_url: variable("PENNON_EVENTS_URL"),
             rate_limits: variable("PENNON_RATE_LIMITS").filter(|limits| limits != "off"),
+            capture_queue_url: variable("PENNON_CAPTURE_QUEUE_URL"),
         }
     }
 }
@@ -105,10 +108,11 @@ pub fn needs_system_roots() -> bool {
 }
 
 fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
-    const VARIABLES: [&str; 11] = [
+    const VARIABLES: [&str; 12] = [
         "AWS_ENDPOINT_URL",
         "AWS_ENDPOINT_URL_DYNAMODB",
         "AWS_ENDPOINT_URL_S3",
+        "AWS_ENDPOINT_URL_SQS",
         "AWS_ENDPOINT",
         "AWS_CA_BUNDLE",
         "SSL_CERT_FILE",
@@ -180,6 +184,8 @@ mod tests {
         assert_eq!(config.store.records_table, "pennon_records_table");
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
         assert_eq!(config.rate_limits.as_deref(), Some("pennon_rate_limits"));
+        assert_eq!(config.capture_queue_url.as_deref(), Some("pennon_capture_queue_url"));
+        assert_eq!(Config::read(|_| None).capture_queue_url, None);
     }
 
     #[test]
@@ -202,7 +208,13 @@ mod tests {
         );
         assert!(of_plain("HTTPS_PROXY"), "the hosts behind the proxy are unknown");
         assert!(!of("eu-central-1", None) && !of("us-east-1", Some("PATH")));
-        for named in ["AWS_ENDPOINT_URL_DYNAMODB", "SSL_CERT_FILE", "HTTPS_PROXY", "AWS_CA_BUNDLE"] {
+        for named in [
+            "AWS_ENDPOINT_URL_DYNAMODB",
+            "AWS_ENDPOINT_URL_SQS",
+            "SSL_CERT_FILE",
+            "HTTPS_PROXY",
+            "AWS_CA_BUNDLE",
+        ] {
             assert!(of("eu-central-1", Some(named)), "{named}");
         }
         assert!(of("", None) && of("cn-north-1", None) && of("us-gov-west-1", None));

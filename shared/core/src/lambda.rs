@@ -1,15 +1,22 @@
-//! Runs a router as a Lambda function.
+//! Runs a router as a Lambda function, one of them beside the messages of a queue.
 //!
 //! Must stay true: no work of a request continues after its response, because Lambda freezes the process there and resumes
 //! it minutes later, with closed connections, or never.
 
 mod metrics;
+mod queue_batch;
+
+use std::future::Future;
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::body::HttpBody;
 use http_body_util::BodyExt;
 use lambda_http::request::RequestContext;
-use lambda_http::{Body, Request, Response, service_fn};
+use lambda_http::{Adapter, Body, LambdaEvent, Request, Response, Service, service_fn};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::Instant;
 use tower::ServiceExt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -20,12 +27,50 @@ use crate::traces::{self, SendTiming};
 
 /// Why a function cannot start or continue.
 pub use lambda_http::Error;
+pub use queue_batch::{QueueMessage, batch_item_failures};
+
+use queue_batch::Invocation;
 
 /// Handles invocations with `router` until the environment is shut down. A panic is reported as an error and does not end
 /// the process. Responses wait for the background writes of `keys`.
 pub async fn run(router: Router, keys: KeyCache) -> Result<(), Error> {
     lambda_http::run_concurrent(service_fn(move |request| handle(router.clone(), keys.clone(), request)))
         .await
+}
+
+/// As [`run`], for a function that also consumes the messages of a queue. `consume` gets a batch and the end of the invocation, and returns
+/// the ids of the messages that Lambda has to deliver again.
+pub async fn run_with_queue<C, F>(router: Router, keys: KeyCache, consume: C) -> Result<(), Error>
+where
+    C: Fn(Vec<QueueMessage>, Instant) -> F + Clone + Send + 'static,
+    F: Future<Output = Vec<String>> + Send + 'static,
+{
+    let requests = Adapter::from(service_fn(move |request| handle(router.clone(), keys.clone(), request)));
+    let service = service_fn(move |event: LambdaEvent<Invocation>| {
+        let (mut requests, consume) = (requests.clone(), consume.clone());
+        async move {
+            let LambdaEvent { payload, context } = event;
+            match payload {
+                Invocation::Request(request) => {
+                    requests.call(LambdaEvent::new(*request, context)).await.map(FunctionResponse::Request)
+                }
+                Invocation::Messages(messages) => {
+                    let time_left = context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+                    let failed = consume(messages, Instant::now() + time_left).await;
+                    Ok(FunctionResponse::Messages(batch_item_failures(failed)))
+                }
+            }
+        }
+    });
+    lambda_runtime::run_concurrent(service).await
+}
+
+/// The response to an [`Invocation`].
+#[derive(Serialize)]
+#[serde(untagged)]
+enum FunctionResponse<R> {
+    Request(R),
+    Messages(Value),
 }
 
 /// Initializes JSON logs on standard output, metrics and traces.

@@ -7,6 +7,7 @@
 //! * [`app`]: the state of handlers, and the authorization of a request for its project.
 //! * [`auth`]: API keys, scopes, project tokens, sharing links; caches of keys and tokens.
 //! * [`store`]: items, keys, queries and transactions of the two DynamoDB tables.
+//! * [`queue`]: messages to SQS.
 //! * [`activity`]: the activity log. [`write_times`]: instants that never go back. [`idempotency`]: the `Idempotency-Key` header.
 //!   [`throttle`]: rate limits. [`retry`]: optimistic concurrency.
 //! * [`limits`]: limits of requests that the API document states too.
@@ -32,6 +33,7 @@ pub mod lambda;
 pub mod limits;
 pub mod model;
 pub mod payload_keys;
+pub mod queue;
 pub mod request_metrics;
 pub mod retry;
 pub mod routes;

@@ -204,6 +204,7 @@ mod tests {
                 store: StoreConfig::local(),
                 events_url: None,
                 rate_limits: limits.map(str::to_owned),
+                capture_queue_url: None,
             })
         };
         assert_eq!(rates(None), Ok(None));

@@ -53,7 +53,7 @@ mod time;
 pub use block_partitions::BlockPartitions;
 pub use blocks::{
     CapturedBatch, CapturedEvent, EncodedBatch, EncodedProperties, JsonLimitError, JsonSizeBudget,
-    PropertiesSeed, PropertyEncoder, ValueSeed, without_nul,
+    MESSAGE_BYTES_MAX, PropertiesSeed, PropertyEncoder, ValueSeed, without_nul,
 };
 pub use compaction::{CompactionReport, MergeMode, ORPHANED_MICROS, ORPHANS_KEPT_DAYS, Orphan, SweepReport};
 pub use definitions::{EVENT_NAMES_MAX, EventName, PropertyNames, ValueType};
@@ -66,7 +66,8 @@ pub use event_list::{
 };
 pub use event_store::EventStore;
 pub use ingest::{
-    EVENTS_PER_SEGMENT_MAX, EventColumns, IngestReport, ParquetImport, ParquetImportRows, TEXT_BYTES_MAX,
+    BufferedMessage, BufferedReport, EVENTS_PER_SEGMENT_MAX, EventColumns, IngestReport, ParquetImport,
+    ParquetImportRows, TEXT_BYTES_MAX,
 };
 pub use installation::AdoptionReport;
 pub use integrity::{CheckProgress, CheckReport, DamagedSegment};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon::cost::{OperationUnits, Units};
 use pennon_core::store::{Item, Key, WriteCondition};
-use pennon_eventstore::{CompactionTask, Event, MergeMode, PersonRecord};
+use pennon_eventstore::{BufferedMessage, CapturedBatch, CompactionTask, Event, MergeMode, PersonRecord};
 use pennon_insights::run_scheduled_tasks;
 use pennon_tests::{Keys, NOW, Random, TestApp};
 use pennon_worker::{
@@ -143,6 +143,39 @@ async fn batches_and_their_compaction() {
             wake(&app, now() + TimeDelta::minutes(51)).await;
             differences.compare(&app, "a minute with captured events", &units.wake, false);
         }
+    }
+    differences.none();
+}
+
+/// Messages of one event each, as capture sends them, become one block.
+#[tokio::test]
+async fn blocks_of_the_capture_buffer() {
+    let (units, mut differences) = (Units::measured().unwrap(), Differences::default());
+    for events in [1, 10, 100] {
+        let app = TestApp::new().await.metered();
+        let mut random = Random::new(7);
+        app.call("", "POST", "/batch/", batch(&mut random, 1)).await.expect(200);
+        begin(&app).await;
+        let mut messages = Vec::new();
+        for number in 0..events {
+            let body = batch(&mut random, 1)["batch"][0].take();
+            let event = Event {
+                uuid: body["uuid"].as_str().unwrap().parse().unwrap(),
+                event: body["event"].as_str().unwrap().to_owned(),
+                distinct_id: body["distinct_id"].as_str().unwrap().to_owned(),
+                timestamp: now().timestamp_micros(),
+                properties: body["properties"].as_object().unwrap().clone(),
+            };
+            let encoded = CapturedBatch::of(&[event]).encode().unwrap();
+            let sent = app.services.events.buffered_message(1, &encoded, now().timestamp_micros()).await;
+            messages.push(BufferedMessage { id: number.to_string(), body: sent.unwrap().unwrap() });
+        }
+        differences.compare(&app, "a batch for the buffer", &units.buffered_batch, true);
+        begin(&app).await;
+        let end = tokio::time::Instant::now() + Duration::from_secs(60);
+        let report = app.services.events.append_messages(messages, now().timestamp_micros(), end).await;
+        assert_eq!((report.failed.len(), report.events, report.blocks), (0, events as usize, 1));
+        differences.compare(&app, &format!("a buffered block of {events}"), units.consumed(events), true);
     }
     differences.none();
 }

@@ -77,7 +77,7 @@ where
 
 /// The messages of an error and its causes, outermost first. The SDK's `Display` has only the outermost, and its `Debug` adds the
 /// whole request.
-pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(error) = next {

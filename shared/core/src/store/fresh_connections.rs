@@ -27,7 +27,7 @@ pub const IDLE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The client of the SDK for connections that trust `roots`.
 #[derive(Debug)]
-pub(super) struct FreshConnections {
+pub(crate) struct FreshConnections {
     roots: TlsRoots,
     current: Mutex<Connections>,
 }
@@ -39,7 +39,7 @@ struct Connections {
 }
 
 impl FreshConnections {
-    pub(super) fn new(roots: TlsRoots) -> FreshConnections {
+    pub(crate) fn new(roots: TlsRoots) -> FreshConnections {
         let connections = Connections { client: pooled_client(roots), used_at: CacheInstant::now() };
         FreshConnections { roots, current: Mutex::new(connections) }
     }

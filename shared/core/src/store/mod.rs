@@ -27,6 +27,8 @@ pub use capacity_meter::CapacityMeter;
 pub use change::{ItemAction, ItemChange, ItemCondition};
 pub use connect::ConnectError;
 pub use error::StoreError;
+pub(crate) use error::causes;
+pub(crate) use fresh_connections::FreshConnections;
 pub use fresh_connections::IDLE_TIME_MAX;
 pub use item::{Attributes, BODY_BYTES_MAX, EXPIRES_AT, ITEM_FORMAT, Item, ItemParts, Key, RowChecksums};
 pub use item_parts::PARTED_BYTES_MAX;
@@ -43,7 +45,6 @@ use std::time::Duration;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 
 use crate::config::StoreConfig;
-use fresh_connections::FreshConnections;
 use local_backend::LocalBackend;
 use round_trips::RoundTrips;
 

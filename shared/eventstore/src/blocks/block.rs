@@ -24,7 +24,7 @@ use pennon_core::store::keys::ProjectId;
 use serde_json::Map;
 use uuid::Uuid;
 
-use crate::blocks::CapturedBatch;
+use crate::blocks::{CapturedBatch, CapturedEvent, EncodedProperties};
 use crate::codec::{BinaryReader, write_signed, write_text, write_unsigned};
 use crate::error::EventStoreError;
 use crate::event::Event;
@@ -242,6 +242,47 @@ impl Block {
                 Some(text) => into.property(key, PropertyValue::Text(text.into())),
                 None => into.property(key, PropertyValue::of(&reader.value(tag)?)),
             }
+        }
+        Ok(())
+    }
+
+    /// Appends all events to `batch`, in order and unchanged; none of them on an error.
+    pub(crate) fn append_to(&self, batch: &mut CapturedBatch) -> Result<(), EventStoreError> {
+        let (events, bytes) = (batch.events.len(), batch.property_encoder.bytes.len());
+        let appended = self.append_events(batch);
+        if appended.is_err() {
+            batch.events.truncate(events);
+            batch.property_encoder.bytes.truncate(bytes);
+        }
+        appended
+    }
+
+    fn append_events(&self, batch: &mut CapturedBatch) -> Result<(), EventStoreError> {
+        let CapturedBatch { events, property_encoder } = batch;
+        let codes = self.keys.iter().map(|key| property_encoder.keys.code(key)).collect::<Vec<_>>();
+        for (index, header) in self.headers.iter().enumerate() {
+            let fields = &self.plain[header.properties.clone()];
+            let mut reader = BinaryReader::new(fields);
+            let out = &mut property_encoder.bytes;
+            let start = out.len();
+            while !reader.is_empty() {
+                let tag = reader.tag()?;
+                let code = usize::try_from(reader.unsigned()?).ok().and_then(|code| codes.get(code));
+                let code = code.ok_or_else(|| EventStoreError::corrupt("a property without a name"))?;
+                let content = reader.place();
+                reader.skip(tag)?;
+                out.push(tag);
+                write_unsigned(out, (*code).into());
+                out.extend_from_slice(&fields[content..reader.place()]);
+            }
+            let properties = EncodedProperties { range: start..out.len(), ..EncodedProperties::default() };
+            events.push(CapturedEvent {
+                uuid: header.uuid,
+                event: self.names[header.name].clone(),
+                distinct_id: self.distinct_id(index)?.to_owned(),
+                timestamp: header.timestamp,
+                properties,
+            });
         }
         Ok(())
     }

@@ -121,13 +121,8 @@ impl BlockLog {
         mut block: Vec<u8>,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        let id = BlockId {
-            micros: micros_u64(now),
-            tie: self.ties.fetch_add(1, Ordering::Relaxed),
-            random: random_below(1 << 32) as u32,
-            parts: block.len().div_ceil(block::PART_BYTES_MAX) as u8,
-            partitions,
-        };
+        let parts = block.len().div_ceil(block::PART_BYTES_MAX) as u8;
+        let id = self.next_id(now, parts, partitions);
         block::write_checksum(&mut block, project, &id);
         let parts = block.chunks(block::PART_BYTES_MAX);
         let writes = parts.enumerate().map(|(part, bytes)| {
@@ -137,6 +132,17 @@ impl BlockLog {
         self.blocks.transact(writes.collect()).await?;
         self.backlog.add(block.len());
         Ok(())
+    }
+
+    /// A new id.
+    pub(super) fn next_id(&self, now: Micros, parts: u8, partitions: BlockPartitions) -> BlockId {
+        BlockId {
+            micros: micros_u64(now),
+            tie: self.ties.fetch_add(1, Ordering::Relaxed),
+            random: random_below(1 << 32) as u32,
+            parts,
+            partitions,
+        }
     }
 
     /// Passes on the result of reading blocks; marks a block that was damaged.

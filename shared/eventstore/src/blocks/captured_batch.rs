@@ -156,6 +156,13 @@ pub struct EncodedBatch {
     pub(crate) merging: Vec<Event>,
 }
 
+impl EncodedBatch {
+    /// Whether events of the batch may request person merges.
+    pub(crate) fn may_request_merges(&self) -> bool {
+        !self.merging.is_empty()
+    }
+}
+
 /// A captured batch.
 #[derive(Debug, Default)]
 pub struct CapturedBatch {
@@ -184,6 +191,11 @@ impl CapturedBatch {
     /// [`EventStoreError::TooLarge`] when it does not fit into one transaction.
     pub fn encode(self) -> Result<EncodedBatch, EventStoreError> {
         Ok(EncodedBatch { merging: self.merging()?, block: block::encode(&self)? })
+    }
+
+    /// As [`CapturedBatch::encode`], for a batch whose person merges were applied before.
+    pub(crate) fn encode_without_merges(self) -> Result<EncodedBatch, EventStoreError> {
+        Ok(EncodedBatch { merging: Vec::new(), block: block::encode(&self)? })
     }
 
     /// The events that may request person merges, with the properties that name the persons.

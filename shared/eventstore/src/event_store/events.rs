@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pennon_analytics::scan::{Micros, ScanRequest};
 use pennon_core::store::keys::ProjectId;
 use pennon_flag_rules::calls::{CallsByKey, FlagCalls};
+use tokio::time::Instant;
 
 use super::EventStore;
 use crate::blocks::{CapturedBatch, EncodedBatch};
@@ -12,7 +13,7 @@ use crate::definitions::{EventName, PropertyNames};
 use crate::error::EventStoreError;
 use crate::event::Event;
 use crate::event_list::{EventListBudget, EventListFilter, EventListResult, EventListSink, EventSink};
-use crate::ingest::{EventColumns, IngestReport};
+use crate::ingest::{BufferedMessage, BufferedReport, EventColumns, IngestReport};
 use crate::memory::QueryMemory;
 use crate::persons::GroupType;
 use crate::scan::{FirstEventTimes, Scan};
@@ -41,6 +42,28 @@ impl EventStore {
         now: Micros,
     ) -> Result<(), EventStoreError> {
         self.components.capture.append_encoded(project, batch, now).await
+    }
+
+    /// The message by which a batch that arrived at `now` waits in a queue for [`EventStore::append_messages`], after the person merges
+    /// that it requests were applied. `None`, and nothing was done, if a message cannot hold it: append it instead.
+    pub async fn buffered_message(
+        &self,
+        project: ProjectId,
+        batch: &EncodedBatch,
+        now: Micros,
+    ) -> Result<Option<String>, EventStoreError> {
+        self.components.capture.buffered_message(project, batch, now).await
+    }
+
+    /// Appends the batches of `messages`, those of a project as few blocks that arrived at `now`, until `end`. Messages may be
+    /// repeated, and in any order.
+    pub async fn append_messages(
+        &self,
+        messages: Vec<BufferedMessage>,
+        now: Micros,
+        end: Instant,
+    ) -> BufferedReport {
+        self.components.capture.append_messages(messages, now, end).await
     }
 
     /// Lists the projects that have events, imported persons or groups.

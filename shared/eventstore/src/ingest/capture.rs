@@ -43,11 +43,41 @@ impl EventCapture {
         batch: EncodedBatch,
         now: Micros,
     ) -> Result<(), EventStoreError> {
-        // The number of partitions may be outdated: readers find the block by its id in any case.
-        let partitions = self.projects.start_project(project).await?;
         // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
         // would resend it, and events without a uuid of their own would count twice.
-        self.log.merge_persons(project, &batch.merging).await?;
+        self.apply_merges(project, &batch).await?;
+        self.append_block(project, batch, now).await
+    }
+
+    /// Applies the person merges that `batch` requests.
+    pub(super) async fn apply_merges(
+        &self,
+        project: ProjectId,
+        batch: &EncodedBatch,
+    ) -> Result<(), EventStoreError> {
+        self.projects.start_project(project).await?;
+        self.log.merge_persons(project, &batch.merging).await
+    }
+
+    /// The message of the block of `batch`; `None` if it is too large for one.
+    pub(super) fn queued_message(
+        &self,
+        project: ProjectId,
+        batch: &EncodedBatch,
+        now: Micros,
+    ) -> Result<Option<String>, EventStoreError> {
+        self.blocks.queued_message(project, &batch.block, now)
+    }
+
+    /// Stores the events of `batch`, whose merges were applied, and wakes compaction.
+    pub(super) async fn append_block(
+        &self,
+        project: ProjectId,
+        batch: EncodedBatch,
+        now: Micros,
+    ) -> Result<(), EventStoreError> {
+        // The number of partitions may be outdated: readers find the block by its id in any case.
+        let partitions = self.projects.start_project(project).await?;
         // In parallel: the worker runs a minute after it was woken.
         let (appended, refreshed, ()) = futures::join!(
             self.blocks.append(project, partitions, batch.block, now),

@@ -23,6 +23,7 @@ mod merge_failures;
 mod merges;
 mod partition_cache;
 mod persons;
+mod queued;
 mod s3;
 mod store;
 mod support;

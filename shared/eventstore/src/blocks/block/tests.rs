@@ -56,6 +56,25 @@ fn events_are_decoded_unchanged_and_in_order() {
     );
 }
 
+#[test]
+fn events_of_several_blocks_become_one_block_unchanged() {
+    let with = |index: u128, name: &str, key: &str| {
+        let mut event = event(index);
+        name.clone_into(&mut event.event);
+        event.properties.insert(key.to_owned(), json!({"own": index as u64}));
+        event
+    };
+    let first = [with(1, "a", "x"), with(2, "b", "y")];
+    let second = [with(3, "b", "z"), with(4, "c", "x")];
+    let mut batch = CapturedBatch::of(&first[..1]);
+    for events in [&first[1..], &second] {
+        Block::open(&packed(events).unwrap(), PROJECT, &ID).unwrap().append_to(&mut batch).unwrap();
+    }
+    let mut merged = encode(&batch).unwrap();
+    write_checksum(&mut merged, PROJECT, &ID);
+    assert_eq!(decode(&merged).unwrap(), [&first[..], &second].concat());
+}
+
 fn is_damaged(block: &[u8]) -> bool {
     let verified = Block::verify(block, PROJECT, &ID);
     matches!(verified, Err(BlockError::Damaged(_))) && matches!(decode(block), Err(BlockError::Damaged(_)))
