@@ -1,0 +1,48 @@
+// Routes are fragments, such as `#/flags/3?tab=history`: one page serves all of them, also below a gateway's stage prefix.
+import { signal } from "@preact/signals";
+
+export interface Route {
+  /** The view, such as `flags`; empty for the start page. */
+  view: string;
+  /** The id of a record, `new`, or null for a list. */
+  id: string | null;
+  query: URLSearchParams;
+}
+
+export function parseRoute(fragment: string): Route {
+  const [path, query = ""] = fragment.replace(/^#\/?/, "").split("?", 2);
+  const [view = "", id = null] = path.split("/").map(decodeURIComponent);
+  return { view, id: id || null, query: new URLSearchParams(query) };
+}
+
+function readRoute(): Route {
+  try {
+    return parseRoute(location.hash);
+  } catch {
+    return { view: "", id: null, query: new URLSearchParams() };
+  }
+}
+
+export const route = signal<Route>(readRoute());
+
+export function buildLink(view: string, id: string | number | null = null, query: Record<string, string> = {}): string {
+  const path = id === null ? view : `${view}/${encodeURIComponent(id)}`;
+  const parameters = new URLSearchParams(query).toString();
+  return `#/${path}${parameters && `?${parameters}`}`;
+}
+
+export function navigate(link: string): void {
+  location.hash = link;
+}
+
+/** Changes the query of the route without a history entry. */
+export function replaceQuery(query: Record<string, string>): void {
+  const current = route.value;
+  const kept = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ""));
+  history.replaceState(null, "", buildLink(current.view, current.id, kept));
+  route.value = readRoute();
+}
+
+addEventListener("hashchange", () => {
+  route.value = readRoute();
+});
