@@ -68,18 +68,18 @@ function TopBar() {
       ) : <span class="project-name">{current.name}</span>}
       <span class="spring" />
       <KeyboardHelp />
-      <Select<Theme> label="Theme" isHidden value={theme.value} values={THEMES.map((one) => [one, one])} onChange={(chosen) => { theme.value = chosen; }} />
+      <Select<Theme> label="Theme" isHidden value={theme.value} values={THEMES.map((one) => [one, one === "system" ? "auto" : one])} onChange={(chosen) => { theme.value = chosen; }} />
       <button type="button" class="quiet" onClick={signOut}>Sign out</button>
     </header>
   );
 }
 
 function CurrentView() {
-  const { view, id } = route.value;
+  const { view, id, query } = route.value;
   const found = VIEWS.find(({ name }) => name === view);
   if (!found) return <><h1 tabIndex={-1}>Not found</h1><p>There is no view {view}. <a href={buildLink("")}>Start page</a></p></>;
   if (id === null || !found.record) return <found.list />;
-  return <found.record key={`${view}/${id}`} id={id} />;
+  return <found.record key={`${view}/${id}/${query.get("query") ?? ""}`} id={id} />;
 }
 
 /** After navigation the heading has the focus, and the title of the page is that of the view. */

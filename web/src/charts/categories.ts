@@ -30,7 +30,7 @@ export function barChart(categories: Category[], { width, label, format }: Categ
       svg("text", { x: names - 8, y: y + 17, "text-anchor": "end", class: "name" }, fitText(name, names - 8), svg("title", {}, name)),
       svg(
         "rect",
-        { x: names, y: y + 4, width: length, height: ROW - 8, fill: seriesColor(index), class: "bar", "data-series": index, "data-column": 0 },
+        { x: names, y: y + 4, width: length, height: ROW - 8, fill: seriesColor(0), class: "bar", "data-series": index, "data-column": 0 },
         svg("title", {}, `${name}: ${format(value)}`),
       ),
       svg("text", { x: names + length + 6, y: y + 17, class: "value" }, format(value)),

@@ -1,5 +1,5 @@
 // Values along an axis of times or categories: lines, areas, bars, stacked bars.
-import { area, curveMonotoneX, line, stack, stackOffsetDiverging } from "d3-shape";
+import { area, line, stack, stackOffsetDiverging } from "d3-shape";
 import { positionLabels, valueAxis, type Frame } from "./axes";
 import { type Size, type SvgNode, chartRoot, seriesColor, svg } from "./svg";
 
@@ -14,6 +14,8 @@ export interface NamedValues {
 export interface SeriesData {
   labels: string[];
   series: NamedValues[];
+  /** Whether the last label is a period that has not ended. */
+  isLastOpen?: boolean;
 }
 
 export type SeriesDisplay = "lines" | "areas" | "bars" | "stacked";
@@ -65,15 +67,16 @@ function drawLines(data: SeriesData, positions: number[], scale: (value: number)
   return data.series.flatMap((one, index) => {
     const color = colorOf(one, index);
     const points = data.labels.map((_, column): [number, number] => [positions[column], scale(one.values[column] ?? 0)]);
-    const path = line().curve(curveMonotoneX)(points) ?? "";
-    const below = area<[number, number]>().x(([x]) => x).y1(([, y]) => y).y0(zero).curve(curveMonotoneX)(points) ?? "";
+    const closed = data.isLastOpen && points.length > 1 ? points.slice(0, -1) : points;
+    const below = area<[number, number]>().x(([x]) => x).y1(([, y]) => y).y0(zero)(points) ?? "";
     const radius = points.length > 60 ? 1.5 : 2.5;
     const markers = points.map(([cx, cy], column) =>
       svg("circle", { cx, cy, r: radius, fill: color, "data-series": index, "data-column": column, class: "marker" }),
     );
     return [
       display === "areas" && svg("path", { d: below, fill: color, class: "area" }),
-      svg("path", { d: path, stroke: color, fill: "none", class: one.isEarlier ? "line earlier" : "line" }),
+      svg("path", { d: line()(closed) ?? "", stroke: color, fill: "none", class: one.isEarlier ? "line earlier" : "line" }),
+      closed !== points && svg("path", { d: line()(points.slice(-2)) ?? "", stroke: color, fill: "none", class: "line open" }),
       isMarked && svg("g", {}, ...markers),
     ].filter((node): node is SvgNode => node !== false);
   });

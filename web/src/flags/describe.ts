@@ -26,7 +26,7 @@ export function describeCondition(condition: FlagCondition): string {
 }
 
 /** Whether some condition includes everybody. */
-export function isForEverybody(filters: FlagFilters): boolean {
+export function includesAll(filters: FlagFilters): boolean {
   return filters.groups.some((condition) => (condition.properties ?? []).length === 0 && (condition.rollout_percentage ?? 100) === 100);
 }
 
@@ -35,7 +35,7 @@ export function describeRollout(filters: FlagFilters): string {
   const variants = filters.multivariate?.variants ?? [];
   const suffix = variants.length > 0 ? ` · ${variants.length} variants` : "";
   if (filters.groups.length === 0) return "no condition";
-  if (isForEverybody(filters)) return `everybody${suffix}`;
+  if (includesAll(filters)) return `everybody${suffix}`;
   const first = describeCondition(filters.groups[0]);
   return `${first}${filters.groups.length > 1 ? ` or ${filters.groups.length - 1} more` : ""}${suffix}`;
 }

@@ -5,7 +5,7 @@ import { Dialog } from "../components/dialog";
 import { Differences } from "../components/differences";
 import { ErrorBox, Loading } from "../components/basics";
 import { useRequest } from "../use_request";
-import { describeChange, describeRollout, isForEverybody, type Difference } from "./describe";
+import { describeChange, describeRollout, includesAll, type Difference } from "./describe";
 import { type FlagDraft, listChanges, startDraft } from "./draft";
 import { countReach, nameActors } from "./reach";
 
@@ -13,12 +13,12 @@ export function listDifferences(before: FlagDraft, after: FlagDraft): Difference
   return listChanges(before, after).flatMap((field) => describeChange(field, before[field], after[field]));
 }
 
-const isOnForEverybody = (draft: FlagDraft) => draft.active && isForEverybody(draft.filters);
+const isOnForAll = (draft: FlagDraft) => draft.active && includesAll(draft.filters);
 
 /** Whether saving needs a confirmation: the flag is, or becomes, on for everybody, and that or its values change. */
 export function needsConfirmation(before: FlagDraft, after: FlagDraft): boolean {
   const changes = listChanges(before, after);
-  return (isOnForEverybody(before) || isOnForEverybody(after)) && (changes.includes("active") || changes.includes("filters"));
+  return (isOnForAll(before) || isOnForAll(after)) && (changes.includes("active") || changes.includes("filters"));
 }
 
 export function ConfirmDialog({ flag, draft, onConfirm, onClose }: { flag: Flag; draft: FlagDraft; onConfirm: () => void; onClose: () => void }) {
@@ -32,10 +32,10 @@ export function ConfirmDialog({ flag, draft, onConfirm, onClose }: { flag: Flag;
       {!data && !error && <Loading text="Counting …" />}
       {data && (
         <p>
-          {isOnForEverybody(before) ? "This flag is on for everybody: " : "This change turns the flag on for everybody: "}
+          {isOnForAll(before) ? "This flag is on for everybody: " : "This change turns the flag on for everybody: "}
           <strong>{formatNumber(total)} {nameActors(groupType, total)}</strong>.
           {!draft.active && " After the change it is off for all of them."}
-          {draft.active && !isForEverybody(draft.filters) && ` After the change it is on for: ${describeRollout(draft.filters)}.`}
+          {draft.active && !includesAll(draft.filters) && ` After the change it is on for: ${describeRollout(draft.filters)}.`}
         </p>
       )}
       <Differences rows={listDifferences(before, draft)} />

@@ -20,7 +20,7 @@ function CreateCommand() {
   return (
     <section aria-label="Create a key">
       <h2>Create a key</h2>
-      <p class="note">Keys are created on the command line, by whoever may read the data directory or the tables. The key is printed once; only its SHA-256 is stored.</p>
+      <p class="note">Keys are created on the command line, which needs access to the data directory or to the tables. The key is printed once; only its SHA-256 is stored.</p>
       <div class="row">
         <Field label="Label" value={label} onInput={setLabel} />
         <Select label="Expires" value={expiry} values={EXPIRIES} onChange={setExpiry} />

@@ -106,10 +106,12 @@ export function StartView() {
     <>
       <ViewHeader title={project.value?.name ?? "Start"} />
       {project.value?.ingested_event === false && <FirstEvent />}
-      <div class="tiles">
-        <QueryTile title="Active persons a day" query={ACTIVE} link={buildLink("insights", "new", { query: JSON.stringify(ACTIVE), name: "Active persons a day" })} />
+      <div class="start">
+        <div>
+          <QueryTile title="Active persons a day" query={ACTIVE} link={buildLink("insights", "new", { query: JSON.stringify(ACTIVE), name: "Active persons a day" })} />
+          <ChangedFlags />
+        </div>
         <FunnelTile />
-        <ChangedFlags />
       </div>
       {project.value?.ingested_event !== false && <FirstEvent />}
     </>

@@ -15,6 +15,7 @@ interface TrendResult {
   labels?: string[];
   days: string[];
   persons_urls?: { url: string }[] | null;
+  filter?: { date_to?: string };
   action?: { custom_name?: string | null; math?: string | null } | null;
 }
 
@@ -56,13 +57,14 @@ function totalsPicture(results: TrendResult[], display: string, query: PictureQu
   };
 }
 
-export function trendsPicture(results: TrendResult[], query: PictureQuery): Picture {
+export function trendsPicture(results: TrendResult[], query: PictureQuery, now: number): Picture {
   const display = String(readObject(query, "trendsFilter").display ?? "ActionsLineGraph");
   if (results.some((one) => one.aggregated_value !== undefined && one.data?.length !== 0) || results.every((one) => one.aggregated_value !== undefined)) {
     return totalsPicture(results, display, query);
   }
   const labels = (results[0]?.labels ?? results[0]?.days ?? []).map(shorten);
   const series = results.map((one) => ({ name: nameSeries(one), values: one.data, isEarlier: one.compare_label === "previous" }));
+  const isLastOpen = new Date(results[0]?.filter?.date_to ?? 0).getTime() > now;
   const sums = series.map(({ name, values }) => `${name}: ${formatNumber(values.reduce((sum, value) => sum + value, 0))} in all`);
   const summary = labels.length === 0 ? "No values." : `${labels[0]} to ${labels[labels.length - 1]}. ${sums.slice(0, 8).join(", ")}.`;
   const findCell = (index: number, column: number): PeopleRequest | undefined => {
@@ -71,7 +73,7 @@ export function trendsPicture(results: TrendResult[], query: PictureQuery): Pict
   };
   return {
     summary,
-    draw: (size) => seriesChart({ labels, series }, { ...size, display: DISPLAYS[display] ?? "lines", label: summary, format: formatTick }),
+    draw: (size) => seriesChart({ labels, series, isLastOpen }, { ...size, display: DISPLAYS[display] ?? "lines", label: summary, format: formatTick }),
     legend: series.map(({ name, isEarlier }, index) => ({ name, color: seriesColor(index), isEarlier })),
     table: {
       columns: ["", ...series.map(({ name }) => name)],
