@@ -43,6 +43,12 @@ export function replaceQuery(query: Record<string, string>): void {
   route.value = readRoute();
 }
 
+let isFirstRoute = true;
+
+/** Whether the user has opened another view since the page was loaded. */
+export const hasNavigated = () => !isFirstRoute;
+
 addEventListener("hashchange", () => {
+  isFirstRoute = false;
   route.value = readRoute();
 });

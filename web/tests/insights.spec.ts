@@ -2,7 +2,7 @@
 import { expect, test } from "./fixtures";
 import { NUMBERS } from "./server";
 
-test("a funnel of three steps is saved, put on a dashboard, shared, and revoked", async ({ console, page, context, server }) => {
+test("a funnel of three steps is saved, put on a dashboard, shared, and revoked", async ({ console, page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await console.open("#/insights");
   await page.getByRole("link", { name: "New funnel" }).click();

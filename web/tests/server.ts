@@ -71,10 +71,16 @@ export class Server {
     const workspace = join(data, "workspace.json");
     writeFileSync(workspace, JSON.stringify(WORKSPACE));
     const pennon = spawn(BINARY, ["serve", "--port", "0", "--data", join(data, "data"), "--workspace", workspace], { stdio: ["ignore", "pipe", "inherit"] });
-    const address = await readAddress(pennon, /^Pennon serves on (http:\S+)/);
-    const server = new Server(`${address}/`, [pennon], data);
+    const api = await readAddress(pennon, /^Pennon serves on (http:\S+)/);
+    const server = process.env.CONSOLE_FROM_DIST ? await Server.startBefore(api, pennon, data) : new Server(`${api}/`, [pennon], data);
     await server.capture(TOKENS.shop, buildEvents());
     return server;
+  }
+
+  /** The console of dist/ before an API that was built with another one, or with none. */
+  private static async startBefore(api: string, pennon: ChildProcess, data: string): Promise<Server> {
+    const proxy = spawn(process.execPath, [join(folder, "../serve.mjs"), "--api", api, "--port", "0"], { stdio: ["ignore", "pipe", "inherit"] });
+    return new Server(await readAddress(proxy, /^(http:\S+)/), [proxy, pennon], data);
   }
 
   async stop(): Promise<void> {

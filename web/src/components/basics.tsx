@@ -1,14 +1,19 @@
 // Small parts that most views use.
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
 import { formatAgo, formatTime } from "../format";
+import { hasNavigated } from "../router";
 
-/** The heading of a view, with its actions. It takes the focus after navigation. */
+/** The heading of a view, with its actions. It takes the focus after navigation, also from the heading that was there while loading. */
 export function ViewHeader({ title, children, detail }: { title: string; children?: ComponentChildren; detail?: ComponentChildren }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    if (hasNavigated() && document.activeElement === document.body) heading.current?.focus();
+  }, []);
   return (
     <header class="view-header">
-      <h1 tabIndex={-1}>{title}</h1>
+      <h1 tabIndex={-1} ref={heading}>{title}</h1>
       {detail && <div class="detail">{detail}</div>}
       {children && <div class="actions">{children}</div>}
     </header>
@@ -79,12 +84,13 @@ export function Select<T extends string>({ label, value, values, onChange, isHid
 
 export function Field({ label, value, onInput, ...rest }: { label: string; value: string; onInput: (value: string) => void; placeholder?: string; required?: boolean; pattern?: string; hint?: string; autoFocus?: boolean; name?: string }) {
   const { hint, ...attributes } = rest;
+  const id = useId();
   return (
-    <label class="field">
-      <span>{label}</span>
-      <input type="text" autoComplete="off" spellcheck={false} {...attributes} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
-      {hint && <small>{hint}</small>}
-    </label>
+    <div class="field">
+      <label class="label" for={id}>{label}</label>
+      <input id={id} type="text" autoComplete="off" spellcheck={false} aria-describedby={hint && `${id}-hint`} {...attributes} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
+      {hint && <small id={`${id}-hint`}>{hint}</small>}
+    </div>
   );
 }
 

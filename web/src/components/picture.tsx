@@ -33,8 +33,10 @@ export function Chart({ picture, height = 260 }: { picture: Picture; height?: nu
   };
   if (picture.total !== undefined) return <p class="total"><strong>{picture.total}</strong> <span>{picture.table.rows[0]?.[0].text}</span></p>;
   if (!picture.draw) return null;
+  const isScrolled = drawing !== null && Number(drawing.attributes.width) > width;
+  const scrolling = isScrolled ? { tabIndex: 0, role: "region" as const, "aria-label": "Chart, wider than the window" } : {};
   return (
-    <div class={picture.findPeople ? "chart-place clickable" : "chart-place"} ref={setElement} onClick={handleClick}>
+    <div class={picture.findPeople ? "chart-place clickable" : "chart-place"} ref={setElement} onClick={handleClick} {...scrolling}>
       {drawing && toVirtual(drawing)}
     </div>
   );

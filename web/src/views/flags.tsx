@@ -40,15 +40,16 @@ function FlagRow({ flag }: { flag: Flag }) {
 export function FlagsView() {
   const query = route.value.query;
   const [search, setSearch] = useState(query.get("search") ?? "");
-  const settled = useSettled(search, 200);
+  const [tag, setTag] = useState(query.get("tag") ?? "");
+  const settled = useSettled({ search, tag }, 200);
   const offset = Number(query.get("offset") ?? 0);
-  const names = ["active", "type", "evaluation_runtime", "order", "tag", "key"] as const;
+  const names = ["active", "type", "evaluation_runtime", "order", "key"] as const;
   const chosen = Object.fromEntries(names.map((name) => [name, query.get(name) ?? ""])) as Record<(typeof names)[number], string>;
-  const change = (changes: Record<string, string>) => replaceQuery({ ...chosen, search, offset: "", ...changes });
+  const change = (changes: Record<string, string>) => replaceQuery({ ...chosen, search, tag, offset: "", ...changes });
   const load = (signal: AbortSignal) => {
-    const { tag, ...filters } = chosen;
+    const label = settled.tag.trim().toLowerCase();
     return request<Page<Flag>>("GET", `${projectPath.value}/feature_flags/`, {
-      query: { ...filters, search: settled, tags: tag && JSON.stringify([tag]), limit: LIMIT, offset: offset || undefined }, signal,
+      query: { ...chosen, search: settled.search, tags: label && JSON.stringify([label]), limit: LIMIT, offset: offset || undefined }, signal,
     });
   };
   const { data, error, isLoading, reload } = useRequest(load, [settled, offset, JSON.stringify(chosen), projectPath.value]);
@@ -66,12 +67,12 @@ export function FlagsView() {
         <Select label="State" value={chosen.active} values={STATES} onChange={(active) => change({ active })} />
         <Select label="Type" value={chosen.type} values={TYPES} onChange={(type) => change({ type })} />
         <Select label="Runtime" value={chosen.evaluation_runtime} values={RUNTIMES} onChange={(runtime) => change({ evaluation_runtime: runtime })} />
-        <label class="field narrow"><span>Tag</span><input type="text" value={chosen.tag} onChange={(event) => change({ tag: event.currentTarget.value.trim().toLowerCase() })} /></label>
+        <label class="field narrow"><span>Tag</span><input type="text" value={tag} onInput={(event) => { setTag(event.currentTarget.value); change({ tag: event.currentTarget.value }); }} /></label>
         <Select label="Order" value={chosen.order || "-created_at"} values={ORDERS} onChange={(order) => change({ order })} />
       </form>
       {error && <ErrorBox error={error} retry={reload} />}
       {!data && isLoading && <Loading />}
-      {data && data.results.length === 0 && <Empty>No flag matches. <button type="button" onClick={() => { setSearch(""); replaceQuery({}); }}>Remove all filters</button></Empty>}
+      {data && data.results.length === 0 && <Empty>No flag matches. <button type="button" onClick={() => { setSearch(""); setTag(""); replaceQuery({}); }}>Remove all filters</button></Empty>}
       {data && data.results.length > 0 && (
         <table class="list" aria-busy={isLoading}>
           <thead>
