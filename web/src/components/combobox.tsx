@@ -21,6 +21,13 @@ interface ComboboxProps {
 }
 
 const WAIT_MS = 120;
+const MOST = 50;
+
+/** Those that begin with the typed text come first. */
+function sortSuggestions(found: Suggestion[], text: string): Suggestion[] {
+  const begins = ({ value }: Suggestion) => (value.toLowerCase().startsWith(text.toLowerCase()) ? 0 : 1);
+  return [...found].sort((one, other) => begins(one) - begins(other)).slice(0, MOST);
+}
 
 export function Combobox({ label, value, onChange, suggest, placeholder, isLabelHidden, onEnter, onBackspace }: ComboboxProps) {
   const id = useId();
@@ -35,7 +42,7 @@ export function Combobox({ label, value, onChange, suggest, placeholder, isLabel
     const timer = setTimeout(() => {
       suggest(value, controller.signal).then(
         (found) => {
-          if (!controller.signal.aborted) setSuggestions(found.slice(0, 50));
+          if (!controller.signal.aborted) setSuggestions(sortSuggestions(found, value));
         },
         () => {
           if (!controller.signal.aborted) setSuggestions([]);

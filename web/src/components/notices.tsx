@@ -5,6 +5,7 @@ interface Notice {
   id: number;
   text: string;
   isError: boolean;
+  shownAt: number;
   undo?: () => Promise<void>;
 }
 
@@ -15,16 +16,22 @@ export function removeNotice(id: number): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
 }
 
-/** Shows a notice until it is closed, or until the next one replaces it. */
+/** Shows a notice until it is closed, until the next one replaces it, or until another view is opened later. */
 export function showNotice(text: string, undo?: () => Promise<void>): void {
   lastId += 1;
-  notices.value = [{ id: lastId, text, isError: false, undo }];
+  notices.value = [{ id: lastId, text, isError: false, shownAt: Date.now(), undo }];
 }
 
 export function showError(error: unknown): void {
   lastId += 1;
-  notices.value = [{ id: lastId, text: error instanceof Error ? error.message : String(error), isError: true }];
+  notices.value = [{ id: lastId, text: error instanceof Error ? error.message : String(error), isError: true, shownAt: Date.now() }];
 }
+
+const STAYS_MS = 8000;
+
+addEventListener("hashchange", () => {
+  notices.value = notices.value.filter(({ shownAt }) => Date.now() - shownAt < STAYS_MS);
+});
 
 async function runUndo(notice: Notice): Promise<void> {
   removeNotice(notice.id);

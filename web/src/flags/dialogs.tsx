@@ -59,14 +59,13 @@ export function ConflictDialog({ conflict, draft, onTakeTheirs, onSaveMine, onCl
   const theirs = new Map(listDifferences(base, startDraft(conflict.theirs)).map((row) => [row.label, row]));
   const mine = new Map(listDifferences(base, draft).map((row) => [row.label, row]));
   const labels = [...new Set([...theirs.keys(), ...mine.keys()])];
-  const other = conflict.theirs.last_modified_by?.email ?? "another user";
   const show = (text: string | null | undefined) => text ?? "none";
   return (
     <Dialog title="Two versions of this flag" onClose={onClose} isWide>
       <p role="alert">{conflict.message}</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Both versions">
-        <table>
-          <thead><tr><th scope="col">Part</th><th scope="col">When you opened it</th><th scope="col">Now stored, by {other}</th><th scope="col">Yours</th></tr></thead>
+        <table class="versions">
+          <thead><tr><th scope="col">Part</th><th scope="col">When you opened it</th><th scope="col">Stored now</th><th scope="col">Yours</th></tr></thead>
           <tbody>
             {labels.map((label) => {
               const [stored, edited] = [theirs.get(label), mine.get(label)];

@@ -22,7 +22,7 @@ export function SignIn({ problem }: { problem: string | null }) {
   const shown = error ?? keyRejected.value;
   return (
     <main class="sign-in" id="content">
-      <h1>Pennon</h1>
+      <h1 class="brand"><span aria-hidden="true" class="flag-mark" />Pennon</h1>
       <form onSubmit={submit}>
         <label class="field">
           <span>Personal API key</span>
