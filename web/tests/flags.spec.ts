@@ -79,6 +79,9 @@ test("a change of a flag that is on for everybody names the number of persons; u
   const history = page.getByRole("region", { name: "History" });
   await expect(history.getByRole("listitem")).toHaveCount(3);
   await expect(history.getByRole("listitem").nth(1)).toContainText("before: onafter: off");
+  await history.getByRole("button", { name: "Undo this change" }).click();
+  await expect(page.getByText("The change was undone.")).toBeVisible();
+  expect((await server.request<StoredFlag>("GET", `feature_flags/${flag.id}/`)).active).toBe(false);
 });
 
 test("a stored flag is evaluated for a person, with the reason", async ({ console, page, server }) => {

@@ -46,10 +46,11 @@ export function saveFlag(base: Flag, draft: FlagDraft): Promise<Flag> {
   return request("PATCH", flagPath(base.id), { body });
 }
 
-/** Sets the fields that differ between the two back to those of `before`. */
+/** Sets the fields that differ between the two back to those of `before`. Rejected with 409 if one was changed since `after`. */
 export function restoreFlag(before: Flag, after: Flag): Promise<Flag> {
   const fields = listChanges(startDraft(before), startDraft(after));
-  return request("PATCH", flagPath(before.id), { body: pick(startDraft(before), fields) });
+  const body = { ...pick(startDraft(before), fields), version: after.version, original_flag: pick(startDraft(after), fields) };
+  return request("PATCH", flagPath(before.id), { body });
 }
 
 export const setDeleted = (flag: Flag, deleted: boolean) => request<Flag>("PATCH", flagPath(flag.id), { body: { deleted } });

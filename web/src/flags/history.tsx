@@ -13,11 +13,16 @@ const LIMIT = 20;
 const NO_FILTERS = { groups: [{ properties: [], rollout_percentage: null }] };
 const EMPTY: Record<string, unknown> = { name: "", filters: NO_FILTERS, tags: [] };
 
-/** The body that sets the changed fields of an entry back. */
+/** The body that sets the changed fields of an entry back. Rejected with 409 if one was changed since. */
 function buildUndo(entry: ActivityEntry): Record<string, unknown> | null {
   const changes = (entry.detail.changes ?? []).filter(({ field }) => field !== "version");
   if (changes.length === 0) return null;
-  return Object.fromEntries(changes.map(({ field, before }) => [field, before ?? (field && field in EMPTY ? EMPTY[field] : null)]));
+  const read = (field: string, value: unknown) => value ?? (field in EMPTY ? EMPTY[field] : null);
+  const version = entry.detail.changes?.find(({ field }) => field === "version")?.after;
+  return {
+    ...Object.fromEntries(changes.map(({ field, before }) => [field, read(field ?? "", before)])),
+    version, original_flag: Object.fromEntries(changes.map(({ field, after }) => [field, read(field ?? "", after)])),
+  };
 }
 
 export function EntryHead({ entry }: { entry: ActivityEntry }) {

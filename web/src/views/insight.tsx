@@ -114,7 +114,7 @@ function InsightEditor({ stored }: { stored: Insight | null }) {
       <div class="builder">
         <form class="query-editor" onSubmit={(event) => event.preventDefault()}>
           <Field label="Name" name="insight-name" value={name} onInput={setName} placeholder="unnamed" />
-          <Choice label="Kind of insight" value={query.kind} values={KINDS} onChange={(kind) => setQuery(startQuery(kind, query))} />
+          <Choice label="Kind of insight" value={query.kind} values={KINDS} onChange={(kind) => kind !== query.kind && setQuery(startQuery(kind, query))} />
           <QueryEditor query={query} onChange={setQuery} />
         </form>
         <div class="query-result">
