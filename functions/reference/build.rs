@@ -34,7 +34,8 @@ fn write_console(folder: &Path) -> Result<(), Box<dyn Error>> {
     let mut files = fs::read_dir(Path::new(CONSOLE).join("assets"))?.collect::<Result<Vec<_>, _>>()?;
     files.sort_by_key(fs::DirEntry::file_name);
     for file in files {
-        let name = file.file_name().into_string().map_err(|name| format!("{} is not UTF-8", name.display()))?;
+        let name =
+            file.file_name().into_string().map_err(|name| format!("{} is not UTF-8", name.display()))?;
         let target = folder.join(format!("{name}.gz"));
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&fs::read(file.path())?)?;

@@ -117,7 +117,10 @@ async fn the_page_has_no_urls_of_other_hosts() {
 #[tokio::test]
 async fn the_console_loads_only_its_own_assets() {
     let (status, headers, page) = get("/", &[]).await;
-    assert_eq!((status, headers["content-type"].to_str().unwrap()), (StatusCode::OK, "text/html; charset=utf-8"));
+    assert_eq!(
+        (status, headers["content-type"].to_str().unwrap()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
     assert_eq!(headers["cache-control"], "public, no-cache");
     let policy = headers["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
@@ -130,7 +133,11 @@ async fn the_console_loads_only_its_own_assets() {
     assert_eq!(urls.len(), 3, "{page}");
     for url in urls {
         let (status, headers, packed) = get(&format!("/{url}"), &[("accept-encoding", "gzip")]).await;
-        assert_eq!((status, headers["content-encoding"].to_str().unwrap()), (StatusCode::OK, "gzip"), "{url}");
+        assert_eq!(
+            (status, headers["content-encoding"].to_str().unwrap()),
+            (StatusCode::OK, "gzip"),
+            "{url}"
+        );
         assert_eq!(headers["cache-control"], "public, max-age=31536000, immutable", "{url}");
         assert_eq!(headers["x-content-type-options"], "nosniff", "{url}");
         let (_, plain_headers, plain) = get(&format!("/{url}"), &[]).await;
@@ -138,7 +145,8 @@ async fn the_console_loads_only_its_own_assets() {
         assert_ne!(headers["etag"], plain_headers["etag"], "{url}");
         let mut text = Vec::new();
         flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
-        let committed = std::fs::read(format!("{}/../../web/dist/{url}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let committed =
+            std::fs::read(format!("{}/../../web/dist/{url}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert!(text == plain && plain == committed, "{url} is not the committed file");
         let media = match url.rsplit_once('.').unwrap().1 {
             "js" => "text/javascript; charset=utf-8",
