@@ -31,8 +31,17 @@ export function buildLink(view: string, id: string | number | null = null, query
   return `#/${path}${parameters && `?${parameters}`}`;
 }
 
+/** Opens a view after an editor has stored its record: unsaved changes are not checked. */
 export function navigate(link: string): void {
+  isLeaving = null;
   location.hash = link;
+}
+
+/** Set by an editor with unsaved changes: whether the user leaves it for another view. */
+let isLeaving: (() => boolean) | null = null;
+
+export function guardLeaving(check: (() => boolean) | null): void {
+  isLeaving = check;
 }
 
 /** Changes the query of the route without a history entry. */
@@ -49,6 +58,12 @@ let isFirstRoute = true;
 export const hasNavigated = () => !isFirstRoute;
 
 addEventListener("hashchange", () => {
+  const [current, next] = [route.value, readRoute()];
+  const isOtherView = next.view !== current.view || next.id !== current.id;
+  if (isOtherView && isLeaving && !isLeaving()) {
+    history.pushState(null, "", buildLink(current.view, current.id, Object.fromEntries(current.query)));
+    return;
+  }
   isFirstRoute = false;
   route.value = readRoute();
 });

@@ -52,6 +52,15 @@ test("the last period is drawn open only while it lasts", () => {
   expect(countOpen("2026-01-03T12:00:00Z")).toBe(0);
 });
 
+test("periods after the range have no cell in the grid of retention", () => {
+  const row = (date: string, counts: number[]) => ({ label: "", date, breakdown_value: null, people_url: null, values: counts.map((count, index) => ({ count, label: `Day ${index}` })) });
+  const picture = buildPicture({ kind: "RetentionQuery" }, [row("2026-01-01", [4, 2, 0]), row("2026-01-02", [3, 0, 0]), row("2026-01-03", [5, 0, 0])], 0)!;
+  expect(picture.table.rows.map((cells) => cells.map(({ text }) => text))).toEqual([
+    ["2026-01-01", "4", "2 (50.0 %)", "0 (0.0 %)"], ["2026-01-02", "3", "0 (0.0 %)", "–"], ["2026-01-03", "5", "–", "–"],
+  ]);
+  expect(findAll(picture.draw!({ width: 600, height: 200 }), (node) => node.attributes.class === "cell")).toHaveLength(6);
+});
+
 test("the picture of a funnel names what was lost", () => {
   const step = (name: string, order: number, count: number) => ({ name, custom_name: null, order, count, average_conversion_time: null, median_conversion_time: null, converted_people_url: `/in/${order}`, dropped_people_url: `/out/${order}` });
   const picture = buildPicture({ kind: "FunnelsQuery" }, [step("a", 0, 8), step("b", 1, 2)], 0)!;

@@ -1,6 +1,6 @@
 // Flags: creating, reach, concurrent changes, undo, history, evaluation.
 import { expect, test } from "./fixtures";
-import { NUMBERS } from "./server";
+import { KEYS, NUMBERS } from "./server";
 
 interface StoredFlag {
   id: number;
@@ -82,6 +82,21 @@ test("a change of a flag that is on for everybody names the number of persons; u
   await history.getByRole("button", { name: "Undo this change" }).click();
   await expect(page.getByText("The change was undone.")).toBeVisible();
   expect((await server.request<StoredFlag>("GET", `feature_flags/${flag.id}/`)).active).toBe(false);
+});
+
+test("unsaved changes are left only after a confirmation", async ({ server, page }) => {
+  const flag = await server.request<StoredFlag>("POST", "feature_flags/", { key: "unsaved" });
+  await page.goto(`${server.address}#key=${KEYS.single}`);
+  await expect(page.getByRole("heading", { name: "Shop", level: 1 })).toBeVisible();
+  await page.evaluate((id) => { location.hash = `#/flags/${id}`; }, flag.id);
+  await page.getByLabel("Description").fill("typed");
+  page.once("dialog", (dialog) => void dialog.dismiss());
+  await page.getByRole("link", { name: "Insights", exact: true }).click();
+  await expect(page).toHaveURL(`${server.address}#/flags/${flag.id}`);
+  await expect(page.getByLabel("Description")).toHaveValue("typed");
+  page.once("dialog", (dialog) => void dialog.accept());
+  await page.getByRole("link", { name: "Insights", exact: true }).click();
+  await expect(page.getByRole("heading", { name: "Insights", level: 1 })).toBeVisible();
 });
 
 test("a stored flag is evaluated for a person, with the reason", async ({ console, page, server }) => {

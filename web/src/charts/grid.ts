@@ -3,7 +3,8 @@ import { type SvgNode, chartRoot, fitText, svg } from "./svg";
 
 export interface GridRow {
   name: string;
-  counts: number[];
+  /** Null for a period that is not part of the range. */
+  counts: (number | null)[];
 }
 
 export interface GridOptions {
@@ -26,6 +27,7 @@ export function gridChart(rows: GridRow[], { width, label, columns }: GridOption
     const y = ROW * (order + 1);
     const whole = row.counts[0] ?? 0;
     const cells = row.counts.map((count, index) => {
+      if (count === null) return null;
       const rate = whole > 0 ? count / whole : 0;
       const text = cell < 44 ? `${Math.round(100 * rate)}` : `${(100 * rate).toFixed(cell < 58 ? 0 : 1)} %`;
       return svg(

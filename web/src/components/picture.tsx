@@ -55,10 +55,13 @@ export function Legend({ picture }: { picture: Picture }) {
   );
 }
 
+/** Numbers are aligned at the right, texts at the left. */
+const alignCell = (cell: Cell | undefined) => (cell && /^[-–\d]/.test(cell.text) ? "number" : undefined);
+
 function TableCell({ cell, isHeader }: { cell: Cell; isHeader: boolean }) {
   const { text, people } = cell;
   const content = people ? <button type="button" class="link" title={`People: ${people.title}`} onClick={() => showPeople(people)}>{text}</button> : text;
-  return isHeader ? <th scope="row">{content}</th> : <td>{content}</td>;
+  return isHeader ? <th scope="row">{content}</th> : <td class={alignCell(cell)}>{content}</td>;
 }
 
 export function PictureTable({ picture, caption }: { picture: Picture; caption: string }) {
@@ -67,7 +70,7 @@ export function PictureTable({ picture, caption }: { picture: Picture; caption: 
     <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
       <table class="numbers">
         <caption class="for-readers">{caption}</caption>
-        <thead><tr>{columns.map((column, index) => <th key={index} scope="col">{column}</th>)}</tr></thead>
+        <thead><tr>{columns.map((column, index) => <th key={index} scope="col" class={index > 0 ? alignCell(rows[0]?.[index]) : undefined}>{column}</th>)}</tr></thead>
         <tbody>{rows.map((row, order) => <tr key={order}>{row.map((cell, index) => <TableCell key={index} cell={cell} isHeader={index === 0} />)}</tr>)}</tbody>
       </table>
     </div>

@@ -1,7 +1,7 @@
 // Keyboard shortcuts: `g` and a letter opens a view, `/` goes to the search field, `?` lists them.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { buildLink, navigate } from "../router";
+import { buildLink } from "../router";
 import { Dialog } from "./dialog";
 
 const TARGETS: Record<string, [string, string]> = {
@@ -19,7 +19,7 @@ export function useShortcuts(): void {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
       if (isGoing && TARGETS[event.key]) {
         event.preventDefault();
-        navigate(buildLink(TARGETS[event.key][0]));
+        location.hash = buildLink(TARGETS[event.key][0]);
       } else if (event.key === "/") {
         const search = document.querySelector<HTMLInputElement>("main input[type=search]");
         if (search) event.preventDefault();

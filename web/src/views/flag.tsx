@@ -16,6 +16,7 @@ import { Variants } from "../flags/variants";
 import { buildLink, navigate, replaceQuery, route } from "../router";
 import { explainMissingScope } from "../session";
 import { useRequest } from "../use_request";
+import { useUnsaved } from "../use_unsaved";
 
 const RUNTIMES: ["all" | "client" | "server", string][] = [["all", "clients and servers"], ["client", "clients"], ["server", "servers"]];
 type Section = "history" | "usage" | "roles";
@@ -40,6 +41,7 @@ function Basics({ draft, onChange, isNew }: { draft: FlagDraft; onChange: (chang
 function NewFlag() {
   const [draft, setDraft] = useState<FlagDraft>(NEW_DRAFT);
   const [error, setError] = useState<Error | null>(null);
+  useUnsaved(listChanges(NEW_DRAFT, draft).length > 0, "the new flag");
   const submit = async (event: Event) => {
     event.preventDefault();
     const problem = findProblem(draft);
@@ -120,6 +122,7 @@ function FlagEditor({ flag }: { flag: Flag }) {
   const { draft, setDraft, base, conflict, setConflict, isConfirming, setConfirming, error, save, store, reset } = useSaving(flag);
   const change = (changes: Partial<FlagDraft>) => setDraft({ ...draft, ...changes });
   const hasChanges = listChanges(startDraft(base), draft).length > 0;
+  useUnsaved(hasChanges, base.key);
   const refresh = () => fetchFlag(flag.id).then(reset, showError);
   const missing = explainMissingScope("feature_flag:write") ?? (base.can_edit ? null : "You may not edit this flag: none of your roles has access to it.");
   const off = { ...startDraft(base), active: base.deleted };

@@ -11,6 +11,7 @@ import { SharingDialog } from "../insight/sharing";
 import { buildLink, navigate, route } from "../router";
 import { explainMissingScope, projectPath } from "../session";
 import { useRequest } from "../use_request";
+import { useUnsaved } from "../use_unsaved";
 
 const insightsPath = () => `${projectPath.value}/insights/`;
 
@@ -87,6 +88,8 @@ function InsightEditor({ stored }: { stored: Insight | null }) {
     setQuery(unwrap(saved.query) ?? query);
   };
   const { save, error } = useSave(insight, name, query, handleSaved);
+  const hasChanges = insight !== null && (name !== (insight.name ?? "") || JSON.stringify(query) !== JSON.stringify(unwrap(insight.query)));
+  useUnsaved(hasChanges, name || "the insight");
   const missing = explainMissingScope("insight:write");
   const remove = async () => {
     if (!insight) return;

@@ -16,9 +16,11 @@ interface RetentionRow {
 export function retentionPicture(results: RetentionRow[]): Picture {
   const longest = results.reduce((most, { values }) => (values.length > most.length ? values : most), results[0]?.values ?? []);
   const columns = longest.map(({ label }) => label);
-  const rows = results.map((row) => ({
+  const periods = new Set(results.map(({ date }) => date)).size;
+  const rows = results.map((row, order) => ({
     name: `${row.breakdown_value !== null ? `${row.breakdown_value} · ` : ""}${row.date.slice(0, 10)}`,
-    counts: row.values.map(({ count }) => count),
+    // The last columns of later rows are after the range: nothing was counted there.
+    counts: row.values.map(({ count }, column) => (count === 0 && column > 0 && (order % periods) + column >= periods ? null : count)),
     people: row.people_url ? ({ title: `Started ${row.date.slice(0, 10)}`, link: row.people_url } as PeopleRequest) : undefined,
   }));
   const started = rows.reduce((sum, { counts }) => sum + (counts[0] ?? 0), 0);
@@ -31,7 +33,8 @@ export function retentionPicture(results: RetentionRow[]): Picture {
       columns: ["Started", ...columns],
       rows: rows.map(({ name, counts, people }): Cell[] => [
         { text: name },
-        ...counts.map((count, index) => ({ text: index === 0 ? formatNumber(count) : `${formatNumber(count)} (${formatShare(count, counts[0])})`, people: index === 0 ? people : undefined })),
+        ...counts.map((count, index): Cell =>
+          count === null ? { text: "–" } : index === 0 ? { text: formatNumber(count), people } : { text: `${formatNumber(count)} (${formatShare(count, counts[0] ?? 0)})` }),
       ]),
     },
     findPeople: (mark) => rows[Number(mark.row ?? -1)]?.people,
