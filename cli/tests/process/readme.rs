@@ -78,6 +78,8 @@ impl Tour {
                 .to_owned()
         };
         let (key, token) = (word("phx_"), word("phc_"));
+        let console = format!("  console            http://{}/#key={key}\n", server.address);
+        assert!(server.output_text.contains(&console), "{}", server.output_text);
         Tour { directory, server, key, token }
     }
 
