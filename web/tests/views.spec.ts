@@ -58,7 +58,9 @@ for (const { colorScheme, width, tag } of MODES) {
     test.setTimeout(120_000);
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
     await page.setViewportSize({ width, height: 844 });
-    const routes = await prepareRoutes(console);
+    // The short pass has one list and one record of each view.
+    const kindOf = (route: string) => route.replace(/\/\d+|\/\w{8}$|\/[\w-]{36}$/, "/record");
+    const routes = (await prepareRoutes(console)).filter((route, index, all) => tag !== "" || all.findIndex((other) => kindOf(other) === kindOf(route)) === index);
     await console.open();
     for (const route of routes) {
       await settle(console, route);
@@ -118,6 +120,6 @@ test("the page and everything that it loads is at most 120 kB, and is painted fa
   expect(bytes).toBeGreaterThan(10_000);
   expect(bytes).toBeLessThanOrEqual(120_000);
   const painted = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
-  test.info().annotations.push({ type: "measured", description: `${bytes} bytes, first paint after ${Math.round(painted)} ms at a quarter of the speed` });
+  process.stdout.write(`    ${bytes} bytes, first paint after ${Math.round(painted)} ms at a quarter of the speed\n`);
   expect(console.page).toBe(page);
 });
