@@ -52,6 +52,11 @@ export function replaceQuery(query: Record<string, string>): void {
   route.value = readRoute();
 }
 
+/** Writes the query into the address, from which Back restores it, without opening the view anew. */
+export function rememberQuery(query: Record<string, string>): void {
+  history.replaceState(null, "", buildLink(route.value.view, route.value.id, query));
+}
+
 let isFirstRoute = true;
 
 /** Whether the user has opened another view since the page was loaded. */

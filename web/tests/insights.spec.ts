@@ -67,6 +67,9 @@ test("a trend by breakdown, and the people behind a number", async ({ console, p
   await expect(people.getByRole("rowheader")).toHaveCount(NUMBERS.phone);
   await people.getByRole("link", { name: "person-00@example.com" }).click();
   await expect(page.getByRole("heading", { name: "person-00@example.com", level: 1 })).toBeVisible();
+  await page.goBack();
+  await expect(page.getByRole("combobox", { name: "Breakdown by" })).toHaveValue("platform");
+  await expect(page.getByRole("img", { name: /desktop: 28, phone: 12/ })).toBeVisible();
 });
 
 test("the same query is offered as curl, Python and JSON", async ({ console, page }) => {

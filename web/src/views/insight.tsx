@@ -1,5 +1,5 @@
 // The builder of one insight: the query, its picture, saving, dashboards, sharing.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/client";
 import type { DashboardSummary, Insight, Page, QueryNode } from "../api/types";
 import { Choice, ErrorBox, Field, Loading, ViewHeader } from "../components/basics";
@@ -8,7 +8,7 @@ import { QueryEditor } from "../insight/builder";
 import { KINDS, nameInsight, startQuery, unwrap, wrap, prepareQuery } from "../insight/model";
 import { QueryCode, QueryResult } from "../insight/result";
 import { SharingDialog } from "../insight/sharing";
-import { buildLink, navigate, route } from "../router";
+import { buildLink, navigate, rememberQuery, route } from "../router";
 import { explainMissingScope, projectPath } from "../session";
 import { useRequest } from "../use_request";
 import { useUnsaved } from "../use_unsaved";
@@ -81,6 +81,10 @@ function InsightEditor({ stored }: { stored: Insight | null }) {
   const [name, setName] = useState(stored?.name ?? route.value.query.get("name") ?? "");
   const [query, setQuery] = useState<QueryNode>(() => unwrap(stored?.query ?? null) ?? readQueryOfRoute() ?? startQuery("TrendsQuery", null));
   const [isSharing, setSharing] = useState(false);
+  // What is not saved yet survives a look at a person or a flag, and can be sent as a link.
+  useEffect(() => {
+    if (!insight) rememberQuery({ query: JSON.stringify(query), ...(name && { name }) });
+  }, [insight, query, name]);
   const handleSaved = (saved: Insight) => {
     if (!insight) return navigate(buildLink("insights", saved.short_id));
     setInsight(saved);
