@@ -5,7 +5,7 @@
 
 The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path"}],
 without trailing slash, one entry per function (group) that mounts the route. Rules:
- 1. no template path ends in a slash, no gateway declares one twice, no product path ends in a slash;
+ 1. no template path but `/` ends in a slash, no gateway declares one twice, no product path but `/` ends in a slash;
  2. each product route, under /api/projects and /api/environments, without and with a trailing slash, reaches a function
     that mounts it, for every way API Gateway may read the slash (see READINGS), through the distribution;
  3. each template route is selected for at least one product route;
@@ -138,13 +138,13 @@ def check_shapes(routes, product):
     """Findings of rule 1."""
     findings, seen = [], set()
     for route in routes:
-        if route.path.endswith("/"):
+        if route.path.endswith("/") and route.path != "/":
             findings.append(f"template path ends in a slash, API Gateway would drop it: {route.path}")
         key = (route.gateway, route.method, re.sub(r"\{[^}+]*", "{", route.path))
         if key in seen:
             findings.append(f"template route declared twice: {route.method} {route.path}")
         seen.add(key)
-    findings += [f"product path ends in a slash: {p['path']}" for p in product if p["path"].endswith("/")]
+    findings += [f"product path ends in a slash: {p['path']}" for p in product if p["path"].endswith("/") and p["path"] != "/"]
     return findings
 
 
@@ -152,7 +152,7 @@ def check_arrivals(routes, expected, behaviours):
     """Findings of rules 2 and 5, and the template routes that were selected."""
     findings, chosen = [], set()
     for (method, path), groups in sorted(expected.items()):
-        for requested, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS]:
+        for requested, reading in [(path, READINGS[0])] + [(path + "/", r) for r in READINGS if path != "/"]:
             gateway = gateway_of(behaviours, requested)
             if gateway != ("rest" if is_of_sdks(path) else "http"):
                 findings.append(f"{method} {requested}: the distribution sends it to the wrong gateway, {gateway}")
@@ -192,7 +192,7 @@ def check_watch(routes, expected):
     """Findings of rule 4."""
     findings = []
     for (method, path), groups in sorted(expected.items()):
-        for requested in (path, path + "/"):
+        for requested in (path, path + "/") if path != "/" else (path,):
             route = choose(routes, method, requested, WATCH)
             if route is None or route.group not in groups:
                 findings.append(f"{method} {requested} ({WATCH.name}): {route and route.group}, expected {names(groups)}")

@@ -69,9 +69,9 @@ class Check:
     def __init__(self, server, calculation, known):
         self.server, self.calculation, self.known, self.failures = server, calculation, known, []
 
-    def expect(self, what, given, wanted):
-        if given != wanted:
-            self.failures.append(f"buffer: {what}: {given!r:.300} instead of {wanted!r:.300}")
+    def expect(self, what, given, expected):
+        if given != expected:
+            self.failures.append(f"buffer: {what}: {given!r:.300} instead of {expected!r:.300}")
 
     def query(self, body):
         headers = [("Authorization", f"Bearer {self.known['key']}"), ("Content-Type", "application/json")]
@@ -194,8 +194,8 @@ def fail_to_send(checked, queue, capture, token):
         with capture() as function:
             for _ in range(3):
                 checked.send(function, json.dumps({"api_key": token, "event": "buffered_gzip", "distinct_id": "buffered-1"}).encode())
-        wanted = {**counts, "buffered_gzip": counts["buffered_gzip"] + 3 * number}
-        checked.expect(f"counts with a queue that is {failing}", checked.counts(), wanted)
+        expected = {**counts, "buffered_gzip": counts["buffered_gzip"] + 3 * number}
+        checked.expect(f"counts with a queue that is {failing}", checked.counts(), expected)
     queue.failing = None
     # A call and its retry were stored although their responses were lost.
     checked.expect("messages without a response", 1 <= queue.sent - sent <= 2, True)
@@ -204,6 +204,6 @@ def fail_to_send(checked, queue, capture, token):
         checked.send(draining, json.dumps({"api_key": token, "event": "buffered_batch", "distinct_id": "buffered-1"}).encode())
         while queue.waiting:
             queue.deliver(draining)
-    wanted = {**wanted, "buffered_batch": wanted["buffered_batch"] + 1}
-    checked.expect("counts after all deliveries", checked.counts(), wanted)
+    expected = {**expected, "buffered_batch": expected["buffered_batch"] + 1}
+    checked.expect("counts after all deliveries", checked.counts(), expected)
     checked.expect("dead letters of sound messages", len(queue.dead_letters), 5)

@@ -9,6 +9,7 @@ import base64
 import gzip
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 JSON = ("Content-Type", "application/json")
 DATES = {"date_from": "2024-01-01", "date_to": "2024-06-30"}
@@ -19,6 +20,7 @@ SERIES = [{"kind": "EventsNode", "event": "purchase", "name": "purchase"}]
 NODE = {"kind": "TrendsQuery", "series": SERIES, "interval": "month", "dateRange": DATES}
 EVERYONE = {"groups": [{"properties": [], "rollout_percentage": 100}]}
 P = "/api/projects/1"
+CONSOLE = sorted(file.name for file in (Path(__file__).resolve().parents[2] / "web/dist/assets").iterdir())
 
 
 @dataclass
@@ -82,7 +84,8 @@ def reference():
         step("/api/schema/"), step("/api/schema", query=[("format", "yaml")]), step("/api/schema/", query=[("format", "xml")], status=404),
         step("/api/schema/", headers=[("Accept", "application/vnd.oai.openapi")]), step("/api/schema/", 304, [("If-None-Match", "*")]),
         step("/docs"), step("/docs/"), step("/docs/viewer.js", headers=[("Accept-Encoding", "gzip")]), step("/docs/viewer.js"),
-        step("/docs/nothing", 404), Step("reference", "POST", "/api/schema/", 405, {}, key=None),
+        step("/"), step("/", 304, [("If-None-Match", "*")]), *(step(f"/assets/{name}", headers=[("Accept-Encoding", "gzip")]) for name in CONSOLE),
+        step("/assets/nothing.js", 404), step("/docs/nothing", 404), Step("reference", "POST", "/api/schema/", 405, {}, key=None),
     ]
 
 

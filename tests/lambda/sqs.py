@@ -67,14 +67,14 @@ class Queue:
                 self.refusals.append(kind)
             return respond(connection, status, json.dumps({"__type": f"com.amazonaws.sqs#{kind}", "message": text}).encode())
 
-        said = json.loads(body)
+        request = json.loads(body)
         if method != "POST" or headers.get("x-amz-target") != "AmazonSQS.SendMessage":
             return refuse("400 Bad Request", "InvalidAction", headers.get("x-amz-target", path))
         if "/us-east-1/sqs/aws4_request" not in headers.get("authorization", "") or "x-amz-security-token" not in headers:
             return refuse("403 Forbidden", "AccessDenied", "the request is not signed for SQS in this region")
-        if said.get("QueueUrl") != self.url or set(said) != {"QueueUrl", "MessageBody"}:
-            return refuse("400 Bad Request", "QueueDoesNotExist", str(said.get("QueueUrl")))
-        text = said["MessageBody"]
+        if request.get("QueueUrl") != self.url or set(request) != {"QueueUrl", "MessageBody"}:
+            return refuse("400 Bad Request", "QueueDoesNotExist", str(request.get("QueueUrl")))
+        text = request["MessageBody"]
         if self.failing == "throttled":
             return refuse("400 Bad Request", "RequestThrottled", "slow down")
         if not 1 <= len(text.encode()) <= self.message_bytes_max or INVALID.search(text):

@@ -42,9 +42,9 @@ class Sending(unittest.TestCase):
         connection = http.client.HTTPConnection(urlsplit(self.queue.endpoint).netloc, timeout=10)
         connection.request("POST", "/", json.dumps({"QueueUrl": self.queue.url, "MessageBody": body, **more}), headers)
         response = connection.getresponse()
-        status, said = response.status, json.loads(response.read())
+        status, body = response.status, json.loads(response.read())
         connection.close()
-        return status, said.get("__type", "").rsplit("#", 1)[-1] or said["MessageId"]
+        return status, body.get("__type", "").rsplit("#", 1)[-1] or body["MessageId"]
 
     def test_a_message_is_stored_once_its_id_is_returned(self):
         status, name = self.send("x" * 100)

@@ -103,6 +103,11 @@ class Checks(unittest.TestCase):
         findings = check(self.template() + [route(self.P + "/flags/")], self.product())
         self.assertTrue(any("ends in a slash" in f for f in findings), findings)
 
+    def test_the_root_is_the_only_path_with_a_slash_at_its_end(self):
+        product = self.product() + [{"group": "pages", "method": "GET", "path": "/"}]
+        self.assertEqual(check(self.template() + [route("/", "pages")], product), [])
+        self.assertEqual(check(self.template(), product), ["GET / (trimmed): no route, wanted pages"])
+
     def test_a_spelling_left_out(self):
         findings = check([r for r in self.template() if not r.path.startswith(self.E)], self.product())
         self.assertTrue(any("/api/environments/7/flags" in f and "no route" in f for f in findings), findings)

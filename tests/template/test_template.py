@@ -213,7 +213,7 @@ class CaptureBuffer(unittest.TestCase):
 
     QUEUES = {name: it for name, it in of_type("AWS::SQS::Queue").items() if name != "FailureQueue"}
 
-    def test_it_is_there_only_if_the_parameter_says_so(self):
+    def test_it_exists_only_if_the_parameter_is_set(self):
         parameter = TEMPLATE["Parameters"]["CaptureBuffer"]
         self.assertEqual((parameter["Default"], parameter["AllowedValues"]), ("none", ["none", "SQS", "drain"]))
         self.assertEqual(TEMPLATE["Conditions"]["WithCaptureQueue"], {"Fn::Not": [{"Fn::Equals": [{"Ref": "CaptureBuffer"}, "none"]}]})

@@ -21,11 +21,14 @@ pub fn print(
     if json {
         let demo = if let InitialState::Demo(demo) = initial_state { Some(demo.to_json()) } else { None };
         return print_json_line(&json!({
-            "type": "ready", "http": info.http, "reference": format!("{}/docs", info.http),
+            "type": "ready", "http": info.http, "console": format!("{}/", info.http), "reference": format!("{}/docs", info.http),
             "dynamodb": info.dynamodb, "data": directory.path(), "demo": demo,
         }));
     }
     print_line!("Pennon serves on {}", info.http)?;
+    if !matches!(initial_state, InitialState::Demo(_)) {
+        print_line!("  console            {}/", info.http)?;
+    }
     print_line!("  reference          {}/docs", info.http)?;
     print_line!("  embedded DynamoDB  {}", info.dynamodb)?;
     print_line!("  data               {data}")?;

@@ -115,6 +115,8 @@ impl Installation {
     fn counts(&self, purchases: f64) {
         let server = Server::start(&self.data, &[]);
         assert!(!server.output_text.contains("First start"), "{}", server.output_text);
+        let console = format!("  console            http://{}/\n", server.address);
+        assert!(server.output_text.contains(&console), "{}", server.output_text);
         assert_eq!(server.purchases(), purchases);
         assert_eq!(server.stop(), 0);
     }

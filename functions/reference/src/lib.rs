@@ -1,8 +1,9 @@
-//! Serves the API reference: the OpenAPI document and an HTML viewer.
+//! Serves the API reference, which is the OpenAPI document and an HTML viewer, and the console.
 //!
-//! Must stay true: this function has no access to tables, buckets or API keys and needs no authentication; the page loads
-//! nothing from other hosts, which its content security policy enforces.
+//! Must stay true: this function has no access to tables, buckets or API keys and needs no authentication; its pages load
+//! nothing from other hosts, which their content security policies enforce.
 
+mod console;
 mod document;
 mod page;
 mod representation;
@@ -17,6 +18,8 @@ use pennon_core::routes::Routes;
 /// The route table.
 pub fn routes() -> Routes<()> {
     Routes::open()
+        .add(Method::GET, "/", console::page)
+        .add(Method::GET, "/assets/{name}", console::asset)
         .add(Method::GET, "/api/schema", document::schema)
         .add(Method::GET, "/docs", page::page)
         .add(Method::GET, "/docs/viewer.js", page::viewer)

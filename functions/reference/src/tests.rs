@@ -65,7 +65,7 @@ async fn the_media_type_follows_the_format_parameter_or_the_accept_header() {
 
 #[tokio::test]
 async fn if_none_match_returns_304() {
-    for path in ["/api/schema/", "/docs/", "/docs/viewer.js"] {
+    for path in ["/", "/api/schema/", "/docs/", "/docs/viewer.js"] {
         let (_, headers, _) = get(path, &[]).await;
         let tag = headers["etag"].to_str().unwrap();
         assert!(tag.starts_with('"'), "{path}: {tag} is weak");
@@ -111,6 +111,53 @@ async fn the_page_has_no_urls_of_other_hosts() {
         assert!(page.contains(&format!("src=\"{root}docs/viewer.js?v=")), "{page}");
         assert_eq!(page.matches("<script").count(), 1, "the page has an inline script");
     }
+}
+
+/// What the page of the console loads, as the browser resolves it: relative to the address of the page.
+#[tokio::test]
+async fn the_console_loads_only_its_own_assets() {
+    let (status, headers, page) = get("/", &[]).await;
+    assert_eq!(
+        (status, headers["content-type"].to_str().unwrap()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert_eq!(headers["cache-control"], "public, no-cache");
+    let policy = headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+    assert!(!policy.contains("unsafe") && !policy.contains("http") && !policy.contains('*'), "{policy}");
+    let page = String::from_utf8(page).unwrap();
+    assert!(!page.contains("//"), "{page}");
+    assert_eq!(page.matches("<script").count(), 1, "{page}");
+    assert!(!page.contains("<style") && !page.contains("style="), "{page}");
+    let urls: Vec<&str> = page.split('"').filter(|text| text.starts_with("assets/")).collect();
+    assert_eq!(urls.len(), 3, "{page}");
+    for url in urls {
+        let (status, headers, packed) = get(&format!("/{url}"), &[("accept-encoding", "gzip")]).await;
+        assert_eq!(
+            (status, headers["content-encoding"].to_str().unwrap()),
+            (StatusCode::OK, "gzip"),
+            "{url}"
+        );
+        assert_eq!(headers["cache-control"], "public, max-age=31536000, immutable", "{url}");
+        assert_eq!(headers["x-content-type-options"], "nosniff", "{url}");
+        let (_, plain_headers, plain) = get(&format!("/{url}"), &[]).await;
+        assert!(!plain_headers.contains_key("content-encoding"), "{url}");
+        assert_ne!(headers["etag"], plain_headers["etag"], "{url}");
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
+        let committed =
+            std::fs::read(format!("{}/../../web/dist/{url}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(text == plain && plain == committed, "{url} is not the committed file");
+        let media = match url.rsplit_once('.').unwrap().1 {
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            "svg" => "image/svg+xml",
+            other => panic!("no media type of {other}"),
+        };
+        assert_eq!(headers["content-type"], media, "{url}");
+    }
+    assert_eq!(get("/assets/console.js", &[]).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get("/assets/%2e%2e%2findex.html", &[]).await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         H: Handler<T, S>,
         T: 'static,
     {
-        debug_assert!(!path.ends_with('/'), "{path} ends in a slash");
+        debug_assert!(path == "/" || !path.ends_with('/'), "{path} ends in a slash");
         if let Some(rest) = path.strip_prefix(PROJECT_PREFIX) {
             self.add_one(method.clone(), format!("{PROJECT_ALIAS}{rest}"), handler.clone());
         }

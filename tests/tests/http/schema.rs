@@ -12,7 +12,8 @@ fn spelt(method: &str, path: &str) -> String {
     format!("{method} {}", parts.join("/"))
 }
 
-/// Every route that is not an alias: no project alias and no format suffix.
+/// Every route of the API that is not an alias: no project alias and no format suffix. The console and its assets are pages, not
+/// operations.
 fn routes() -> BTreeSet<String> {
     let groups = pennon::api::function_routes();
     let known: BTreeSet<(&str, &str)> =
@@ -24,6 +25,7 @@ fn routes() -> BTreeSet<String> {
     known
         .iter()
         .filter(|(method, path)| !path.starts_with("/api/environments/") && !is_ending(method, path))
+        .filter(|(_, path)| !["/", "/assets/{name}"].contains(path))
         .map(|(method, path)| spelt(method, path))
         .collect()
 }

@@ -141,6 +141,8 @@ impl Demo {
             "First start: a demo project was created, with {} events of a web shop up to yesterday.",
             self.events
         );
+        // A fragment is neither sent nor logged; the console removes it from the address at once.
+        let _ = writeln!(text, "  console            {http}/#key={key}");
         let _ = writeln!(text, "  personal API key   {key}   (shown this once)");
         let _ = writeln!(text, "  project            {PROJECT}, token {}", self.token);
         let _ = writeln!(

@@ -1,0 +1,77 @@
+//! The console: its page at `/`, and its scripts and styles below `/assets`, as committed in `web/dist`.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::OnceLock;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use flate2::read::GzDecoder;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::{Call, accepts_gzip};
+
+use crate::representation::Representation;
+
+// `PAGE`, the HTML text; `ASSETS`, the name of each asset and its bytes, compressed with gzip.
+include!(concat!(env!("OUT_DIR"), "/console.rs"));
+
+/// The names of assets contain the digest of their bytes, so that they may be cached forever.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+/// Scripts, styles and requests are those of this host only, and none is inline: nothing of an event or a flag can become
+/// markup that runs. Forms are handled by the script.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// `GET /`
+pub async fn page(call: Call) -> Response {
+    static REPRESENTATION: OnceLock<Representation> = OnceLock::new();
+    let html = REPRESENTATION.get_or_init(|| Representation::new("text/html; charset=utf-8", PAGE));
+    let mut response = html.to_response(&call.headers, "public, no-cache", "Accept-Encoding");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    response
+}
+
+/// `GET /assets/{name}`
+pub async fn asset(call: Call) -> ApiResult<Response> {
+    let Some(asset) = gzipped_assets().get(call.param("name")) else { return Err(ApiError::not_found()) };
+    let is_gzipped = accepts_gzip(&call.headers);
+    let representation = if is_gzipped { asset } else { &uncompressed(asset)? };
+    let mut response = representation.to_response(&call.headers, IMMUTABLE, "Accept-Encoding");
+    let has_body = response.status() == StatusCode::OK;
+    let headers = response.headers_mut();
+    if is_gzipped && has_body {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// The assets by name, compressed with gzip.
+fn gzipped_assets() -> &'static HashMap<&'static str, Representation> {
+    static ASSETS_BY_NAME: OnceLock<HashMap<&'static str, Representation>> = OnceLock::new();
+    ASSETS_BY_NAME.get_or_init(|| {
+        ASSETS.iter().map(|(name, bytes)| (*name, Representation::new(media_type(name), *bytes))).collect()
+    })
+}
+
+/// For the few clients that do not accept gzip; not cached.
+fn uncompressed(asset: &Representation) -> ApiResult<Representation> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(&asset.bytes[..]).read_to_end(&mut bytes).map_err(|e| ApiError::internal(&e))?;
+    Ok(Representation::new(asset.media, bytes))
+}
+
+/// By the extension; the unit tests compare it with the files of `web/dist`.
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}

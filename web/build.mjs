@@ -1,0 +1,59 @@
+// Builds the console into dist/: index.html, and assets/ whose names contain the digest of their bytes.
+//
+//   node build.mjs            builds once; the same sources give the same bytes
+//   node build.mjs --watch    rebuilds after each change of src/, without removing the assets of earlier builds
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, rmSync, watch, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const folder = dirname(fileURLToPath(import.meta.url));
+
+/** Writes `bytes` under a name with their digest, and returns the relative URL. */
+function writeAsset(target, name, extension, bytes) {
+  const digest = createHash("sha256").update(bytes).digest("hex").slice(0, 16);
+  const url = `assets/${name}-${digest}.${extension}`;
+  writeFileSync(join(target, url), bytes);
+  return url;
+}
+
+/** Builds the console into the folder `target`. */
+export async function buildConsole(target, keepOlder = false) {
+  const bundle = await build({
+    entryPoints: { console: join(folder, "src/main.tsx"), styles: join(folder, "src/styles/main.css") },
+    outdir: target,
+    bundle: true,
+    minify: true,
+    write: false,
+    format: "esm",
+    target: ["chrome123", "firefox120", "safari17.5"],
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    charset: "utf8",
+    legalComments: "none",
+    logLevel: "warning",
+  });
+  const output = (extension) => bundle.outputFiles.find((file) => file.path.endsWith(extension)).contents;
+  if (!keepOlder) rmSync(target, { recursive: true, force: true });
+  mkdirSync(join(target, "assets"), { recursive: true });
+  const page = readFileSync(join(folder, "src/index.html"), "utf8")
+    .replace("{icon}", writeAsset(target, "icon", "svg", readFileSync(join(folder, "src/icon.svg"))))
+    .replace("{styles}", writeAsset(target, "console", "css", output(".css")))
+    .replace("{script}", writeAsset(target, "console", "js", output(".js")));
+  writeFileSync(join(target, "index.html"), page);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const target = join(folder, "dist");
+  const isWatching = process.argv.includes("--watch");
+  await buildConsole(target, isWatching);
+  if (isWatching) {
+    console.log("Built. Waiting for changes of src/; end with Ctrl-C.");
+    let timer;
+    watch(join(folder, "src"), { recursive: true }, () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => buildConsole(target, true).then(() => console.log("Rebuilt."), () => {}), 50);
+    });
+  }
+}
