@@ -382,7 +382,8 @@ async fn what_is_refused_without_a_buffer_is_refused_with_one() {
     let identify = |n: usize| json!({"event": "$identify", "distinct_id": format!("u{n}"), "properties": {"$anon_distinct_id": format!("d{n}")}});
     let merges = json!({"api_key": "phc_1", "batch": (0..=MERGES_MAX).map(identify).collect::<Vec<_>>()});
     assert_eq!(place.post("/batch/", merges.to_string()).await.0, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!((*queue.calls.lock().unwrap(), place.stored().await.len()), (0, 0));
+    let calls = *queue.calls.lock().unwrap();
+    assert_eq!((calls, place.stored().await.len()), (0, 0));
 }
 
 #[tokio::test]
