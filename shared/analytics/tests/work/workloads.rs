@@ -133,10 +133,11 @@ pub fn world(values: usize, spread: Spread) -> World {
         world.cohort_lists.entry(3).or_default().insert(id);
         world.groups.insert((0, format!("g{index}")), json!({"name": format!("group {index}")}));
         for (offset, name) in ["a", "b", third].into_iter().enumerate() {
+            let variant = if person % 2 == 0 { "control" } else { "test" };
             let properties = json!({
                 "u": format!("https://example.com/{name}/{index}/"), "n": index, "m": index % 7,
                 "$current_url": format!("https://example.com/{index}"), "$session_id": format!("s{name}{index}"),
-                "$group_0": format!("g{index}"), "$feature/f": ["control", "test"][person % 2],
+                "$group_0": format!("g{index}"), "$feature/f": variant,
                 "$elements_chain": format!("a.c{index}:text=\"t{index}\"href=\"/h{index}\";div.d"),
             });
             let (distinct_id, name) = (format!("d{person}"), name.to_owned());
