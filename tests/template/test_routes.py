@@ -106,7 +106,7 @@ class Checks(unittest.TestCase):
     def test_the_root_is_the_only_path_with_a_slash_at_its_end(self):
         product = self.product() + [{"group": "pages", "method": "GET", "path": "/"}]
         self.assertEqual(check(self.template() + [route("/", "pages")], product), [])
-        self.assertEqual(check(self.template(), product), ["GET / (trimmed): no route, wanted pages"])
+        self.assertEqual(check(self.template(), product), ["GET / (trimmed): no route, expected pages"])
 
     def test_a_spelling_left_out(self):
         findings = check([r for r in self.template() if not r.path.startswith(self.E)], self.product())
