@@ -82,8 +82,10 @@ class Function:
         environment = self.environment(self.listener.getsockname()[1])
         sink = open(self.log, "ab") if self.log else subprocess.DEVNULL
         self.polls, began = 0, time.monotonic()
-        self.process = subprocess.Popen(self.command, env=environment, cwd=self.directory, stdin=subprocess.DEVNULL,
-                                        stdout=sink, stderr=sink, start_new_session=True)
+        # Under the lock, which the first poll waits for: a process may poll before `Popen` returns.
+        with self.changed:
+            self.process = subprocess.Popen(self.command, env=environment, cwd=self.directory, stdin=subprocess.DEVNULL,
+                                            stdout=sink, stderr=sink, start_new_session=True)
         if self.log:
             sink.close()
         threading.Thread(target=self._watch, daemon=True).start()
