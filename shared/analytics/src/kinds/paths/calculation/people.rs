@@ -49,12 +49,12 @@ pub(super) fn parse_point(query: &PathsQuery, request: &Map<String, Value>) -> C
 
 /// A step with the code of its item in a partition.
 #[derive(Debug, Clone, Copy)]
-struct CodedKey {
+struct EncodedKey {
     position: usize,
     item: Option<u32>,
 }
 
-impl CodedKey {
+impl EncodedKey {
     fn new(key: &PathKey, dictionary: &ItemDictionary<'_>) -> Self {
         // Numbers of keys are at least 1.
         Self { position: key.number as usize - 1, item: dictionary.get(&key.item) }
@@ -69,7 +69,7 @@ impl CodedKey {
 impl PathPoint {
     /// The time of the matching step of a session; `None` if the session does not match.
     fn matching_time(&self, steps: &[Step], dictionary: &ItemDictionary<'_>) -> Option<Micros> {
-        let coded = |key: &PathKey| CodedKey::new(key, dictionary);
+        let coded = |key: &PathKey| EncodedKey::new(key, dictionary);
         let (step, counts) = match self {
             Self::Any => (steps.first(), true),
             Self::Step(key) => (coded(key).find(steps), true),

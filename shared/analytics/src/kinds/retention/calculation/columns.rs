@@ -6,7 +6,7 @@ use crate::kinds::retention::RetentionQuery;
 
 /// The columns of a result.
 #[derive(Debug, Clone)]
-pub(super) struct Columns {
+pub(super) struct CohortColumns {
     /// Number of columns.
     count: usize,
     /// By distance in periods: the column of a return.
@@ -17,7 +17,7 @@ pub(super) struct Columns {
     cumulative: bool,
 }
 
-impl Columns {
+impl CohortColumns {
     /// The columns of a query; no return is further away than `max_distance`.
     pub(super) fn new(query: &RetentionQuery, max_distance: usize) -> Self {
         let count = query.column_count();

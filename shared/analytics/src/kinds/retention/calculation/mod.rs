@@ -34,7 +34,7 @@ use crate::people::MatchedActor;
 use crate::project::ProjectContext;
 use crate::query::{BreakdownBy, CohortChoice, EventOrAction, NumberSource, Series};
 use crate::scan::{ActorKind, ColumnKey, ColumnRef, JoinedColumnKey, Micros, Partition};
-use columns::Columns;
+use columns::CohortColumns;
 use counts::CellTable;
 pub use counts::RetentionCounts;
 use history::{ActorHistory, CountedStart};
@@ -52,7 +52,7 @@ pub struct CompiledRetention {
     project_id: String,
     range: DateRange,
     periods: Periods,
-    columns: Columns,
+    columns: CohortColumns,
     /// Measures the time to a return, where that is not counted in periods.
     window_clock: Option<WindowClock>,
     shared: Predicate,
@@ -103,7 +103,7 @@ impl CompiledInsight for CompiledRetention {
         let window_clock = (has_windows && periods.len() > 0)
             .then(|| WindowClock::new(query.common.interval, range.from, range.to));
         // Windows of 30 days are shorter than most months.
-        let columns = Columns::new(query, 2 * periods.len() + 2);
+        let columns = CohortColumns::new(query, 2 * periods.len() + 2);
         Ok(Self {
             project_id: project.project_id.clone(),
             range,
