@@ -3,11 +3,12 @@
 
     check_routes.py TEMPLATE_ROUTES.json PRODUCT_ROUTES.json
 
-The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path"}],
-without trailing slash, one entry per function (group) that mounts the route. Rules:
+The first file is printed by transform_template.py, the second by `pennon routes --json`: [{"group", "method", "path",
+"is_redirect"}], without trailing slash, one entry per function (group) that mounts the route. Rules:
  1. no template path but `/` ends in a slash, no gateway declares one twice, no product path but `/` ends in a slash;
  2. each product route, under /api/projects and /api/environments, without and with a trailing slash, reaches a function
-    that mounts it, for every way API Gateway may read the slash (see READINGS), through the distribution;
+    that mounts it, for every way API Gateway may read the slash (see READINGS), through the distribution; with a slash also
+    one that redirects to the path without it;
  3. each template route is selected for at least one product route;
  4. the routes of `cargo lambda watch` in the root Cargo.toml route both spellings to a function that mounts them;
  5. the routes of SDKs (see `is_of_sdks`) reach the REST API, all others the HTTP API;
@@ -122,9 +123,18 @@ def concrete(path):
 
 def requests(product):
     """{(method, concrete slashless path): groups that mount it}, environments beside projects."""
+    return requests_where(product, lambda route: not route.get("is_redirect"))
+
+
+def redirects(product):
+    """The same for groups that redirect a trailing slash."""
+    return requests_where(product, lambda route: route.get("is_redirect"))
+
+
+def requests_where(product, condition):
     found = {}
     for route in product:
-        if route["group"] in LOCAL_GROUPS:
+        if route["group"] in LOCAL_GROUPS or not condition(route):
             continue
         spellings = [route["path"]]
         if route["path"].startswith(PROJECTS):
@@ -148,7 +158,7 @@ def check_shapes(routes, product):
     return findings
 
 
-def check_arrivals(routes, expected, behaviours):
+def check_arrivals(routes, expected, redirected, behaviours):
     """Findings of rules 2 and 5, and the template routes that were selected."""
     findings, chosen = [], set()
     for (method, path), groups in sorted(expected.items()):
@@ -165,7 +175,8 @@ def check_arrivals(routes, expected, behaviours):
                 continue
             chosen.add(route)
             in_net = not reading.empty_rest and route.path in NETS
-            if route.group not in groups and not in_net:
+            arrives = route.group in groups or (requested != path and route.group in redirected.get((method, path), ()))
+            if not arrives and not in_net:
                 findings.append(f"{method} {requested} ({reading.name}): {route.path} leads to {route.group}, expected {names(groups)}")
     return findings, chosen
 
@@ -207,7 +218,7 @@ def check(routes, product, behaviours=(("*", "http"),)):
     """All findings, as lines of text."""
     expected = requests(product)
     findings = check_shapes(routes, product) + check_behaviours(routes, behaviours)
-    arrivals, chosen = check_arrivals(routes, expected, behaviours)
+    arrivals, chosen = check_arrivals(routes, expected, redirects(product), behaviours)
     findings += arrivals
     for route in routes:
         if route not in chosen:

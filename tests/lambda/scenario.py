@@ -113,7 +113,7 @@ def flags(tag):
         step("GET", f"/{{secret_{tag}}}/", 200), step("GET", f"/secret-{tag}/remote_config/", 200),
         step("POST", f"{one}/dashboard/", 200), step("GET", "/local_evaluation/", 200),
         Step("calculation", "POST", f"{path}/{{secret_{tag}}}/impact", 200, {"query": NODE}),
-        step("POST", f"/{{secret_{tag}}}/impact/", 200, {"query": NODE}), step("POST", "/999999/impact/", 404, {"query": NODE}),
+        Step("calculation", "POST", f"{path}/999999/impact/", 404, {"query": NODE}),
         Step("flags", "GET", "/api/feature_flag/local_evaluation/", 200, query=[("token", "{token}")]),
         Step("flags", "GET", "/flags/definitions", 200, query=[("token", "{token}")]),
         Step("flags", "GET", "/flags/definitions", 200, query=[("token", "{token}")], headers=[("Accept-Encoding", "gzip")]),

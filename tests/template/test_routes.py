@@ -118,6 +118,15 @@ class Checks(unittest.TestCase):
         self.assertEqual(len(findings), 2, findings)
         self.assertTrue(all("next wider net" in f and "leads to flags, expected roles" in f for f in findings), findings)
 
+    def test_the_wider_group_may_redirect_a_slash(self):
+        mounts = lambda p: (p["group"], p["method"]) == ("flags", "POST")
+        product = [{**p, "is_redirect": mounts(p)} for p in self.product()]
+        self.assertEqual(check(self.template(), product), [])
+        # Without an exact route the redirect would lead to the same function again.
+        findings = check([r for r in self.template() if r.group != "roles"], product)
+        self.assertTrue(any("POST /api/projects/7/flags/7/roles (trimmed)" in f for f in findings), findings)
+        self.assertFalse(any("roles/ (next wider net)" in f or "roles/ (kept" in f for f in findings), findings)
+
     def test_missing_net_below_a_group(self):
         findings = check([r for r in self.template() if not r.path.endswith("/flags/{proxy+}")], self.product())
         self.assertTrue(any("GET /api/projects/7/flags/ (kept): no route" in f for f in findings), findings)

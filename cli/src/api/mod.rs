@@ -74,6 +74,14 @@ pub struct FunctionRoute {
     pub method: String,
     /// The path pattern, without a trailing slash.
     pub path: String,
+    /// Whether the function only redirects requests with a trailing slash to the path without it.
+    pub is_redirect: bool,
+}
+
+/// The routes for which a function redirects requests with a trailing slash, because another function serves them.
+pub fn slash_redirects() -> Vec<FunctionRoute> {
+    let redirects = function_table("flags", pennon_flags::slash_redirects().table());
+    redirects.into_iter().map(|route| FunctionRoute { is_redirect: true, ..route }).collect()
 }
 
 /// Every route of every function, sorted. A route that several functions serve is listed for each.
@@ -82,7 +90,6 @@ pub fn function_routes() -> Vec<FunctionRoute> {
     let mut all = function_table("flags", pennon_flags::routes().table());
     all.extend(function_table("flags", role_access.clone()));
     all.extend(function_table("role_access", role_access));
-    all.extend(function_table("flags", pennon_calculation::flag_impact_routes().table()));
     let calculation = pennon_calculation::routes().table();
     all.extend(function_table("calculation", calculation.clone()));
     all.extend(function_table("insights", calculation));
@@ -96,5 +103,8 @@ pub fn function_routes() -> Vec<FunctionRoute> {
 }
 
 fn function_table(group: &'static str, routes: Vec<Route>) -> Vec<FunctionRoute> {
-    routes.into_iter().map(|route| FunctionRoute { group, method: route.method, path: route.path }).collect()
+    routes
+        .into_iter()
+        .map(|route| FunctionRoute { group, method: route.method, path: route.path, is_redirect: false })
+        .collect()
 }

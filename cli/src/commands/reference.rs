@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap_mangen::Man as ManPage;
-use pennon::api::function_routes;
+use pennon::api::{function_routes, slash_redirects};
 use pennon::args::{Completions, Cost, Env, Man, Openapi, Routes, definition};
 use pennon::environment::{shell_lines, variables};
 use pennon::output::{print, print_json};
@@ -11,12 +11,16 @@ use pennon::print_line;
 use serde_json::{Map, Value};
 
 pub(super) fn routes(options: &Routes) -> Result<(), String> {
+    let mut routes = function_routes();
+    routes.extend(slash_redirects());
+    routes.sort();
     if options.output.json {
-        return print_json(&function_routes());
+        return print_json(&routes);
     }
-    function_routes()
-        .iter()
-        .try_for_each(|route| print_line!("{:<12} {:<7} {}", route.group, route.method, route.path))
+    routes.iter().try_for_each(|route| {
+        let note = if route.is_redirect { "  (redirects a trailing slash)" } else { "" };
+        print_line!("{:<12} {:<7} {}{note}", route.group, route.method, route.path)
+    })
 }
 
 pub(super) fn openapi(options: &Openapi) -> Result<(), String> {

@@ -62,7 +62,8 @@ pub struct Calculation {
 /// The route table.
 pub fn routes() -> Routes<Calculation> {
     const PROJECT: &str = "/api/projects/{project_id}";
-    let mut routes = flag_impact_routes()
+    let mut routes = Routes::new()
+        .add(Method::POST, &format!("{PROJECT}/feature_flags/{{id}}/impact"), flag_impact::calculate)
         .add(Method::POST, &format!("{PROJECT}/query"), query_node::query)
         .add(Method::GET, &format!("{PROJECT}/query/{{id}}"), query_status::retrieve)
         .add(Method::DELETE, &format!("{PROJECT}/query/{{id}}"), query_status::cancel)
@@ -92,12 +93,6 @@ pub fn routes() -> Routes<Calculation> {
         routes = routes.add(method.clone(), &format!("{PROJECT}/persons/{}", endpoint.persons_path), people);
     }
     routes
-}
-
-/// The route of the impact of a flag, which the function `flags` mounts too: a gateway may route it there, with a trailing slash.
-pub fn flag_impact_routes() -> Routes<Calculation> {
-    const IMPACT: &str = "/api/projects/{project_id}/feature_flags/{id}/impact";
-    Routes::new().add(Method::POST, IMPACT, flag_impact::calculate)
 }
 
 /// The router over `state`, without the edge middleware.

@@ -1,8 +1,8 @@
 //! Feature flags: the CRUD API (a delete is a soft delete through an update), the flag values for one person, and the
 //! definitions that SDKs evaluate locally.
 //!
-//! The function also serves the role access routes and the impact of flags: a gateway may route such a request with a
-//! trailing slash to this function.
+//! A gateway may route a request for a route of another function to this one, because of a trailing slash. The function serves
+//! the role access routes for that, and redirects a request for the impact of a flag.
 
 mod call_times;
 mod evaluation;
@@ -15,8 +15,8 @@ mod user;
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::http::Method;
-use pennon_calculation::{Calculation, Calculator, flag_impact_routes};
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::IntoResponse;
 use pennon_core::app::App;
 use pennon_core::routes::Routes;
 use pennon_eventstore::EventStore;
@@ -129,9 +129,20 @@ pub fn router(state: &Flags) -> Router {
     routes().into_router(state.clone(), app).merge(open_routes().into_router(state.clone(), app))
 }
 
-/// All routes that the function serves; `calculator` calculates the impact of flags.
-pub fn function_router(state: &Flags, calculator: Calculator) -> Router {
-    let calculation = Calculation { app: state.app.clone(), calculator };
-    let impact = flag_impact_routes().into_router(calculation, &state.app);
-    router(state).merge(pennon_role_access::router(&state.app)).merge(impact)
+/// All routes that the function serves.
+pub fn function_router(state: &Flags) -> Router {
+    let redirects = slash_redirects().into_router(state.clone(), &state.app);
+    router(state).merge(pennon_role_access::router(&state.app)).merge(redirects)
+}
+
+/// The routes that are redirected to the path without a trailing slash, for which the gateway has an exact route. To calculate
+/// the impact of a flag, this function would have to be a third larger.
+pub fn slash_redirects() -> Routes<Flags> {
+    Routes::open().add(Method::POST, &format!("{ONE}/impact"), redirect_to_impact)
+}
+
+/// Relative, because a stage or a proxy may add a prefix to the path. The client has to repeat method and body.
+async fn redirect_to_impact(uri: Uri) -> impl IntoResponse {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, format!("../impact{query}"))])
 }

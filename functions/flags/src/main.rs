@@ -1,9 +1,8 @@
 //! Lambda entry point of the function `flags`.
 
-use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, max_response_wait, payload_keys};
+use pennon_core::config::{Config, payload_keys};
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
@@ -23,9 +22,6 @@ async fn main() -> Result<(), lambda::Error> {
         .with_rate_limits(rates)
         .with_payload_keys(payload_keys("")?);
     let events = EventStore::open(app.store.clone(), &url)?;
-    let calculator =
-        Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_response_wait()));
     let state = Flags::new(app, events);
-    lambda::run(edge(pennon_flags::function_router(&state, calculator), state.app.clock), state.app.keys)
-        .await
+    lambda::run(edge(pennon_flags::function_router(&state), state.app.clock), state.app.keys).await
 }

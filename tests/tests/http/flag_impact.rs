@@ -1,10 +1,14 @@
 //! The impact of a flag over HTTP: numbers of a small shop by hand, the persons behind them, caching, background calculation,
 //! tables, and every refusal.
 
+use axum::http::{StatusCode, header};
+use http_body_util::BodyExt;
 use pennon::delete::DeleteRequest;
+use pennon_core::http::edge;
 use pennon_eventstore::ErasureTarget;
-use pennon_tests::{Keys, TestApp, as_worker, now_micros};
+use pennon_tests::{Keys, TestApp, now_micros};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
@@ -173,7 +177,7 @@ async fn merged_persons_are_one_and_erased_persons_none() {
     app.compact().await;
     let request = DeleteRequest { project: 1, target: ErasureTarget::Person("cat".to_owned()) };
     let now = now_micros();
-    as_worker(request.erase(&app.services.app.store, &app.services.events, &|| now + 1)).await.unwrap();
+    request.erase(&app.services.app.store, &app.services.events, &|| now + 1).await.unwrap();
     let erased = app.post(&path(id), funnel()).await.expect(200);
     assert_eq!(numbers(&erased["results"]), json!([["control", 1, 0, 0.0], ["test", 2, 1, 0.5]]));
 }
@@ -359,4 +363,19 @@ async fn a_cached_result_takes_two_round_trips() {
     app.round_trips.reset();
     assert_eq!(app.post(&path(id), funnel()).await.expect(200)["is_cached"], true);
     assert_eq!(app.round_trips.sequential(), 2, "{:?}", app.round_trips.calls());
+}
+
+#[tokio::test]
+async fn the_flags_function_redirects_a_trailing_slash_and_keeps_the_query() {
+    let app = TestApp::new().await;
+    let flags = pennon_flags::Flags::new(app.services.app.clone(), app.services.events.clone());
+    let function = edge(pennon_flags::function_router(&flags), app.services.app.clock);
+    for root in ["projects", "environments"] {
+        let path = format!("/api/{root}/1/feature_flags/7/impact/?refresh=async");
+        let request = TestApp::request(Keys::OWNER, "POST", &path, funnel());
+        let response = function.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::PERMANENT_REDIRECT);
+        assert_eq!(response.headers()[header::LOCATION], "../impact?refresh=async");
+        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+    }
 }
