@@ -39,7 +39,7 @@ ROLE = "01900000-0000-7000-8000-00000000001a"
 ALTERED_GZIP = b"\x1f\xef\xbf\xbd"  # gzip whose second byte was replaced, because something read it as UTF-8
 API_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture", "reference")
 # Those that read their table in a request that needs nothing of an earlier one.
-FROZEN_FUNCTIONS = ("flags", "insights", "calculation", "projects", "capture")
+FROZEN_FUNCTIONS = ("flags", "role_access", "insights", "calculation", "projects", "capture")
 MEMORY = {"flags": 1024, "insights": 1769, "calculation": 1769, "worker": 1769}
 VIEWER_HOST = "d111111abcdef8.cloudfront.net"
 BINARY = events.Reading.BINARY
