@@ -4,6 +4,8 @@
 //! `PENNON_LOAD_RATES` are requests a second (66,500,2000), `PENNON_LOAD_SECONDS` how long each is held. A test machine does not
 //! reach these rates, so rates and limits, of partitions and of waiting blocks, are divided by `PENNON_LOAD_SCALE`; times are
 //! not. `PENNON_LOAD_WINDOW` is the window of the stream in seconds, 60 in the template. `.ci/full` runs it for five minutes.
+//! `$identify` requests are sent one after the other by each process, so for them the latency is multiplied by the factor too
+//! (`PENNON_IDENTIFY_SCALE`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -304,6 +306,9 @@ async fn identify_requests_of_many_processes_are_all_committed() {
         let merges = logged_merges(&place.store()).await;
         // The last attempt of a refused request may have been committed.
         let most = (committed + refused) as usize;
-        assert!((committed as usize..=most).contains(&merges), "{merges} merges of {committed} to {most} requests");
+        assert!(
+            (committed as usize..=most).contains(&merges),
+            "{merges} merges of {committed} to {most} requests"
+        );
     }
 }

@@ -47,7 +47,7 @@ impl EventCapture {
         let partitions = self.projects.start_project(project).await?;
         // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
         // would resend it, and events without a uuid of their own would count twice.
-        self.log.merge_persons(project, &batch.merging).await?;
+        self.log.merge_persons(project, &batch.merging, now).await?;
         // In parallel: the worker runs a minute after it was woken.
         let (appended, refreshed, ()) = futures::join!(
             self.blocks.append(project, partitions, batch.block, now),
