@@ -35,8 +35,9 @@ pub const MERGES_MAX: usize = 1000;
 pub(super) const BATCH_MAX: usize = 30;
 /// How long a request retries: about half of the time of a function.
 const RETRY_TIME: Duration = Duration::from_secs(8);
-/// Conflicts after which a request is committed together with those of other processes.
-const CONFLICTS_MAX: u32 = 3;
+/// Conflicts after which a request is committed together with those of other processes. The first may be with a row that was
+/// written since this process last wrote.
+const CONFLICTS_MAX: u32 = 2;
 /// How long after the last sign of other processes a process commits its requests with theirs at once.
 const CONTENTION_TIME: Duration = Duration::from_secs(10);
 
@@ -61,8 +62,8 @@ impl LogTails {
 
 /// State of a request that holds the lock.
 pub(super) struct LogWriter<'a> {
-    /// When the request arrived.
-    pub now: Micros,
+    /// When the request arrived, by both clocks.
+    arrived: (Micros, Instant),
     /// The facts about the persons of the request when it began.
     pub initial: MergeFacts,
     tail: &'a mut LogTail,
@@ -75,6 +76,12 @@ impl LogWriter<'_> {
     pub(super) fn start_after(&mut self, last: Option<u64>) {
         self.tail.last = last;
         self.known = None;
+    }
+
+    /// The time now: that of the arrival and how long ago it was.
+    pub(super) fn now(&self) -> Micros {
+        let (arrived, begin) = self.arrived;
+        arrived.saturating_add(i64::try_from(begin.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
     pub(super) fn note_contention(&mut self) {
@@ -96,6 +103,7 @@ impl MergeLog {
         events: &[Event],
         now: Micros,
     ) -> Result<(), EventStoreError> {
+        let arrived = (now, Instant::now());
         let mut seen = HashSet::new();
         let requests = events.iter().filter_map(|event| Some((merge_of(project, event)?, event.timestamp)));
         let requests: Vec<TimedMergeRequest> = requests.filter(|(merge, _)| seen.insert(*merge)).collect();
@@ -125,7 +133,7 @@ impl MergeLog {
         let mut tail = tail.lock().await;
         let known = Some(initial.clone()).filter(|_| before.is_some() && tail.last == before);
         tail.last.get_or_insert(last_row);
-        let mut writer = LogWriter { now, initial, tail: &mut tail, known };
+        let mut writer = LogWriter { arrived, initial, tail: &mut tail, known };
         for start in (0..requests.len()).step_by(BATCH_MAX) {
             self.merge_batch(project, &requests[start..], &mut writer).await?;
         }

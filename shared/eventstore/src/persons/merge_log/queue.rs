@@ -139,7 +139,7 @@ impl MergeLog {
         writer: &mut LogWriter<'_>,
         deadline: Instant,
     ) -> Result<(), EventStoreError> {
-        let row = queued_row(project, own, writer.now);
+        let row = queued_row(project, own, writer.now());
         let mut waiting = WaitingRequests { own, row, is_queued: false, head: None, conflicts: 0 };
         let mut failures = 0;
         loop {
@@ -184,7 +184,7 @@ impl MergeLog {
         let query = PartitionQuery::partition(keys::merge_queue_pk(project)).limit(ROWS_READ);
         let rows = async { Ok::<_, EventStoreError>(self.records.query(query).await?) };
         let (rows, last) = futures::try_join!(rows, self.last_row(project))?;
-        let page = QueuePage::of(project, &rows, writer.now);
+        let page = QueuePage::of(project, &rows, writer.now());
         let own_sk = waiting.row.key.sk.clone();
         if page.lacks(&own_sk) {
             writer.note_contention();
