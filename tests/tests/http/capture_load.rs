@@ -245,23 +245,37 @@ async fn queries_are_answered_while_events_are_captured_one_by_one() {
     }
 }
 
-/// Sends `$identify` requests one after the other until `end`, as a process of a function does. Returns how many were committed, and
-/// how many refused.
-async fn identify_until(router: Router, process: usize, end: Instant) -> (u32, u32) {
-    let (mut committed, mut refused) = (0, 0);
+async fn identify(router: &Router, id: &str) -> u16 {
+    let event = json!({"event": "$identify", "distinct_id": format!("user-{id}"),
+        "properties": {"$anon_distinct_id": format!("device-{id}")}});
+    let body = json!({"api_key": "phc_project_1", "batch": [event]});
+    let (status, body) = send(router, "POST", "/batch/", body).await;
+    assert!([200, 503].contains(&status), "{status} {body}");
+    status
+}
+
+/// The `$identify` requests of a process.
+#[derive(Default)]
+struct IdentifyCounts {
+    committed: u32,
+    /// Of these, in the second half of the time: in the first, processes learn that there are others.
+    committed_late: u32,
+    refused: u32,
+}
+
+/// Sends `$identify` requests one after the other until `end`, as a process of a function does.
+async fn identify_until(router: Router, process: usize, half: Instant, end: Instant) -> IdentifyCounts {
+    let mut counts = IdentifyCounts::default();
     while Instant::now() < end {
-        let id = format!("{process}-{}", committed + refused);
-        let event = json!({"event": "$identify", "distinct_id": format!("user-{id}"),
-            "properties": {"$anon_distinct_id": format!("device-{id}")}});
-        let body = json!({"api_key": "phc_project_1", "batch": [event]});
-        let (status, body) = send(&router, "POST", "/batch/", body).await;
-        match status {
-            200 => committed += 1,
-            503 => refused += 1,
-            _ => panic!("{status} {body}"),
+        match identify(&router, &format!("{process}-{}", counts.committed + counts.refused)).await {
+            200 => {
+                counts.committed += 1;
+                counts.committed_late += u32::from((half..end).contains(&Instant::now()));
+            }
+            _ => counts.refused += 1,
         }
     }
-    (committed, refused)
+    counts
 }
 
 /// The merges in the rows of the log.
@@ -275,40 +289,68 @@ async fn logged_merges(store: &Store) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "the figures of docs/performance.md")]
 async fn identify_requests_of_many_processes_are_all_committed() {
-    let seconds = number("PENNON_LOAD_SECONDS", "6").min(60.0) / 3.0;
+    let seconds = number("PENNON_LOAD_SECONDS", "6").min(180.0) / 3.0;
     let scale = number("PENNON_IDENTIFY_SCALE", "8");
     let latency = Duration::from_millis(5).mul_f64(scale);
     let limits = PartitionLimits { writes: 1000.0 / scale, reads: 3000.0 / scale, latency };
     for processes in [1, 8, 32] {
         let place = Place::new(limits, 4, 1.0).await;
-        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        let half = Instant::now() + Duration::from_secs_f64(seconds / 2.0);
+        let end = half + Duration::from_secs_f64(seconds / 2.0);
         let mut requests = JoinSet::new();
         for process in 0..processes {
-            requests.spawn(identify_until(place.capture(), process, end));
+            requests.spawn(identify_until(place.capture(), process, half, end));
         }
-        let mut of_processes = Vec::new();
+        let mut sums = IdentifyCounts::default();
         while let Some(of_process) = requests.join_next().await {
-            of_processes.push(of_process.unwrap());
+            let of_process = of_process.unwrap();
+            sums.committed += of_process.committed;
+            sums.committed_late += of_process.committed_late;
+            sums.refused += of_process.refused;
         }
-        let committed = of_processes.iter().map(|(committed, _)| committed).sum::<u32>();
-        let refused = of_processes.iter().map(|(_, refused)| refused).sum::<u32>();
-        let taken = (Instant::now() - end).as_secs_f64() + seconds;
         let counts = place.table.counts();
         println!(
-            "{processes} processes: {:.0} $identify commits/s, times {scale:.0} (limits and speed divided by it), {refused} requests \
+            "{processes} processes: {:.0} $identify commits/s, times {scale:.0} (limits and speed divided by it); {} committed, {} \
              refused, {} conflicts of transactions, {} throttled, {:.1} write and {:.1} read units a commit",
-            scale * f64::from(committed) / taken,
+            scale * f64::from(sums.committed_late) / (seconds / 2.0),
+            sums.committed,
+            sums.refused,
             counts.conflicts,
             counts.throttled,
-            counts.writes / f64::from(committed),
-            counts.reads / f64::from(committed),
+            counts.writes / f64::from(sums.committed),
+            counts.reads / f64::from(sums.committed),
         );
         let merges = logged_merges(&place.store()).await;
         // The last attempt of a refused request may have been committed.
-        let most = (committed + refused) as usize;
+        let most = (sums.committed + sums.refused) as usize;
         assert!(
-            (committed as usize..=most).contains(&merges),
-            "{merges} merges of {committed} to {most} requests"
+            (sums.committed as usize..=most).contains(&merges),
+            "{merges} merges of {} to {most}",
+            sums.committed
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_identify_requests_ends_without_a_refusal() {
+    let limits = PartitionLimits { writes: 1000.0, reads: 3000.0, latency: Duration::from_millis(5) };
+    let place = Place::new(limits, 4, 1.0).await;
+    let mut requests = JoinSet::new();
+    for process in 0..32 {
+        let router = place.capture();
+        requests.spawn(async move {
+            for request in 0..4 {
+                assert_eq!(identify(&router, &format!("{process}-{request}")).await, 200);
+            }
+        });
+    }
+    while let Some(of_process) = requests.join_next().await {
+        of_process.unwrap();
+    }
+    assert_eq!(logged_merges(&place.store()).await, 32 * 4);
+    let events = place.event_store(place.store());
+    for id in ["0-0", "13-2", "31-3"] {
+        let person = events.person_of(1, &format!("device-{id}")).await.unwrap();
+        assert_eq!(person, pennon_eventstore::derive_person_id(1, &format!("user-{id}")));
     }
 }

@@ -1,9 +1,9 @@
 //! Group commit of merges: processes that meet each other at the log queue their requests, and one of them commits for all.
 //!
 //! Every commit writes the next row of one log, so processes that commit at once conflict, and a process of a function has one
-//! request at a time. So a process that met conflicts stores its requests in a row of the queue and reads the queue from time
-//! to time. The one whose row is the first commits the first rows as one row of the log, in their order, and deletes them. A
-//! process whose row is gone reads the markers of its persons: if nothing is left to decide, its requests are committed.
+//! request at a time. So a process that met conflicts stores its requests in a row of the queue and reads the first row from
+//! time to time. The one whose row is the first commits the first rows as one row of the log, in their order, and deletes them.
+//! A process whose row is gone reads the markers of its persons: if nothing is left to decide, its requests are committed.
 //!
 //! Must stay true: the queue decides nothing. Who commits is not exclusive, because the log accepts one next row, and the
 //! requests of a row may be decided any number of times ([`super::merge_rules`]). So a row may be lost, or come back after its
@@ -28,7 +28,7 @@ use crate::event::micros_u64;
 use crate::keys;
 use crate::person_ids::{MergeRequest, PersonLink};
 
-/// Rows that a process reads of the queue: more than one commit takes.
+/// Rows that the process that commits reads: more than one commit takes, as some may be abandoned.
 const ROWS_READ: usize = 50;
 /// A row at the head for this long is of a process that stopped: then others commit too.
 const TAKEOVER_TIME: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ const TAKEOVER_TIME: Duration = Duration::from_secs(1);
 const ABANDONED_MICROS: u64 = 60_000_000;
 /// Seconds after which the table deletes rows that no process deleted.
 const EXPIRY_SECONDS: i64 = 3600;
-/// Shortest pause between two reads of the queue, and how much longer it may be, at random.
-const PAUSE_MS: (u64, u64) = (3, 15);
+/// Shortest pause between two reads of the queue.
+const PAUSE_MIN: Duration = Duration::from_millis(3);
 
 /// Prefix of a row; the digit is the format.
 const ROW_MARK: &[u8; 4] = b"pnq1";
@@ -53,18 +53,14 @@ struct QueuePage {
     live: Vec<QueuedRow>,
     /// Keys of rows that no process waits for.
     abandoned: Vec<String>,
-    /// The last row that was read, if there may be more.
-    last: Option<String>,
 }
 
 impl QueuePage {
     fn of(project: ProjectId, items: &[Item], now: Micros) -> QueuePage {
-        let oldest = micros_u64(now).saturating_sub(ABANDONED_MICROS);
-        let last = items.last().filter(|_| items.len() >= ROWS_READ).map(|item| item.key.sk.clone());
-        let mut page = QueuePage { live: Vec::new(), abandoned: Vec::new(), last };
+        let mut page = QueuePage { live: Vec::new(), abandoned: Vec::new() };
         for item in items {
             let sk = item.key.sk.clone();
-            if keys::queued_at(&sk).is_none_or(|at| at < oldest) {
+            if is_abandoned(&sk, now) {
                 page.abandoned.push(sk);
             } else if let Some(requests) = decode_requests(project, &sk, &item.bytes) {
                 // Others cannot be read, and their processes commit on their own.
@@ -72,12 +68,6 @@ impl QueuePage {
             }
         }
         page
-    }
-
-    /// Whether the row `sk`, which was stored, is gone.
-    fn lacks(&self, sk: &str) -> bool {
-        let is_read = self.last.as_deref().is_none_or(|last| sk <= last);
-        is_read && !self.live.iter().any(|row| row.sk == sk)
     }
 
     /// The requests of the first rows, as many as one commit takes, and the keys of these rows.
@@ -94,6 +84,12 @@ impl QueuePage {
     }
 }
 
+/// Whether no process waits for the row `sk` any more.
+fn is_abandoned(sk: &str, now: Micros) -> bool {
+    let oldest = micros_u64(now).saturating_sub(ABANDONED_MICROS);
+    keys::queued_at(sk).is_none_or(|at| at < oldest)
+}
+
 /// The requests of a process while they wait.
 struct WaitingRequests<'a> {
     own: &'a [TimedMergeRequest],
@@ -102,6 +98,8 @@ struct WaitingRequests<'a> {
     /// The row at the head of the queue, and since when.
     head: Option<(String, Instant)>,
     conflicts: u32,
+    /// How long the last read of the queue took.
+    read_time: Duration,
 }
 
 impl WaitingRequests<'_> {
@@ -140,14 +138,15 @@ impl MergeLog {
         deadline: Instant,
     ) -> Result<(), EventStoreError> {
         let row = queued_row(project, own, writer.now());
-        let mut waiting = WaitingRequests { own, row, is_queued: false, head: None, conflicts: 0 };
+        let (head, read_time) = (None, Duration::ZERO);
+        let mut waiting = WaitingRequests { own, row, is_queued: false, head, conflicts: 0, read_time };
         let mut failures = 0;
         loop {
             let failure = match self.read_queue(project, &mut waiting, writer).await {
                 Ok(NextStep::Done) => return Ok(()),
                 Ok(step) => {
                     match step {
-                        NextStep::Pause => pause().await,
+                        NextStep::Pause => pause(waiting.read_time).await,
                         NextStep::BackOff => back_off_after_conflict(waiting.conflicts).await,
                         NextStep::Done | NextStep::ReadAgain => {}
                     }
@@ -181,23 +180,28 @@ impl MergeLog {
             self.records.put(waiting.row.clone(), WriteCondition::None).await?;
             waiting.is_queued = true;
         }
-        let query = PartitionQuery::partition(keys::merge_queue_pk(project)).limit(ROWS_READ);
-        let rows = async { Ok::<_, EventStoreError>(self.records.query(query).await?) };
-        let (rows, last) = futures::try_join!(rows, self.last_row(project))?;
-        let page = QueuePage::of(project, &rows, writer.now());
+        let queue = PartitionQuery::partition(keys::merge_queue_pk(project));
+        let begin = Instant::now();
+        let first = self.records.query(queue.clone().limit(1)).await?;
+        waiting.read_time = begin.elapsed();
         let own_sk = waiting.row.key.sk.clone();
-        if page.lacks(&own_sk) {
+        let head = first.into_iter().map(|item| item.key.sk).find(|head| *head <= own_sk);
+        if head.as_ref() != Some(&own_sk) {
             writer.note_contention();
+        }
+        let Some(head) = head else {
             let is_decided = self.is_decided(project, waiting.own, &writer.initial).await?;
             waiting.is_queued = is_decided;
             return Ok(if is_decided { NextStep::Done } else { NextStep::ReadAgain });
+        };
+        if !waiting.may_commit(&head, Instant::now()) && !is_abandoned(&head, writer.now()) {
+            return Ok(NextStep::Pause);
         }
+        let rows = async { Ok::<_, EventStoreError>(self.records.query(queue.limit(ROWS_READ)).await?) };
+        let (rows, last) = futures::try_join!(rows, self.last_row(project))?;
+        let page = QueuePage::of(project, &rows, writer.now());
         if page.live.len() > 1 {
             writer.note_contention();
-        }
-        // The rows before its own may all be abandoned.
-        if page.live.first().is_some_and(|head| !waiting.may_commit(&head.sk, Instant::now())) {
-            return Ok(NextStep::Pause);
         }
         let (batch, committed) = page.batch();
         writer.start_after(Some(last));
@@ -242,9 +246,12 @@ impl MergeLog {
     }
 }
 
-async fn pause() {
-    let (shortest, more) = PAUSE_MS;
-    tokio::time::sleep(Duration::from_millis(shortest + random_below(more))).await;
+/// Waits between once and four times as long as a read takes: 32 processes read less than a partition key allows, and when reads
+/// become slow, there are fewer of them.
+async fn pause(read_time: Duration) {
+    let shortest = read_time.max(PAUSE_MIN);
+    let more = u64::try_from(3 * shortest.as_micros()).unwrap_or(u64::MAX);
+    tokio::time::sleep(shortest + Duration::from_micros(random_below(more))).await;
 }
 
 /// A new row of the queue.
@@ -331,18 +338,15 @@ mod tests {
         let (requests, taken) = page.batch();
         assert_eq!(requests.len(), 30);
         assert_eq!(taken, [1, 2, 3].map(|n: usize| rows[n].key.sk.clone()));
-        assert!(!page.lacks(&rows[4].key.sk) && page.lacks("00000000000000000001-0000000000000000"));
-        // Of a page that is full, rows behind it are not known to be gone.
-        let rows = (0..ROWS_READ as i64).map(|n| row(1, NOW + n)).collect::<Vec<_>>();
-        let page = QueuePage::of(7, &rows, NOW);
-        assert!(!page.lacks(&row(1, NOW + minute).key.sk) && page.lacks(&row(1, NOW - 1).key.sk));
+        assert!(is_abandoned(&rows[0].key.sk, NOW) && !is_abandoned(&rows[1].key.sk, NOW));
     }
 
     #[test]
     fn the_first_commits_and_others_only_when_it_has_stopped() {
         let row = row(1, NOW);
         let own = row.key.sk.clone();
-        let mut waiting = WaitingRequests { own: &[], row, is_queued: true, head: None, conflicts: 0 };
+        let (head, read_time) = (None, Duration::ZERO);
+        let mut waiting = WaitingRequests { own: &[], row, is_queued: true, head, conflicts: 0, read_time };
         let begin = Instant::now();
         let halves = |count: u32| begin + TAKEOVER_TIME / 2 * count;
         assert!(waiting.may_commit(&own, begin));
