@@ -5,7 +5,7 @@
 //!
 //! A file is read twice: the first pass validates all of it, the second stores it. So a file with an invalid line stores
 //! nothing, and the error names the line. Events are written directly into segments, chunk by chunk. An interrupted import
-//! has stored whole chunks, and importing the file again adds the rest: [`checkpoint`] says how far it came, and an event
+//! has stored whole chunks, and importing the file again adds the rest: [`checkpoint`] records its progress, and an event
 //! without a uuid gets one derived from the digest of the content and its line, so that it is deduplicated. The digest is of
 //! the decompressed content. Folded persons are stored first, so that events are stored with their final persons.
 //!

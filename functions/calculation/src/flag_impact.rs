@@ -142,7 +142,7 @@ fn describe_flag(flag: &Flag) -> Value {
     })
 }
 
-/// The share of persons, in percent, for whom a flag without variants is on; or why its rollout does not say that.
+/// The share of persons, in percent, for whom a flag without variants is on; or why its rollout does not determine that.
 fn boolean_share(filters: &Fields) -> Result<f64, &'static str> {
     match view::groups(filters) {
         [only] if view::properties(only).is_empty() && view::all_conditions(filters).count() == 1 => {

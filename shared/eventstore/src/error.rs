@@ -38,7 +38,7 @@ pub enum EventStoreError {
         /// What is wrong with it.
         what: String,
     },
-    /// Above a limit; the text says what and how much, for the caller to show.
+    /// Above a limit; the text has the limit and the amount, for the caller to show.
     #[error("{0}")]
     TooLarge(String),
     /// Other queries use the memory for events; alone this one may succeed.
@@ -47,7 +47,7 @@ pub enum EventStoreError {
     /// The address of the object store is invalid.
     #[error("{0}")]
     Location(String),
-    /// Tables and objects do not belong together; the text says what is missing, what was found and what to do.
+    /// Tables and objects do not belong together; the text has what is missing, what was found and what to do.
     #[error("{0}")]
     WrongInstallation(String),
     /// Gave up after repeated version conflicts; nothing was written.

@@ -48,7 +48,7 @@ impl CalcError {
         Self::invalid(attr, format!("Not supported yet: {what}."))
     }
 
-    /// Adds a sentence that says what to use instead.
+    /// Adds a sentence about what to use instead.
     #[must_use]
     pub fn instead(mut self, sentence: &str) -> Self {
         self.detail = format!("{} {sentence}", self.detail);

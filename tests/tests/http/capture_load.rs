@@ -4,6 +4,8 @@
 //! `PENNON_LOAD_RATES` are requests a second (66,500,2000), `PENNON_LOAD_SECONDS` how long each is held. A test machine does not
 //! reach these rates, so rates and limits, of partitions and of waiting blocks, are divided by `PENNON_LOAD_SCALE`; times are
 //! not. `PENNON_LOAD_WINDOW` is the window of the stream in seconds, 60 in the template. `.ci/full` runs it for five minutes.
+//! `$identify` requests are sent one after the other by each process, so for them the latency is multiplied by the factor too
+//! (`PENNON_IDENTIFY_SCALE`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -243,51 +245,112 @@ async fn queries_succeed_while_events_are_captured_one_by_one() {
     }
 }
 
+async fn identify(router: &Router, id: &str) -> u16 {
+    let event = json!({"event": "$identify", "distinct_id": format!("user-{id}"),
+        "properties": {"$anon_distinct_id": format!("device-{id}")}});
+    let body = json!({"api_key": "phc_project_1", "batch": [event]});
+    let (status, body) = send(router, "POST", "/batch/", body).await;
+    assert!([200, 503].contains(&status), "{status} {body}");
+    status
+}
+
+/// The `$identify` requests of a process.
+#[derive(Default)]
+struct IdentifyCounts {
+    committed: u32,
+    /// Of these, in the second half of the time: in the first, processes learn that there are others.
+    committed_late: u32,
+    refused: u32,
+}
+
+/// Sends `$identify` requests one after the other until `end`, as a process of a function does.
+async fn identify_until(router: Router, process: usize, half: Instant, end: Instant) -> IdentifyCounts {
+    let mut counts = IdentifyCounts::default();
+    while Instant::now() < end {
+        match identify(&router, &format!("{process}-{}", counts.committed + counts.refused)).await {
+            200 => {
+                counts.committed += 1;
+                counts.committed_late += u32::from((half..end).contains(&Instant::now()));
+            }
+            _ => counts.refused += 1,
+        }
+    }
+    counts
+}
+
+/// The merges in the rows of the log.
+async fn logged_merges(store: &Store) -> usize {
+    let rows = pennon_core::store::PartitionQuery::partition("PROJECT#1#OVERRIDE").prefix("MERGE#");
+    let rows = store.records.query(rows).await.unwrap();
+    // The mark and the checksum precede the number of merges, at most 30, in one byte.
+    rows.iter().map(|row| usize::from(row.bytes[8])).sum()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "the figures of docs/performance.md")]
 async fn identify_requests_of_many_processes_are_all_committed() {
-    let seconds = number("PENNON_LOAD_SECONDS", "6").min(60.0);
-    let limits = PartitionLimits { writes: 1000.0, reads: 3000.0, latency: Duration::from_millis(5) };
+    let seconds = number("PENNON_LOAD_SECONDS", "6").min(180.0) / 3.0;
+    let scale = number("PENNON_IDENTIFY_SCALE", "8");
+    let latency = Duration::from_millis(5).mul_f64(scale);
+    let limits = PartitionLimits { writes: 1000.0 / scale, reads: 3000.0 / scale, latency };
     for processes in [1, 8, 32] {
         let place = Place::new(limits, 4, 1.0).await;
-        let end = Instant::now() + Duration::from_secs_f64(seconds / 3.0);
+        let half = Instant::now() + Duration::from_secs_f64(seconds / 2.0);
+        let end = half + Duration::from_secs_f64(seconds / 2.0);
         let mut requests = JoinSet::new();
         for process in 0..processes {
-            let router = place.capture();
-            requests.spawn(async move {
-                let (mut committed, mut refused) = (0, 0);
-                while Instant::now() < end {
-                    let event = json!({"event": "$identify", "distinct_id": format!("user-{process}-{committed}-{refused}"),
-                        "properties": {"$anon_distinct_id": format!("device-{process}-{committed}-{refused}")}});
-                    let body = json!({"api_key": "phc_project_1", "batch": [event]});
-                    let (status, body) = send(&router, "POST", "/batch/", body).await;
-                    // A process with conflicts for too long returns a 503, after which SDKs retry.
-                    match status {
-                        200 => committed += 1,
-                        503 => refused += 1,
-                        _ => panic!("{status} {body}"),
-                    }
-                }
-                (committed, refused)
-            });
+            requests.spawn(identify_until(place.capture(), process, half, end));
         }
-        let (mut committed, mut refused) = (0, 0);
+        let mut sums = IdentifyCounts::default();
         while let Some(of_process) = requests.join_next().await {
-            let (more_committed, more_refused) = of_process.unwrap();
-            (committed, refused) = (committed + more_committed, refused + more_refused);
+            let of_process = of_process.unwrap();
+            sums.committed += of_process.committed;
+            sums.committed_late += of_process.committed_late;
+            sums.refused += of_process.refused;
         }
         let counts = place.table.counts();
         println!(
-            "{processes} processes: {:.0} $identify commits/s, {refused} requests refused, {} conflicts of transactions, {} throttled",
-            f64::from(committed) / (seconds / 3.0),
+            "{processes} processes: {:.0} $identify commits/s, times {scale:.0} (limits and speed divided by it); {} committed, {} \
+             refused, {} conflicts of transactions, {} throttled, {:.1} write and {:.1} read units a commit",
+            scale * f64::from(sums.committed_late) / (seconds / 2.0),
+            sums.committed,
+            sums.refused,
             counts.conflicts,
-            counts.throttled
+            counts.throttled,
+            counts.writes / f64::from(sums.committed),
+            counts.reads / f64::from(sums.committed),
         );
-        let store = place.store();
-        let rows = pennon_core::store::PartitionQuery::partition("PROJECT#1#OVERRIDE").prefix("MERGE#");
-        let rows = store.records.query(rows).await.unwrap().len();
+        let merges = logged_merges(&place.store()).await;
         // The last attempt of a refused request may have been committed.
-        let most = (committed + refused) as usize;
-        assert!((committed as usize..=most).contains(&rows), "{rows} rows of {committed} to {most} requests");
+        let most = (sums.committed + sums.refused) as usize;
+        assert!(
+            (sums.committed as usize..=most).contains(&merges),
+            "{merges} merges of {} to {most}",
+            sums.committed
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_identify_requests_ends_without_a_refusal() {
+    let limits = PartitionLimits { writes: 1000.0, reads: 3000.0, latency: Duration::from_millis(5) };
+    let place = Place::new(limits, 4, 1.0).await;
+    let mut requests = JoinSet::new();
+    for process in 0..32 {
+        let router = place.capture();
+        requests.spawn(async move {
+            for request in 0..4 {
+                assert_eq!(identify(&router, &format!("{process}-{request}")).await, 200);
+            }
+        });
+    }
+    while let Some(of_process) = requests.join_next().await {
+        of_process.unwrap();
+    }
+    assert_eq!(logged_merges(&place.store()).await, 32 * 4);
+    let events = place.event_store(place.store());
+    for id in ["0-0", "13-2", "31-3"] {
+        let person = events.person_of(1, &format!("device-{id}")).await.unwrap();
+        assert_eq!(person, pennon_eventstore::derive_person_id(1, &format!("user-{id}")));
     }
 }

@@ -25,6 +25,7 @@ mod clients;
 mod clock_set_back;
 mod cohort_lists;
 mod cohorts;
+mod concurrent_merges;
 mod costs;
 mod dashboards;
 mod definitions;

@@ -90,7 +90,7 @@ pub struct SelectionOptions {
     pub with_inactive: bool,
 }
 
-/// What a call says about its sender, which decides what flags it may see.
+/// The sender of a call, as the call describes it; it determines which flags are returned.
 struct CallerContext {
     runtime: Runtime,
     only_surveys: bool,

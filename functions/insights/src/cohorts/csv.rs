@@ -1,6 +1,6 @@
 //! Members from an uploaded CSV file.
 //!
-//! Must stay true: a single column holds distinct ids, unless its header says otherwise; of several columns, the one with a
+//! Must stay true: a single column holds distinct ids, unless its header names another content; of several columns, the one with a
 //! known header is used; a file without ids, or that cannot be parsed completely, is rejected.
 
 use pennon_core::error::{ApiError, ApiResult};

@@ -356,7 +356,7 @@ fn parse_entries(list: &[Value], raw: &RawBreakdown<'_>, rules: BreakdownRules) 
     Ok(BreakdownBy::Dimensions { dimensions, form: BreakdownForm::Several })
 }
 
-/// A field of an entry, or the request's field if the rules say so.
+/// A field of an entry, or the request's field, by the rules.
 fn field_or_default<'a>(own: Field<'a>, request_field: &Field<'a>, rules: BreakdownRules) -> Field<'a> {
     if rules.inherits_fields { own.or(request_field.clone()) } else { own }
 }

@@ -1,7 +1,7 @@
 //! Reads of the block log: all waiting blocks of a project, the oldest, the newest, or only their ids.
 //!
 //! Must stay true: a reader gets the number of partitions ([`BlockLog::partitions`]), reads blocks, then the manifest, and starts
-//! again if [`BlockLog::has_read_all`] says that the manifest has more partitions. The memory of a read is bounded for all
+//! again if the manifest has more partitions ([`BlockLog::has_read_all`]). The memory of a read is bounded for all
 //! partitions together.
 
 use std::collections::BTreeMap;

@@ -96,7 +96,7 @@ fn orphaned_name(name: &str, day: NaiveDate) -> String {
     format!("{FOLDER}/{folder}/{}.{file}", day.format("%Y-%m-%d"))
 }
 
-/// When an orphan goes; none where its name does not say when it was moved, and it stays.
+/// When an orphan goes; none where its name has no time of the move, and it stays.
 fn removed_after(name: &str) -> Option<DateTime<Utc>> {
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let day: NaiveDate = file.split_once('.')?.0.parse().ok()?;

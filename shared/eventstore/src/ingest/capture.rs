@@ -45,7 +45,7 @@ impl EventCapture {
     ) -> Result<(), EventStoreError> {
         // Merges first: repeating them changes nothing. If they failed after the batch was stored, the client
         // would resend it, and events without a uuid of their own would count twice.
-        self.apply_merges(project, &batch).await?;
+        self.apply_merges(project, &batch, now).await?;
         self.append_block(project, batch, now).await
     }
 
@@ -54,9 +54,10 @@ impl EventCapture {
         &self,
         project: ProjectId,
         batch: &EncodedBatch,
+        now: Micros,
     ) -> Result<(), EventStoreError> {
         self.projects.start_project(project).await?;
-        self.log.merge_persons(project, &batch.merging).await
+        self.log.merge_persons(project, &batch.merging, now).await
     }
 
     /// The message of the block of `batch`; `None` if it is too large for one.

@@ -84,7 +84,7 @@ impl EventCapture {
     ) -> Result<Option<String>, EventStoreError> {
         let message = self.queued_message(project, batch, now)?;
         if message.is_some() && batch.may_request_merges() {
-            self.apply_merges(project, batch).await?;
+            self.apply_merges(project, batch, now).await?;
         }
         Ok(message)
     }

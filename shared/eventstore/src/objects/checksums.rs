@@ -128,7 +128,7 @@ impl Checksums {
         out.into()
     }
 
-    /// Decodes and verifies the checksum file for `start`; the error says what is wrong.
+    /// Decodes and verifies the checksum file for `start`; the error describes what is wrong.
     pub(crate) fn decode(start: &str, bytes: &[u8]) -> Result<Checksums, &'static str> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or("it is too short")?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {

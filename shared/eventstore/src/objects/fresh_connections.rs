@@ -1,7 +1,8 @@
 //! The HTTP client of the bucket, which replaces its connections after a pause: pooled connections of a process that Lambda
 //! froze may be dead without a packet that reached it ([`pennon_core::store::IDLE_TIME_MAX`]).
 //!
-//! Must stay true: no request uses a connection that was idle for longer, by the clock that went further.
+//! Must stay true: no request uses a connection that was idle for longer, by the clock that went further. Every request of the
+//! bucket passes here, so the completion of an upload in parts gets its precondition here too.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -13,6 +14,8 @@ use object_store::client::{
 };
 use pennon_core::clock::CacheInstant;
 use pennon_core::store::IDLE_TIME_MAX;
+
+use super::large_uploads::require_absent_object;
 
 /// Makes a client that replaces its connections.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +65,8 @@ impl FreshConnections {
 
 #[async_trait]
 impl HttpService for FreshConnections {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        require_absent_object(&mut request);
         let client = self.client().map_err(|error| HttpError::new(HttpErrorKind::Connect, error))?;
         client.execute(request).await
     }

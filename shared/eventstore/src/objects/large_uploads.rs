@@ -2,15 +2,18 @@
 //!
 //! Must stay true: an object exists as a whole or not at all; an upload that failed is aborted, so that its parts are not kept
 //! (those of a process that was killed are deleted by a lifecycle rule of the bucket); a large object is not created over an
-//! existing one.
+//! existing one, because every completion has the precondition that there is none ([`require_absent_object`]). S3 refuses it
+//! with 412 if the object exists, and with 409 if another write of the name is running; parts of a refused upload are not used.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
+use object_store::client::HttpRequest;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
+use object_store::signer::{HeaderValue, Method};
 use object_store::{Error, MultipartId, ObjectStoreExt};
 use tokio::sync::Semaphore;
 
@@ -23,6 +26,17 @@ pub(super) const LARGE_BYTES_MIN: usize = 16 << 20;
 const PART_BYTES: usize = 8 << 20;
 /// Parts that a process uploads concurrently: they share the line.
 const PARTS_AT_ONCE: usize = 4;
+/// Uploads of an object that other writers of the same name may refuse.
+const UPLOADS_MAX: usize = 3;
+
+/// Adds the precondition to the completion of an upload in parts that the object does not exist, which the interface of object
+/// stores lacks. S3 accepts it although the signature does not cover it.
+pub(super) fn require_absent_object(request: &mut HttpRequest) {
+    let has_upload_id = |query: &str| query.split('&').any(|parameter| parameter.starts_with("uploadId="));
+    if request.method() == Method::POST && request.uri().query().is_some_and(has_upload_id) {
+        request.headers_mut().insert("if-none-match", HeaderValue::from_static("*"));
+    }
+}
 
 /// The part of an object store that uploads in parts.
 #[derive(Clone)]
@@ -53,24 +67,32 @@ impl LargeUploads {
     /// Creates an object. An existing one with identical content is a success: an earlier attempt may have succeeded without
     /// a response.
     pub(super) async fn create(self, object: LargeObject) -> Result<(), Error> {
-        if object.exists().await? {
-            return Ok(());
-        }
         let (path, retries) = (&object.path, object.retries);
-        let id = retries.with(|| self.store.create_multipart(path)).await?;
-        let uploaded = self.upload(&object, &id).await;
-        if uploaded.is_err()
-            && let Err(error) = retries.with(|| self.store.abort_multipart(path, &id)).await
-        {
-            tracing::warn!(
-                target: LOG_TARGET, %error, %path,
-                "a failed upload could not be aborted; the bucket's lifecycle rule deletes its parts"
-            );
+        let mut refused = None;
+        for _ in 0..UPLOADS_MAX {
+            if object.exists().await? {
+                return Ok(());
+            }
+            let id = retries.with(|| self.store.create_multipart(path)).await?;
+            let uploaded = self.upload(&object, &id).await;
+            if matches!(uploaded, Ok(None)) {
+                return Ok(());
+            }
+            match retries.with(|| self.store.abort_multipart(path, &id)).await {
+                // A completion without a response, or the refusal, has ended the upload.
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                Err(error) => tracing::warn!(
+                    target: LOG_TARGET, %error, %path,
+                    "a failed upload could not be aborted; the bucket's lifecycle rule deletes its parts"
+                ),
+            }
+            refused = uploaded?;
         }
-        uploaded
+        Err(refused.unwrap_or_else(|| Error::Generic { store: "object store", source: "no upload".into() }))
     }
 
-    async fn upload(&self, object: &LargeObject, id: &MultipartId) -> Result<(), Error> {
+    /// Uploads the object; returns the refusal if another writer created it meanwhile or is creating it.
+    async fn upload(&self, object: &LargeObject, id: &MultipartId) -> Result<Option<Error>, Error> {
         let (path, bytes) = (&object.path, &object.bytes);
         let parts = (0..bytes.len()).step_by(PART_BYTES).enumerate().map(|(index, start)| async move {
             // The timeout of a part begins when it may use the line.
@@ -86,14 +108,15 @@ impl LargeUploads {
         let parts = parts.collect::<Vec<_>>();
         let parts: Vec<PartId> =
             futures::stream::iter(parts).buffered(PARTS_AT_ONCE).try_collect::<Vec<_>>().await?;
-        let completed = object.retries.with(|| self.store.complete_multipart(path, id, parts.clone())).await;
-        match completed {
+        match object.retries.with(|| self.store.complete_multipart(path, id, parts.clone())).await {
+            Ok(_) => Ok(None),
+            Err(refusal @ (Error::Precondition { .. } | Error::AlreadyExists { .. })) => Ok(Some(refusal)),
             // An earlier attempt may have completed it without a response.
             Err(Error::NotFound { path, source }) => match object.exists().await? {
-                true => Ok(()),
+                true => Ok(None),
                 false => Err(Error::NotFound { path, source }),
             },
-            other => other.map(|_| ()),
+            Err(error) => Err(error),
         }
     }
 }
@@ -116,6 +139,9 @@ impl LargeObject {
         }
     }
 }
+
+#[cfg(test)]
+mod over_s3;
 
 #[cfg(test)]
 mod tests {

@@ -386,7 +386,7 @@ async fn is_same_object(store: &Shared, path: &Path, bytes: &Bytes) -> Result<bo
     Ok(found.meta.size == bytes.len() as u64 && found.bytes().await? == *bytes)
 }
 
-/// Reads ranges of an object of `written` bytes; the error says that it is missing or has another size.
+/// Reads ranges of an object of `written` bytes; the error states whether it is missing or has another size.
 async fn get_units(
     store: Shared,
     path: Path,

@@ -130,7 +130,7 @@ impl Quarantine {
         Ok(known.collect::<Result<_, _>>()?)
     }
 
-    /// Marks a block if `error` says that it is damaged.
+    /// Marks a block if `error` reports it as damaged.
     pub(crate) async fn note_damaged_block(&self, error: &EventStoreError) {
         if let EventStoreError::DamagedBlock { project, block, what } = error {
             self.note_block(*project, block, what).await;

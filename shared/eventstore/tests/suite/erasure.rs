@@ -161,8 +161,8 @@ async fn a_project_is_emptied_and_another_one_is_not() {
 pub(crate) async fn traces(place: &Place, who: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let partitions = ["OVERRIDE", "SEGMENT", "COHORT"].map(|what| format!("PROJECT#{PROJECT}#{what}"));
-    let parts =
-        (0..64).flat_map(|part| [1, 2].map(|cohort| format!("PROJECT#{PROJECT}#COHORT#{cohort}#{part}")));
+    let kinds = ["COHORT#1", "COHORT#2", "IDENTIFIED"];
+    let parts = (0..64).flat_map(|part| kinds.map(|kind| format!("PROJECT#{PROJECT}#{kind}#{part}")));
     for partition in partitions.into_iter().chain(parts).chain(["INSTALLATION".to_owned()]) {
         for item in place.store.records.query(PartitionQuery::partition(partition)).await.unwrap() {
             for id in who {

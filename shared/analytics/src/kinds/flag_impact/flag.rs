@@ -9,7 +9,7 @@ pub struct FlagUnderTest {
     pub group_type_index: Option<u8>,
     /// Its variants; `true` and `false` of a flag without variants.
     pub variants: Vec<FlagVariant>,
-    /// Why the shares of the variants do not say how many persons each should have; `None` if they do.
+    /// Why the shares of the variants do not determine how many persons each should have; `None` if they do.
     pub no_split_reason: Option<String>,
 }
 
@@ -23,7 +23,7 @@ pub struct FlagVariant {
 }
 
 impl FlagUnderTest {
-    /// The share of a variant, if the flag's shares say how many persons each variant should have.
+    /// The share of a variant, if the flag's shares determine how many persons each variant should have.
     pub fn expected_share(&self, variant: &str) -> Option<f64> {
         if self.no_split_reason.is_some() {
             return None;

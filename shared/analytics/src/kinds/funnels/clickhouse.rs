@@ -175,7 +175,7 @@ impl<'q> FoldState<'q> {
         Self { query, steps: query.series.len(), window: query.window.micros(), excludes }
     }
 
-    /// The 1-based index of the best path; the next element says whether it is void.
+    /// The 1-based index of the best path; the next element is whether it is void.
     fn best(&self) -> usize {
         let paths = self.steps - 1;
         1 + if self.excludes { 2 * paths } else { paths }

@@ -109,7 +109,7 @@ impl CohortList {
         CohortList::Inline(listed.chain(persons).collect())
     }
 
-    /// Stores the parts of a list. They become visible when a record says `packed`.
+    /// Stores the parts of a list. They become visible when a record has `packed`.
     pub async fn store_parts(
         records: &Table,
         project: ProjectId,

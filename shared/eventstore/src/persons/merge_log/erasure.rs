@@ -6,7 +6,7 @@
 //! one), and no erased merge returns (the entry counts erasures; a cached state with a lower count is
 //! discarded). The older rows are deleted as after any folding. Identified markers are separate rows, deleted
 //! in the same transaction as far as they fit, and right after it beyond; so an id that appears again is a new
-//! person.
+//! person. Rows of the queue ([`super::queue`]) are deleted after it.
 
 use std::collections::BTreeSet;
 
@@ -87,9 +87,15 @@ impl MergeLog {
             // The last row is never deleted.
             let last = records.query(all(keys::MERGE).descending().limit(1)).await?;
             let last = last.first().map(|item| keys::merge_number(&item.key.sk)).transpose()?;
-            let (identified, forced) =
-                futures::try_join!(records.query(all(keys::IDENTIFIED)), records.query(all(keys::FORCED)))?;
-            let marks = identified.into_iter().chain(forced).map(|item| item.key).collect();
+            let of_partition = |n| records.query(PartitionQuery::partition(keys::identified_pk(project, n)));
+            let identified = (0..keys::IDENTIFIED_PARTITIONS).map(of_partition);
+            let (identified, former, forced) = futures::try_join!(
+                futures::future::try_join_all(identified),
+                records.query(all(keys::FORMER_IDENTIFIED)),
+                records.query(all(keys::FORCED))
+            )?;
+            let marks = identified.into_iter().flatten().chain(former).chain(forced);
+            let marks = marks.map(|item| item.key).collect();
             let log = ReplacementLog { left: &[], through: last.unwrap_or(0), marks };
             match self.swap_log(project, manifest, log, change, now).await? {
                 ChangeOutcome::Applied => return Ok(true),
@@ -118,7 +124,10 @@ impl MergeLog {
         let all = ManifestChange { merges: Some(&entry), extra_writes, ..change.clone() };
         let swapped = self.manifests.apply(project, manifest, &all).await?;
         match swapped {
-            ChangeOutcome::Applied => self.records.sweep(after).await?,
+            ChangeOutcome::Applied => {
+                self.records.sweep(after).await?;
+                self.clear_queue(project).await?;
+            }
             _ => self.objects.delete_all(vec![entry.object]).await?,
         }
         Ok(swapped)
@@ -127,7 +136,7 @@ impl MergeLog {
     /// The identified and forced markers of the erased persons.
     fn marks_of(project: ProjectId, erase: &ErasureFilter, gone: &[PersonMerge]) -> Vec<Key> {
         let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
-        let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
+        let identified = erase.persons.iter().flat_map(|person| keys::identified(project, *person));
         let forced = pairs.into_iter().map(|(from, to)| keys::forced_merge(project, from, to));
         identified.chain(forced).collect()
     }

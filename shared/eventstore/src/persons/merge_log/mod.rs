@@ -17,6 +17,7 @@ mod append;
 mod erasure;
 mod folding;
 mod merge_rules;
+mod queue;
 
 use std::sync::Arc;
 
@@ -145,8 +146,9 @@ impl MergeLog {
         project: ProjectId,
         persons: &[Uuid],
     ) -> Result<Vec<bool>, EventStoreError> {
-        let rows = persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
-        Ok(self.records.batch_get(&rows).await?.iter().map(Option::is_some).collect())
+        let rows = persons.iter().flat_map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let found = self.records.batch_get(&rows).await?;
+        Ok(found.as_chunks::<2>().0.iter().map(|markers| markers.iter().any(Option::is_some)).collect())
     }
 
     /// Reads the rows of the log after number `after`, in order. The first ones may be missing because they

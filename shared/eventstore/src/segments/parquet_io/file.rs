@@ -85,7 +85,7 @@ impl ParquetFile {
         self.reader.schema().fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Whether the footer says that a column has no value in a row group.
+    /// Whether a column has no value in a row group, by the footer.
     pub(crate) fn is_null(&self, group: usize, column: &str) -> bool {
         let group = self.metadata().row_group(group);
         let rows = u64::try_from(group.num_rows()).ok();
