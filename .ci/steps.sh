@@ -27,37 +27,42 @@ step() {
     step_name=""
 }
 
-background_name="" background_pid="" background_output="" background_begin=0
+background_names=() background_pids=() background_outputs=()
 
-# background NAME COMMAND...: starts a step beside those that follow; `join` waits for it, prints its output and records its duration.
+# background NAME COMMAND...: starts a step beside those that follow; `join` waits for all, prints their output and records their durations.
 background() {
-    background_name=$1 background_begin=$SECONDS
-    background_output=$(mktemp)
+    local output
+    output=$(mktemp)
+    background_names+=("$1") background_outputs+=("$output")
     shift
-    echo "== $background_name, in the background"
-    "$@" >"$background_output" 2>&1 &
-    background_pid=$!
+    echo "== ${background_names[-1]}, in the background"
+    # Its duration is known to itself: `join` may wait for another one first.
+    (SECONDS=0; "$@" >"$output" 2>&1; status=$?; echo "$SECONDS" >"$output.seconds"; exit "$status") &
+    background_pids+=($!)
 }
 
 join() {
-    local status=0 pid=$background_pid
-    step_name=$background_name
-    wait "$pid" || status=$?
-    background_pid=""
-    echo "== $step_name"
-    cat "$background_output"
-    rm -f "$background_output"
-    ((status == 0)) || return "$status"
-    summary+=("$(printf '%5d s  %s' $((SECONDS - background_begin)) "$step_name")")
-    step_name=""
+    local index status
+    for index in "${!background_pids[@]}"; do
+        status=0
+        step_name=${background_names[index]}
+        wait "${background_pids[index]}" || status=$?
+        unset "background_pids[index]"
+        echo "== $step_name"
+        cat "${background_outputs[index]}"
+        ((status == 0)) || return "$status"
+        summary+=("$(printf '%5d s  %s' "$(<"${background_outputs[index]}.seconds")" "$step_name, in the background")")
+        rm -f "${background_outputs[index]}" "${background_outputs[index]}.seconds"
+        step_name=""
+    done
 }
 
 report() {
     local status=$?
-    if [[ -n $background_pid ]]; then
-        kill "$background_pid" 2>/dev/null || true
-        rm -f "$background_output"
+    if ((${#background_pids[@]})); then
+        kill "${background_pids[@]}" 2>/dev/null || true
     fi
+    ((${#background_outputs[@]} == 0)) || rm -f "${background_outputs[@]}" "${background_outputs[@]/%/.seconds}"
     echo
     ((${#summary[@]})) && printf '%s\n' "${summary[@]}"
     printf '%5d s  in all\n' "$SECONDS"
