@@ -8,7 +8,7 @@ use crate::support::World;
 use crate::workloads::{Spread, Workload, all, world};
 use crate::{persons, thread_time};
 
-const VALUES: usize = 2_000;
+const VALUES: usize = 1_000;
 /// Processor time between two checks, in nanoseconds, in a build that is not optimized: all cores are free within a second
 /// of a cancellation, with room for machines that are slower.
 const MOST_BETWEEN_CHECKS: i64 = 250_000_000;
