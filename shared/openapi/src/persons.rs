@@ -123,6 +123,8 @@ fn persons() -> Vec<Operation> {
         let text = "The person's id, a UUID. Use the list with `distinct_id` to look up a distinct id.";
         text.clone_into(&mut parameter.description);
         parameter.schema = uuid();
+        // Many readers of the document ignore formats.
+        parameter.schema["pattern"] = json!(r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$");
     }
     vec![
         Operation::new("listPersons", "GET", LIST, TAG, "List persons", READ)

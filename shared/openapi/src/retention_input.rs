@@ -31,7 +31,7 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let row = json!({
         "query": {"kind": "RetentionQuery", "retentionFilter": {"period": "Week"}}, "selected_interval": 2,
     });
-    let people = fields_body(concat_fields([retention(), retention_point()]));
+    let people = any_of([fields_body(concat_fields([retention(), retention_point()])), point_of_node()]);
     vec![
         ("RetentionRequest", with_example(fields_body(retention()), request)),
         ("RetentionPeopleRequest", with_example(people, row)),
@@ -168,13 +168,9 @@ pub(crate) fn retention() -> Vec<InputField> {
 
 /// The fields that select a row of people.
 pub(crate) fn retention_point() -> Vec<InputField> {
-    let node = any_of([
-        json!({"type": ["null", "string"]}),
-        schema_ref("RetentionQuery"),
-        json!({"type": "object", "required": ["kind", "source"]}),
-    ]);
+    let node_or_none = any_of([json!({"type": ["null", "string"]}), query_node()]);
     vec![
-        InputField::json("query", node, "A query node, instead of the fields of a legacy request."),
+        InputField::json("query", node_or_none, "A query node, instead of the fields of a legacy request."),
         InputField::whole("selected_interval", ANY, ANY_TEXT, "The row, counted from 0. Default: 0."),
         InputField::new(
             "breakdown_value",
@@ -184,4 +180,16 @@ pub(crate) fn retention_point() -> Vec<InputField> {
         ),
         InputField::whole("return_interval", ANY, ANY_TEXT, "Only actors that count in this column."),
     ]
+}
+
+/// A selection with a node: the fields of a legacy request are ignored, whatever they contain.
+fn point_of_node() -> Value {
+    let mut point = fields_body(retention_point());
+    point["required"] = json!(["query"]);
+    point["properties"]["query"] = query_node();
+    point
+}
+
+fn query_node() -> Value {
+    any_of([schema_ref("RetentionQuery"), json!({"type": "object", "required": ["kind", "source"]})])
 }

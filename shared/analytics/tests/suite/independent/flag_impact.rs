@@ -251,6 +251,8 @@ pub fn generate(dice: &mut Dice) -> (History, ImpactSpec) {
         Metric::Trend(dice.pick(&["total", "dau", "sum"]))
     };
     let is_strict = matches!(metric, Metric::Funnel(_, Order::Strict, _));
+    // Which of two events at the same time takes a repeated step is decided by the scan, which `unchanged` and `funnels` compare.
+    let has_repeated_step = matches!(&metric, Metric::Funnel(steps, ..) if steps.iter().any(|step| steps.iter().filter(|other| *other == step).count() > 1));
     let from = now - dice.within(1, 5) * DAY;
     let spec = ImpactSpec {
         metric,
@@ -264,7 +266,7 @@ pub fn generate(dice: &mut Dice) -> (History, ImpactSpec) {
     let mut last = 0;
     for _ in 0..dice.count(0, 24) {
         // Events at the same time have no order in which strict steps could follow each other.
-        let repeats = !is_strict && dice.percent(15);
+        let repeats = !is_strict && !has_repeated_step && dice.percent(15);
         let unique = dice.within(0, 5 * 24 * 60) * 60 * SECOND + history.events.len() as i64 * SECOND;
         let time = if repeats { last } else { spec.from - DAY / 2 + unique };
         let mut one = event(dice, &history, &["a", "a", "b", "z", CALLED, CALLED], time);
