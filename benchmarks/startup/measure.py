@@ -124,7 +124,8 @@ def start(directory, pennon, runs, names):
         server = Server(os.path.realpath(pennon), work)
         try:
             requests = first_requests(server, server.declare(["startup"])["startup"])
-            environment = {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "PENNON_EVENTS_URL": f"file://{server.data}/events",
+            environment = {"AWS_ENDPOINT_URL_DYNAMODB": server.dynamodb, "AWS_ACCESS_KEY_ID": server.access_key_id,
+                           "PENNON_EVENTS_URL": f"file://{server.data}/events",
                            "PENNON_LOG": "warn", "MALLOC_ARENA_MAX": "2", "PENNON_PAYLOAD_KEY": (server.data / "payload.key").read_text().strip()}
             times = {}
             for name in (name for name in (*names, "bare") if name in found):
