@@ -36,7 +36,7 @@ background() {
     background_names+=("$1") background_outputs+=("$output")
     shift
     echo "== ${background_names[-1]}, in the background"
-    # Its duration is known to itself: `join` may wait for another one first.
+    # Measured here, because `join` may wait for another step first.
     (SECONDS=0; "$@" >"$output" 2>&1; status=$?; echo "$SECONDS" >"$output.seconds"; exit "$status") &
     background_pids+=($!)
 }

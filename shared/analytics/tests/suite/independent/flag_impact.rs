@@ -251,7 +251,7 @@ pub fn generate(dice: &mut Dice) -> (History, ImpactSpec) {
         Metric::Trend(dice.pick(&["total", "dau", "sum"]))
     };
     let is_strict = matches!(metric, Metric::Funnel(_, Order::Strict, _));
-    // Which of two events at the same time takes a repeated step is decided by the scan, which `unchanged` and `funnels` compare.
+    // Which of several events at the same time takes a repeated step is a rule of funnels, which their own tests cover.
     let has_repeated_step = matches!(&metric, Metric::Funnel(steps, ..) if steps.iter().any(|step| steps.iter().filter(|other| *other == step).count() > 1));
     let from = now - dice.within(1, 5) * DAY;
     let spec = ImpactSpec {
