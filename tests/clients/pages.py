@@ -1,13 +1,16 @@
 """Web pages for browser clients, and the Chromium that opens them.
 
 The pages and the API use two ports of 127.0.0.1: two origins, so CORS applies, and one site, so that a cookie of the pages is sent
-with exactly those requests to the API that a client sends with credentials."""
+with exactly those requests to the API that a client sends with credentials.
+
+As a program it prints the path of Chromium, which it installs if there is none."""
 
 import functools
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -134,3 +137,7 @@ def run_page(packages, program, task, seconds, is_done, environment):
         lines = log.read_text(errors="replace").splitlines()
         # The page reports its own log; only the browser logs requests that it blocked.
         return pages.result, "\n".join(line for line in lines if "blocked by" in line or (pages.result is None and "CONSOLE" in line))
+
+
+if __name__ == "__main__":
+    print(find_chromium() or sys.exit(f"no Chromium: install one of {', '.join(NAMES)}, or name it in CHROMIUM"))
