@@ -192,6 +192,12 @@ def plain_words(path, text):
             yield number, f"the word {match.group(0)!r}: send a request, return a response or result, validate, distinguish, unknown"
 
 
+def unsafe_code(path, text):
+    for number, line in code_lines(text):
+        if "unsafe_code" in line and not path.startswith("shared/allocator/"):
+            yield number, "only shared/allocator may allow unsafe code"
+
+
 def crate_lints(path, text):
     manifest = tomllib.loads(text)
     # A package that is a workspace of its own has no workspace lints to inherit.
@@ -244,7 +250,7 @@ def code_lines(text):
         yield number, line if "//" not in line else re.sub(r"(^|\s)//.*", "", line)
 
 
-RULES = {".rs": [file_size, function_sizes, module_doc, homes, unfinished, retired_names], ".py": [retired_names]}
+RULES = {".rs": [file_size, function_sizes, module_doc, homes, unfinished, unsafe_code, retired_names], ".py": [retired_names]}
 
 
 def findings(path, text):

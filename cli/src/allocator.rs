@@ -1,11 +1,10 @@
-//! Configuration of the binary's allocators: how soon they return memory to the system, and per-thread accounting.
+//! Configuration of the binary's allocators: how soon they return memory to the system.
 //!
 //! On Linux with glibc the binary allocates with jemalloc. Its background thread returns pages that were unused for a
-//! second, so that the process shrinks after a peak, and its per-thread counters feed the memory budget of queries
-//! ([`pennon_core::heap`]). C libraries, mainly SQLite, still use glibc's malloc, which creates up to eight arenas per core and
-//! returns little of them. Both allocators are configured by environment variables at process start, so the process
-//! executes itself again. Must stay true: variables that the user has set are left alone; if the `exec` fails, the process
-//! continues with the defaults.
+//! second, so that the process shrinks after a peak. C libraries, mainly SQLite, still use glibc's malloc, which creates up
+//! to eight arenas per core and returns little of them. Both allocators are configured by environment variables at process
+//! start, so the process executes itself again. Must stay true: variables that the user has set are left alone; if the
+//! `exec` fails, the process continues with the defaults.
 
 /// The allocation pattern of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,30 +48,3 @@ pub fn configure_and_reexec(profile: AllocationProfile) {
 /// Other platforms' allocators are not configured.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn configure_and_reexec(_: AllocationProfile) {}
-
-/// Enables memory accounting of queries by the allocations of their threads.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn enable_memory_accounting() {
-    pennon_core::heap::set_allocation_counter(thread_bytes);
-}
-
-/// Other platforms' allocators have no per-thread counters.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn enable_memory_accounting() {}
-
-/// The bytes that this thread has allocated minus those it has freed.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn thread_bytes() -> i64 {
-    use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
-    thread_local! {
-        /// The allocator's counters of this thread, whose addresses never change.
-        static COUNTERS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> =
-            allocatedp::read().ok().zip(deallocatedp::read().ok());
-    }
-    let difference = |counters: &Option<(ThreadLocal<u64>, ThreadLocal<u64>)>| {
-        counters
-            .as_ref()
-            .map_or(0, |(allocated, freed)| allocated.get().wrapping_sub(freed.get()).cast_signed())
-    };
-    COUNTERS.try_with(difference).unwrap_or(0)
-}

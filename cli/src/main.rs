@@ -3,18 +3,24 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use pennon::allocator::{AllocationProfile, configure_and_reexec, enable_memory_accounting};
+use pennon::allocator::{AllocationProfile, configure_and_reexec};
 use pennon::args::{self, Command};
 use pennon::private::set_umask;
+use pennon_allocator::{CountingAllocator, thread_bytes};
+use pennon_core::heap;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 mod commands;
 
-// glibc's allocator returns little memory to the system, and has no per-thread counters.
+// glibc's allocator returns little memory to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: CountingAllocator<tikv_jemallocator::Jemalloc> =
+    CountingAllocator(tikv_jemallocator::Jemalloc);
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// The default log filter; `PENNON_LOG` overrides it. The SDK's warnings are excluded because they print values; their causes
 /// are returned as errors, which are printed.
@@ -31,7 +37,7 @@ fn main() -> ExitCode {
         }
         _ => AllocationProfile::Requests,
     });
-    enable_memory_accounting();
+    heap::set_allocation_counter(thread_bytes);
     run(command)
 }
 

@@ -36,6 +36,11 @@ class Rules(unittest.TestCase):
         text = DOC + "trait A {\n    fn a(&self);\n    fn b(&self) {}\n}\n" + "\n" * 100 + "fn c() {\n}\n"
         self.assertEqual(found("a/src/a.rs", text), [])
 
+    def test_unsafe_code_is_in_one_crate(self):
+        text = DOC + "#![allow(unsafe_code, reason = \"a trait\")]\n"
+        self.assertEqual(found("shared/allocator/src/lib.rs", text), [])
+        self.assertIn("a.rs:2: only shared/allocator", found("shared/core/src/a.rs", text)[0])
+
     def test_module_doc(self):
         self.assertIn("no //! doc", found("a/src/a.rs", "fn a() {}\n")[0])
         self.assertEqual(found("a/src/a.rs", "#![allow(dead_code)]\n//! Doc.\n"), [])

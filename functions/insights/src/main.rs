@@ -1,9 +1,13 @@
 //! The function `insights`.
 
+use std::alloc::System;
+
+use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, events_memory, max_response_wait, payload_keys};
+use pennon_core::heap;
 use pennon_core::http::edge;
 use pennon_core::lambda;
 use pennon_core::store::{Store, keys};
@@ -11,9 +15,14 @@ use pennon_core::throttle::Rates;
 use pennon_eventstore::{EventStore, Settings};
 use pennon_insights::Insights;
 
+/// Counts what each thread holds, for the memory budget of queries.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
+
 #[tokio::main]
 async fn main() -> Result<(), lambda::Error> {
     lambda::start_logging();
+    heap::set_allocation_counter(thread_bytes);
     let config = Config::from_env();
     let rates = Rates::from_config(&config)?;
     let url = config.events_url.ok_or("PENNON_EVENTS_URL is not set: the address of the events")?;

@@ -1,13 +1,16 @@
 //! The Lambda function `worker`: runs calculation jobs and compaction from the records table's stream, and everything that
 //! nothing woke on a schedule.
 
+use std::alloc::System;
 use std::time::{Duration, SystemTime};
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_calculation::Calculator;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, events_memory};
+use pennon_core::heap;
 use pennon_core::lambda::{self, batch_item_failures};
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
@@ -21,14 +24,19 @@ use tokio::time::Instant;
 /// Time reserved at the end of an invocation for reporting its results.
 const REPORT_TIME: Duration = Duration::from_secs(15);
 
+/// Counts what each thread holds, for the memory budget of queries.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
+
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     lambda::start_logging();
+    heap::set_allocation_counter(thread_bytes);
     let config = Config::from_env();
     let url = config.events_url.ok_or("PENNON_EVENTS_URL, the location of the events, is not set")?;
     let app = App::new(Store::connect_at_start(&config.store, &keys::project(0)).await, Clock::Running);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
-    let events = EventStore::open_with(app.store.clone(), &url, settings)?;
+    let events = EventStore::open_with(app.store.clone(), &url, settings.for_dynamodb())?;
     let calculator = Calculator::new(&app, events.clone());
     let worker = Worker { app, events, calculator };
     lambda_runtime::run(service_fn(move |event| handle_event(worker.clone(), event))).await

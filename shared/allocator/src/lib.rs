@@ -1,0 +1,108 @@
+//! A global allocator that counts the bytes that each thread holds. The memory budget of queries measures with it what no
+//! estimate covers; without it only estimates are reserved.
+//!
+//! Must stay true: counting neither allocates nor fails, at any time in the life of a thread; every call is passed on unchanged
+//! to the allocator below. This is the only crate with `unsafe` code, because the trait of allocators requires it.
+#![allow(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+
+thread_local! {
+    /// Initialized at compile time and without a destructor, so that it can be used while a thread starts and ends.
+    static HELD_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Bytes that this thread has allocated through a [`CountingAllocator`], minus those that it has freed. May be negative, because
+/// memory is often freed by another thread; only the difference of two values has a meaning.
+pub fn thread_bytes() -> i64 {
+    HELD_BYTES.get()
+}
+
+fn count(bytes: i64) {
+    HELD_BYTES.set(HELD_BYTES.get().wrapping_add(bytes));
+}
+
+/// No allocation is larger than `isize::MAX` bytes.
+fn signed(bytes: usize) -> i64 {
+    bytes as i64
+}
+
+/// Counts the bytes of each thread and allocates with `A`.
+#[derive(Debug)]
+pub struct CountingAllocator<A>(pub A);
+
+// SAFETY: every method passes its arguments to `A` and returns its result, so the requirements of the trait are those of `A`.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let pointer = unsafe { self.0.alloc(layout) };
+        if !pointer.is_null() {
+            count(signed(layout.size()));
+        }
+        pointer
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let pointer = unsafe { self.0.alloc_zeroed(layout) };
+        if !pointer.is_null() {
+            count(signed(layout.size()));
+        }
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(pointer, layout) };
+        count(-signed(layout.size()));
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let moved = unsafe { self.0.realloc(pointer, layout, new_size) };
+        if !moved.is_null() {
+            count(signed(new_size) - signed(layout.size()));
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::System;
+
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
+
+    /// The change of [`thread_bytes`] during `work`, whose result is dropped afterwards.
+    fn held_by<T>(work: impl FnOnce() -> T) -> (i64, T) {
+        let before = thread_bytes();
+        let result = work();
+        (thread_bytes() - before, result)
+    }
+
+    #[test]
+    fn vectors_count_while_they_are_held() {
+        let (held, mut bytes) = held_by(|| Vec::<u8>::with_capacity(10_000));
+        assert_eq!(held, 10_000);
+        let (grown, ()) = held_by(|| bytes.reserve_exact(15_000));
+        assert_eq!(grown, 5_000);
+        let (shrunk, ()) = held_by(|| bytes.shrink_to(0));
+        assert_eq!(shrunk, -15_000);
+        let (zeroed, zeros) = held_by(|| vec![0_u8; 4096]);
+        assert_eq!(zeroed, 4096);
+        let (freed, ()) = held_by(|| drop(zeros));
+        assert_eq!(freed, -4096);
+    }
+
+    #[test]
+    fn memory_freed_by_another_thread_counts_there() {
+        let (held, bytes) = held_by(|| vec![1_u8; 100_000]);
+        assert_eq!(held, 100_000);
+        let freed = std::thread::spawn(move || held_by(|| drop(bytes)).0).join();
+        assert_eq!(freed.ok(), Some(-100_000));
+    }
+}
