@@ -17,7 +17,6 @@
 //! | row of the merge log | records | `PROJECT#{p}#OVERRIDE` | `MERGE#{number}` |
 //! | marker: the merge log has had a row | records | `PROJECT#{p}#OVERRIDE` | `BEGUN` |
 //! | marker: a person is identified | records | `PROJECT#{p}#IDENTIFIED#{partition}` | person id |
-//! | the same, as it was written at first | records | `PROJECT#{p}#OVERRIDE` | `IDENTIFIED#{person}` |
 //! | marker: a merge was forced | records | `PROJECT#{p}#OVERRIDE` | `FORCED#{from}#{to}` |
 //! | requested merges that wait for a process to commit them | records | `PROJECT#{p}#MERGEQUEUE` | `{request µs}-{random}` |
 //! | part of the partitioned list of a static cohort: first generation, later ones | records | `PROJECT#{p}#COHORT#{cohort}#{part}`, `PROJECT#{p}#COHORT#{cohort}#{generation}#{part}` | `MEMBERS` |
@@ -273,8 +272,6 @@ pub(crate) fn merge_number(sk: &str) -> Result<u64, EventStoreError> {
 
 /// Prefix of markers of forced merges.
 pub(crate) const FORCED: &str = "FORCED#";
-/// Prefix of markers of identified persons in the partition of the log.
-pub(crate) const FORMER_IDENTIFIED: &str = "IDENTIFIED#";
 /// Number of partitions for the markers of identified persons of a project. DynamoDB writes 1,000 units a second to a partition
 /// key, and the two markers of a merge take four, so beside the log they would limit it to 250 merges a second.
 pub(crate) const IDENTIFIED_PARTITIONS: u128 = 16;
@@ -289,11 +286,10 @@ pub(crate) fn identified_pk(project: ProjectId, partition: u128) -> String {
     format!("PROJECT#{project}#IDENTIFIED#{partition}")
 }
 
-/// Marker: a person is identified. The second key is the one at which it was written at first; it is read and deleted only.
-pub(crate) fn identified(project: ProjectId, person: Uuid) -> [Key; 2] {
+/// Marker: a person is identified.
+pub(crate) fn identified(project: ProjectId, person: Uuid) -> Key {
     let pk = identified_pk(project, person.as_u128() % IDENTIFIED_PARTITIONS);
-    let former = format!("{FORMER_IDENTIFIED}{person}");
-    [Key::new(pk, person.to_string()), Key::new(override_pk(project), former)]
+    Key::new(pk, person.to_string())
 }
 
 /// Partition of the merges that wait for a process to commit them.

@@ -272,12 +272,11 @@ impl MergeLog {
         let persons = persons_of(requests);
         let forced = requests.iter().filter(|(merge, _)| merge.forced).map(|(merge, _)| merge.link);
         let forced = forced.map(|link| (link.from, link.to)).collect::<BTreeSet<_>>();
-        let rows = persons.iter().flat_map(|person| keys::identified(project, *person));
+        let rows = persons.iter().map(|person| keys::identified(project, *person));
         let rows = rows.chain(forced.iter().map(|(from, to)| keys::forced_merge(project, *from, *to)));
         let found = self.records.batch_get(&rows.collect::<Vec<Key>>()).await?;
-        let (identified, was_forced) = found.split_at(2 * persons.len());
-        let identified = persons.iter().zip(identified.as_chunks::<2>().0);
-        let identified = identified.filter(|(_, markers)| markers.iter().any(Option::is_some));
+        let (identified, was_forced) = found.split_at(persons.len());
+        let identified = persons.iter().zip(identified).filter(|(_, marker)| marker.is_some());
         let was_forced = forced.iter().zip(was_forced).filter(|(_, marker)| marker.is_some());
         Ok(MergeFacts {
             identified: identified.map(|(person, _)| *person).collect(),
@@ -313,8 +312,7 @@ pub(super) fn next_row(project: ProjectId, number: u64, merges: &[PersonMerge]) 
 fn marks(project: ProjectId, decision: &MergeDecision) -> Vec<Write> {
     let identified = decision.identified.iter().map(|(person, must)| {
         let guard = if *must { WriteCondition::Absent } else { WriteCondition::None };
-        let [marker, _] = keys::identified(project, *person);
-        Write::Put(Item::empty(marker), guard)
+        Write::Put(Item::empty(keys::identified(project, *person)), guard)
     });
     let forced = decision.forced.iter();
     let forced = forced.map(|link| {

@@ -89,12 +89,11 @@ impl MergeLog {
             let last = last.first().map(|item| keys::merge_number(&item.key.sk)).transpose()?;
             let of_partition = |n| records.query(PartitionQuery::partition(keys::identified_pk(project, n)));
             let identified = (0..keys::IDENTIFIED_PARTITIONS).map(of_partition);
-            let (identified, former, forced) = futures::try_join!(
+            let (identified, forced) = futures::try_join!(
                 futures::future::try_join_all(identified),
-                records.query(all(keys::FORMER_IDENTIFIED)),
                 records.query(all(keys::FORCED))
             )?;
-            let marks = identified.into_iter().flatten().chain(former).chain(forced);
+            let marks = identified.into_iter().flatten().chain(forced);
             let marks = marks.map(|item| item.key).collect();
             let log = ReplacementLog { left: &[], through: last.unwrap_or(0), marks };
             match self.swap_log(project, manifest, log, change, now).await? {
@@ -136,7 +135,7 @@ impl MergeLog {
     /// The identified and forced markers of the erased persons.
     fn marks_of(project: ProjectId, erase: &ErasureFilter, gone: &[PersonMerge]) -> Vec<Key> {
         let pairs = gone.iter().map(|merged| (merged.link.from, merged.link.to)).collect::<BTreeSet<_>>();
-        let identified = erase.persons.iter().flat_map(|person| keys::identified(project, *person));
+        let identified = erase.persons.iter().map(|person| keys::identified(project, *person));
         let forced = pairs.into_iter().map(|(from, to)| keys::forced_merge(project, from, to));
         identified.chain(forced).collect()
     }

@@ -146,9 +146,9 @@ impl MergeLog {
         project: ProjectId,
         persons: &[Uuid],
     ) -> Result<Vec<bool>, EventStoreError> {
-        let rows = persons.iter().flat_map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
+        let rows = persons.iter().map(|person| keys::identified(project, *person)).collect::<Vec<_>>();
         let found = self.records.batch_get(&rows).await?;
-        Ok(found.as_chunks::<2>().0.iter().map(|markers| markers.iter().any(Option::is_some)).collect())
+        Ok(found.iter().map(Option::is_some).collect())
     }
 
     /// Reads the rows of the log after number `after`, in order. The first ones may be missing because they
