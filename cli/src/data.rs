@@ -44,6 +44,8 @@ pub struct ServerInfo {
 /// Opens the events at `events_url`, with the memory limit of `PENNON_EVENTS_MEMORY_MB`.
 pub fn open_events(store: &Store, events_url: &str) -> Result<EventStore, String> {
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
+    // Only a connection to DynamoDB, not to this machine's database, has credentials.
+    let settings = if store.access.is_some() { settings.for_dynamodb() } else { settings };
     EventStore::open_with(store.clone(), events_url, settings).map_err(|e| e.to_string())
 }
 

@@ -59,11 +59,17 @@ pub struct Settings {
     pub waiting_blocks: usize,
     /// Whether captured blocks insert the rows that wake compaction, for a worker that reads the table's stream.
     pub wakes_compaction: bool,
+    /// Write units a second with which compaction deletes the blocks of one partition; `None` without a limit, for tables
+    /// of this machine.
+    pub deleted_units: Option<u32>,
     /// How long a writer retries version conflicts.
     pub turns_in_all: Duration,
     /// Longest wait between two retries.
     pub longest_turn_wait: Duration,
 }
+
+/// [`Settings::deleted_units`] for DynamoDB, whose partitions take 1,000: captures have the other half.
+const DELETED_UNITS: u32 = 500;
 
 impl Settings {
     /// Settings for a process that may use so many bytes for queries: at most half for the cache and half for
@@ -83,9 +89,15 @@ impl Settings {
                 .unwrap_or(WAITING_BLOCKS_MAX)
                 .clamp(WAITING_BLOCKS_MIN, WAITING_BLOCKS_MAX),
             wakes_compaction: false,
+            deleted_units: None,
             turns_in_all: TURNS_IN_ALL,
             longest_turn_wait: LONGEST_TURN_WAIT,
         }
+    }
+
+    /// These settings for tables in DynamoDB.
+    pub fn for_dynamodb(self) -> Settings {
+        Settings { deleted_units: Some(DELETED_UNITS), ..self }
     }
 }
 

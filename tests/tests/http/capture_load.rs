@@ -32,8 +32,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tower::ServiceExt;
 
 const PROCESSES: usize = 8;
-/// Requests a second that one block partition carries: each block is written and deleted once.
-const RATE_PER_PARTITION: f64 = 250.0;
+/// Requests a second for which docs/deploy.md recommends one block partition.
+const RATE_PER_PARTITION: f64 = 62.5;
 
 fn setting(name: &str, default: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| default.to_owned())
@@ -71,6 +71,10 @@ impl Place {
         let settings = Settings {
             wakes_compaction: true,
             waiting_blocks: (default.waiting_blocks as f64 / scale) as usize,
+            deleted_units: default
+                .for_dynamodb()
+                .deleted_units
+                .map(|units| (f64::from(units) / scale) as u32),
             ..default
         };
         Place { table, settings, events: tempfile::tempdir().unwrap(), stream: Some(stream) }
@@ -173,7 +177,8 @@ async fn query_until(capture: Router, queries: Router, end: Instant) -> (u32, Du
     while Instant::now() < end {
         rounds += 1;
         let marker = format!("marker-{rounds}");
-        assert_eq!(send(&capture, "POST", "/batch/", batch(&marker, "m")).await.0, 200);
+        let (status, body) = send(&capture, "POST", "/batch/", batch(&marker, "m")).await;
+        assert_eq!(status, 200, "the capture of a marker: {body}");
         let begin = Instant::now();
         let (status, listed) =
             send(&queries, "GET", &format!("/api/projects/1/events/?event={marker}"), Value::Null).await;

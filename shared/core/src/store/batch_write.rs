@@ -1,8 +1,12 @@
 //! Batch writes without a transaction, for rows that are no longer read and for copies that can be rebuilt.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::{DeleteRequest, PutRequest, WriteRequest};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
+use tokio::time::Instant;
 
 use super::item::{Item, Key};
 use super::table::back_off;
@@ -12,6 +16,8 @@ use super::{StoreError, Table};
 const BATCH_WRITE_MAX: usize = 25;
 /// Batches that are deleted concurrently: at 5 ms a call, 40,000 items a second.
 const SWEPT_AT_ONCE: usize = 8;
+/// Partition keys that are swept concurrently where each has a limit of its own.
+const PARTITIONS_AT_ONCE: usize = 64;
 
 impl Table {
     /// Stores `items` and deletes those at `deleted`, in any order and concurrently. Not atomic: a reader may see a part of it,
@@ -33,14 +39,45 @@ impl Table {
         let requests = delete_requests(&keys)?;
         let batches = requests.chunks(BATCH_WRITE_MAX).map(|chunk| self.write_batch(chunk.to_vec()));
         let batches = futures::stream::iter(batches.collect::<Vec<_>>());
-        batches.buffer_unordered(SWEPT_AT_ONCE).try_collect().await
+        batches.buffer_unordered(SWEPT_AT_ONCE).try_for_each(|_| async { Ok(()) }).await
     }
 
-    fn write_batch(&self, mut pending: Vec<WriteRequest>) -> BoxFuture<'_, Result<(), StoreError>> {
+    /// [`Table::sweep`] that consumes at most `units` write units a second of each partition key, because DynamoDB limits a
+    /// partition key to 1,000: what is written there meanwhile needs the rest.
+    pub async fn sweep_at(&self, keys: Vec<Key>, units: u32) -> Result<(), StoreError> {
+        let mut partitions: BTreeMap<String, Vec<Key>> = BTreeMap::new();
+        for key in keys {
+            partitions.entry(key.pk.clone()).or_default().push(key);
+        }
+        let sweeps = partitions.into_values().map(|keys| self.sweep_partition(keys, units));
+        let sweeps = futures::stream::iter(sweeps.collect::<Vec<_>>());
+        sweeps.buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await
+    }
+
+    async fn sweep_partition(&self, keys: Vec<Key>, units: u32) -> Result<(), StoreError> {
+        let mut next = Instant::now();
+        for chunk in delete_requests(&keys)?.chunks(BATCH_WRITE_MAX) {
+            tokio::time::sleep_until(next).await;
+            next = Instant::now();
+            let consumed = self.write_batch(chunk.to_vec()).await?;
+            next += Duration::from_secs_f64(consumed.max(chunk.len() as f64) / f64::from(units.max(1)));
+        }
+        Ok(())
+    }
+
+    /// Retries the requests that DynamoDB leaves unprocessed. Returns the consumed write units.
+    fn write_batch(&self, mut pending: Vec<WriteRequest>) -> BoxFuture<'_, Result<f64, StoreError>> {
         Box::pin(async move {
+            let mut consumed = 0.0;
             for attempt in 0.. {
                 let response =
                     self.client.batch_write_item().request_items(&*self.name, pending).send().await?;
+                consumed += response
+                    .consumed_capacity
+                    .iter()
+                    .flatten()
+                    .filter_map(|it| it.capacity_units)
+                    .sum::<f64>();
                 pending = response
                     .unprocessed_items
                     .and_then(|mut unprocessed| unprocessed.remove(&*self.name))
@@ -50,7 +87,7 @@ impl Table {
                 }
                 back_off(attempt, "unwritten keys").await?;
             }
-            Ok(())
+            Ok(consumed)
         })
     }
 }

@@ -147,14 +147,18 @@ impl BlockLog {
         self.remove_blocks(project, &ids).await
     }
 
-    /// Deletes blocks in batches; missing ones are no error.
+    /// Deletes blocks in batches, at the rate of the settings; missing ones are no error.
     pub(crate) async fn remove_blocks(
         &self,
         project: ProjectId,
         ids: &[BlockId],
     ) -> Result<(), EventStoreError> {
         let keys = ids.iter().flat_map(|id| id.keys(project)).collect::<Vec<_>>();
-        Ok(self.blocks.sweep(keys).await?)
+        match self.settings.deleted_units {
+            Some(units) => self.blocks.sweep_at(keys, units).await?,
+            None => self.blocks.sweep(keys).await?,
+        }
+        Ok(())
     }
 }
 
