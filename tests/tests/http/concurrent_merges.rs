@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pennon::embedded::Embedded;
-use pennon_core::store::{PartitionQuery, Store};
+use pennon_core::store::{PartitionQuery, Store, StoreError};
 use pennon_eventstore::{ErasureTarget, Event, EventStore, EventStoreError, derive_person_id};
 use pennon_tests::{Fault, Faults, LimitedTable, PartitionLimits, Random};
 use serde_json::json;
@@ -15,6 +15,8 @@ use uuid::Uuid;
 
 const PROJECT: u64 = 1;
 const PROCESSES: u64 = 6;
+/// How often a refused request is sent again.
+const RETRIES_MAX: usize = 3;
 /// Few ids, so that requests meet.
 const IDS: u64 = 14;
 
@@ -71,7 +73,17 @@ async fn send(events: &EventStore, seed: u64, batches: u64) -> Sent {
         let count = 1 + random.below(3);
         let requests = (0..count).map(|_| Request::random(&mut random)).collect::<Vec<_>>();
         let batch = requests.iter().map(|request| request.event(&mut random)).collect::<Vec<_>>();
-        match events.append(PROJECT, &batch, now()).await {
+        let mut done = events.append(PROJECT, &batch, now()).await;
+        // What waited for eight seconds on a busy machine is refused with 503, and SDKs send it again.
+        for _ in 0..RETRIES_MAX {
+            match &done {
+                Err(EventStoreError::Store(StoreError::Busy(_))) => {
+                    done = events.append(PROJECT, &batch, now()).await;
+                }
+                _ => break,
+            }
+        }
+        match done {
             Ok(()) => sent.acknowledged.extend(requests),
             Err(error) => {
                 sent.unknown.extend(requests);

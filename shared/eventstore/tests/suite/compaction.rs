@@ -75,7 +75,7 @@ where
 {
     let mut completed = false;
     // Every wait at first, then at distances that include every kind of step: later waits are repetitions.
-    for waits in (1..30).chain((30..).step_by(7)) {
+    for waits in (1..30).chain((30..).step_by(13)) {
         let place = Place::new().await;
         let want = history(&place).await;
         let outcome = cut_off(work(place.again()), waits).await;

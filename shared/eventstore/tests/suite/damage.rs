@@ -324,7 +324,11 @@ async fn a_project_is_erased_if_any_of_its_objects_is_damaged_or_missing() {
         let later = [sent[1].clone(), made(5000)];
         events.append(PROJECT, &later, NOW + 200).await.unwrap();
         for round in 0..4 {
-            for events in [&place.events, &events, &place.again()] {
+            // A reader of the time before, the one that erased, a new process; after the last round all of them.
+            let again = place.again();
+            let readers = [&place.events, &events, &again];
+            let readers = if round < 3 { &readers[round as usize..=round as usize] } else { &readers[..] };
+            for events in readers {
                 assert_eq!(requested_rows(events).await, want(&later), "round {round}, {name}");
                 assert_eq!(events.count_people(PROJECT).await.unwrap(), 2, "{name}");
                 let apart = events.person_of(PROJECT, "p1 at home").await.unwrap();
