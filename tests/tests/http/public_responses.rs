@@ -147,8 +147,11 @@ async fn a_link_returns_no_user_visitor_key_or_other_token() {
     }
     let of_dashboard = share_dashboard(&app, dashboard).await;
     for own in tokens.iter().chain([&of_dashboard]) {
-        let others: Vec<&String> = tokens.iter().chain([&of_dashboard]).filter(|token| *token != own).collect();
-        for path in [format!("/shared/{own}"), format!("/embedded/{own}/?theme=dark"), format!("/shared/{own}.csv")] {
+        let others: Vec<&String> =
+            tokens.iter().chain([&of_dashboard]).filter(|token| *token != own).collect();
+        for path in
+            [format!("/shared/{own}"), format!("/embedded/{own}/?theme=dark"), format!("/shared/{own}.csv")]
+        {
             let page = app.call("", "GET", &path, Value::Null).await;
             let is_table_of_dashboard = own == &of_dashboard && path.ends_with(".csv");
             assert_eq!(page.status, if is_table_of_dashboard { 400 } else { 200 }, "{path}: {}", page.text);

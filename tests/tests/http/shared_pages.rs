@@ -236,7 +236,7 @@ async fn a_dashboard_shows_its_visible_tiles_in_the_order_of_the_layout() {
     place("third", json!([board])).await;
     let gone = place("gone", json!([board])).await;
     let removed = place("removed", json!([board])).await;
-    let hidden = place("hidden", json!([board, 70])).await;
+    place("concealed", json!([board, 70])).await;
     app.patch(&format!("{INSIGHTS}{gone}/"), json!({"deleted": true})).await.expect(200);
     app.patch(&format!("{INSIGHTS}{removed}/"), json!({"dashboards": []})).await.expect(200);
     let shown = app.get(&format!("{DASHBOARDS}{board}/")).await.expect(200);
@@ -253,7 +253,7 @@ async fn a_dashboard_shows_its_visible_tiles_in_the_order_of_the_layout() {
     let titles: Vec<&str> =
         page.text.split("<h2 dir=\"auto\">").skip(1).map(|rest| rest.split('<').next().unwrap()).collect();
     assert_eq!(titles, ["third", "second", "first"]);
-    for left_out in ["gone", "removed", "hidden", "Restricted"] {
+    for left_out in ["gone", "removed", "concealed", "Restricted"] {
         assert!(!page.text.contains(left_out), "{left_out}: {}", page.text);
     }
     assert!(page.text.contains(">of views</p>") && page.text.contains(">about third</p>"));
@@ -265,12 +265,12 @@ async fn a_dashboard_shows_its_visible_tiles_in_the_order_of_the_layout() {
     );
     // A link to the restricted dashboard itself shows the insight.
     let restricted = open(&app, &format!("/shared/{}", share_dashboard(&app, 70).await)).await;
-    assert!(restricted.text.contains("<h2 dir=\"auto\">hidden</h2>"), "{}", restricted.text);
+    assert!(restricted.text.contains("<h2 dir=\"auto\">concealed</h2>"), "{}", restricted.text);
     // Each table as a file, by the id of its tile; others do not exist.
     let csv = open(&app, &format!("/shared/{token}.csv?tile={}", tile("first"))).await;
     assert_eq!(csv.text, "day,viewed\r\n2026-01-03,0\r\n2026-01-04,1\r\n2026-01-05,0\r\n");
     assert_eq!(csv.header("content-disposition"), "attachment; filename=\"first.csv\"");
-    for other in [tile("hidden"), json!(999), json!("x")] {
+    for other in [tile("concealed"), json!(999), json!("x")] {
         let other = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
         expect_missing(&open(&app, &format!("/shared/{token}.csv?tile={other}")).await);
     }
