@@ -2,6 +2,8 @@
 import AxeBuilder from "@axe-core/playwright";
 import { type Browser, type BrowserContextOptions, type Page, expect, test as base } from "@playwright/test";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { NUMBERS, Server } from "./server";
 
 const SERIES = [{ kind: "EventsNode", event: "view" }, { kind: "EventsNode", event: "cart" }];
@@ -18,7 +20,7 @@ const KINDS: [string, object, string | null][] = [
   ["steps", { kind: "FunnelsQuery", series: SERIES }, ".step"],
   ["conversion by period", { kind: "FunnelsQuery", series: SERIES, funnelsFilter: { funnelVizType: "trends" } }, ".line"],
   ["time to convert", { kind: "FunnelsQuery", series: SERIES, funnelsFilter: { funnelVizType: "time_to_convert" } }, ".bar"],
-  ["retention", { kind: "RetentionQuery", retentionFilter: { totalIntervals: 8 } }, ".cell"],
+  ["retention", { kind: "RetentionQuery", retentionFilter: { totalIntervals: 8, targetEntity: { id: "view", type: "events" }, returningEntity: { id: "cart", type: "events" } } }, ".cell"],
   ["lifecycle", { kind: "LifecycleQuery", series: SERIES.slice(0, 1) }, ".bar"],
   ["stickiness", { kind: "StickinessQuery", series: SERIES }, ".bar"],
   ["paths", { kind: "PathsQuery", pathsFilter: { includeEventTypes: ["custom_event"] } }, ".ribbon"],
@@ -28,6 +30,8 @@ interface Shared {
   server: Server;
   /** The address of the page of a dashboard with an insight of each kind. */
   address: string;
+  /** The address of the page of a single insight. */
+  single: string;
 }
 
 const test = base.extend<object, { shared: Shared }>({
@@ -35,11 +39,16 @@ const test = base.extend<object, { shared: Shared }>({
     async ({}, use) => {
       const server = await Server.start();
       const dashboard = await server.request<{ id: number }>("POST", "dashboards/", { name: "Shop numbers", description: "What the shop sold" });
+      const insights: number[] = [];
       for (const [name, source] of KINDS) {
-        await server.request("POST", "insights/", { name, saved: true, dashboards: [dashboard.id], query: { kind: "InsightVizNode", source } });
+        const { id } = await server.request<{ id: number }>("POST", "insights/", { name, saved: true, dashboards: [dashboard.id], query: { kind: "InsightVizNode", source } });
+        insights.push(id);
       }
-      const { access_token } = await server.request<{ access_token: string }>("PATCH", `dashboards/${dashboard.id}/sharing/`, { enabled: true });
-      await use({ server, address: `${server.address}shared/${access_token}` });
+      const share = async (record: string) => {
+        const { access_token } = await server.request<{ access_token: string }>("PATCH", `${record}/sharing/`, { enabled: true });
+        return `${server.address}shared/${access_token}`;
+      };
+      await use({ server, address: await share(`dashboards/${dashboard.id}`), single: await share(`insights/${insights[0]}`) });
       await server.stop();
     },
     { scope: "worker", timeout: 90_000 },
@@ -101,12 +110,15 @@ for (const colorScheme of ["light", "dark"] as const) {
   for (const width of [1280, 390]) {
     test(`axe finds nothing serious and the page does not scroll sideways: ${colorScheme}, ${width} px`, async ({ browser, shared }) => {
       await visit(browser, shared, { colorScheme, viewport: { width, height: 844 } }, async (page) => {
-        await expect(page.locator("svg").first()).toBeVisible();
+        await expect(page.locator("svg")).toHaveCount(KINDS.filter(([, , mark]) => mark !== null).length);
         expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
         const { violations } = await new AxeBuilder({ page }).options({ resultTypes: ["violations"] }).analyze();
         const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
         expect(serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`)).toEqual([]);
-        if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/shared-${colorScheme}-${width}.png`, fullPage: true });
+        if (process.env.SCREENSHOTS) {
+          await page.screenshot({ path: `${process.env.SCREENSHOTS}/shared-${colorScheme}-${width}.png`, fullPage: true });
+          await page.screenshot({ path: `${process.env.SCREENSHOTS}/shared-${colorScheme}-${width}-top.png` });
+        }
       });
     });
   }
@@ -114,26 +126,36 @@ for (const colorScheme of ["light", "dark"] as const) {
 
 test("a frame of another page shows the embedded page, and not the shared one", async ({ page, shared }) => {
   const embedded = shared.address.replace("/shared/", "/embedded/");
-  // Another origin than that of the server, which is 127.0.0.1.
-  const other = `${new URL(shared.address).origin.replace("127.0.0.1", "localhost")}/frames`;
-  await page.route(other, (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${embedded}"></iframe><iframe src="${shared.address}"></iframe>` }));
-  await page.goto(other);
+  const other = createServer((_, response) => {
+    response.writeHead(200, { "Content-Type": "text/html" }).end(`<iframe src="${embedded}"></iframe><iframe src="${shared.address}"></iframe>`);
+  });
+  await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+  await page.goto(`http://127.0.0.1:${(other.address() as AddressInfo).port}/`);
   const [first, second] = [page.frameLocator("iframe").first(), page.frameLocator("iframe").last()];
   await expect(first.getByRole("heading", { name: "Shop numbers" })).toBeVisible();
   await expect(second.getByRole("heading", { name: "Shop numbers" })).toHaveCount(0);
+  other.close();
 });
 
-test("the first paint at a quarter of the processor's speed", async ({ browser, shared }) => {
-  await visit(browser, shared, {}, async (page) => {
-    const client = await page.context().newCDPSession(page);
-    await client.send("Emulation.setCPUThrottlingRate", { rate: 4 });
-    const paints: number[] = [];
-    for (let round = 0; round < 3; round += 1) {
-      await page.reload();
-      await expect(page.locator("svg").first()).toBeVisible();
-      paints.push(await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
-    }
-    console.log(`first paint of a dashboard with ${KINDS.length} insights at 4x throttling: ${paints.map(Math.round).join(", ")} ms`);
-    expect(paints.every((paint) => paint > 0)).toBe(true);
+for (const [name, of] of [["an insight", "single"], [`a dashboard of ${KINDS.length} insights`, "address"]] as const) {
+  test(`the first paint of ${name} at a quarter of the processor's speed`, async ({ browser, shared }) => {
+    await visit(browser, { ...shared, address: shared[of] }, {}, async (page) => {
+      const client = await page.context().newCDPSession(page);
+      await client.send("Emulation.setCPUThrottlingRate", { rate: 4 });
+      const paints: string[] = [];
+      for (let round = 0; round < 5; round += 1) {
+        // As at the first visit: nothing is cached.
+        await client.send("Network.clearBrowserCache");
+        await page.reload();
+        await expect(page.locator("svg").first()).toBeVisible();
+        const { paint, response } = await page.evaluate(() => ({
+          paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
+          response: (performance.getEntriesByType("navigation")[0] as PerformanceNavigationTiming).responseStart,
+        }));
+        expect(paint).toBeGreaterThan(0);
+        paints.push(`${Math.round(paint)} (response ${Math.round(response)})`);
+      }
+      console.log(`first paint of ${name}: ${paints.join(", ")} ms`);
+    });
   });
-});
+}

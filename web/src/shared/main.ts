@@ -77,11 +77,16 @@ function showPicture(place: HTMLElement): void {
   section.querySelector(".source")?.append(" ", button);
 }
 
-for (const place of document.querySelectorAll<HTMLElement>("[data-chart]")) {
+/** Draws each chart in a task of its own, after the tables were painted. */
+function showPictures([place, ...others]: HTMLElement[]): void {
+  if (!place) return;
   try {
     showPicture(place);
   } catch (failure) {
     // The table is there: a chart that cannot be drawn is left out.
     console.warn(failure);
   }
+  setTimeout(showPictures, 0, others);
 }
+
+requestAnimationFrame(() => setTimeout(showPictures, 0, [...document.querySelectorAll<HTMLElement>("[data-chart]")]));

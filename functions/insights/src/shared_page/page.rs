@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use chrono::NaiveDate;
 use pennon_core::clock::timestamp;
 use serde_json::{Map, Value};
 
@@ -220,8 +221,12 @@ fn parse_number(cell: &str) -> Option<f64> {
     serde_json::from_str::<serde_json::Number>(cell).ok()?.as_f64()
 }
 
-/// A cell. A number with more than four decimal places is rounded for readers; `<data>` has its exact value.
+/// A cell. For readers, a number with more than four decimal places is rounded, and midnight is a date; `<data>` and `<time>` have
+/// the exact value.
 fn cell_text(cell: &str) -> String {
+    if let Some(date) = cell.strip_suffix("T00:00:00Z").filter(|date| date.parse::<NaiveDate>().is_ok()) {
+        return format!("<time datetime=\"{date}T00:00:00Z\">{date}</time>");
+    }
     let decimals = cell.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     match parse_number(cell) {
         Some(number) if decimals > DECIMALS => {

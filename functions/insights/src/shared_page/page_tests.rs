@@ -77,6 +77,14 @@ fn numbers_are_rounded_for_readers_and_exact_for_programs() {
     assert_eq!(cell_text("2.00001"), "<data value=\"2.00001\">2</data>");
     assert_eq!(cell_text("1.2.3.4.55555"), "1.2.3.4.55555", "no number");
     assert_eq!(cell_text("<b>"), "&lt;b&gt;");
+    assert_eq!(
+        cell_text("2026-01-05T00:00:00Z"),
+        "<time datetime=\"2026-01-05T00:00:00Z\">2026-01-05</time>"
+    );
+    for text in ["2026-01-05", "2026-01-05T01:00:00Z", "2026-13-05T00:00:00Z"] {
+        assert_eq!(cell_text(text), text);
+    }
+    assert_eq!(cell_text("<T00:00:00Z"), "&lt;T00:00:00Z");
 }
 
 #[test]
