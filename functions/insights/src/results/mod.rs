@@ -347,3 +347,24 @@ fn failure_of(error: &ApiError) -> Failure {
     let may_be_shown = !error.status().is_server_error() || error.status().as_u16() == 503;
     Failure { message: may_be_shown.then(|| error.detail().to_owned()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_of_the_first_results_as_fit_are_read_and_one_of_any_size() {
+        let most = limits::PAGE_RESULT_BYTES;
+        for (sizes, fitting) in [
+            (vec![], 0),
+            (vec![None, None], 2),
+            (vec![Some(most), None, Some(0)], 3),
+            (vec![Some(most), Some(1)], 1),
+            (vec![Some(1), Some(most - 1), Some(1)], 2),
+            (vec![Some(most + 1), None], 1),
+            (vec![Some(most + 1)], 1),
+        ] {
+            assert_eq!(count_fitting_results(sizes.iter().copied()), fitting, "{sizes:?}");
+        }
+    }
+}

@@ -159,7 +159,7 @@ fn write_result(
     let tile = insight.tile.map(|tile| format!("?{TILE}={tile}")).unwrap_or_default();
     let _ = write!(
         page,
-        "<p class=\"source\">Calculated <time datetime=\"{instant}\">{readable}</time> \
+        "<p class=\"source\"><span>Calculated <time datetime=\"{instant}\">{readable}</time></span> \
          <a href=\"{}{tile}\" download>CSV</a></p>",
         escape_text(&frame.csv),
     );
