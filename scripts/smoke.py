@@ -49,7 +49,7 @@ class Response:
 
     def is_of_a_route(self):
         """Whether a route sent it: not a gateway, {"message": "Not Found"}, and not a function that has no such route."""
-        if self.status < 400:
+        if self.status < 400 or self.headers.get("x-robots-tag"):  # errors of shared pages are pages
             return True
         try:
             error = json.loads(self.body)
@@ -295,10 +295,15 @@ def check_sharing(client):
     shared = client.api("PATCH", path + "sharing/", {"enabled": True})
     public = f"/api/projects/{client.project}{path}?" + urllib.parse.urlencode({"sharing_access_token": shared["access_token"]})
     client.get("GET", public)
+    page = client.get("GET", f"/shared/{shared['access_token']}")
+    if made["name"].encode() not in page.body or b"<table" not in page.body:
+        raise Failed("the shared page has no table of the insight")
     client.api("PATCH", path + "sharing/", {"enabled": False})
     if not wait_for(lambda: client.send("GET", public).status == 401, 15):
         raise Failed("the link is read after sharing was disabled")
-    return "read by link, and not after that"
+    if client.send("GET", f"/shared/{shared['access_token']}").status != 404:
+        raise Failed("the shared page is served after sharing was disabled")
+    return "read by link, as JSON and as a page, and not after that"
 
 
 def check_background(client):

@@ -1,10 +1,11 @@
-// Builds the console into dist/: index.html, and assets/ whose names contain the digest of their bytes.
+// Builds the console and the parts of shared pages into dist/: index.html, shared.html, and assets/ whose names contain the digest of
+// their bytes. shared.html is the part of the head of a shared page that loads its assets; the function `insights` writes the rest.
 //
 //   node build.mjs            builds once; the same sources give the same bytes
 //   node build.mjs --watch    rebuilds after each change of src/, without removing the assets of earlier builds
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, rmSync, watch, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -21,7 +22,12 @@ function writeAsset(target, name, extension, bytes) {
 /** Builds the console into the folder `target`. */
 export async function buildConsole(target, keepOlder = false) {
   const bundle = await build({
-    entryPoints: { console: join(folder, "src/main.tsx"), styles: join(folder, "src/styles/main.css") },
+    entryPoints: {
+      console: join(folder, "src/main.tsx"),
+      "console-styles": join(folder, "src/styles/main.css"),
+      shared: join(folder, "src/shared/main.ts"),
+      "shared-styles": join(folder, "src/shared/page.css"),
+    },
     outdir: target,
     bundle: true,
     minify: true,
@@ -34,14 +40,19 @@ export async function buildConsole(target, keepOlder = false) {
     legalComments: "none",
     logLevel: "warning",
   });
-  const output = (extension) => bundle.outputFiles.find((file) => file.path.endsWith(extension)).contents;
+  const output = (name) => bundle.outputFiles.find((file) => basename(file.path) === name).contents;
   if (!keepOlder) rmSync(target, { recursive: true, force: true });
   mkdirSync(join(target, "assets"), { recursive: true });
-  const page = readFileSync(join(folder, "src/index.html"), "utf8")
-    .replace("{icon}", writeAsset(target, "icon", "svg", readFileSync(join(folder, "src/icon.svg"))))
-    .replace("{styles}", writeAsset(target, "console", "css", output(".css")))
-    .replace("{script}", writeAsset(target, "console", "js", output(".js")));
-  writeFileSync(join(target, "index.html"), page);
+  const icon = writeAsset(target, "icon", "svg", readFileSync(join(folder, "src/icon.svg")));
+  const writePage = (name, source, bundleName) => {
+    const page = readFileSync(join(folder, source), "utf8")
+      .replace("{icon}", icon)
+      .replace("{styles}", writeAsset(target, bundleName, "css", output(`${bundleName}-styles.css`)))
+      .replace("{script}", writeAsset(target, bundleName, "js", output(`${bundleName}.js`)));
+    writeFileSync(join(target, name), page);
+  };
+  writePage("index.html", "src/index.html", "console");
+  writePage("shared.html", "src/shared/head.html", "shared");
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -27,7 +27,7 @@ export const SCOPES: [string, string][] = [
   ["dashboard:write", "create and change dashboards"],
   ["person:read", "list persons, and the people behind a number"],
   ["activity_log:read", "read who changed what"],
-  ["sharing_configuration:read", "read the sharing link of an insight"],
+  ["sharing_configuration:read", "read the sharing link of an insight or a dashboard"],
   ["sharing_configuration:write", "enable, replace and revoke a sharing link"],
   ["cohort:read", "list cohorts"],
   ["action:read", "list actions"],

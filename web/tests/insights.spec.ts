@@ -27,23 +27,30 @@ test("a funnel of three steps is saved, put on a dashboard, shared, and revoked"
   await page.getByRole("button", { name: "Share", exact: true }).click();
   const dialog = page.getByRole("dialog", { name: "Share From view to purchase" });
   await dialog.getByRole("checkbox", { name: "Share by link" }).check();
-  const link = (await dialog.locator("pre").textContent())!;
+  const link = (await dialog.getByLabel("Sharing link").textContent())!;
+  await expect(dialog.getByLabel("Frame")).toContainText(`<iframe src="${link.replace("/shared/", "/embedded/")}" title="From view to purchase"`);
   const open = async () => {
     const response = await fetch(link);
-    return { status: response.status, body: (await response.json()) as { name?: string; result?: { count: number }[] } };
+    return { status: response.status, text: await response.text() };
   };
   const shared = await open();
   expect(shared.status).toBe(200);
-  expect(shared.body.name).toBe("From view to purchase");
+  expect(shared.text).toContain("<title>From view to purchase</title>");
   await dialog.getByRole("checkbox", { name: "Share by link" }).uncheck();
   await expect(dialog.locator("pre")).toHaveCount(0);
-  expect((await open()).status).toBeGreaterThanOrEqual(400);
+  expect((await open()).status).toBe(404);
   await dialog.getByRole("button", { name: "Close" }).click();
 
   await page.getByRole("link", { name: "open" }).click();
   await expect(page.getByRole("heading", { name: "Shop numbers", level: 1 })).toBeVisible();
   const tile = page.getByRole("article", { name: "From view to purchase" });
   await expect(tile.getByRole("img", { name: /8 reached purchase/ })).toBeVisible();
+  await page.getByRole("button", { name: "Share", exact: true }).click();
+  const sharing = page.getByRole("dialog", { name: "Share Shop numbers" });
+  await sharing.getByRole("checkbox", { name: "Share by link" }).check();
+  const dashboardPage = await fetch((await sharing.getByLabel("Sharing link").textContent())!);
+  expect(await dashboardPage.text()).toContain("<h2 dir=\"auto\">From view to purchase</h2>");
+  await sharing.getByRole("button", { name: "Close" }).click();
   await tile.getByRole("button", { name: /^Remove/ }).click();
   await expect(page.getByText("No insight is on this dashboard.")).toBeVisible();
   await page.getByRole("button", { name: "Undo", exact: true }).click();

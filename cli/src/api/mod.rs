@@ -94,6 +94,7 @@ pub fn function_routes() -> Vec<FunctionRoute> {
     all.extend(function_table("calculation", calculation.clone()));
     all.extend(function_table("insights", calculation));
     all.extend(function_table("insights", pennon_insights::routes().table()));
+    all.extend(function_table("insights", pennon_insights::open_routes().table()));
     all.extend(function_table("capture", pennon_capture::routes().table()));
     all.extend(function_table("flags", pennon_flags::open_routes().table()));
     all.extend(function_table("projects", pennon_projects::routes().table()));

@@ -3,7 +3,7 @@
 //! Must stay true: no text from events contains terminal escapes, or is a formula in a spreadsheet.
 
 use pennon_analytics::kinds::TableRows;
-use pennon_calculation::escape_formula;
+use pennon_calculation::escape_cell;
 
 /// Replaces line breaks, control characters and bidirectional overrides by spaces.
 fn sanitize(text: &str) -> String {
@@ -11,11 +11,6 @@ fn sanitize(text: &str) -> String {
         letter.is_control() || matches!(letter, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
     text.replace(is_unsafe, " ")
-}
-
-/// Whether a cell is a number.
-fn is_number(cell: &str) -> bool {
-    serde_json::from_str::<serde_json::Number>(cell).is_ok()
 }
 
 /// Formats a table as text: columns of one width, numbers to the right.
@@ -47,8 +42,7 @@ pub(super) fn to_text(rows: &TableRows) -> String {
 pub(super) fn to_csv(rows: &TableRows) -> Result<String, String> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     for row in rows {
-        let safe = |cell: &String| if is_number(cell) { cell.clone() } else { escape_formula(cell) };
-        writer.write_record(row.iter().map(safe)).map_err(|e| e.to_string())?;
+        writer.write_record(row.iter().map(|cell| escape_cell(cell))).map_err(|e| e.to_string())?;
     }
     let bytes = writer.into_inner().map_err(|e| e.to_string())?;
     String::from_utf8(bytes).map_err(|e| e.to_string())

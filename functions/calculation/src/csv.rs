@@ -37,8 +37,19 @@ pub(crate) fn table(rows: &[Vec<Value>]) -> Vec<u8> {
     write_rows(rows.iter().map(|row| row.iter().map(cell).collect()))
 }
 
+/// The rows of a table whose cells are text.
+pub fn text_table(rows: &[Vec<String>]) -> Vec<u8> {
+    write_rows(rows.iter().map(|row| row.iter().map(|cell| escape_cell(cell)).collect()))
+}
+
+/// Escapes a cell of text, unless it is a number.
+pub fn escape_cell(text: &str) -> String {
+    let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
+    if is_number { text.to_owned() } else { escape_formula(text) }
+}
+
 /// A file name from a name that the client sent.
-pub(crate) fn slug(name: Option<&str>) -> String {
+pub fn slug(name: Option<&str>) -> String {
     let lower = name.unwrap_or_default().to_ascii_lowercase();
     let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let slug: String = words.collect::<Vec<_>>().join("-").chars().take(100).collect();
@@ -78,7 +89,7 @@ fn cell(value: &Value) -> String {
 /// The characters are those of OWASP, "CSV Injection" (<https://owasp.org/www-community/attacks/CSV_Injection>): `=`, `+`,
 /// `-`, `@`, tab, carriage return, line feed, and the full-width forms of the first four. Spreadsheets drop a byte order
 /// mark, spaces and characters that show nothing before they look at the first character, so these are passed over here.
-pub fn escape_formula(text: &str) -> String {
+fn escape_formula(text: &str) -> String {
     let is_ignored = |letter: char| letter.is_whitespace() || letter.is_control() || is_invisible(letter);
     let begins_with_control = text
         .chars()
@@ -176,6 +187,8 @@ mod tests {
             }
         }
         assert_eq!(text(flatten_json(&json!({"=a": -1}))), "'=a\r\n-1\r\n");
+        let rows = [vec!["-1.5".to_owned(), "=a".to_owned(), "-a".to_owned()]];
+        assert_eq!(text(text_table(&rows)), "-1.5,'=a,'-a\r\n");
     }
 
     #[test]

@@ -39,7 +39,7 @@ use pennon_core::app::App;
 use pennon_core::http::Call;
 use pennon_core::routes::Routes;
 
-pub use crate::csv::escape_formula;
+pub use crate::csv::{escape_cell, slug as file_name_slug, text_table};
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use flag_impact::flag_impact_query;

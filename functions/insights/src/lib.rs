@@ -4,8 +4,9 @@
 //!
 //! * `resource`: what all kinds of records share; `placement`: insights on dashboards.
 //! * `insight`: saved insights; `results`: their results and their JSON; `views`: when they were viewed.
-//! * `lists`, `handlers`, `sharing`: the endpoints of insights.
+//! * `lists`, `handlers`: the endpoints of insights.
 //! * `dashboards`, `cohorts`, `actions`: the other kinds of records, each with its endpoints.
+//! * `sharing`: the links of insights and dashboards; `shared_page`: the pages that they open.
 //!
 //! `scheduled_tasks` is deferred work, run by the worker; `declarations` are the records of workspace files.
 //!
@@ -26,6 +27,7 @@ mod placement;
 mod resource;
 mod results;
 mod scheduled_tasks;
+mod shared_page;
 mod sharing;
 mod views;
 
@@ -39,6 +41,7 @@ pub use placement::tiles::Tile;
 pub use resource::row_of as summary_row;
 pub use results::saved;
 pub use scheduled_tasks::{ScheduledTaskStats, run_scheduled_tasks};
+pub use shared_page::routes as open_routes;
 
 use axum::Router;
 use axum::http::Method;
@@ -90,10 +93,10 @@ pub fn routes() -> Routes<Insights> {
             .add(Method::POST, &list, with_csv(write::create))
             .add(Method::GET, &all("activity"), with_csv(activity::all))
             .add(Method::GET, &one("activity"), with_csv(activity::of_one))
-            .add(Method::GET, &one("sharing"), with_csv(sharing::retrieve))
-            .add(Method::PATCH, &one("sharing"), with_csv(sharing::update))
+            .add(Method::GET, &one("sharing"), with_csv(sharing::retrieve::<Insight>))
+            .add(Method::PATCH, &one("sharing"), with_csv(sharing::update::<Insight>))
             .add(Method::GET, &all("my_last_viewed"), with_csv(viewed::my_last))
-            .add(Method::POST, &one("sharing/refresh"), with_csv(sharing::refresh))
+            .add(Method::POST, &one("sharing/refresh"), with_csv(sharing::refresh::<Insight>))
             .add(Method::POST, &all("viewed"), with_csv(viewed::several))
             .add(Method::POST, &one("viewed"), with_csv(viewed::one))
             .add(Method::POST, &all("cancel"), with_csv(cancel::cancel))
@@ -115,6 +118,13 @@ fn workspace_routes(routes: Routes<Insights>) -> Routes<Insights> {
         .add(Method::POST, DASHBOARDS, dashboards::handlers::create)
         .add(Method::GET, &format!("{DASHBOARDS}/activity"), resource::list_all_activity::<DashboardRecord>)
         .add(Method::GET, &format!("{DASHBOARD}/activity"), resource::list_activity::<DashboardRecord>)
+        .add(Method::GET, &format!("{DASHBOARD}/sharing"), with_csv(sharing::retrieve::<DashboardRecord>))
+        .add(Method::PATCH, &format!("{DASHBOARD}/sharing"), with_csv(sharing::update::<DashboardRecord>))
+        .add(
+            Method::POST,
+            &format!("{DASHBOARD}/sharing/refresh"),
+            with_csv(sharing::refresh::<DashboardRecord>),
+        )
         .add(Method::GET, DASHBOARD, dashboards::handlers::retrieve)
         .add(Method::PATCH, DASHBOARD, dashboards::handlers::update)
         .add(Method::PUT, DASHBOARD, dashboards::handlers::update)
@@ -139,9 +149,9 @@ fn workspace_routes(routes: Routes<Insights>) -> Routes<Insights> {
         .add(Method::DELETE, ACTION, actions::destroy)
 }
 
-/// The router of [`routes`] over `state`, without the edge middleware.
+/// The router of [`routes`] and [`open_routes`] over `state`, without the edge middleware.
 pub fn router(state: &Insights) -> Router {
-    routes().into_router(state.clone(), &state.app)
+    routes().into_router(state.clone(), &state.app).merge(open_routes().into_open_router(state.clone()))
 }
 
 /// The router of the function: its own routes and those of the calculation.

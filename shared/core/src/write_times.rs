@@ -24,7 +24,7 @@ const LOGS: [(&str, &[&str]); 6] = [
     ("dashboard:write", &["Dashboard", "Insight"]),
     ("feature_flag:write", &["FeatureFlag"]),
     ("insight:write", &["Insight"]),
-    ("sharing_configuration:write", &["Insight"]),
+    ("sharing_configuration:write", &["Dashboard", "Insight"]),
 ];
 /// Length of the instant at the start of a log's sort keys.
 const INSTANT_CHARS: usize = "2026-01-05T10:00:00.000000".len();

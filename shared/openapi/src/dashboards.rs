@@ -4,6 +4,7 @@ use crate::limits::QUERY_ID_MAX;
 use crate::operation::Operation;
 use crate::record_operations::{RecordKind, THIS};
 use crate::schema::{any_object, json_text, list, text, text_max};
+use crate::shared_pages::SharedKind;
 
 const DASHBOARDS: RecordKind = RecordKind {
     tag: "Dashboards",
@@ -13,6 +14,12 @@ const DASHBOARDS: RecordKind = RecordKind {
     log_of_one: "/api/projects/{project_id}/dashboards/{id}/activity/",
     read: "dashboard:read",
     write: "dashboard:write",
+};
+
+const SHARED: SharedKind = SharedKind {
+    tag: DASHBOARDS.tag,
+    settings: "/api/projects/{project_id}/dashboards/{id}/sharing/",
+    refresh: "/api/projects/{project_id}/dashboards/{id}/sharing/refresh/",
 };
 
 /// The operations.
@@ -25,6 +32,11 @@ pub fn operations() -> Vec<Operation> {
         .chain([DASHBOARDS
             .delete_not_allowed("deleteDashboard", "Not allowed: dashboards are deleted with PATCH")])
         .chain(DASHBOARDS.activity_logs(of_all, of_one))
+        .chain(SHARED.operations([
+            ("getDashboardSharing", "Get the sharing settings of a dashboard"),
+            ("updateDashboardSharing", "Change the sharing settings of a dashboard"),
+            ("refreshDashboardSharing", "Replace the sharing token of a dashboard"),
+        ]))
         .collect()
 }
 
@@ -59,6 +71,8 @@ fn create_operation() -> Operation {
         .link("update", "updateDashboard", &THIS)
         .link("replace", "replaceDashboard", &THIS)
         .link("activity", "listActivityOfDashboard", &THIS)
+        .link("sharing", "getDashboardSharing", &THIS)
+        .link("share", "updateDashboardSharing", &THIS)
 }
 
 fn get_operation() -> Operation {

@@ -6,6 +6,7 @@ use crate::flags::with_log_parameters;
 use crate::limits::{QUERY_ID_MAX, insights};
 use crate::operation::{Operation, Security};
 use crate::schema::{any_object, any_of, json_text, list_max, page, schema_ref, text, text_max};
+use crate::shared_pages::SharedKind;
 
 const TAG: &str = "Insights";
 const LIST: &str = "/api/projects/{project_id}/insights/";
@@ -15,8 +16,6 @@ const WRITE: Security = Security::Scope("insight:write");
 const OPEN: Security =
     Security::Or("insight:read", "the token of a public link to the insight, as `sharing_access_token`");
 const LOG: Security = Security::Scope("activity_log:read");
-const SHARED: Security = Security::Scope("sharing_configuration:read");
-const SHARE: Security = Security::Scope("sharing_configuration:write");
 const THIS: [(&str, &str); 2] = [("project_id", "$request.path.project_id"), ("id", "$response.body#/id")];
 
 /// The operations.
@@ -222,34 +221,16 @@ fn logs() -> Vec<Operation> {
 }
 
 fn links() -> Vec<Operation> {
-    const LINK: &str = "/api/projects/{project_id}/insights/{id}/sharing/";
-    const REFRESH: &str = "/api/projects/{project_id}/insights/{id}/sharing/refresh/";
-    let change = |operation: Operation| {
-        operation.response(200, "The sharing settings.", schema_ref("Sharing")).with_csv()
+    const KIND: SharedKind = SharedKind {
+        tag: TAG,
+        settings: "/api/projects/{project_id}/insights/{id}/sharing/",
+        refresh: "/api/projects/{project_id}/insights/{id}/sharing/refresh/",
     };
-    vec![
-        get("getInsightSharing", LINK, "Get the sharing settings of an insight", SHARED)
-            .with_description("The token gives access only while `enabled` is true.")
-            .response(200, "The sharing settings.", schema_ref("Sharing"))
-            .with_csv(),
-        change(
-            Operation::new(
-                "updateInsightSharing",
-                "PATCH",
-                LINK,
-                TAG,
-                "Change the sharing settings of an insight",
-                SHARE,
-            )
-            .with_description("Unknown settings are ignored.")
-            .json_body(schema_ref("SharingInput"))
-            .body_optional(),
-        ),
-        change(
-            post("refreshInsightSharing", REFRESH, "Replace the sharing token of an insight", SHARE)
-                .with_description("The body is ignored. The previous token becomes invalid."),
-        ),
-    ]
+    KIND.operations([
+        ("getInsightSharing", "Get the sharing settings of an insight"),
+        ("updateInsightSharing", "Change the sharing settings of an insight"),
+        ("refreshInsightSharing", "Replace the sharing token of an insight"),
+    ])
 }
 
 fn views() -> Vec<Operation> {

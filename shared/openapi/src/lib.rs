@@ -44,6 +44,7 @@ mod result_schemas;
 mod retention_input;
 mod role_access;
 pub mod schema;
+mod shared_pages;
 mod stickiness;
 mod workspace_schemas;
 
@@ -59,6 +60,7 @@ pub fn operations() -> Vec<Operation> {
         role_access::operations(),
         insights::operations(),
         dashboards::operations(),
+        shared_pages::operations(),
         cohorts::operations(),
         actions::operations(),
         calculation::operations(),

@@ -70,7 +70,7 @@ fn summary(deleted: Value) -> Value {
         ("created_by", nullable(schema_ref("User"))),
         ("last_accessed_at", constant(Value::Null)),
         ("last_viewed_at", constant(Value::Null)),
-        ("is_shared", constant(json!(false))),
+        ("is_shared", boolean()),
         ("deleted", deleted),
         ("creation_mode", enum_of(&["default", "template"])),
         ("tags", list_max(TAGS, text())),

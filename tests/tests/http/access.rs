@@ -32,6 +32,8 @@ fn is_open(path: &str) -> bool {
     ["/batch", "/capture", "/e", "/i/v0/e", "/i/v1/analytics/events", "/flags", "/decide"].contains(&path)
         || ["/api/surveys", "/api/early_access_features"].contains(&path)
         || path.starts_with("/array/")
+        || path.starts_with("/shared/")
+        || path.starts_with("/embedded/")
         || path.starts_with("/ofrep/")
 }
 

@@ -1,7 +1,9 @@
-//! Responses for a sharing link contain no users, visitors, keys and other tokens, in any format.
+//! Responses and pages for a sharing link contain no users, visitors, keys and other tokens, in any format.
 
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
+
+use crate::dashboard_sharing::{DASHBOARDS, share_dashboard};
 
 const INSIGHTS: &str = "/api/projects/1/insights/";
 const COHORTS: &str = "/api/projects/1/cohorts/";
@@ -138,6 +140,29 @@ async fn a_link_returns_no_user_visitor_key_or_other_token() {
             numbers += usize::from(response.text.contains("signed up") || response.text.contains("paid"));
         }
         assert!(numbers >= 9, "insight {id} shows its numbers: {numbers}");
+    }
+    let dashboard = app.post(DASHBOARDS, json!({"name": "All"})).await.expect(201)["id"].as_u64().unwrap();
+    for id in &ids {
+        app.patch(&format!("{INSIGHTS}{id}/"), json!({"dashboards": [dashboard]})).await.expect(200);
+    }
+    let of_dashboard = share_dashboard(&app, dashboard).await;
+    for own in tokens.iter().chain([&of_dashboard]) {
+        let others: Vec<&String> =
+            tokens.iter().chain([&of_dashboard]).filter(|token| *token != own).collect();
+        for path in
+            [format!("/shared/{own}"), format!("/embedded/{own}/?theme=dark"), format!("/shared/{own}.csv")]
+        {
+            let page = app.call("", "GET", &path, Value::Null).await;
+            let is_table_of_dashboard = own == &of_dashboard && path.ends_with(".csv");
+            assert_eq!(page.status, if is_table_of_dashboard { 400 } else { 200 }, "{path}: {}", page.text);
+            for secret in secrets.iter().chain(others.iter().copied()) {
+                assert!(!page.text.contains(secret.as_str()), "{path} has {secret}: {}", page.text);
+                assert!(page.headers.values().all(|it| !it.to_str().unwrap().contains(secret.as_str())));
+            }
+            if !is_table_of_dashboard {
+                assert!(page.text.contains("<td") || page.text.contains("\r\n"), "{path}: {}", page.text);
+            }
+        }
     }
     let path = format!("{INSIGHTS}{}/?refresh=blocking&sharing_access_token={}", ids[0], tokens[0]);
     let shown = app.call("", "GET", &path, Value::Null).await.expect(200);

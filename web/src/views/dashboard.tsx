@@ -8,6 +8,7 @@ import { Combobox, type Suggestion } from "../components/combobox";
 import { Dialog } from "../components/dialog";
 import { showError, showNotice } from "../components/notices";
 import { PictureBox } from "../components/picture";
+import { SharingDialog } from "../components/sharing";
 import { nameInsight, queryOfInsight } from "../insight/model";
 import { buildLink, navigate } from "../router";
 import { explainMissingScope, projectPath } from "../session";
@@ -85,6 +86,7 @@ export function DashboardView({ id }: { id: string }) {
   const [mode, setMode] = useState<"blocking" | "force_blocking">("blocking");
   const [round, setRound] = useState(0);
   const [isEditing, setEditing] = useState(false);
+  const [isSharing, setSharing] = useState(false);
   const { data, error, isLoading, reload } = useRequest(
     (signal) => request<Dashboard>("GET", `${projectPath.value}/dashboards/${encodeURIComponent(id)}/`, { query: { refresh: mode }, signal }), [id, mode, round],
   );
@@ -107,10 +109,12 @@ export function DashboardView({ id }: { id: string }) {
       <ViewHeader title={data.name || `Dashboard ${data.id}`} detail={data.description}>
         <button type="button" disabled={isLoading} onClick={() => { setMode("force_blocking"); setRound(round + 1); }}>{isLoading ? "Calculating …" : "Recalculate"}</button>
         {missing ? <span class="note">{missing}</span> : <button type="button" onClick={() => setEditing(true)}>Edit</button>}
+        {!explainMissingScope("sharing_configuration:read") && <button type="button" onClick={() => setSharing(true)}>Share</button>}
       </ViewHeader>
       {!missing && <div class="toolbar"><AddInsight dashboard={data} onChange={reload} /></div>}
       {tiles.length === 0 && <Empty>No insight is on this dashboard.</Empty>}
       <div class="tiles">{tiles.map(({ id: tile, insight }) => <TileBox key={tile} insight={insight} onRemove={missing ? null : () => void remove(insight)} />)}</div>
+      {isSharing && <SharingDialog record={`${projectPath.value}/dashboards/${data.id}/`} name={data.name || `dashboard ${data.id}`} onClose={() => setSharing(false)} />}
       {isEditing && <EditDialog dashboard={data} onChange={reload} onClose={() => setEditing(false)} />}
     </>
   );

@@ -4,10 +4,10 @@ import { request } from "../api/client";
 import type { DashboardSummary, Insight, Page, QueryNode } from "../api/types";
 import { Choice, ErrorBox, Field, Loading, ViewHeader } from "../components/basics";
 import { showError, showNotice } from "../components/notices";
+import { SharingDialog } from "../components/sharing";
 import { QueryEditor } from "../insight/builder";
 import { KINDS, nameInsight, startQuery, unwrap, wrap, prepareQuery } from "../insight/model";
 import { QueryCode, QueryResult } from "../insight/result";
-import { SharingDialog } from "../insight/sharing";
 import { buildLink, navigate, rememberQuery, route } from "../router";
 import { explainMissingScope, projectPath } from "../session";
 import { useRequest } from "../use_request";
@@ -130,7 +130,7 @@ function InsightEditor({ stored }: { stored: Insight | null }) {
           {insight && <DashboardPicker insight={insight} onChange={setInsight} />}
         </div>
       </div>
-      {isSharing && insight && <SharingDialog insight={insight} onClose={() => setSharing(false)} />}
+      {isSharing && insight && <SharingDialog record={`${insightsPath()}${insight.id}/`} name={nameInsight(insight)} onClose={() => setSharing(false)} />}
     </>
   );
 }

@@ -49,6 +49,9 @@ pub struct DashboardRecord {
     /// Ids of its generated insights by purpose.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub generated: Value,
+    /// Whether its sharing token gives access. Written together with the sharing configuration.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shared: bool,
     /// When its tiles are removed, while it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swept_from: Option<DateTime<Utc>>,
@@ -78,6 +81,7 @@ impl DashboardRecord {
             deleted: false,
             creation_mode: default_mode(),
             generated: Value::Null,
+            is_shared: false,
             swept_from: None,
         };
         blank.apply(input)

@@ -28,7 +28,7 @@ pub fn basic_json(dashboard: &DashboardRecord, access: &Access) -> Value {
         "created_by": dashboard.created_by,
         "last_accessed_at": null,
         "last_viewed_at": null,
-        "is_shared": false,
+        "is_shared": dashboard.is_shared,
         "deleted": dashboard.deleted,
         "creation_mode": dashboard.creation_mode,
         "tags": dashboard.tags,

@@ -10,7 +10,7 @@
 
 pub mod cancel;
 pub mod overrides;
-mod redaction;
+pub mod redaction;
 pub mod response;
 pub mod saved;
 
@@ -186,12 +186,42 @@ impl Insights {
         Ok(InsightResult { calculated: response.calculated, key, status: response.status })
     }
 
-    /// The results of the insights of a page, in their order. All share the deadline of one request.
+    /// The results of the insights of a page, in their order. All share the deadline of one request. 400 where their cached
+    /// results exceed [`limits::PAGE_RESULT_BYTES`].
     pub async fn insight_results(
         &self,
         insights: &[Insight],
         request: ResultRequest<'_>,
     ) -> ApiResult<Vec<InsightResult>> {
+        Box::pin(self.try_insight_results(insights, request)).await?.map_err(|fitting| {
+            let detail =
+                format!("The response is too large. The largest limit that may fit here is {fitting}.");
+            ApiError::invalid("invalid_input", detail, Some("limit"))
+        })
+    }
+
+    /// As [`Insights::insight_results`], for as many of the first insights as fit.
+    pub async fn fitting_insight_results(
+        &self,
+        insights: &[Insight],
+        request: ResultRequest<'_>,
+    ) -> ApiResult<Vec<InsightResult>> {
+        let mut first = insights;
+        loop {
+            match Box::pin(self.try_insight_results(first, request)).await? {
+                Ok(results) => return Ok(results),
+                // Fewer each time, because it is the number of those that come before one that does not fit.
+                Err(fitting) => first = first.get(..fitting).unwrap_or_default(),
+            }
+        }
+    }
+
+    /// The results, or how many of the first insights fit.
+    async fn try_insight_results(
+        &self,
+        insights: &[Insight],
+        request: ResultRequest<'_>,
+    ) -> ApiResult<Result<Vec<InsightResult>, usize>> {
         let deadline = self.calculator.deadline();
         let parsed: Vec<ParsedInsight> =
             insights.iter().map(|insight| ParsedInsight::new(insight, request.refresh)).collect();
@@ -212,9 +242,12 @@ impl Insights {
                 (query.key.as_str(), cached.as_ref().map_or(0, CachedResult::object_bytes))
             })
             .collect();
-        require_results_fit(
+        let fitting = count_fitting_results(
             parsed.iter().map(|parsed| parsed.key().and_then(|key| sizes.get(key.as_str())).copied()),
-        )?;
+        );
+        if fitting < insights.len() {
+            return Ok(Err(fitting));
+        }
         let query_requests: Vec<QueryRequest<'_>> = distinct
             .iter()
             .enumerate()
@@ -251,22 +284,23 @@ impl Insights {
             let status = failure.map(|failure| request.failed_status(insight, key.as_ref(), failure));
             InsightResult { calculated, key, status }
         });
-        Ok(results.collect())
+        Ok(Ok(results.collect()))
     }
 }
 
-/// 400 where the cached results of a page exceed [`limits::PAGE_RESULT_BYTES`]. `rows` are the bytes of each, if known.
-fn require_results_fit(rows: impl Iterator<Item = Option<usize>>) -> ApiResult<()> {
-    let mut bytes = 0;
-    for (rows, row) in rows.enumerate() {
-        bytes += row.unwrap_or(0);
+/// How many of the first cached results of a page are within [`limits::PAGE_RESULT_BYTES`]; at least one of any. `sizes` are
+/// the bytes of each, if known.
+fn count_fitting_results(sizes: impl Iterator<Item = Option<usize>>) -> usize {
+    let (mut bytes, mut fitting) = (0, 0);
+    for size in sizes {
+        bytes += size.unwrap_or(0);
         // A single result is read whatever its size.
-        if bytes > limits::PAGE_RESULT_BYTES && rows > 0 {
-            let detail = format!("The response is too large. The largest limit that may fit here is {rows}.");
-            return Err(ApiError::invalid("invalid_input", detail, Some("limit")));
+        if bytes > limits::PAGE_RESULT_BYTES && fitting > 0 {
+            break;
         }
+        fitting += 1;
     }
-    Ok(())
+    fitting
 }
 
 /// The series field with the links to persons, and the one with the reason why there are none.
@@ -312,4 +346,25 @@ impl ParsedInsight {
 fn failure_of(error: &ApiError) -> Failure {
     let may_be_shown = !error.status().is_server_error() || error.status().as_u16() == 503;
     Failure { message: may_be_shown.then(|| error.detail().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_of_the_first_results_as_fit_are_read_and_one_of_any_size() {
+        let most = limits::PAGE_RESULT_BYTES;
+        for (sizes, fitting) in [
+            (vec![], 0),
+            (vec![None, None], 2),
+            (vec![Some(most), None, Some(0)], 3),
+            (vec![Some(most), Some(1)], 1),
+            (vec![Some(1), Some(most - 1), Some(1)], 2),
+            (vec![Some(most + 1), None], 1),
+            (vec![Some(most + 1)], 1),
+        ] {
+            assert_eq!(count_fitting_results(sizes.iter().copied()), fitting, "{sizes:?}");
+        }
+    }
 }

@@ -1,67 +1,82 @@
-//! `GET` and `PATCH P/insights/{id}/sharing/`, `POST P/insights/{id}/sharing/refresh/`: the sharing token of an insight.
+//! The sharing token of an insight or a dashboard: `GET` and `PATCH P/insights/{id}/sharing/`, `POST P/insights/{id}/sharing/refresh/`,
+//! and the same below `P/dashboards/{id}/`. [`Shareable`] is what differs between the two.
 //!
 //! Must stay true: a read writes nothing; the row of a token exists exactly while sharing is enabled, and is written in one
-//! transaction with the record and its activity entry; only the hash of a token is stored.
+//! transaction with the configuration and its activity entry; only the hash of a token is stored.
 
 mod record;
+mod shareable;
 mod tokens;
 
 use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use pennon_calculation::ResponseFormat;
-use pennon_core::auth::Access;
+use pennon_core::auth::{Access, SharedRecord};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, json};
 use pennon_core::ids;
 use pennon_core::retry::ConflictRetries;
-use pennon_core::store::{Item, Key, StoreError, Write, keys};
+use pennon_core::store::keys::ProjectId;
+use pennon_core::store::{Item, Key, StoreError, Write};
 use serde_json::{Value, json as object};
 
-use crate::insight::{self, Insight};
-use crate::placement::{Dashboards, Placement, tiles};
-use crate::resource::Resource;
 use crate::resource::activity_entry::{self, change_json};
-use crate::{Insights, limits};
-use record::{Sharing, SharingInput};
+use crate::{Insights, limits, resource};
+use record::SharingInput;
 use tokens::Tokens;
+
+pub use record::Sharing;
+pub use shareable::Shareable;
 
 const READ: &str = "sharing_configuration:read";
 const WRITE: &str = "sharing_configuration:write";
 
-/// An insight and its sharing configuration.
-struct SharedInsight {
-    insight: Insight,
+/// A record and its sharing configuration.
+struct SharedState<R> {
+    record: R,
+    /// The item of the record.
+    item: Item,
     /// `None` until it was first changed.
     sharing: Option<(Sharing, Item)>,
 }
 
-impl SharedInsight {
-    /// Decodes the items of [`row_keys`]; 404 where the insight does not exist or is deleted.
-    fn from_items(items: Vec<Option<Item>>) -> ApiResult<SharedInsight> {
-        let missing = || ApiError::missing("Insight not found.");
+impl<R: Shareable> SharedState<R> {
+    /// Decodes the items of [`row_keys`]; 404 where the record does not exist or is deleted.
+    fn from_items(items: Vec<Option<Item>>) -> ApiResult<SharedState<R>> {
+        let missing = || ApiError::missing(R::MISSING);
         let mut items = items.into_iter();
-        let insight: Insight = items.next().flatten().ok_or_else(missing)?.body()?;
-        if insight.deleted {
+        let item = items.next().flatten().ok_or_else(missing)?;
+        let record: R = item.body()?;
+        if record.is_deleted() {
             return Err(missing());
         }
         let sharing = items.next().flatten();
         let sharing = sharing.map(|item| Ok::<_, StoreError>((item.body()?, item))).transpose()?;
-        Ok(SharedInsight { insight, sharing })
+        Ok(SharedState { record, item, sharing })
+    }
+
+    fn tokens<'a>(&self, state: &'a Insights, project: ProjectId) -> Tokens<'a> {
+        Tokens { app: &state.app, project, subject: R::token_subject(self.record.id()) }
     }
 }
 
-fn row_keys(call: &Call) -> impl Fn(u64) -> Vec<Key> {
-    let id = call.id("id");
-    move |project| id.map_or(Vec::new(), |id| vec![insight::key(project, id), keys::sharing(project, id)])
+/// The keys of a record and of its sharing configuration.
+pub fn record_keys<R: Shareable>(project: ProjectId, id: u64) -> Vec<Key> {
+    vec![resource::key::<R>(project, id), R::sharing_key(project, id)]
 }
 
-/// The sharing configuration of an insight.
-pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    let (access, items) = state.app.authorize_project_with(&call, READ, row_keys(&call)).await?;
+fn row_keys<R: Shareable>(call: &Call) -> impl Fn(ProjectId) -> Vec<Key> + use<R> {
+    let id = call.id("id");
+    move |project| id.map_or(Vec::new(), |id| record_keys::<R>(project, id))
+}
+
+/// The sharing configuration of a record.
+pub async fn retrieve<R: Shareable>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    let (access, items) = state.app.authorize_project_with(&call, READ, row_keys::<R>(&call)).await?;
     ResponseFormat::of(&call)?;
-    let shared = SharedInsight::from_items(items)?;
-    let tokens = Tokens { app: &state.app, project: access.project.id, insight: shared.insight.id };
+    let shared = SharedState::<R>::from_items(items)?;
+    let tokens = shared.tokens(&state, access.project.id);
     Ok(json(match &shared.sharing {
         Some((sharing, _)) => sharing.to_json(&tokens.get_current(sharing).await?),
         None => Sharing::default_json(&tokens.create(0).await?),
@@ -69,13 +84,13 @@ pub async fn retrieve(State(state): State<Insights>, call: Call) -> ApiResult<Re
 }
 
 /// Enables or disables sharing, or changes its settings.
-pub async fn update(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    change(&state, &call, SharingChange::Update).await
+pub async fn update<R: Shareable>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    change::<R>(&state, &call, SharingChange::Update).await
 }
 
 /// Replaces the token; the previous one is revoked.
-pub async fn refresh(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
-    change(&state, &call, SharingChange::RotateToken).await
+pub async fn refresh<R: Shareable>(State(state): State<Insights>, call: Call) -> ApiResult<Response> {
+    change::<R>(&state, &call, SharingChange::RotateToken).await
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,18 +101,16 @@ enum SharingChange {
     RotateToken,
 }
 
-async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResult<Response> {
-    let keys = row_keys(call);
+async fn change<R: Shareable>(state: &Insights, call: &Call, change: SharingChange) -> ApiResult<Response> {
+    let keys = row_keys::<R>(call);
     let (access, mut items) = state.app.authorize_project_with(call, WRITE, &keys).await?;
     ResponseFormat::of(call)?;
     let records = &state.app.store.records;
     let mut retries = ConflictRetries::new(limits::WRITE_ATTEMPTS);
     loop {
-        let before = SharedInsight::from_items(items)?;
-        let dashboard_ids = tiles::current_dashboards(&before.insight.tiles);
-        let dashboards = Dashboards::load(records, access.project.id, dashboard_ids).await?;
-        Placement::new(&before.insight.tiles, &dashboards, &access).require_edit()?;
-        let tokens = Tokens { app: &state.app, project: access.project.id, insight: before.insight.id };
+        let before = SharedState::<R>::from_items(items)?;
+        before.record.require_edit(records, &access).await?;
+        let tokens = before.tokens(state, access.project.id);
         let now = access.write_time(call.now);
         let old = before.sharing.as_ref().map(|(sharing, _)| sharing);
         let (after, token) = match change {
@@ -126,20 +139,22 @@ async fn change(state: &Insights, call: &Call, change: SharingChange) -> ApiResu
     }
 }
 
-/// The writes of the record, the row of the token, and the activity entry.
-fn writes(
+/// The writes of the configuration, the row of the token, the record where it changes, and the activity entry.
+fn writes<R: Shareable>(
     access: &Access,
     now: DateTime<Utc>,
-    before: &SharedInsight,
+    before: &SharedState<R>,
     after: &Sharing,
 ) -> Result<Vec<Write>, StoreError> {
-    let (project, insight) = (access.project.id, &before.insight);
+    let (project, record) = (access.project.id, &before.record);
     let old = before.sharing.as_ref();
-    let mut writes = vec![after.write(keys::sharing(project, insight.id), old.map(|(_, item)| item))?];
-    writes.extend(after.token_writes(project, insight.id, old.map(|(sharing, _)| sharing))?);
+    let mut writes = vec![after.write(R::sharing_key(project, record.id()), old.map(|(_, item)| item))?];
+    let shared = SharedRecord { project, id: R::shared_id(record.id()) };
+    writes.extend(after.token_writes(&shared, old.map(|(sharing, _)| sharing))?);
     let was_enabled = old.is_some_and(|(old, _)| old.enabled);
     let was_rotated = old.map_or(0, |(old, _)| old.rotation) != after.rotation;
     let (activity, field, value) = if was_enabled != after.enabled {
+        writes.extend(record.switch_writes(project, &before.item, after.enabled)?);
         let activity = if after.enabled { "sharing enabled" } else { "sharing disabled" };
         (activity, "sharing", object!(after.enabled))
     } else if was_rotated {
@@ -148,8 +163,8 @@ fn writes(
     } else {
         return Ok(writes);
     };
-    let changes = object!([change_json(Insight::SCOPE, "changed", Some(field), &Value::Null, &value)]);
-    if let Some(entry) = activity_entry::with_changes(insight, activity, changes, access.caller.user(), now) {
+    let changes = object!([change_json(R::SCOPE, "changed", Some(field), &Value::Null, &value)]);
+    if let Some(entry) = activity_entry::with_changes(record, activity, changes, access.caller.user(), now) {
         writes.extend(entry.writes(project, ids::new_uuid())?);
     }
     Ok(writes)

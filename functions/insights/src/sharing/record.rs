@@ -1,11 +1,11 @@
-//! The record of an insight's sharing configuration, and the bodies that change it.
+//! The record of a sharing configuration, and the bodies that change it.
 
 use chrono::{DateTime, Utc};
 use pennon_core::auth::{SharedRecord, sharing_token_hash};
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::http::Fields;
-use pennon_core::store::keys::{self, ProjectId};
+use pennon_core::store::keys;
 use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
 use pennon_filters::body::FieldError;
 use pennon_filters::body::fields::{self, BodyField, TextRule};
@@ -19,11 +19,14 @@ use crate::resource::body::invalid;
 const THEME: &str = "theme";
 const THEME_RULE: TextRule = TextRule { max_chars: limits::THEME_CHARS, blank: true, trim: false };
 
-/// The sharing configuration of an insight.
+/// The sharing configuration of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sharing {
+pub struct Sharing {
+    /// Whether its token gives access.
     pub enabled: bool,
+    /// When it was first changed.
     pub created_at: DateTime<Utc>,
+    /// How the shared page is shown.
     pub settings: Option<Map<String, Value>>,
     /// The number of token rotations.
     pub rotation: u32,
@@ -33,7 +36,7 @@ pub(super) struct Sharing {
 
 /// The writable fields of a body; `None` is absent.
 #[expect(clippy::option_option, reason = "absent and null are different")]
-pub(super) struct SharingInput {
+pub struct SharingInput {
     enabled: Option<bool>,
     settings: Option<Option<Map<String, Value>>>,
 }
@@ -100,8 +103,7 @@ impl Sharing {
     /// The writes of the changed rows of tokens.
     pub fn token_writes(
         &self,
-        project: ProjectId,
-        insight: u64,
+        shared: &SharedRecord,
         old: Option<&Sharing>,
     ) -> Result<Vec<Write>, StoreError> {
         let active_hash = |sharing: &Sharing| sharing.enabled.then(|| sharing.hash.clone());
@@ -114,7 +116,7 @@ impl Sharing {
             writes.push(Write::Delete(keys::share(&hash), WriteCondition::None));
         }
         if let Some(hash) = after {
-            let row = Item::new(keys::share(&hash), &SharedRecord { project, insight })?;
+            let row = Item::new(keys::share(&hash), shared)?;
             writes.push(Write::Put(row, WriteCondition::None));
         }
         Ok(writes)
@@ -125,7 +127,7 @@ impl Sharing {
         sharing_json(Some(timestamp(self.created_at)), self.enabled, token, &json!(self.settings))
     }
 
-    /// The JSON of an insight whose configuration was never changed.
+    /// The JSON of a record whose configuration was never changed.
     pub fn default_json(token: &str) -> Value {
         sharing_json(None, false, token, &Value::Null)
     }

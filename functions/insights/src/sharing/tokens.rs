@@ -1,4 +1,4 @@
-//! Sharing tokens: a keyed hash (MAC) of project, insight and rotation number, so that a token can be shown again although
+//! Sharing tokens: a keyed hash (MAC) of project, record and rotation number, so that a token can be shown again although
 //! only its hash is stored.
 //!
 //! The key is derived from that of secret payloads. If several are configured, the first creates new tokens and all verify
@@ -22,11 +22,12 @@ use super::record::Sharing;
 const TOKEN_BYTES: usize = 22;
 const SECRET_BYTES: usize = 32;
 
-/// The tokens of one insight.
+/// The tokens of one record.
 pub(super) struct Tokens<'a> {
     pub app: &'a App,
     pub project: ProjectId,
-    pub insight: u64,
+    /// Names the record, see [`super::Shareable::token_subject`].
+    pub subject: String,
 }
 
 impl Tokens<'_> {
@@ -57,7 +58,7 @@ impl Tokens<'_> {
     }
 
     fn message(&self, rotation: u32) -> String {
-        format!("sharing {}/{}/{rotation}", self.project, self.insight)
+        format!("sharing {}/{}/{rotation}", self.project, self.subject)
     }
 
     /// The secret of this installation; generated at the first use.

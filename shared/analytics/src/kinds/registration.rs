@@ -87,6 +87,13 @@ macro_rules! register_kinds {
                 }
             }
 
+            /// Its kind.
+            pub fn kind(&self) -> InsightKind {
+                match self {
+                    $(Self::$kind(_) => InsightKind::$kind,)+
+                }
+            }
+
             pub(crate) fn compile(
                 &self,
                 project: &crate::project::ProjectContext,

@@ -16,5 +16,5 @@ pub use last_used::LAST_USED_INTERVAL_SECONDS;
 pub(crate) use last_used::record_use;
 pub use scope::{Scope, grants, is_scope};
 pub(crate) use sharing_link::SHARING_TOKEN_BYTES_MAX;
-pub use sharing_link::{SharedRecord, sharing_token_hash};
+pub use sharing_link::{SharedRecord, SharedRecordId, sharing_token_hash};
 pub use token_cache::{TOKEN_CACHE_TTL, TokenCache};

@@ -1,4 +1,5 @@
-//! Public sharing links: a token in the query string grants read access to one record without an API key.
+//! Public sharing links: a token in the query string, or in the path of a shared page, grants read access to one record without
+//! an API key.
 //!
 //! Must stay true: only the hash of a token is stored; a token grants reading the record that it was created for, in its own
 //! project, and nothing else; a sharing token authenticates no user: no role, no write access.
@@ -20,8 +21,19 @@ pub(crate) const SHARING_TOKEN_BYTES_MAX: usize = 200;
 pub struct SharedRecord {
     /// The project.
     pub project: ProjectId,
-    /// The insight.
-    pub insight: u64,
+    /// The record in the project.
+    #[serde(flatten)]
+    pub id: SharedRecordId,
+}
+
+/// The kind and the id of a shared record. Stored as one field, named by the kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedRecordId {
+    /// An insight.
+    Insight(u64),
+    /// A dashboard with its insights.
+    Dashboard(u64),
 }
 
 /// The stored form of a token.
@@ -39,5 +51,24 @@ impl Call {
             ));
         }
         Ok(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_row_of_a_token_names_an_insight_or_a_dashboard() {
+        for (text, id) in [
+            (r#"{"project":1,"insight":7}"#, SharedRecordId::Insight(7)),
+            (r#"{"project":1,"dashboard":7}"#, SharedRecordId::Dashboard(7)),
+        ] {
+            let shared = SharedRecord { project: 1, id };
+            assert_eq!(serde_json::from_str::<SharedRecord>(text).unwrap(), shared);
+            assert_eq!(serde_json::to_string(&shared).unwrap(), text);
+        }
+        assert!(serde_json::from_str::<SharedRecord>(r#"{"project":1}"#).is_err());
     }
 }

@@ -45,8 +45,10 @@ pub const PERSONS_AT_ONCE: usize = 1000;
 pub const DISTINCT_ID_BYTES: usize = 1000;
 /// Timeout for counting the members of a cohort when its rules are written.
 pub const COUNTING_TIME: Duration = Duration::from_secs(5);
-/// Settings of a shared insight that are on or off.
+/// Bytes of a shared page. As escaped text in Lambda's JSON, which at most doubles them, it is within the gateway's limit.
+pub const SHARED_PAGE_BYTES: usize = 2_500_000;
+/// Settings of a shared record that are on or off.
 pub const SHARING_SWITCHES: [&str; 6] =
     ["whitelabel", "noHeader", "showInspector", "legend", "detailed", "hideExtraDetails"];
-/// Characters of the theme of a shared insight.
+/// Characters of the theme of a shared record.
 pub const THEME_CHARS: usize = 50;

@@ -17,7 +17,7 @@
 //! | marker that a role has access to a flag | `PROJECT#{id}#FLAG#{flag}` | `ROLE#{uuid}` |
 //! | role access of a flag | `PROJECT#{id}#FLAG#{flag}#ROLE_ACCESS#{part}` | padded id |
 //! | insight; its summary row while it is not deleted; its short id | `PROJECT#{id}#INSIGHT`, `#INSIGHTROW#{id modulo 8}`, `#SHORT` | padded id, padded id, short id |
-//! | sharing settings of an insight; insight by hash of an active sharing token | `PROJECT#{id}#SHARING`, `SHARE#{hash}` | padded id, `SHARE` |
+//! | sharing settings of an insight, of a dashboard; either by hash of an active sharing token | `PROJECT#{id}#SHARING`, `SHARE#{hash}` | padded id, `DASHBOARD#{padded id}`; `SHARE` |
 //! | secret for sharing tokens if no payload key is configured | `SECRET` | `SHARING` |
 //! | last view of an insight by a user, and by any user (as the counter) | `PROJECT#{id}#VIEWED#{user}`, `PROJECT#{id}#VIEWS#{id modulo 8}` | padded id |
 //! | activity entry; pointer from an item's own log | `PROJECT#{id}#ACTIVITY#{scope}#{month}`, `...#ACTIVITY#{scope}#ITEM#{item}` | time and uuid |
@@ -336,7 +336,12 @@ pub fn sharing(project: ProjectId, insight: u64) -> Key {
     Key::new(format!("PROJECT#{project}#SHARING"), padded(insight))
 }
 
-/// The insight of a sharing token, by the token's hash; exists while the token is active.
+/// The sharing settings of a dashboard.
+pub fn dashboard_sharing(project: ProjectId, dashboard: u64) -> Key {
+    Key::new(format!("PROJECT#{project}#SHARING"), format!("DASHBOARD#{}", padded(dashboard)))
+}
+
+/// The record of a sharing token, by the token's hash; exists while the token is active.
 pub fn share(hash: &str) -> Key {
     Key::new(format!("SHARE#{hash}"), "SHARE")
 }
