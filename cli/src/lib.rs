@@ -21,4 +21,5 @@ pub mod output;
 pub mod private;
 pub mod query;
 pub mod serve;
+pub mod show;
 pub mod workspace;
