@@ -122,7 +122,7 @@ pub async fn connect_cloud() -> Result<(Store, String), String> {
 }
 
 /// Opens the events at `url`, and verifies that they are of the same installation as the tables of `store`.
-async fn open_verified_events(store: &Store, url: &str) -> Result<EventStore, String> {
+pub async fn open_verified_events(store: &Store, url: &str) -> Result<EventStore, String> {
     let events = open_events(store, url)?;
     events.verify_installation().await.map_err(|error| match error {
         EventStoreError::Objects(_) if !url.starts_with("file://") => {

@@ -10,12 +10,16 @@ use serde::Serialize;
 
 /// Prints text unchanged.
 pub fn print(text: Arguments<'_>) -> Result<(), String> {
+    print_to_reader(text).map(|_| ())
+}
+
+/// As [`print`], for a command that prints without an end: returns whether the reader may read more.
+pub fn print_to_reader(text: Arguments<'_>) -> Result<bool, String> {
     let mut output = std::io::stdout().lock();
     match output.write_fmt(text).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("nothing can be printed: {error}"))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("nothing can be printed: {error}")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole API: the state and the routers of all functions, merged for one process.
 
 mod health;
+mod in_process;
 
 use axum::Router;
 use axum::routing::get;
@@ -17,6 +18,7 @@ use serde::Serialize;
 use crate::data::open_events;
 
 pub use health::Health;
+pub use in_process::{InProcessApi, in_process_key};
 
 /// The shared state of all functions.
 #[derive(Debug, Clone)]

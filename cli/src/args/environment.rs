@@ -1,6 +1,6 @@
 //! Adds an environment variable to every option, derived from the definition of the command line, so that none is missing.
 //!
-//! `--data`, `--cloud` and `--json`, which mean the same for every command, and the options of `serve` are `PENNON_` and the
+//! `--data`, `--cloud`, `--url` and `--json`, which mean the same for every command, and the options of `serve` are `PENNON_` and the
 //! name of the option, such as `PENNON_PORT`. The options of other commands have the command in their name, such as
 //! `PENNON_IMPORT_PROJECT` or `PENNON_KEYS_CREATE_LABEL`: a variable that was set for one command changes no other. An
 //! option on the command line wins. A variable without a value counts as not set.
@@ -9,7 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Command};
 
 /// Options with the same meaning in every command.
-const COMMON: [&str; 3] = ["data", "cloud", "json"];
+const COMMON: [&str; 4] = ["data", "cloud", "url", "json"];
 
 /// Adds the variables to all options of the command `definition`.
 pub(super) fn with_variables(definition: Command) -> Command {
@@ -86,6 +86,7 @@ mod tests {
             "PENNON_ANSWER_SECONDS",
             "PENNON_METRICS",
             "PENNON_LOG",
+            "PENNON_API_KEY",
         ];
         for (option, variable) in &found {
             assert!(variable.starts_with("PENNON_"), "{option} has no variable");

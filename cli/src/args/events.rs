@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::Args;
 
-use super::{Output, Target};
+use super::{Output, QueryCommand, Target};
 use crate::import::{ExtraFields, FieldRule, Vendor};
 
 /// `pennon import`
@@ -140,10 +140,19 @@ pub struct Delete {
 
 /// `pennon query`
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub struct Query {
+    /// A kind of insight, whose query is given by options. A file with such a name is written with its directory.
+    #[command(subcommand)]
+    pub command: Option<QueryCommand>,
     /// A saved insight, by its id or its short id; or a file with a query node or the filters of a trend or a funnel as
     /// JSON; or - for standard input.
-    pub query: String,
+    #[arg(required = true)]
+    pub query: Option<String>,
     /// Which installation.
     #[command(flatten)]
     pub target: Target,

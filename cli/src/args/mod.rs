@@ -1,11 +1,15 @@
 //! The command line. Every option has an environment variable too ([`environment`]).
 
+mod address;
 mod amount;
 mod connections;
 mod copies;
 mod environment;
 mod events;
+mod flags;
+mod insights;
 mod keys;
+mod operations;
 mod reference;
 mod serve;
 
@@ -18,7 +22,14 @@ pub use amount::Amount;
 pub use connections::ConnectionLimits;
 pub use copies::{Adopt, Backup, Restore};
 pub use events::{Check, Compact, Delete, Engine, Export, ExportForm, Impact, Import, Query};
+pub use flags::{Flags, FlagsCommand, GetFlag, ListFlags, NamedValue, SetFlag, TestFlag};
+pub use insights::{
+    ConditionOperator, FunnelOptions, FunnelOrder, InsightOptions, IntervalName, LifecycleOptions,
+    PropertyCondition, PropertyKind, PropertyName, QueryCommand, RetentionOptions, SeriesOptions,
+    StickinessOptions, TimeWindow, TrendOptions, WindowUnit,
+};
 pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};
+pub use operations::{Doctor, Health, Tail};
 pub use reference::{Completions, Cost, Man, Openapi, Routes};
 pub use serve::{ListenAddress, RateLimits, Serve};
 
@@ -58,12 +69,20 @@ pub enum Command {
     Restore(Restore),
     /// Make tables and events that do not belong together one installation, such as an older copy of the tables.
     Adopt(Adopt),
-    /// Calculate a saved insight, or a query from a file.
+    /// Calculate a funnel, a trend and other insights, a saved insight, or a query from a file.
     Query(Query),
     /// Compare a metric between the persons that saw the variants of a flag.
     Impact(Impact),
+    /// List, show, change and test feature flags.
+    Flags(Flags),
+    /// Print events as they arrive.
+    Tail(Tail),
     /// Create, list and revoke API keys.
     Keys(Keys),
+    /// Check an installation, a server or a deployment, and print what to do about each problem.
+    Doctor(Doctor),
+    /// Check with one request whether a server can store what it acknowledges; for containers and load balancers.
+    Health(Health),
     /// Print every route of the API.
     Routes(Routes),
     /// Print the OpenAPI document of the API.
@@ -116,6 +135,21 @@ pub struct Target {
     pub cloud: bool,
 }
 
+/// Which installation a command sends requests to.
+#[derive(Debug, Clone, Args)]
+pub struct ApiTarget {
+    /// One that the command opens.
+    #[command(flatten)]
+    pub target: Target,
+    /// Send requests to the API at this address, such as http://127.0.0.1:8080, with the personal API key in the environment
+    /// variable PENNON_API_KEY. --data and --cloud are not used then.
+    #[arg(long, value_name = "URL", value_parser = address::parse_url)]
+    pub url: Option<String>,
+    /// The project; optional if there is only one.
+    #[arg(long, value_name = "ID")]
+    pub project: Option<u64>,
+}
+
 /// How a command prints its result.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Output {
@@ -163,4 +197,11 @@ pub struct Env {
     /// How the variables are printed.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// The command of a line, without variables of the environment.
+#[cfg(test)]
+pub(crate) fn command_of(line: &str) -> Command {
+    let arguments = Arguments::try_parse_from(line.split_whitespace());
+    arguments.unwrap_or_else(|error| panic!("{line}: {error}")).command.unwrap_or_else(|| panic!("{line}"))
 }

@@ -4,7 +4,9 @@
 
 mod copies;
 mod events;
+mod flags;
 mod keys;
+mod operations;
 mod progress;
 mod query;
 mod reference;
@@ -30,6 +32,10 @@ pub(crate) async fn run(command: Command) -> Result<(), String> {
         Command::Adopt(options) => copies::adopt(&options).await,
         Command::Query(options) => query::query(&options).await,
         Command::Impact(options) => query::impact(&options).await,
+        Command::Flags(options) => flags::manage(options).await,
+        Command::Tail(options) => operations::tail(&options).await,
+        Command::Doctor(options) => operations::doctor(&options).await,
+        Command::Health(options) => operations::health(&options).await,
         Command::Keys(options) => keys::manage(options).await,
         Command::Routes(options) => reference::routes(&options),
         Command::Openapi(options) => reference::openapi(&options),

@@ -5,6 +5,9 @@ use pennon::installation::open_for_reading;
 use pennon::output::print;
 
 pub(super) async fn query(options: &Query) -> Result<(), String> {
+    if let Some(command) = &options.command {
+        return print(format_args!("{}", pennon::query::insight(command).await?));
+    }
     let opened = open_for_reading(&options.target).await?;
     let stores_results = !opened.local.as_ref().is_some_and(|local| local.is_copy);
     let events = opened.events.clone();

@@ -35,7 +35,8 @@ pub async fn run(
     let (calculator, measured) = calculator.measured();
     let read = calculator.read(&resolved.project, &[&resolved.keyed]).await.map_err(|e| error_text(&e))?;
     let form = ResultForm { json: options.json, csv: options.csv, stats: options.stats };
-    calculate(form, &resolved, (&calculator, &measured), &read.known, now).await
+    let printed = calculate(form, &resolved, (&calculator, &measured), &read.known, now).await?;
+    printed.format_plain(form, &resolved.keyed.query)
 }
 
 /// The options as the body of a request to the API.

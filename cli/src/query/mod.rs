@@ -1,10 +1,14 @@
-//! `pennon query` and `pennon impact`: calculate a saved insight, a query from a file or the impact of a flag, or print a
-//! query as SQL.
+//! `pennon query` and `pennon impact`: calculate an insight of options, a saved insight, a query from a file or the impact of a
+//! flag, or print a query as SQL.
 //!
 //! Must stay true: the numbers come from the same calculator as those of the API; results with `--now` are not stored, so that
 //! the API never returns them; their errors name the alternative.
 
+mod event_names;
 mod impact;
+mod insight;
+mod node;
+mod render;
 mod sql;
 mod table;
 
@@ -33,6 +37,7 @@ use crate::args::{Engine, Query};
 use crate::workspace::Declarations;
 
 pub use impact::run as impact;
+pub use insight::run as insight;
 pub use sql::parse_file_location;
 
 /// Largest query that is read from a file.
@@ -83,7 +88,8 @@ pub async fn run(
         return sql::to_sql(&resolved, &calculator, &events, &read.known, location, now).await;
     }
     let form = ResultForm { json: options.json, csv: options.csv, stats: options.stats };
-    calculate(form, &resolved, (&calculator, &measured), &read.known, now).await
+    let printed = calculate(form, &resolved, (&calculator, &measured), &read.known, now).await?;
+    printed.format_plain(form, &resolved.keyed.query)
 }
 
 async fn calculate(
@@ -92,7 +98,7 @@ async fn calculate(
     (calculator, measured): (&Calculator, &CalculationMetrics),
     known: &DefinitionLookup,
     now: DateTime<Utc>,
-) -> Result<String, String> {
+) -> Result<PrintedResult, String> {
     let started_at = Instant::now();
     let deadline = calculator.deadline();
     let request = QueryRequest {
@@ -108,31 +114,60 @@ async fn calculate(
     let response =
         calculator.respond(&request, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
     let calculated = response.calculated.ok_or("the calculation gave no result")?;
-    let rows = || resolved.keyed.query.table(&calculated.result);
-    // PENNON_JSON may be set for all commands, so --csv comes first.
-    let mut text = if form.csv {
-        table::to_csv(&rows())?
-    } else if form.json {
-        to_json(&calculated)
-    } else {
-        table::to_text(&rows())
-    };
     if form.stats {
         // On stderr, so that a pipe gets only the result.
         eprintln!("{}", format_stats(measured, started_at));
     }
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    Ok(text)
+    Ok(PrintedResult::of(&calculated))
 }
 
-fn to_json(calculated: &QueryResult) -> String {
-    let body = json!({
-        "result": calculated.result, "timezone": calculated.timezone, "hasMore": calculated.has_more,
-        "last_refresh": timestamp(calculated.last_refresh),
-    });
-    format!("{body:#}")
+/// A result with what is printed beside it.
+struct PrintedResult {
+    result: Value,
+    timezone: Value,
+    has_more: Value,
+    last_refresh: Value,
+}
+
+impl PrintedResult {
+    fn of(calculated: &QueryResult) -> PrintedResult {
+        PrintedResult {
+            result: calculated.result.clone(),
+            timezone: json!(calculated.timezone),
+            has_more: json!(calculated.has_more),
+            last_refresh: json!(timestamp(calculated.last_refresh)),
+        }
+    }
+
+    /// The text to print: CSV, JSON, or what `to_text` makes of the result.
+    fn format(
+        &self,
+        form: ResultForm,
+        query: &Node,
+        to_text: impl FnOnce(&Value) -> String,
+    ) -> Result<String, String> {
+        // PENNON_JSON may be set for all commands, so --csv comes first.
+        let mut text = if form.csv {
+            table::to_csv(&query.table(&self.result))?
+        } else if form.json {
+            let body = json!({
+                "result": self.result, "timezone": self.timezone, "hasMore": self.has_more,
+                "last_refresh": self.last_refresh,
+            });
+            format!("{body:#}")
+        } else {
+            to_text(&self.result)
+        };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// The text of a query that was not built from options: a plain table.
+    fn format_plain(&self, form: ResultForm, query: &Node) -> Result<String, String> {
+        self.format(form, query, |result| table::to_text(&query.table(result)))
+    }
 }
 
 /// The total statistics of all scans.
@@ -155,7 +190,7 @@ fn format_stats(measured: &CalculationMetrics, started_at: Instant) -> String {
 async fn resolve(options: &Query, store: &Store) -> Result<ResolvedQuery, String> {
     let project = load_project(options.project, store).await?;
     let id = project.id;
-    let name = options.query.as_str();
+    let name = options.query.as_deref().unwrap_or_default();
     let parsed = match read_file(name)? {
         Some(text) => parse(&text).map_err(|e| format!("{name}: {e}"))?.map_err(|e| e.to_string())?,
         None => {
@@ -192,18 +227,9 @@ async fn load_project(option: Option<u64>, store: &Store) -> Result<Project, Str
 
 /// The project of `--project`, or the only declared one.
 async fn resolve_project(option: Option<u64>, store: &Store) -> Result<u64, String> {
-    if let Some(id) = option {
-        return Ok(id);
-    }
-    let state = Declarations::load(&store.records).await.map_err(|e| e.to_string())?;
-    let ids: Vec<u64> = state.projects.values().map(|project| project.spec.id).collect();
-    match ids.as_slice() {
-        [only] => Ok(*only),
-        [] => Err(
-            "nothing is declared here; `pennon apply` declares projects, a first `pennon serve` makes a demo"
-                .to_owned(),
-        ),
-        several => Err(format!("there are several projects: name one of {several:?} with --project")),
+    match option {
+        Some(id) => Ok(id),
+        None => Declarations::load(&store.records).await.map_err(|e| e.to_string())?.resolve_project(None),
     }
 }
 

@@ -5,13 +5,7 @@
 use pennon_analytics::kinds::TableRows;
 use pennon_calculation::escape_cell;
 
-/// Replaces line breaks, control characters and bidirectional overrides by spaces.
-fn sanitize(text: &str) -> String {
-    let is_unsafe = |letter: char| {
-        letter.is_control() || matches!(letter, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace(is_unsafe, " ")
-}
+use crate::show::text::sanitize;
 
 /// Formats a table as text: columns of one width, numbers to the right.
 pub(super) fn to_text(rows: &TableRows) -> String {

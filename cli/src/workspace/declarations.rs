@@ -103,6 +103,19 @@ impl Declarations {
         self.projects.contains_key(&id.to_string())
     }
 
+    /// The project of an option, or the only declared one.
+    pub fn resolve_project(&self, option: Option<u64>) -> Result<u64, String> {
+        let ids: Vec<u64> = self.projects.values().map(|project| project.spec.id).collect();
+        match (option, ids.as_slice()) {
+            (Some(id), _) => Ok(id),
+            (None, [only]) => Ok(*only),
+            (None, []) => Err(
+                "nothing is declared here; `pennon apply` declares projects, a first `pennon serve` makes a demo".to_owned(),
+            ),
+            (None, several) => Err(format!("there are several projects: name one of {several:?} with --project")),
+        }
+    }
+
     /// The group types of every project, by index.
     pub fn group_types(&self) -> BTreeMap<u64, Vec<String>> {
         self.projects.values().map(|project| (project.spec.id, project.spec.group_types.clone())).collect()

@@ -2,37 +2,29 @@
 //! like API requests.
 //!
 //! The digest of each declaration is stored, so that the next run finds changed ones. Must stay true: a digest is stored after
-//! its record was written, so the next run completes an interrupted one; the temporary API keys for the requests are deleted at
-//! the end, and expire within an hour.
+//! its record was written, so the next run completes an interrupted one.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode, header};
-use chrono::{DateTime, Duration, Utc};
-use pennon_core::auth::{KeyRecord, hash_bytes, hash_key};
+use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
+use pennon_core::auth::{KeyRecord, hash_bytes};
 use pennon_core::http::{RestoredRecord, RestoredTile};
-use pennon_core::ids;
-use pennon_core::model::{Level, Membership, User, UserRecord};
+use pennon_core::model::{Level, UserRecord};
 use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
 use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, WriteCondition};
 use pennon_insights::counter_value_of_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::apply::{ApplyError, ApplyOptions, ApplyResult, apply};
 use super::declarations::Declarations;
 use super::file::Workspace;
 use super::flag_insight_specs::remove_masked_payloads;
-use crate::api::{Services, api};
+use crate::api::{InProcessApi, Services, in_process_key};
 
-/// Limit of a response's size, far above those of the requests here.
-const RESPONSE_BYTES_MAX: usize = 64 << 20;
-/// Lifetime of the temporary API keys.
-const KEY_HOURS: i64 = 1;
 /// Most roles of a flag that are compared with the file.
 const ROLES_MAX: usize = 1000;
 
@@ -210,13 +202,11 @@ impl Changes {
                 records.raise(&keys::counter(counter), highest).await?;
             }
         }
-        let mut client = ApiClient::new(services, now).await?;
-        let result = self.write_with(&mut client).await;
-        client.delete_keys().await?;
-        result
+        let mut client = RecordWriter::new(services, now).await?;
+        self.write_with(&mut client).await
     }
 
-    async fn write_with(self, client: &mut ApiClient) -> Result<Vec<String>, ApplyError> {
+    async fn write_with(self, client: &mut RecordWriter) -> Result<Vec<String>, ApplyError> {
         let mut notes = Vec::new();
         let mut pending: Vec<DeclaredRecord> = self.changed.into_iter().map(|(record, _)| record).collect();
         // Retry rejected records while others succeed: a flag may depend on a later one, or take the key that another one
@@ -261,31 +251,23 @@ impl Changes {
 }
 
 /// Sends requests to the API's routes as users of the installation.
-struct ApiClient {
-    router: Router,
+struct RecordWriter {
+    api: InProcessApi,
     records: Table,
     state: Declarations,
     now: DateTime<Utc>,
-    /// The secrets of temporary API keys, by user.
-    secrets: HashMap<u64, String>,
+    /// The keys of the requests, by user.
+    keys: HashMap<u64, Arc<KeyRecord>>,
 }
 
 /// The reason why the API rejected a request.
 type RejectionReason = String;
 
-impl ApiClient {
-    async fn new(services: &Services, now: DateTime<Utc>) -> Result<ApiClient, ApplyError> {
-        // Without rate limits.
-        let services = Services::new(services.app.clone().with_rate_limits(None), services.events.clone());
+impl RecordWriter {
+    async fn new(services: &Services, now: DateTime<Utc>) -> Result<RecordWriter, ApplyError> {
         let records = services.app.store.records.clone();
         let state = Declarations::load(&records).await?;
-        Ok(ApiClient { router: api(&services), records, state, now, secrets: HashMap::new() })
-    }
-
-    /// Deletes the temporary API keys.
-    async fn delete_keys(self) -> Result<(), StoreError> {
-        let keys = self.secrets.values().map(|secret| keys::api_key(&hash_key(secret)));
-        self.records.sweep(keys.collect()).await
+        Ok(RecordWriter { api: InProcessApi::new(services), records, state, now, keys: HashMap::new() })
     }
 
     /// The id of the user as whom a record of a project is written: its creator, else an owner, admin or member, else any user.
@@ -302,43 +284,18 @@ impl ApiClient {
         named.or(by_level).or_else(|| users().next()).map(|user| user.id)
     }
 
-    /// The secret of a temporary API key of this user with all scopes.
-    async fn get_or_create_key(&mut self, user: u64) -> Result<String, StoreError> {
-        if let Some(secret) = self.secrets.get(&user) {
-            return Ok(secret.clone());
+    /// The key of this user's requests.
+    async fn get_or_create_key(&mut self, user: u64) -> Result<Arc<KeyRecord>, StoreError> {
+        if let Some(key) = self.keys.get(&user) {
+            return Ok(key.clone());
         }
         let stored = self.records.get(&keys::user(user)).await?;
         let stored = stored.ok_or_else(|| StoreError::Corrupt(format!("user {user} has no record")))?;
         let UserRecord { user: owner, .. } = stored.body()?;
-        let secret = ids::new_api_key();
-        let record = self.key_record(owner);
-        let item = Item::new(keys::api_key(&hash_key(&secret)), &record)?;
-        // If this process crashes, the store deletes the key.
-        let item = item.expiring((Utc::now() + Duration::hours(KEY_HOURS)).timestamp());
-        // The secret is new, so there is nothing to compare with.
-        self.records.put(item, WriteCondition::None).await?;
-        self.secrets.insert(user, secret.clone());
-        Ok(secret)
-    }
-
-    fn key_record(&self, user: User) -> KeyRecord {
         let organizations = self.state.organizations.values().map(|it| it.spec.id);
-        KeyRecord {
-            label: "workspace file".to_owned(),
-            mask: String::new(),
-            user,
-            is_active: true,
-            scopes: vec!["*".to_owned()],
-            projects: Vec::new(),
-            organizations: Vec::new(),
-            memberships: organizations
-                .map(|it| Membership { organization: it, level: Level::Owner })
-                .collect(),
-            roles: Vec::new(),
-            created_at: self.now,
-            expires_at: Some(Utc::now() + Duration::hours(KEY_HOURS)),
-            last_used_at: None,
-        }
+        let key = Arc::new(in_process_key(owner, organizations, "workspace file", self.now));
+        self.keys.insert(user, key.clone());
+        Ok(key)
     }
 
     /// Writes a record and stores its digest. The inner error is a rejection of the record, the outer one any other failure.
@@ -444,21 +401,8 @@ impl ApiClient {
         restored: Option<&RestoredRecord>,
     ) -> Result<Result<Value, RejectionReason>, ApplyError> {
         let failed = |message: String| ApplyError::Store(StoreError::Failed(message));
-        let secret = self.get_or_create_key(user).await?;
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::AUTHORIZATION, format!("Bearer {secret}"))
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
-            .map_err(|e| failed(e.to_string()))?;
-        if let Some(restored) = restored {
-            request.extensions_mut().insert(restored.clone());
-        }
-        let Ok(response) = self.router.clone().oneshot(request).await;
-        let status = response.status();
-        let bytes =
-            to_bytes(response.into_body(), RESPONSE_BYTES_MAX).await.map_err(|e| failed(e.to_string()))?;
+        let key = self.get_or_create_key(user).await?;
+        let (status, bytes) = self.api.send(&key, (method, path, body), restored).await.map_err(failed)?;
         let response_body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         if status.is_success() {
             return Ok(Ok(response_body));

@@ -17,10 +17,18 @@ fn entries(directory: &Path) -> Vec<String> {
 
 #[test]
 fn commands_that_need_an_installation_fail_without_one_and_create_nothing() {
-    let commands: [&[&str]; 17] = [
+    let commands: [&[&str]; 25] = [
         &["check"],
         &["check", "--lift"],
         &["query", "1"],
+        &["query", "funnel", "--steps", "a,b"],
+        &["query", "trend", "--event", "a", "--json"],
+        &["flags", "list"],
+        &["flags", "get", "x", "--json"],
+        &["flags", "set", "x", "--active", "true"],
+        &["flags", "test", "x", "--distinct-id", "d"],
+        &["tail", "--once"],
+        &["health"],
         &["impact", "1", "metric.json"],
         &["export", "--out", "leaving"],
         &["keys", "list"],

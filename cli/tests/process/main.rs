@@ -10,8 +10,10 @@ mod damaged_rows;
 mod data_directory;
 mod declared;
 mod demo;
+mod doctor;
 mod empty;
 mod export;
+mod flags;
 mod formats;
 mod impact;
 mod imports;
@@ -24,6 +26,9 @@ mod private;
 #[cfg(unix)]
 mod profiles;
 mod refused;
+mod shown;
+#[cfg(unix)]
+mod tail;
 mod traces;
 
 use std::io::{BufRead, BufReader, Read, Write};

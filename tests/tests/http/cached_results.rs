@@ -34,7 +34,8 @@ fn past_range() -> Value {
 /// `pennon query`, on the data of the API.
 async fn command(app: &TestApp, query: &str, now: &str) -> Value {
     let options = Query {
-        query: query.to_owned(),
+        command: None,
+        query: Some(query.to_owned()),
         target: Target { data: Data { data: "unused".into() }, cloud: false },
         project: Some(1),
         json: true,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::App;
-use crate::auth::{Access, Caller, KeyRecord, ProjectPrediction, Scope, hash_key, record_use};
+use crate::auth::{Access, Caller, InProcessKey, KeyRecord, ProjectPrediction, Scope, hash_key, record_use};
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
@@ -56,6 +56,7 @@ impl ProjectReference {
 struct PresentedKey {
     hash: String,
     source: CredentialSource,
+    /// Its record, if it is cached, or the key of a request of this process itself.
     cached: Option<Arc<KeyRecord>>,
 }
 
@@ -226,7 +227,8 @@ impl App {
         let credential = call.credential().ok_or_else(ApiError::not_authenticated)?;
         let hash = hash_key(&credential.key);
         request_metrics::record(|metrics| metrics.set_key(&hash));
-        let cached = self.keys.get(&hash);
+        let in_process = call.extension::<InProcessKey>().map(|key| key.0.clone());
+        let cached = in_process.or_else(|| self.keys.get(&hash));
         Ok(PresentedKey { hash, source: credential.source, cached })
     }
 

@@ -1,5 +1,7 @@
 //! Personal API keys. The secret itself is not stored: a key is looked up by its SHA-256.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -24,6 +26,11 @@ pub fn hash_bytes(bytes: &[u8]) -> String {
     }
     text
 }
+
+/// The key of a request that a command sends in its own process, valid for this request although no such key is stored. A
+/// request extension that only this process itself can set; it cannot be sent over HTTP.
+#[derive(Debug, Clone)]
+pub struct InProcessKey(pub Arc<KeyRecord>);
 
 /// A key masked for display: its first and last four characters.
 pub fn mask_key(key: &str) -> String {

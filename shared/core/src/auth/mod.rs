@@ -11,7 +11,7 @@ mod token_cache;
 pub use access::{Access, Caller};
 pub(crate) use cache::ProjectPrediction;
 pub use cache::{KEY_CACHE_SECONDS, KeyCache};
-pub use key::{KeyRecord, hash_bytes, hash_key, mask_key};
+pub use key::{InProcessKey, KeyRecord, hash_bytes, hash_key, mask_key};
 pub use last_used::LAST_USED_INTERVAL_SECONDS;
 pub(crate) use last_used::record_use;
 pub use scope::{Scope, grants, is_scope};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request};
-use axum::http::{HeaderMap, Method, header, request::Parts};
+use axum::http::{Extensions, HeaderMap, Method, header, request::Parts};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
@@ -88,6 +88,7 @@ pub struct Call {
     params: HashMap<String, String>,
     query: Vec<(String, String)>,
     body: Bytes,
+    extensions: Extensions,
 }
 
 /// The URL as the client sent it, for links in responses.
@@ -126,6 +127,11 @@ impl Call {
     /// The last query parameter with this name.
     pub fn query_value(&self, name: &str) -> Option<&str> {
         self.query.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The request extension of this type, which only this process itself can have set.
+    pub(crate) fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extensions.get()
     }
 
     /// The body's bytes.
@@ -207,6 +213,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             query: parse_query(parts.uri.query().unwrap_or("")),
             method: parts.method,
             headers: parts.headers,
+            extensions: parts.extensions,
             now,
             params,
             body,

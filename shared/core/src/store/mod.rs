@@ -19,6 +19,7 @@ pub mod schema;
 mod single_write;
 pub mod summary_rows;
 mod table;
+mod table_status;
 mod tls_roots;
 
 pub use access::{AwsAccess, AwsCredentials};
@@ -37,6 +38,7 @@ pub use query::{PageStart, PartitionQuery, QueryPage};
 pub use table::{
     Precondition, TRANSACTION_WRITES_MAX, Table, VersionBump, Write, WriteCondition, back_off_after_conflict,
 };
+pub use table_status::TableStatus;
 pub use tls_roots::{AMAZON_ROOTS, TlsRoots};
 
 use std::sync::Arc;
