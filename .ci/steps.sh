@@ -6,6 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 # Clean builds do not profit from incremental compilation.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+# Messages of a failed test name its line without the debug information of backtraces, which takes time to compile and to link.
+export CARGO_PROFILE_DEV_DEBUG=false
 # Clippy's driver compiles the workspace's crates for all steps, with the arguments of `cargo clippy -- -D warnings`: one pass lints and
 # compiles. A separate `cargo clippy` would check every dependency once more, a sixth of the CPU time of a run.
 export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
