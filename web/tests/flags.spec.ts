@@ -1,6 +1,6 @@
 // Flags: creating, reach, concurrent changes, undo, history, evaluation.
-import { expect, test } from "./fixtures";
-import { KEYS, NUMBERS } from "./server";
+import { ConsolePage, expect, test } from "./fixtures";
+import { KEYS, NUMBERS, Server, TOKENS } from "./server";
 
 interface StoredFlag {
   id: number;
@@ -126,4 +126,37 @@ test("the list searches and filters", async ({ console, page, server }) => {
   await expect(page.getByRole("row", { name: /^list-on/ })).toBeVisible();
   await expect(page.getByRole("row", { name: /^list-off/ })).toHaveCount(0);
   await expect(page).toHaveURL(/tag=search/);
+});
+
+/** Persons that saw a variant, of whom the first ones bought. */
+function buildExposures(variant: string, exposed: number, converted: number): object[] {
+  return Array.from({ length: exposed }, (_, index) => {
+    const event = (name: string, minutesAgo: number, properties = {}) => ({ event: name, distinct_id: `${variant}-${index}`, properties, timestamp: new Date(Date.now() - minutesAgo * 60_000).toISOString() });
+    const seen = event("$feature_flag_called", 90, { $feature_flag: "checkout", $feature_flag_response: variant });
+    return index < converted ? [seen, event("bought", 60)] : [seen];
+  }).flat();
+}
+
+test("the impact of a flag, with the persons behind a number", async ({ page }) => {
+  const server = await Server.start();
+  try {
+    const variants = [{ key: "control", rollout_percentage: 50 }, { key: "new", rollout_percentage: 50 }];
+    const flag = await server.request<StoredFlag>("POST", "feature_flags/", { key: "checkout", filters: { groups: [{ properties: [], rollout_percentage: 100 }], multivariate: { variants } } });
+    await server.capture(TOKENS.shop, [...buildExposures("control", 120, 30), ...buildExposures("new", 120, 60)]);
+    const own = new ConsolePage(page, server);
+    await own.open(`#/flags/${flag.id}?section=impact`);
+    await page.getByRole("button", { name: "Compare variants" }).click();
+    await expect(page.getByRole("alert")).toContainText("Enter the event that counts.");
+    await page.getByRole("combobox", { name: "Event" }).fill("bough");
+    await page.getByRole("option", { name: "bought" }).click();
+    await page.getByRole("button", { name: "Compare variants" }).click();
+    const row = page.getByRole("row", { name: /^new/ });
+    await expect(row.getByRole("cell")).toContainText(["120", "60", "50.0 %", "25.0 %", /%$/, "higher"]);
+    await expect(page.getByRole("row", { name: /^control/ }).getByRole("cell")).toContainText(["120", "30", "25.0 %"]);
+    await expect(page.locator("svg.chart circle")).toHaveCount(2);
+    await row.getByRole("button", { name: "60", exact: true }).click();
+    await expect(page.getByRole("dialog", { name: "Saw new and converted" })).toContainText("new-");
+  } finally {
+    await server.stop();
+  }
 });

@@ -59,6 +59,7 @@ export interface FlagFilters {
 }
 
 export type Flag = Omit<Schemas["FeatureFlag"], "filters"> & { filters: FlagFilters };
+export type FlagImpact = Schemas["FlagImpactResult"];
 export type FlagStatus = Schemas["FeatureFlagStatus"];
 export type BlastRadius = Schemas["BlastRadius"];
 

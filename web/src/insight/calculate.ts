@@ -15,8 +15,13 @@ function pause(signal: AbortSignal): Promise<void> {
   });
 }
 
-export async function calculate(query: object, signal: AbortSignal, refresh: "blocking" | "force_blocking" = "blocking"): Promise<QueryResponse> {
-  let response = await request<QueryResponse>("POST", `${projectPath.value}/query/`, { body: { query, refresh }, signal });
+export function calculate(query: object, signal: AbortSignal, refresh: "blocking" | "force_blocking" = "blocking"): Promise<QueryResponse> {
+  return calculateAt(`${projectPath.value}/query/`, { query, refresh }, signal);
+}
+
+/** The same of another operation that responds as `query/` does. */
+export async function calculateAt(path: string, body: object, signal: AbortSignal): Promise<QueryResponse> {
+  let response = await request<QueryResponse>("POST", path, { body, signal });
   while (response.query_status && !response.query_status.complete) {
     await pause(signal);
     const state = await request<{ query_status: QueryResponse["query_status"] & { results?: unknown } }>("GET", `${projectPath.value}/query/${encodeURIComponent(response.query_status.id)}/`, { signal });

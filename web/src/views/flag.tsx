@@ -9,6 +9,7 @@ import { type Conflict, ConfirmDialog, ConflictDialog, needsConfirmation } from 
 import { type FlagDraft, NEW_DRAFT, createFlag, fetchFlag, findProblem, listChanges, restoreFlag, saveFlag, setDeleted, startDraft } from "../flags/draft";
 import { EvaluatePerson } from "../flags/evaluate";
 import { FlagHistory } from "../flags/history";
+import { FlagImpactSection } from "../flags/impact";
 import { WholeReach } from "../flags/reach";
 import { FlagRoles } from "../flags/roles";
 import { FlagStatusCard, FlagUsage } from "../flags/usage";
@@ -19,8 +20,8 @@ import { useRequest } from "../use_request";
 import { useUnsaved } from "../use_unsaved";
 
 const RUNTIMES: ["all" | "client" | "server", string][] = [["all", "clients and servers"], ["client", "clients"], ["server", "servers"]];
-type Section = "history" | "usage" | "roles";
-const SECTIONS: [Section, string][] = [["history", "History"], ["usage", "Usage"], ["roles", "Roles"]];
+type Section = "history" | "usage" | "impact" | "roles";
+const SECTIONS: [Section, string][] = [["history", "History"], ["usage", "Usage"], ["impact", "Impact"], ["roles", "Roles"]];
 
 function Basics({ draft, onChange, isNew }: { draft: FlagDraft; onChange: (changes: Partial<FlagDraft>) => void; isNew: boolean }) {
   return (
@@ -112,6 +113,7 @@ function Sections({ flag, onChange }: { flag: Flag; onChange: () => void }) {
       <Choice label="Sections" value={section} values={SECTIONS} onChange={(chosen) => replaceQuery({ section: chosen })} />
       {section === "history" && <FlagHistory flag={flag} onChange={onChange} />}
       {section === "usage" && <FlagUsage flag={flag} />}
+      {section === "impact" && <FlagImpactSection flag={flag} />}
       {section === "roles" && <FlagRoles flag={flag} />}
     </div>
   );
