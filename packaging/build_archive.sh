@@ -5,8 +5,7 @@
 #   rustup target add x86_64-unknown-linux-musl
 #   pip install cargo-zigbuild==0.24.0 ziglang==0.15.2
 # since the C code (SQLite, zstd, aws-lc) is compiled for the target too. A target of this machine needs neither.
-# On musl, the program uses the C library's allocator: it returns memory later than the build for glibc, and does not measure
-# the memory of queries (docs/operations.md).
+# On musl, the program uses the C library's allocator, which returns memory later than the build for glibc (docs/operations.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
