@@ -79,7 +79,7 @@ def first_start(binary, work):
     run = PageRun(ROOT / "README.md", binary, work)
     try:
         run.note_secrets(run.start("pennon serve", lambda printed: FIRST_START in printed))
-        check_packaging(ROOT, run.port("8080"), str(free_port()))
+        check_packaging(ROOT, binary, run.port("8080"), str(free_port()))
         check_clients_table()
         for path in LINKED:
             try:

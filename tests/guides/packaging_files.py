@@ -20,15 +20,15 @@ def check_files(folder):
         check_syntax(Block(1, language, (folder / name).read_text(encoding="utf-8")), name)
 
 
-def check_image(root, folder, address, other_address):
+def check_image(root, folder, binary, port, other_port):
     """The toolchain is that of the repository; the health check passes for a server, and fails where there is none."""
     text = (folder / "Dockerfile").read_text(encoding="utf-8")
     channel = tomllib.loads((root / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
     if f"FROM rust:{channel}-" not in text or f"RUSTUP_TOOLCHAIN={channel} " not in text:
         raise PageError(f"Dockerfile: rust-toolchain.toml has {channel}")
     command = json.loads(re.search(r"HEALTHCHECK [^[]*(\[[^\n]*\])", text).group(1))
-    for port, status in ((address, 0), (other_address, 1)):
-        done = subprocess.run([part.replace("8080", port) for part in command], capture_output=True, text=True, timeout=10)
+    for at, status in ((port, 0), (other_port, 1)):
+        done = subprocess.run([str(binary), *(part.replace("8080", at) for part in command[1:])], capture_output=True, text=True, timeout=10)
         if (done.returncode != 0) != (status != 0):
             raise PageError(f"Dockerfile: the health check ends with {done.returncode}: {done.stderr}")
 
@@ -47,8 +47,8 @@ def check_compose(folder):
                 raise PageError(f"compose.yaml: {path} does not exist")
 
 
-def check_packaging(root, address, other_address):
+def check_packaging(root, binary, port, other_port):
     folder = root / "packaging"
     check_files(folder)
-    check_image(root, folder, address, other_address)
+    check_image(root, folder, binary, port, other_port)
     check_compose(folder)
