@@ -204,7 +204,10 @@ async fn query_until(capture: Router, queries: Router, end: Instant) -> (u32, Du
 async fn queries_succeed_while_events_are_captured_one_by_one() {
     if std::env::var_os("PENNON_LOAD_SECONDS").is_some() {
         // The causes of 503.
-        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_test_writer().try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+            .with_test_writer()
+            .try_init();
     }
     let seconds = number("PENNON_LOAD_SECONDS", "6");
     let scale = number("PENNON_LOAD_SCALE", "25");
