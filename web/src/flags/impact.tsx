@@ -20,13 +20,13 @@ const VERDICTS: Record<string, string> = {
   higher: "higher", lower: "lower", no_difference_shown: "no difference shown", too_few_exposed: "too few persons", sample_ratio_mismatch: "wrong split",
 };
 
-interface Question {
+interface ImpactRequest {
   metric: Metric;
   events: string[];
   from: string;
 }
 
-function buildMetric({ metric, events, from }: Question): object {
+function buildMetric({ metric, events, from }: ImpactRequest): object {
   const series = events.map((event) => ({ kind: "EventsNode", event, name: event, ...(metric === "did" ? { math: "dau" } : {}) }));
   const range = { dateRange: { date_from: from } };
   return metric === "funnel" ? { kind: "FunnelsQuery", series, ...range } : { kind: "TrendsQuery", series: series.slice(0, 1), ...range };
@@ -93,9 +93,9 @@ function Impact({ impact, flag }: { impact: FlagImpact; flag: Flag }) {
   );
 }
 
-function Calculated({ flag, question }: { flag: Flag; question: Question }) {
+function Calculated({ flag, requested }: { flag: Flag; requested: ImpactRequest }) {
   const path = `${projectPath.value}/feature_flags/${flag.id}/impact/`;
-  const { data, error, isLoading, reload } = useRequest((signal) => calculateAt(path, { query: buildMetric(question) }, signal), [flag.id, flag.version, question]);
+  const { data, error, isLoading, reload } = useRequest((signal) => calculateAt(path, { query: buildMetric(requested) }, signal), [flag.id, flag.version, requested]);
   if (error) return <ErrorBox error={error} retry={reload} />;
   if (!data || isLoading) return <Loading text="Comparing …" />;
   return <Impact impact={data.results as FlagImpact} flag={flag} />;
@@ -105,14 +105,14 @@ export function FlagImpactSection({ flag }: { flag: Flag }) {
   const [metric, setMetric] = useState<Metric>("did");
   const [events, setEvents] = useState<string[]>([]);
   const [from, setFrom] = useState("-30d");
-  const [question, setQuestion] = useState<Question | null>(null);
+  const [requested, setRequested] = useState<ImpactRequest | null>(null);
   const [problem, setProblem] = useState<Error | null>(null);
   const submit = (event: Event) => {
     event.preventDefault();
     const needed = metric === "funnel" ? 2 : 1;
     if (events.length < needed) return setProblem(new Error(metric === "funnel" ? "Enter the events of at least two steps." : "Enter the event that counts."));
     setProblem(null);
-    setQuestion({ metric, events, from });
+    setRequested({ metric, events, from });
   };
   return (
     <section aria-label="Impact">
@@ -124,7 +124,7 @@ export function FlagImpactSection({ flag }: { flag: Flag }) {
         <div class="row"><button type="submit">Compare variants</button></div>
       </form>
       {problem && <ErrorBox error={problem} />}
-      {question && <Calculated flag={flag} question={question} />}
+      {requested && <Calculated flag={flag} requested={requested} />}
     </section>
   );
 }
