@@ -2,7 +2,8 @@
 import { render } from "preact";
 import { App } from "./app";
 import { route } from "./router";
-import { explainSignInError, signIn, signOut, storedKey, takeKeyFromAddress } from "./session";
+import { explainSignInError, signIn, signOut, takeKeyFromAddress } from "./session";
+import { storedKey } from "./stored_key";
 import "./theme";
 
 takeKeyFromAddress();

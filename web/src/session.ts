@@ -1,9 +1,9 @@
-// The signed-in key, its owner and projects, and the chosen project. The key is kept for the tab, in sessionStorage, and nowhere else.
+// The signed-in key, its owner and projects, and the chosen project.
 import { computed, signal } from "@preact/signals";
 import { ApiError, apiKey, keyRejected, request } from "./api/client";
 import type { Page, PersonalApiKey, Project, ProjectSummary } from "./api/types";
+import { removeStoredKey, storeKey } from "./stored_key";
 
-const KEY_ITEM = "pennon.key";
 const PROJECT_ITEM = "pennon.project";
 
 export interface Session {
@@ -54,14 +54,12 @@ export function takeKeyFromAddress(): void {
   if (!match) return;
   history.replaceState(null, "", `${location.pathname}#/`);
   try {
-    sessionStorage.setItem(KEY_ITEM, decodeURIComponent(match[1]).trim());
+    storeKey(decodeURIComponent(match[1]).trim());
     sessionStorage.removeItem(PROJECT_ITEM);
   } catch {
     // A malformed escape: the sign-in form is shown.
   }
 }
-
-export const storedKey = () => sessionStorage.getItem(KEY_ITEM);
 
 /** The text for a key that the server rejected. */
 export function explainSignInError(error: unknown): string {
@@ -87,7 +85,7 @@ async function listProjects(key: PersonalApiKey, secret: string): Promise<{ id: 
 export async function signIn(secret: string): Promise<void> {
   const key = await request<PersonalApiKey>("GET", "api/personal_api_keys/@current/", { key: secret });
   const projects = await listProjects(key, secret);
-  sessionStorage.setItem(KEY_ITEM, secret);
+  storeKey(secret);
   keyRejected.value = null;
   apiKey.value = secret;
   session.value = { key, projects };
@@ -115,7 +113,7 @@ export function leaveProject(): void {
 }
 
 export function signOut(): void {
-  sessionStorage.removeItem(KEY_ITEM);
+  removeStoredKey();
   sessionStorage.removeItem(PROJECT_ITEM);
   apiKey.value = null;
   session.value = null;
