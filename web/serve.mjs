@@ -14,10 +14,11 @@ const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=
 // The policy of functions/reference/src/console.rs.
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-function sendFile(response, path, accepted = "") {
+function sendFile(response, path, accepted = "", root = "") {
   try {
     const isGzipped = accepted.includes("gzip");
-    const file = readFileSync(join(folder, path));
+    const bytesOfFile = readFileSync(join(folder, path));
+    const file = path.endsWith(".html") ? bytesOfFile.toString().replaceAll("{root}", root) : bytesOfFile;
     const bytes = isGzipped ? gzipSync(file, { level: 9 }) : file;
     response.writeHead(200, { ...(isGzipped && { "Content-Encoding": "gzip" }), "Content-Type": TYPES[path.split(".").pop()] ?? "application/octet-stream", "Content-Security-Policy": POLICY, "Cache-Control": "no-store" });
     response.end(bytes);
@@ -29,6 +30,7 @@ function sendFile(response, path, accepted = "") {
 const server = createServer((incoming, response) => {
   const path = incoming.url.split("?")[0];
   if (path === "/") return sendFile(response, "index.html");
+  if (path === "/docs" || path === "/docs/") return sendFile(response, "reference.html", "", path.endsWith("/") ? "../" : "");
   if (/^\/assets\/[\w.-]+$/.test(path)) return sendFile(response, path.slice(1), incoming.headers["accept-encoding"]);
   const target = new URL(incoming.url, values.api);
   const forwarded = request(target, { method: incoming.method, headers: incoming.headers }, (outgoing) => {
