@@ -130,7 +130,6 @@ def check_document(client):
     client.document = client.get("GET", "/api/schema/").json()
     client.get("GET", "/")
     client.get("GET", "/docs/")
-    client.get("GET", "/docs/viewer.js", headers={"Accept-Encoding": "gzip"})
     return f"{len(client.document['paths'])} paths"
 
 

@@ -1,5 +1,5 @@
 //! Prepares at build time what no process has to prepare at start: the OpenAPI document of `docs/openapi.json` as compact JSON
-//! and as YAML, and the compressed assets of the console in `web/dist`.
+//! and as YAML, and the compressed assets of the pages in `web/dist`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     write_console(Path::new(&folder))
 }
 
-/// Writes `console.rs` with the page and the assets of the console, and a compressed file for each asset.
+/// Writes `console.rs` with the page of the console and the assets of all pages, and a compressed file for each asset.
 fn write_console(folder: &Path) -> Result<(), Box<dyn Error>> {
     let page = fs::read_to_string(Path::new(CONSOLE).join("index.html"))?;
     let mut code = format!("const PAGE: &str = {page:?};\nconst ASSETS: &[(&str, &[u8])] = &[\n");

@@ -1,4 +1,4 @@
-//! The console: its page at `/`, and its scripts and styles below `/assets`, as committed in `web/dist`.
+//! The console: its page at `/`, and the scripts and styles of all pages below `/assets`, as committed in `web/dist`.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -27,6 +27,11 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 pub async fn page(call: Call) -> Response {
     static REPRESENTATION: OnceLock<Representation> = OnceLock::new();
     let html = REPRESENTATION.get_or_init(|| Representation::new("text/html; charset=utf-8", PAGE));
+    page_response(&call, html)
+}
+
+/// A page with the headers of all pages that load `/assets`.
+pub fn page_response(call: &Call, html: &Representation) -> Response {
     let mut response = html.to_response(&call.headers, "public, no-cache", "Accept-Encoding");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));

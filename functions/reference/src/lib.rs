@@ -1,4 +1,4 @@
-//! Serves the API reference, which is the OpenAPI document and an HTML viewer, and the console.
+//! Serves the OpenAPI document, the API reference, which is a page that shows the document, and the console.
 //!
 //! Must stay true: this function has no access to tables, buckets or API keys and needs no authentication; its pages load
 //! nothing from other hosts, which their content security policies enforce.
@@ -22,7 +22,6 @@ pub fn routes() -> Routes<()> {
         .add(Method::GET, "/assets/{name}", console::asset)
         .add(Method::GET, "/api/schema", document::schema)
         .add(Method::GET, "/docs", page::page)
-        .add(Method::GET, "/docs/viewer.js", page::viewer)
 }
 
 /// The router, without the middleware of [`pennon_core::http::edge`].

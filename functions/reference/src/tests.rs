@@ -65,7 +65,7 @@ async fn the_media_type_follows_the_format_parameter_or_the_accept_header() {
 
 #[tokio::test]
 async fn if_none_match_returns_304() {
-    for path in ["/", "/api/schema/", "/docs/", "/docs/viewer.js"] {
+    for path in ["/", "/api/schema/", "/docs", "/docs/"] {
         let (_, headers, _) = get(path, &[]).await;
         let tag = headers["etag"].to_str().unwrap();
         assert!(tag.starts_with('"'), "{path}: {tag} is weak");
@@ -81,36 +81,53 @@ async fn if_none_match_returns_304() {
     assert_ne!(json["etag"], yaml["etag"]);
 }
 
+/// The reference's URLs, resolved like in a browser, with and without a stage prefix, are routes of this function.
 #[tokio::test]
-async fn the_viewer_is_the_same_script_with_and_without_gzip() {
-    let (_, headers, packed) = get("/docs/viewer.js", &[("accept-encoding", "gzip, br")]).await;
-    assert_eq!(headers["content-encoding"], "gzip");
-    let (_, plain_headers, plain) = get("/docs/viewer.js", &[]).await;
-    assert!(!plain_headers.contains_key("content-encoding"));
-    assert_ne!(headers["etag"], plain_headers["etag"]);
-    assert_eq!(headers["vary"], "Accept-Encoding");
-    assert_eq!(plain_headers["vary"], "Accept-Encoding");
-    let mut text = Vec::new();
-    flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
-    assert_eq!(text, plain);
-    assert!(String::from_utf8(plain).unwrap().contains("redoc"));
-}
-
-/// The page's URLs, resolved like in a browser, with and without a stage prefix, are routes of this function.
-#[tokio::test]
-async fn the_page_has_no_urls_of_other_hosts() {
+async fn the_reference_loads_only_its_own_assets_and_the_document() {
+    let (_, console_headers, _) = get("/", &[]).await;
     for (path, root) in [("/docs", ""), ("/docs/", "../")] {
         let (status, headers, page) = get(path, &[]).await;
-        assert_eq!(status, StatusCode::OK);
-        let policy = headers["content-security-policy"].to_str().unwrap();
-        assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{policy}");
-        assert!(!policy.contains("http") && !policy.contains("unsafe-eval"), "{policy}");
+        assert_eq!(
+            (status, headers["content-type"].to_str().unwrap()),
+            (StatusCode::OK, "text/html; charset=utf-8")
+        );
+        for name in ["content-security-policy", "cache-control", "x-content-type-options", "referrer-policy"]
+        {
+            assert_eq!(headers[name], console_headers[name], "{name}");
+        }
         let page = String::from_utf8(page).unwrap();
-        assert!(!page.contains("//") && !page.contains("{root}") && !page.contains("{version}"), "{page}");
-        assert!(page.contains(&format!("spec-url=\"{root}api/schema\"")), "{page}");
-        assert!(page.contains(&format!("src=\"{root}docs/viewer.js?v=")), "{page}");
+        assert!(
+            !page.contains("//") && !page.contains("{root}") && !page.contains("{description}"),
+            "{page}"
+        );
         assert_eq!(page.matches("<script").count(), 1, "the page has an inline script");
+        assert!(!page.contains("<style") && !page.contains("style="), "{page}");
+        assert!(page.contains("<h1>Pennon API</h1>"), "the heading is there before the script runs");
+        let prefix = format!("{root}assets/");
+        let assets: Vec<&str> = page.split('"').filter(|text| text.starts_with(&prefix)).collect();
+        assert_eq!(assets.len(), 3, "{page}");
+        for asset in assets {
+            let url = format!("/{}", asset.strip_prefix(root).unwrap());
+            assert_eq!(get(&url, &[]).await.0, StatusCode::OK, "{url}");
+        }
+        for document in ["api/schema", "api/schema?format=yaml"] {
+            assert!(page.contains(&format!("href=\"{root}{document}\"")), "{page}");
+        }
     }
+    assert_eq!(get("/docs/viewer.js", &[]).await.0, StatusCode::NOT_FOUND);
+}
+
+/// The page contains the description before the document is loaded.
+#[tokio::test]
+async fn the_reference_starts_with_the_description_of_the_document() {
+    let (_, _, page) = get("/docs", &[]).await;
+    let page = String::from_utf8(page).unwrap();
+    let document = pennon_openapi::document(env!("CARGO_PKG_VERSION"));
+    let text = page.replace("<code>", "`").replace("</code>", "`").replace("&lt;", "<").replace("&amp;", "&");
+    assert!(
+        text.contains(document["info"]["description"].as_str().unwrap()),
+        "web/dist/reference.html is outdated. Run in web: npm run build"
+    );
 }
 
 /// What the page of the console loads, as the browser resolves it: relative to the address of the page.

@@ -1,4 +1,4 @@
-//! The OpenAPI document and its HTML viewer.
+//! The OpenAPI document, and the page that shows it.
 
 use crate::operation::{Operation, Security};
 use crate::schema::{any_object, enum_of, text};
@@ -31,11 +31,5 @@ pub fn operations() -> Vec<Operation> {
         "text/html",
         text(),
     );
-    let viewer = get("getReferenceViewer", "/docs/viewer.js", "Get the script of the HTML page").response_as(
-        200,
-        "The script, compressed if the request has `Accept-Encoding: gzip`.",
-        "text/javascript",
-        text(),
-    );
-    vec![known(document), known(page), known(viewer)]
+    vec![known(document), known(page)]
 }
