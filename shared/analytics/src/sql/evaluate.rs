@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use ahash::RandomState;
 use chrono_tz::Tz;
 use pennon_filters::error::CalcResult;
 use pennon_filters::regex_bounds::BoundedRegex;
@@ -29,6 +30,61 @@ pub(crate) struct Environment {
 pub(crate) struct RowValues {
     pub(crate) codes: Vec<u32>,
     pub(crate) values: Vec<Value>,
+}
+
+/// The codes of the values of rows that were evaluated, by the codes of the columns.
+enum KnownRows {
+    /// By the place of a row among all combinations of codes, of which there are few: most expressions have no column, or one.
+    ByPlace(Vec<u32>),
+    /// By the codes.
+    ByCodes(HashMap<Vec<u32>, u32, RandomState>, Vec<u32>),
+}
+
+impl KnownRows {
+    fn new(columns: &[Option<&Column>], rows: usize) -> KnownRows {
+        let combinations =
+            columns.iter().try_fold(1_usize, |product, column| product.checked_mul(places(*column)));
+        match combinations.filter(|combinations| *combinations <= rows.max(1)) {
+            Some(combinations) => KnownRows::ByPlace(vec![MISSING; combinations]),
+            None => KnownRows::ByCodes(HashMap::default(), vec![MISSING; columns.len()]),
+        }
+    }
+
+    /// The code of the value of a row; `new_code`, which is remembered, if no row with the same codes was evaluated yet.
+    #[inline]
+    fn code_or_insert(&mut self, columns: &[Option<&Column>], row: usize, new_code: u32) -> u32 {
+        match self {
+            KnownRows::ByPlace(codes) => {
+                let place = columns.iter().fold(0, |place, column| {
+                    let missing = places(*column) - 1;
+                    place * (missing + 1) + (code_of(*column, row) as usize).min(missing)
+                });
+                let Some(known) = codes.get_mut(place) else { return new_code };
+                if *known == MISSING {
+                    *known = new_code;
+                }
+                *known
+            }
+            KnownRows::ByCodes(codes, codes_of_row) => {
+                for (code, column) in codes_of_row.iter_mut().zip(columns) {
+                    *code = code_of(*column, row);
+                }
+                match codes.get(codes_of_row.as_slice()) {
+                    Some(code) => *code,
+                    None => *codes.entry(codes_of_row.clone()).or_insert(new_code),
+                }
+            }
+        }
+    }
+}
+
+/// The places of the codes of a column: one for each value, and the last one for a missing value.
+fn places(column: Option<&Column>) -> usize {
+    column.map_or(0, |column| column.values.len()) + 1
+}
+
+fn code_of(column: Option<&Column>, row: usize) -> u32 {
+    column.and_then(|column| column.codes.get(row)).copied().unwrap_or(MISSING)
 }
 
 /// The values of one row that nodes reference.
@@ -64,19 +120,15 @@ impl Environment {
         work: &WorkBudget<'_>,
     ) -> CalcResult<RowValues> {
         let columns: Vec<Option<&Column>> = self.columns.iter().map(|key| run.column(key)).collect();
-        let mut codes = Vec::with_capacity(run.times.len());
-        let mut values = Vec::new();
-        let timed = node.is_timed();
-        let mut known: HashMap<Vec<u32>, u32> = HashMap::new();
-        let mut tuple = vec![MISSING; columns.len()];
+        let mut evaluated = RowValues { codes: Vec::with_capacity(run.times.len()), values: Vec::new() };
+        let mut known = (!node.is_timed()).then(|| KnownRows::new(&columns, run.times.len()));
         let mut cells: Vec<Option<&Json>> = vec![None; columns.len()];
         for (row, time) in run.times.iter().enumerate() {
             work.consume(1)?;
-            for (code, column) in tuple.iter_mut().zip(&columns) {
-                *code = column.and_then(|column| column.codes.get(row)).copied().unwrap_or(MISSING);
-            }
-            if !timed && let Some(code) = known.get(&tuple) {
-                codes.push(*code);
+            let new_code = u32::try_from(evaluated.values.len()).unwrap_or(MISSING);
+            let code = known.as_mut().map_or(new_code, |known| known.code_or_insert(&columns, row, new_code));
+            evaluated.codes.push(code);
+            if code < new_code {
                 continue;
             }
             for (cell, column) in cells.iter_mut().zip(&columns) {
@@ -84,16 +136,11 @@ impl Environment {
             }
             let context =
                 RowContext { event: &run.event, time: *time, columns: &cells, aggregates: &[], work };
-            let code = u32::try_from(values.len()).unwrap_or(MISSING);
-            values.push(self.value(node, context));
-            codes.push(code);
-            if !timed {
-                known.insert(tuple.clone(), code);
-            }
+            evaluated.values.push(self.value(node, context));
         }
         // Returns an error of the last value.
         work.consume(1)?;
-        Ok(RowValues { codes, values })
+        Ok(evaluated)
     }
 
     /// Evaluates a tree that references only results of aggregates.
