@@ -3,7 +3,7 @@
 //! Must stay true: a start is a period and a breakdown value in which the actor counts, once; a return is a period, or a
 //! window after the start, with enough returning events of the same breakdown value.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
@@ -88,23 +88,27 @@ pub(super) struct ActorHistory {
     sums: Vec<f64>,
 }
 
-/// The times of events that would repeat the last one: later ones of the same period, where all have one value. They are most
-/// events, and a comparison is cheaper than to find their period.
-type RepeatedTimes = Range<Micros>;
-
-const NO_TIMES: RepeatedTimes = 0..0;
+/// Which row of a run is read next.
+enum Next {
+    /// The next one.
+    Row,
+    /// The first one from an instant on: those between would repeat this one, as most events do.
+    From(Micros),
+    /// None.
+    End,
+}
 
 /// Rows per check for cancellation.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
 /// Calls back with the rows of an actor that pass a mask, in the order of time for each run, between two instants, both
-/// inclusive. `Break` ends the rows of one run.
+/// inclusive, as long as `callback` continues with the next row.
 fn for_each_event<'r, 'a>(
     (runs, rows_of_actor): (&'r [LayerRun<'a>], &[ActorRows]),
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     (first, last): (Micros, Micros),
     work: &WorkBudget<'_>,
-    mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> ControlFlow<()>,
+    mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> Next,
 ) -> CalcResult<()> {
     for ActorRows { run, rows, .. } in rows_of_actor {
         let layer_run = &runs[*run];
@@ -117,21 +121,36 @@ fn for_each_event<'r, 'a>(
             Some(time) if *time < first => times[rows.clone()].partition_point(|time| *time < first),
             _ => 0,
         };
-        let from = rows.start + skipped;
-        'run: for chunk in (from..rows.end).step_by(ROWS_PER_CHECK) {
-            let until = rows.end.min(chunk + ROWS_PER_CHECK);
-            work.consume(until - chunk)?;
-            for (row, time) in (chunk..).zip(&times[chunk..until]) {
-                if *time > last {
-                    break 'run;
-                }
-                if mask.has(row) && callback(layer_run, row, *time).is_break() {
-                    break 'run;
-                }
+        let times = &times[..rows.end];
+        let mut row = rows.start + skipped;
+        let mut next_check = row;
+        while let Some(time) = times.get(row).copied().filter(|time| *time <= last) {
+            if row >= next_check {
+                work.consume(ROWS_PER_CHECK.min(rows.end - row))?;
+                next_check = row + ROWS_PER_CHECK;
             }
+            row = match mask.has(row) {
+                false => row + 1,
+                true => match callback(layer_run, row, time) {
+                    Next::Row => row + 1,
+                    Next::From(instant) => find_row_from(times, row + 1, instant),
+                    Next::End => break,
+                },
+            };
         }
     }
     Ok(())
+}
+
+/// The first row from `row` on that is not before an instant. Few rows are looked at, near or far.
+fn find_row_from(times: &[Micros], mut row: usize, instant: Micros) -> usize {
+    let mut step = 1;
+    while times.get(row + step).is_some_and(|time| *time < instant) {
+        row += step;
+        step *= 2;
+    }
+    let end = times.len().min(row + step);
+    row + times[row.min(end)..end].partition_point(|time| *time < instant)
 }
 
 /// All time until the end of the range.
@@ -209,24 +228,15 @@ impl ActorHistory {
         actor: (&[LayerRun<'_>], &[ActorRows]),
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
-        let mut repeated = NO_TIMES;
         for_each_event(
             actor,
             |run| &run.starts,
             retention.periods.bounds(),
             work,
             |run, row, time| {
-                let has_one_value = !run.values.differ();
-                if has_one_value && repeated.contains(&time) {
-                    return ControlFlow::Continue(());
-                }
-                if let Some(period) = retention.periods.find(time) {
-                    self.push_start(Start { key: ValueKey::new(run.values.code_of(row), period), time });
-                    if has_one_value {
-                        repeated = time..retention.periods.end_of(period);
-                    }
-                }
-                ControlFlow::Continue(())
+                let Some(period) = retention.periods.find(time) else { return Next::Row };
+                self.push_start(Start { key: ValueKey::new(run.values.code_of(row), period), time });
+                if run.values.differ() { Next::Row } else { Next::From(retention.periods.end_of(period)) }
             },
         )
     }
@@ -246,7 +256,7 @@ impl ActorHistory {
             work,
             |run, row, time| {
                 self.push_start(Start { key: ValueKey::new(run.values.code_of(row), 0), time });
-                if run.values.differ() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                if run.values.differ() { Next::Row } else { Next::End }
             },
         )?;
         self.starts.sort_unstable_by_key(|start| (start.key, start.time));
@@ -279,28 +289,24 @@ impl ActorHistory {
         work: &WorkBudget<'_>,
     ) -> CalcResult<()> {
         let counts_events = retention.counts_events();
-        let mut repeated = NO_TIMES;
         for_each_event(
             actor,
             |run| &run.returns,
             retention.periods.bounds(),
             work,
             |run, row, time| {
-                if repeated.contains(&time) && !run.values.differ() {
-                    return ControlFlow::Continue(());
+                let Some(period) = retention.periods.find(time) else { return Next::Row };
+                let value = only_value.unwrap_or_else(|| run.values.code_of(row));
+                let key = ValueKey::new(value, period);
+                if counts_events || self.returns.last().is_none_or(|last| last.key != key) {
+                    let number = run.numbers.get(row).copied().unwrap_or(0.0);
+                    self.returns.push(Return { key, time, number });
                 }
-                if let Some(period) = retention.periods.find(time) {
-                    if !counts_events && !run.values.differ() {
-                        repeated = time..retention.periods.end_of(period);
-                    }
-                    let value = only_value.unwrap_or_else(|| run.values.code_of(row));
-                    let key = ValueKey::new(value, period);
-                    if counts_events || self.returns.last().is_none_or(|last| last.key != key) {
-                        let number = run.numbers.get(row).copied().unwrap_or(0.0);
-                        self.returns.push(Return { key, time, number });
-                    }
+                if counts_events || run.values.differ() {
+                    Next::Row
+                } else {
+                    Next::From(retention.periods.end_of(period))
                 }
-                ControlFlow::Continue(())
             },
         )
     }
@@ -327,7 +333,7 @@ impl ActorHistory {
                 work,
                 |run, row, _| {
                     self.push_start(in_value(run.values.code_of(row)));
-                    if run.values.differ() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                    if run.values.differ() { Next::Row } else { Next::End }
                 },
             )?;
         }
@@ -344,7 +350,7 @@ impl ActorHistory {
                 });
                 let key = ValueKey::new(value, clock.windows_between(start.time, time));
                 self.returns.push(Return { key, time, number: 0.0 });
-                ControlFlow::Continue(())
+                Next::Row
             },
         )?;
         self.starts.sort_unstable_by_key(|start| start.key);
@@ -454,7 +460,7 @@ fn earliest<'r, 'a>(
             first = Some((time, run, row));
         }
         // The rows of a run are ordered by time and arrival.
-        ControlFlow::Break(())
+        Next::End
     })?;
     Ok(first)
 }
