@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use pennon_analytics::kinds::funnels::WindowUnit;
 
 use super::ApiTarget;
 
@@ -305,37 +306,6 @@ impl FromStr for PropertyCondition {
         }
         let property = name.parse().map_err(|_| wrong())?;
         Ok(PropertyCondition { property, operator, value: value.to_owned() })
-    }
-}
-
-/// A unit of `--window`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowUnit {
-    /// `s`
-    Second,
-    /// `min`
-    Minute,
-    /// `h`
-    Hour,
-    /// `d`
-    Day,
-    /// `w`
-    Week,
-    /// `mo`
-    Month,
-}
-
-impl WindowUnit {
-    /// The name in a query node.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WindowUnit::Second => "second",
-            WindowUnit::Minute => "minute",
-            WindowUnit::Hour => "hour",
-            WindowUnit::Day => "day",
-            WindowUnit::Week => "week",
-            WindowUnit::Month => "month",
-        }
     }
 }
 

@@ -26,7 +26,7 @@ pub use flags::{Flags, FlagsCommand, GetFlag, ListFlags, NamedValue, SetFlag, Te
 pub use insights::{
     ConditionOperator, FunnelOptions, FunnelOrder, InsightOptions, IntervalName, LifecycleOptions,
     PropertyCondition, PropertyKind, PropertyName, QueryCommand, RetentionOptions, SeriesOptions,
-    StickinessOptions, TimeWindow, TrendOptions, WindowUnit,
+    StickinessOptions, TimeWindow, TrendOptions,
 };
 pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};
 pub use operations::{Doctor, Health, Tail};

@@ -66,7 +66,7 @@ fn funnel(options: &FunnelOptions) -> Result<Value, String> {
     });
     if let Some(window) = options.window {
         node["funnelsFilter"]["funnelWindowInterval"] = json!(window.count);
-        node["funnelsFilter"]["funnelWindowIntervalUnit"] = json!(window.unit.as_str());
+        node["funnelsFilter"]["funnelWindowIntervalUnit"] = json!(window.unit.name());
     }
     if let Some(property) = &options.breakdown {
         node["breakdownFilter"] = breakdown_node(property);
