@@ -77,10 +77,9 @@ class Rules(unittest.TestCase):
 
     def test_replaced_words(self):
         for word in ("as" + "ked", "get_ans" + "wer", "To" + "ld", "no" + "body", "FunnelAns" + "wer", "TEL" + "LS"):
-            for path in ("scripts/other.py", "shared/eventstore/tests/suite/a.rs", "cli/tests/a/main.rs", "x/page.js", ".ci/steps", "template.yaml"):
+            for path in ("scripts/other.py", "shared/eventstore/tests/suite/a.rs", "cli/tests/a/main.rs", "x/page.js", ".ci/steps", "template.yaml", "docs/a.md"):
                 found_in = [line for line in found(path, f"// x = 1  # {word}\n") if "the word" in line]
                 self.assertEqual(len(found_in), 1, (path, word))
-            self.assertEqual(found("docs/a.md", f"{word}\n"), [])
         for good in ("task = tasks  # multitasking, a bitmask", "MASK, intelligence, retell"):
             self.assertEqual(found("template.yaml", good + "\n"), [], good)
 
