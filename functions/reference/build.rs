@@ -1,5 +1,5 @@
 //! Prepares at build time what no process has to prepare at start: the OpenAPI document of `docs/openapi.json` as compact JSON
-//! and as YAML, and the compressed assets of the pages in `web/dist`.
+//! and as YAML, and the assets of the pages in `web/dist`, all compressed.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -22,8 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={CONSOLE}");
     let folder = env::var("OUT_DIR")?;
     let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(DOCUMENT)?)?;
-    fs::write(Path::new(&folder).join("openapi.json"), document.to_string())?;
-    fs::write(Path::new(&folder).join("openapi.yaml"), serde_saphyr::to_string(&document)?)?;
+    write_gzipped(&Path::new(&folder).join("openapi.json.gz"), document.to_string().as_bytes())?;
+    write_gzipped(
+        &Path::new(&folder).join("openapi.yaml.gz"),
+        serde_saphyr::to_string(&document)?.as_bytes(),
+    )?;
     write_console(Path::new(&folder))
 }
 
@@ -37,12 +40,18 @@ fn write_console(folder: &Path) -> Result<(), Box<dyn Error>> {
         let name =
             file.file_name().into_string().map_err(|name| format!("{} is not UTF-8", name.display()))?;
         let target = folder.join(format!("{name}.gz"));
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        encoder.write_all(&fs::read(file.path())?)?;
-        fs::write(&target, encoder.finish()?)?;
+        write_gzipped(&target, &fs::read(file.path())?)?;
         writeln!(code, "    ({name:?}, include_bytes!({:?})),", target.display().to_string())?;
     }
     code.push_str("];\n");
     fs::write(folder.join("console.rs"), code)?;
+    Ok(())
+}
+
+/// Writes a file with `bytes`, compressed with gzip.
+fn write_gzipped(target: &Path, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    fs::write(target, encoder.finish()?)?;
     Ok(())
 }

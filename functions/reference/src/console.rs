@@ -1,16 +1,14 @@
 //! The console: its page at `/`, and the scripts and styles of all pages below `/assets`, as committed in `web/dist`.
 
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::sync::OnceLock;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use flate2::read::GzDecoder;
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_core::http::{Call, accepts_gzip};
+use pennon_core::http::Call;
 
-use crate::representation::Representation;
+use crate::representation::{GzippedRepresentation, Representation};
 
 // `PAGE`, the HTML text; `ASSETS`, the name of each asset and its bytes, compressed with gzip.
 include!(concat!(env!("OUT_DIR"), "/console.rs"));
@@ -43,32 +41,21 @@ pub fn page_response(call: &Call, html: &Representation) -> Response {
 
 /// `GET /assets/{name}`
 pub async fn asset(call: Call) -> ApiResult<Response> {
-    let Some(asset) = gzipped_assets().get(call.param("name")) else { return Err(ApiError::not_found()) };
-    let is_gzipped = accepts_gzip(&call.headers);
-    let representation = if is_gzipped { asset } else { &uncompressed(asset)? };
-    let mut response = representation.to_response(&call.headers, IMMUTABLE, "Accept-Encoding");
-    let has_body = response.status() == StatusCode::OK;
-    let headers = response.headers_mut();
-    if is_gzipped && has_body {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let asset = assets().get(call.param("name")).ok_or_else(ApiError::not_found)?;
+    let mut response = asset.to_response(&call.headers, IMMUTABLE, "Accept-Encoding")?;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
 
-/// The assets by name, compressed with gzip.
-fn gzipped_assets() -> &'static HashMap<&'static str, Representation> {
-    static ASSETS_BY_NAME: OnceLock<HashMap<&'static str, Representation>> = OnceLock::new();
+/// The assets by name.
+fn assets() -> &'static HashMap<&'static str, GzippedRepresentation> {
+    static ASSETS_BY_NAME: OnceLock<HashMap<&'static str, GzippedRepresentation>> = OnceLock::new();
     ASSETS_BY_NAME.get_or_init(|| {
-        ASSETS.iter().map(|(name, bytes)| (*name, Representation::new(media_type(name), *bytes))).collect()
+        let asset = |(name, bytes): &(&'static str, &'static [u8])| {
+            (*name, GzippedRepresentation::new(media_type(name), bytes))
+        };
+        ASSETS.iter().map(asset).collect()
     })
-}
-
-/// For the few clients that do not accept gzip; not cached.
-fn uncompressed(asset: &Representation) -> ApiResult<Representation> {
-    let mut bytes = Vec::new();
-    GzDecoder::new(&asset.bytes[..]).read_to_end(&mut bytes).map_err(|e| ApiError::internal(&e))?;
-    Ok(Representation::new(asset.media, bytes))
 }
 
 /// By the extension; the unit tests compare it with the files of `web/dist`.

@@ -1,8 +1,13 @@
 //! Constant responses with strong entity tags and conditional GET.
 
+use std::io::Read as _;
+
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use flate2::read::GzDecoder;
+use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::http::accepts_gzip;
 use sha2::{Digest, Sha256};
 
 /// A representation of a resource (RFC 9110, 3.2) that does not change while the process runs.
@@ -44,6 +49,40 @@ impl Representation {
         response_headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache_control));
         response_headers.insert(header::VARY, HeaderValue::from_static(vary));
         response
+    }
+}
+
+/// A representation that is stored compressed with gzip, as nearly all clients accept it.
+pub struct GzippedRepresentation(Representation);
+
+impl GzippedRepresentation {
+    /// `gzipped` are the compressed bytes of a body with the media type `media`.
+    pub fn new(media: &'static str, gzipped: &'static [u8]) -> GzippedRepresentation {
+        GzippedRepresentation(Representation::new(media, gzipped))
+    }
+
+    /// As [`Representation::to_response`], with the encoding that the client accepts; each has its own tag.
+    pub fn to_response(
+        &self,
+        headers: &HeaderMap,
+        cache_control: &'static str,
+        vary: &'static str,
+    ) -> ApiResult<Response> {
+        if !accepts_gzip(headers) {
+            return Ok(self.uncompressed()?.to_response(headers, cache_control, vary));
+        }
+        let mut response = self.0.to_response(headers, cache_control, vary);
+        if response.status() == StatusCode::OK {
+            response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Ok(response)
+    }
+
+    /// For the few clients that do not accept gzip; not cached.
+    fn uncompressed(&self) -> ApiResult<Representation> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(&self.0.bytes[..]).read_to_end(&mut bytes).map_err(|e| ApiError::internal(&e))?;
+        Ok(Representation::new(self.0.media, bytes))
     }
 }
 

@@ -58,9 +58,25 @@ async fn the_media_type_follows_the_format_parameter_or_the_accept_header() {
         let (status, headers, _) = get(&format!("/api/schema/{query}"), &[("accept", accept)]).await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(headers["content-type"], media, "{query} {accept}");
-        assert_eq!(headers["vary"], "Accept");
+        assert_eq!(headers["vary"], "Accept, Accept-Encoding");
     }
     assert_eq!(get("/api/schema/?format=xml", &[]).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_document_is_compressed_for_clients_that_accept_it() {
+    for query in ["", "?format=yaml"] {
+        let path = format!("/api/schema/{query}");
+        let (_, plain_headers, plain) = get(&path, &[]).await;
+        assert!(!plain_headers.contains_key("content-encoding"));
+        let (_, headers, gzipped) = get(&path, &[("accept-encoding", "gzip, br")]).await;
+        assert_eq!(headers["content-encoding"], "gzip");
+        assert_ne!(headers["etag"], plain_headers["etag"]);
+        assert!(gzipped.len() < plain.len() / 8, "{} of {} bytes", gzipped.len(), plain.len());
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&gzipped[..]), &mut text).unwrap();
+        assert_eq!(text, plain);
+    }
 }
 
 #[tokio::test]
