@@ -3,12 +3,12 @@
 //! A key is declared like one of a workspace file, so that both interfaces have the same keys.
 
 use chrono::{DateTime, Duration, Utc};
-use pennon_core::auth::hash_key;
+use pennon_core::auth::{KeySpec, delete_key, hash_key};
 use pennon_core::store::Table;
 use serde::Serialize;
 
 use crate::args::CreateKey;
-use crate::workspace::{self, ApplyOptions, Declarations, KeySpec, NewKey, Workspace};
+use crate::workspace::{self, ApplyOptions, Declarations, NewKey, Workspace};
 
 /// Creates a key.
 pub async fn create(records: &Table, options: &CreateKey, now: DateTime<Utc>) -> Result<NewKey, String> {
@@ -100,7 +100,7 @@ pub async fn revoke(records: &Table, secret_mask_or_label: &str) -> Result<Strin
     match matches.as_slice() {
         [] => Err("no such key; `pennon keys list` shows those there are".to_owned()),
         [(hash, label)] => {
-            workspace::revoke(records, hash).await.map_err(|e| e.to_string())?;
+            delete_key(records, hash).await.map_err(|e| e.to_string())?;
             Ok(label.clone())
         }
         several => Err(format!("{} keys are called that; name one by its mask", several.len())),

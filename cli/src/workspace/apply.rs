@@ -285,12 +285,3 @@ fn record_name(key: &Key, declared: &Value) -> String {
         other => format!("{} {id} \"{label}\"", other.to_lowercase()),
     }
 }
-
-/// Removes the API key with this hash and its declaration, atomically.
-pub async fn revoke(records: &Table, hash: &str) -> Result<(), StoreError> {
-    let writes = vec![
-        Write::Delete(keys::api_key(hash), WriteCondition::None),
-        Write::Delete(keys::declared("KEY", hash), WriteCondition::None),
-    ];
-    records.transact(writes).await
-}

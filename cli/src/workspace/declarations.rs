@@ -7,31 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use pennon_core::auth::{hash_key, mask_key};
+use pennon_core::auth::{KeySpec, Secret, hash_key, mask_key};
 use pennon_core::clock::never_before;
 use pennon_core::ids;
+use pennon_core::model::Declared;
 use pennon_core::store::{Item, Key, PartitionQuery, StoreError, Table, keys};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::file::{
-    ActionSpec, CohortSpec, DashboardSpec, KeySpec, OrganizationSpec, ProjectSpec, RoleSpec, Secret,
-    UserSpec, Workspace,
+    ActionSpec, CohortSpec, DashboardSpec, OrganizationSpec, ProjectSpec, RoleSpec, UserSpec, Workspace,
 };
-
-/// A declaration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Declared<T> {
-    /// The declaration in the file.
-    pub spec: T,
-    /// When it was first declared.
-    pub created_at: DateTime<Utc>,
-    /// When its declaration last changed.
-    pub updated_at: DateTime<Utc>,
-    /// The shown part of a key; empty for everything else.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub mask: String,
-}
 
 /// All declarations, by their ids.
 #[derive(Debug, Clone, Default, PartialEq)]

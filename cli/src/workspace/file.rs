@@ -4,13 +4,14 @@
 
 use std::path::Path;
 
+use pennon_core::auth::KeySpec;
+use pennon_core::model::project_numbers::{number, text};
 use pennon_core::model::{AccessLevel, Level};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::flag_insight_specs::{FlagSpec, InsightSpec};
-use super::project_numbers::{number, numbers, text, texts};
 
 /// All declarations of a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -131,48 +132,6 @@ pub struct ProjectSpec {
     /// Partitions for captured events: 4, 8, 16, 32 or 64. Can only be raised; unchanged when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_partitions: Option<u8>,
-}
-
-/// An API key.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeySpec {
-    /// A name. Label and user identify a key.
-    pub label: String,
-    /// The owner's mail address.
-    pub user: String,
-    /// The key's scopes.
-    #[serde(default)]
-    pub scopes: Vec<String>,
-    /// The projects that it is limited to; empty means no limit.
-    #[serde(default, deserialize_with = "numbers", serialize_with = "texts")]
-    pub projects: Vec<u64>,
-    /// The organizations that it is limited to; empty means no limit.
-    #[serde(default)]
-    pub organizations: Vec<Uuid>,
-    /// When it expires.
-    #[serde(default)]
-    pub expires_at: Option<chrono::DateTime<chrono::Utc>>,
-    /// The secret itself, for tests; by default one is generated and printed once. Never stored.
-    #[serde(default, skip_serializing)]
-    pub value: Option<Secret>,
-    /// The hash of an exported key, in place of the secret: so the same key works after an import.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hash: Option<String>,
-    /// The shown part of an exported key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<String>,
-}
-
-/// A key's secret. Its `Debug` output omits it.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(pub String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("(secret)")
-    }
 }
 
 /// A role.

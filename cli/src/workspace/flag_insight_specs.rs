@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::project_numbers::{number, text};
+use pennon_core::model::project_numbers::{number, text};
 
 /// A flag.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

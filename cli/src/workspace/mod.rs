@@ -9,13 +9,12 @@ mod declarations;
 mod file;
 mod flag_insight_specs;
 mod flag_insight_writer;
-mod project_numbers;
 mod rows;
 mod validate;
 
-pub use apply::{ApplyError, ApplyOptions, ApplyResult, apply, revoke};
+pub use apply::{ApplyError, ApplyOptions, ApplyResult, apply};
 pub use declarations::{Declarations, NewKey};
-pub use file::{ActionSpec, CohortSpec, DashboardSpec, KeySpec, Workspace};
+pub use file::{ActionSpec, CohortSpec, DashboardSpec, Workspace};
 pub use flag_insight_specs::{FlagSpec, InsightSpec, TileSpec, flag_to_spec, insight_to_spec};
 pub use flag_insight_writer::apply_all;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pennon_core::auth::KeyRecord;
 use pennon_core::model::{
-    AccessLevel, Membership, Organization, Project, Role, RoleMember, RoleMembership, TokenRow, User,
-    UserRecord,
+    AccessLevel, Declared, Membership, Organization, Project, Role, RoleMember, RoleMembership, TokenRow,
+    User, UserRecord,
 };
 use pennon_core::store::Key;
 use pennon_core::store::keys::{self, RecordKind};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::declarations::{Declarations, Declared};
+use super::declarations::Declarations;
 use super::file::UserSpec;
 
 /// Namespace of uuids that are derived from other ids.

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use pennon_analytics::kinds::paths::validate_cleaning_filters;
 use pennon_core::auth::is_scope;
+use pennon_core::limits::api_keys;
 use pennon_eventstore::BlockPartitions;
 use pennon_flag_rules::flag::field_table::workspace_fields;
 use serde_json::{Map, Value};
@@ -17,7 +18,6 @@ use super::flag_insight_specs::is_insight_field;
 const GROUP_TYPES_MAX: usize = 5;
 /// Most members of a cohort that a file lists.
 pub(super) const COHORT_MEMBERS_MAX: usize = 10_000;
-const KEY_LABEL_CHARACTERS_MAX: usize = 40;
 /// Most bytes of a layout; the limit of the HTTP API.
 const LAYOUT_BYTES_MAX: usize = 4096;
 /// Most characters of a short id, which has only letters and digits.
@@ -109,8 +109,8 @@ fn check_keys(
 ) -> Result<(), String> {
     for (at, key) in workspace.keys.iter().enumerate() {
         require_declared(users, &key.user.as_str(), || format!("keys[{at}].user"))?;
-        require(key.label.chars().count() <= KEY_LABEL_CHARACTERS_MAX, || {
-            format!("keys[{at}].label: at most {KEY_LABEL_CHARACTERS_MAX} characters")
+        require(key.label.chars().count() <= api_keys::LABEL_CHARS, || {
+            format!("keys[{at}].label: at most {} characters", api_keys::LABEL_CHARS)
         })?;
         require(key.hash.as_deref().is_none_or(is_hash), || format!("keys[{at}].hash: no hash of a key"))?;
         if let Some(scope) = key.scopes.iter().find(|scope| !is_scope(scope)) {

@@ -4,12 +4,11 @@ use axum::extract::State;
 use axum::response::Response;
 use pennon_core::app::App;
 use pennon_core::auth::Caller;
-use pennon_core::clock::timestamp;
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::http::{Call, Page, json};
 use pennon_core::model::{Organization, Project};
 use pennon_core::store::keys::{self, ProjectId};
-use serde_json::{Value, json as object};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::responses;
@@ -42,23 +41,6 @@ pub async fn retrieve_user(State(app): State<App>, call: Call) -> ApiResult<Resp
     };
     let organizations = organization_responses(&caller, &organizations);
     Ok(json(responses::user(&caller, &organizations, team)))
-}
-
-/// `GET /api/personal_api_keys/@current/`. Needs no scope.
-pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
-    let caller = app.caller(&call, |_| Ok(())).await?;
-    let key = caller.key();
-    Ok(json(object!({
-        "label": key.label,
-        "mask_value": key.mask,
-        "scopes": key.scopes,
-        "scoped_teams": key.projects,
-        "scoped_organizations": key.organizations,
-        "created_at": timestamp(key.created_at),
-        "last_used_at": key.last_used_at.map(timestamp),
-        "expires_at": key.expires_at.map(timestamp),
-        "user": key.user.id,
-    })))
 }
 
 /// `GET /api/organizations/`

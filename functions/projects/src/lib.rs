@@ -1,6 +1,7 @@
-//! Read access to projects, organizations, members and roles, the current user and the current API key.
+//! Read access to projects, organizations, members, roles and the current user; the API keys of the current user.
 
 mod handlers;
+mod keys;
 mod members;
 mod responses;
 
@@ -15,7 +16,12 @@ pub fn routes() -> Routes<App> {
         .add(Method::GET, "/api/projects", handlers::list_projects)
         .add(Method::GET, "/api/projects/{project_id}", handlers::retrieve_project)
         .add(Method::GET, "/api/users/@me", handlers::retrieve_user)
-        .add(Method::GET, "/api/personal_api_keys/@current", handlers::retrieve_key)
+        .add(Method::GET, "/api/personal_api_keys", keys::list_keys)
+        .add(Method::POST, "/api/personal_api_keys", keys::create_key)
+        .add(Method::GET, "/api/personal_api_keys/@current", keys::retrieve_current_key)
+        .add(Method::GET, "/api/personal_api_keys/{id}", keys::retrieve_key)
+        .add(Method::PATCH, "/api/personal_api_keys/{id}", keys::update_key)
+        .add(Method::DELETE, "/api/personal_api_keys/{id}", keys::delete_key)
         .add(Method::GET, "/api/organizations", handlers::list_organizations)
         .add(Method::GET, "/api/organizations/{organization_id}", handlers::retrieve_organization)
         .add(

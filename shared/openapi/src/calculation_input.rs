@@ -148,29 +148,12 @@ pub(crate) const MATH: &str = "What a series counts: `total` (the default, also 
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let views = json!([{"id": "$pageview", "math": "dau"}]);
     vec![
-        (
-            "TrendRequest",
-            with_example(query_body(trend(), SERIES, true), json!({"events": views, "date_from": "-30d"})),
-        ),
-        (
-            "TrendPeopleRequest",
-            with_example(
-                query_body(concat_fields([trend(), trend_point()]), SERIES, true),
-                json!({"events": views, "entity_order": 0}),
-            ),
-        ),
+        ("TrendRequest", query_body(trend(), SERIES, true)),
+        ("TrendPeopleRequest", query_body(concat_fields([trend(), trend_point()]), SERIES, true)),
         ("EventSeries", event_series()),
         ("ActionSeries", action_series()),
     ]
-}
-
-/// Adds an example.
-#[must_use]
-pub(crate) fn with_example(mut schema: Value, example: Value) -> Value {
-    schema["examples"] = json!([example]);
-    schema
 }
 
 /// Concatenates lists of fields.

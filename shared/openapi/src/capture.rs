@@ -3,7 +3,6 @@
 use pennon_core::http::{BODY_BYTES_MAX, COMPRESSIONS, CONTENT_ENCODINGS};
 use serde_json::{Value, json};
 
-use crate::calculation_input::with_example;
 use crate::limits::{capture, group_digits};
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
@@ -219,8 +218,7 @@ fn body() -> Value {
         one["properties"]["batch"] = json!(false);
         json!({"allOf": [schema_ref("CapturedEvent"), one]})
     };
-    let event = json!({"event": "purchase", "distinct_id": "ann", "properties": {"price": 5}});
-    with_example(any_of([batch, events, one]), json!({"api_key": "phc_token", "batch": [event]}))
+    any_of([batch, events, one])
 }
 
 fn form() -> Value {

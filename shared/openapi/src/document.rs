@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pennon_core::http::{GATEWAY_BYTES_MAX, GZIP_ABOVE_BYTES};
 use serde_json::{Map, Value, json};
 
+use crate::examples::example_body;
 use crate::limits::group_digits;
 use crate::{Operation, Parameter, Response, Security, components, deprecated, operations};
 
@@ -93,8 +94,11 @@ fn operation_object(operation: &Operation) -> Value {
         object["parameters"] = operation.parameters.iter().map(parameter).collect();
     }
     if !operation.body.is_empty() {
-        object["requestBody"] =
-            json!({"required": operation.body_required, "content": content(&operation.body)});
+        let mut content = content(&operation.body);
+        if let Some(example) = example_body(operation.id) {
+            content["application/json"]["example"] = example;
+        }
+        object["requestBody"] = json!({"required": operation.body_required, "content": content});
     }
     object
 }

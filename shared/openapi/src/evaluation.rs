@@ -4,7 +4,6 @@ use pennon_core::http::COMPRESSIONS;
 use pennon_flag_rules::evaluate::EvaluationReason;
 use serde_json::{Value, json};
 
-use crate::calculation_input::with_example;
 use crate::limits::{evaluation, group_digits};
 use crate::operation::{Operation, Parameter, Security};
 use crate::schema::{
@@ -220,10 +219,7 @@ fn request() -> Value {
         {"required": ["$distinct_id"]},
         {"required": ["disable_flags"], "properties": {"disable_flags": {"const": true}}},
     ]);
-    with_example(
-        request,
-        json!({"token": "phc_token", "distinct_id": "ann", "person_properties": {"plan": "pro"}}),
-    )
+    request
 }
 
 fn reason() -> Value {
@@ -337,7 +333,7 @@ fn context() -> Value {
         ],
     );
     let context = with_description(fields, "All other members are properties of the person.");
-    with_example(input(&["context"], [("context", context)]), json!({"context": {"targetingKey": "ann"}}))
+    input(&["context"], [("context", context)])
 }
 
 fn open_feature_refusal() -> Value {

@@ -8,7 +8,7 @@ use pennon_analytics::kinds::flag_impact::{Exposure, InferenceMethod};
 use serde_json::{Value, json};
 
 use crate::calculation::set_response_description;
-use crate::calculation_input::{InputField, fields_body, optional_text, with_example, with_fields};
+use crate::calculation_input::{InputField, fields_body, optional_text, with_fields};
 use crate::limits::{QUERY_ID_MAX, query_id_text};
 use crate::operation::{Operation, Security};
 use crate::persons::with_people_response;
@@ -129,11 +129,7 @@ fn request() -> Value {
         ("refresh", with_description(any(), "As for `query/`.")),
         ("client_query_id", with_description(json!({"maxLength": QUERY_ID_MAX}), query_id_text())),
     ];
-    let series =
-        json!([{"kind": "EventsNode", "event": "add_to_cart"}, {"kind": "EventsNode", "event": "purchase"}]);
-    let example =
-        json!({"query": {"kind": "FunnelsQuery", "series": series}, "dateRange": {"date_from": "-30d"}});
-    with_example(input(&["query"], fields), example)
+    input(&["query"], fields)
 }
 
 fn people_fields() -> Vec<InputField> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::calculation_input::{
     ANY, ANY_TEXT, InputField, breakdown, common, concat_fields, group_type, optional_text, query_body,
-    spelled, with_example,
+    spelled,
 };
 use crate::conditions::null_or_blank;
 use crate::limits::{EXCLUSIONS, NAME_MAX, STEPS, WINDOW_SECONDS, patterns};
@@ -22,20 +22,12 @@ pub fn components() -> Vec<(&'static str, Value)> {
     let of_one = concat_fields([correlation(), correlation_point()]);
     let mut people = query_body(of_one, STEPS, true);
     people["required"] = json!(["funnel_correlation_person_converted"]);
-    let steps = json!([{"id": "sign up", "order": 0}, {"id": "purchase", "order": 1}]);
-    let person = json!({
-        "events": steps, "funnel_correlation_person_converted": true,
-        "funnel_correlation_person_entity": {"id": "invite"},
-    });
     let of_funnel = query_body(concat_fields([funnel(), funnel_point()]), STEPS, true);
     vec![
-        ("FunnelRequest", with_example(query_body(funnel(), STEPS, true), json!({"events": steps}))),
-        ("FunnelPeopleRequest", with_example(of_funnel, json!({"events": steps, "funnel_step": 1}))),
-        (
-            "CorrelationRequest",
-            with_example(query_body(correlation(), STEPS, false), json!({"events": steps})),
-        ),
-        ("CorrelationPeopleRequest", with_example(people, person)),
+        ("FunnelRequest", query_body(funnel(), STEPS, true)),
+        ("FunnelPeopleRequest", of_funnel),
+        ("CorrelationRequest", query_body(correlation(), STEPS, false)),
+        ("CorrelationPeopleRequest", people),
         ("FunnelExclusion", exclusion()),
     ]
 }

@@ -11,6 +11,7 @@
 //! separate operations.
 
 mod actions;
+mod api_keys;
 mod calculation;
 mod calculation_input;
 mod capture;
@@ -23,6 +24,7 @@ mod deprecated;
 mod document;
 mod evaluation;
 mod event_lists;
+mod examples;
 mod flag_impact;
 mod flag_schemas;
 mod flags;
@@ -54,22 +56,23 @@ pub use operation::{Operation, Parameter, Response, Security};
 /// All operations, in the order of the document.
 pub fn operations() -> Vec<Operation> {
     [
-        projects::operations(),
         flags::operations(),
         flag_impact::operations(),
         role_access::operations(),
+        evaluation::operations(),
+        calculation::operations(),
+        persons::operations(),
+        stickiness::operations(),
+        lifecycle::operations(),
         insights::operations(),
         dashboards::operations(),
         shared_pages::operations(),
         cohorts::operations(),
         actions::operations(),
-        calculation::operations(),
-        persons::operations(),
-        stickiness::operations(),
-        lifecycle::operations(),
         event_lists::operations(),
         capture::operations(),
-        evaluation::operations(),
+        projects::operations(),
+        api_keys::operations(),
         reference::operations(),
     ]
     .into_iter()
@@ -82,6 +85,7 @@ pub fn components() -> Vec<(&'static str, serde_json::Value)> {
     [
         common_schemas::components(),
         projects::components(),
+        api_keys::components(),
         flag_schemas::components(),
         flag_impact::components(),
         role_access::components(),

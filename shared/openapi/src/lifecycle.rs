@@ -4,7 +4,7 @@ use pennon_analytics::kinds::lifecycle::LifecycleStatus;
 use pennon_analytics::kinds::lifecycle::limits::SERIES;
 use serde_json::{Value, json};
 
-use crate::calculation_input::{InputField, common, group_type, query_body, with_example};
+use crate::calculation_input::{InputField, common, group_type, query_body};
 use crate::insight_endpoints::{InsightEndpoints, people_links};
 use crate::operation::Operation;
 use crate::query_nodes::common_node;
@@ -25,18 +25,10 @@ const ENDPOINTS: InsightEndpoints = InsightEndpoints {
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let events = json!([{"id": "$pageview"}]);
-    let point_example = json!({"events": events, "target_date": "2024-01-31", "lifecycle_type": "new"});
     vec![
         ("LifecycleQuery", node()),
-        (
-            "LifecycleRequest",
-            with_example(query_body(common(), SERIES, true), json!({"events": events, "date_from": "-30d"})),
-        ),
-        (
-            "LifecyclePeopleRequest",
-            with_example(query_body(ENDPOINTS.people_fields(), SERIES, false), point_example),
-        ),
+        ("LifecycleRequest", query_body(common(), SERIES, true)),
+        ("LifecyclePeopleRequest", query_body(ENDPOINTS.people_fields(), SERIES, false)),
         ("LifecycleResult", result()),
     ]
 }

@@ -19,7 +19,7 @@ pub(crate) use pennon_analytics::limits::{
     NAME_BYTES as NAME_MAX,
 };
 pub(crate) use pennon_core::idempotency::BYTES_MAX as IDEMPOTENCY_KEY_MAX;
-pub(crate) use pennon_core::limits::{calculation, capture, evaluation, insights};
+pub(crate) use pennon_core::limits::{api_keys, calculation, capture, evaluation, insights};
 pub(crate) use pennon_core::store::keys::QUERY_NAME_BYTES_MAX as QUERY_ID_MAX;
 pub(crate) use pennon_filters::limits::{BUCKETS, TAG_CHARS, TAGS};
 

@@ -313,7 +313,10 @@ fn path_parameters(path: &'static str) -> Vec<Parameter> {
                 "id" if path.starts_with("/api/organizations/") => {
                     ("The project: its id, its token, or `@current`.", project())
                 }
-                "id" if ["/persons/", "/query/"].iter().any(|texts| path.contains(texts)) => {
+                "id" if ["/persons/", "/query/", "/personal_api_keys/"]
+                    .iter()
+                    .any(|texts| path.contains(texts)) =>
+                {
                     ("The record.", schema::text_min(1))
                 }
                 "id" | "feature_flag_id" => ("The id of the record.", schema::integer()),

@@ -5,7 +5,7 @@ use pennon_analytics::kinds::paths::{EventType, FunnelPathType};
 use serde_json::{Value, json};
 
 use crate::calculation_input::{
-    InputField, concat_fields, fields_body, filters_and_dates, optional_text, switch, whole, with_example,
+    InputField, concat_fields, fields_body, filters_and_dates, optional_text, switch, whole,
 };
 use crate::limits::NAME_MAX;
 use crate::schema::{
@@ -39,12 +39,10 @@ const DROPOFF_KEY: &str =
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let example = json!({"include_event_types": ["$pageview"], "date_from": "-30d"});
-    let people = json!({"include_event_types": ["$pageview"], "path_dropoff_key": "1_https://example.com"});
     vec![
         ("PathsQuery", node()),
-        ("PathRequest", with_example(fields_body(path()), example)),
-        ("PathPeopleRequest", with_example(fields_body(path()), people)),
+        ("PathRequest", fields_body(path())),
+        ("PathPeopleRequest", fields_body(path())),
         ("PathCleaningFilter", cleaning_filter()),
         ("PathResult", list(edge())),
     ]

@@ -1,4 +1,4 @@
-//! Projects, organizations, the user behind a key, and the key itself.
+//! Projects, organizations, and the user behind a key.
 
 use pennon_core::model::Level;
 use serde_json::{Value, json};
@@ -29,11 +29,6 @@ pub fn operations() -> Vec<Operation> {
         ),
         get("getUser", "/api/users/@me/", "Get the user behind the key", Security::Scope("user:read"))
             .response(200, "The user.", schema_ref("CurrentUser")),
-        get("getKey", "/api/personal_api_keys/@current/", "Get the key itself", Security::AnyKey).response(
-            200,
-            "The key, without its secret.",
-            schema_ref("PersonalApiKey"),
-        ),
         get("listOrganizations", "/api/organizations/", "List organizations", organizations.clone())
             .paginated()
             .response(200, "The organizations that the key has access to.", page(schema_ref("Organization"))),
@@ -94,7 +89,6 @@ pub fn components() -> Vec<(&'static str, Value)> {
         ("Organization", organization()),
         ("OrganizationMember", member()),
         ("CurrentUser", user()),
-        ("PersonalApiKey", key()),
     ]
 }
 
@@ -177,19 +171,5 @@ fn user() -> Value {
         ("organization", nullable(schema_ref("Organization"))),
         ("organizations", list(schema_ref("Organization"))),
         ("team", nullable(schema_ref("ProjectSummary"))),
-    ])
-}
-
-fn key() -> Value {
-    object([
-        ("label", text()),
-        ("mask_value", text()),
-        ("scopes", list(text())),
-        ("scoped_teams", list(id())),
-        ("scoped_organizations", list(uuid())),
-        ("created_at", instant()),
-        ("last_used_at", nullable(instant())),
-        ("expires_at", nullable(instant())),
-        ("user", id()),
     ])
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::calculation_input::{
     ANY, ANY_TEXT, SMOOTHING, any_case, breakdown_key, breakdown_part, breakdown_types, group_type,
-    no_breakdown, optional_text, series, switch, whole, with_example,
+    no_breakdown, optional_text, series, switch, whole,
 };
 use crate::conditions::null_or_blank;
 use crate::funnel_input::{FROM, TO, WINDOW, whole_of};
@@ -41,16 +41,14 @@ fn request() -> Value {
         `force_async`, `async_except_on_cache_miss`; other values mean `blocking`. The value in the query \
         string takes precedence.";
     let own_name = json!({"maxLength": QUERY_ID_MAX});
-    let request = input(
+    input(
         &["query"],
         [
             ("query", schema_ref("QueryNode")),
             ("refresh", with_description(any(), refresh)),
             ("client_query_id", with_description(own_name, query_id_text())),
         ],
-    );
-    let series = json!([{"kind": "EventsNode", "event": "$pageview", "math": "dau"}]);
-    with_example(request, json!({"query": {"kind": "TrendsQuery", "series": series}}))
+    )
 }
 
 /// A query node, in at most three wrappers. A query without series has no results.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::calculation_input::{
     ANY, ANY_TEXT, InputField, any_case, breakdown, concat_fields, fields_body, group_type, optional_text,
-    spelled, switch, whole, with_example,
+    spelled, switch, whole,
 };
 use crate::conditions::null_or_blank;
 use crate::limits::{BRACKETS, COLUMNS, NAME_MAX, patterns};
@@ -26,15 +26,10 @@ const AGGREGATION: &str = "What is added beside the number of actors.";
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let views = json!({"id": "$pageview", "type": "events"});
-    let request = json!({"target_entity": views, "period": "Week", "total_intervals": 8});
-    let row = json!({
-        "query": {"kind": "RetentionQuery", "retentionFilter": {"period": "Week"}}, "selected_interval": 2,
-    });
     let people = any_of([fields_body(concat_fields([retention(), retention_point()])), point_of_node()]);
     vec![
-        ("RetentionRequest", with_example(fields_body(retention()), request)),
-        ("RetentionPeopleRequest", with_example(people, row)),
+        ("RetentionRequest", fields_body(retention())),
+        ("RetentionPeopleRequest", people),
         ("RetentionEntity", entity()),
         ("RetentionQuery", node()),
     ]

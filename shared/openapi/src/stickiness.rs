@@ -4,7 +4,7 @@ use pennon_analytics::kinds::stickiness::limits::{INTERVAL_COUNT, SERIES};
 use pennon_analytics::kinds::stickiness::{COMPUTED_AS, CountComparison};
 use serde_json::{Value, json};
 
-use crate::calculation_input::{InputField, common, query_body, switch, whole, with_example};
+use crate::calculation_input::{InputField, common, query_body, switch, whole};
 use crate::insight_endpoints::{InsightEndpoints, people_links};
 use crate::limits::patterns;
 use crate::operation::Operation;
@@ -29,20 +29,10 @@ const ENDPOINTS: InsightEndpoints = InsightEndpoints {
 
 /// The schemas.
 pub fn components() -> Vec<(&'static str, Value)> {
-    let events = json!([{"id": "$pageview"}]);
     vec![
         ("StickinessQuery", node()),
-        (
-            "StickinessRequest",
-            with_example(query_body(fields(), SERIES, true), json!({"events": events, "date_from": "-30d"})),
-        ),
-        (
-            "StickinessPeopleRequest",
-            with_example(
-                query_body(ENDPOINTS.people_fields(), SERIES, false),
-                json!({"events": events, "stickiness_days": 3}),
-            ),
-        ),
+        ("StickinessRequest", query_body(fields(), SERIES, true)),
+        ("StickinessPeopleRequest", query_body(ENDPOINTS.people_fields(), SERIES, false)),
         ("StickinessResult", result()),
     ]
 }

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use chrono::{DateTime, Utc};
-use pennon::workspace::{ApplyOptions, Workspace, apply, revoke};
-use pennon_core::auth::hash_key;
+use pennon::workspace::{ApplyOptions, Workspace, apply};
+use pennon_core::auth::{delete_key, hash_key};
 use pennon_core::store::keys;
 use pennon_tests::{Keys, NOW, TestApp, TestResponse};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ async fn a_revoked_key_is_rejected_and_its_use_does_not_restore_it() {
     app.services.app.keys.wait_for_background_writes().await;
     let records = &app.services.app.store.records;
     let hash = hash_key(Keys::OWNER);
-    revoke(records, &hash).await.unwrap();
+    delete_key(records, &hash).await.unwrap();
     // A use that is recorded after the key was revoked writes nothing.
     assert!(!records.advance(&keys::api_key(&hash), 2_000_000_000, 1_999_999_999).await.unwrap());
     assert_eq!(records.get(&keys::api_key(&hash)).await.unwrap(), None);

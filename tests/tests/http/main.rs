@@ -11,6 +11,7 @@ mod background_modes;
 mod background_workers;
 mod bad_input;
 mod blast_filters;
+mod body_examples;
 mod cached_results;
 mod calculation;
 #[allow(clippy::print_stdout, reason = "prints what it covers")]
@@ -65,6 +66,7 @@ mod insight_sharing;
 mod insight_views;
 mod insights;
 mod insights_at_scale;
+mod key_management;
 mod keys;
 mod large_records;
 mod large_results;

@@ -17,8 +17,10 @@ export interface Page<T> {
 export type ActivityEntry = Schemas["ActivityEntry"];
 export type ActivityPage = Omit<Schemas["ActivityPage"], "results"> & { results: ActivityEntry[] };
 export type Cohort = Schemas["Cohort"];
+export type CreatedApiKey = Schemas["CreatedApiKey"];
 export type DashboardSummary = Schemas["DashboardSummary"];
 export type EventDefinition = Schemas["EventDefinition"];
+export type ListedApiKey = Schemas["ListedApiKey"];
 export type PersonalApiKey = Schemas["PersonalApiKey"];
 export type Project = Schemas["Project"];
 export type ProjectSummary = Schemas["ProjectSummary"];

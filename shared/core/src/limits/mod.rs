@@ -2,6 +2,7 @@
 //!
 //! Must stay true: a request at the limit is accepted, one past it is refused and changes nothing.
 
+pub mod api_keys;
 pub mod calculation;
 pub mod capture;
 pub mod evaluation;

@@ -2,7 +2,7 @@
 //!
 //! | what | pk | sk |
 //! |---|---|---|
-//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD`, `FLAG`, `INSIGHT` with `#{project}/{id}` |
+//! | everything a workspace file declares | `INSTALLATION` | `ORG#{id}`, `USER#{id}`, `PROJECT#{id}`, `KEY#{hash}`, `ROLE#{id}`, and `ACTION`, `COHORT`, `DASHBOARD`, `FLAG`, `INSIGHT` with `#{project}/{id}`; `KEYS`, the version of the list of keys |
 //! | organization, its projects and roles | `ORG#{org}` | `ORG`, `PROJECT#{id}`, `ROLE#{uuid}` |
 //! | user | `USER#{id}` | `USER` |
 //! | project settings; marker that it has received an event; version counter; version counter of its insights; number of erasures | `PROJECT#{id}` | `PROJECT`, `INGESTED`, `VERSION`, `INSIGHTS`, `ERASURES` |
@@ -155,6 +155,14 @@ pub fn user(id: u64) -> Key {
 
 /// Prefix of the entries of users in the installation's list.
 pub const DECLARED_USERS: &str = "USER#";
+
+/// Prefix of the entries of API keys in the installation's list, and of [`declared_keys_version`].
+pub const DECLARED_KEYS: &str = "KEY";
+
+/// The version of the list of API keys: every change over HTTP that depends on the list increments it.
+pub fn declared_keys_version() -> Key {
+    Key::new(INSTALLATION, "KEYS")
+}
 
 /// The entry of a declared record in the installation's list.
 pub fn declared(kind: &str, id: &str) -> Key {

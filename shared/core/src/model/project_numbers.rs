@@ -22,20 +22,23 @@ impl TryFrom<NumberOrText> for u64 {
     }
 }
 
-pub(super) fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+/// Reads one number.
+pub fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     NumberOrText::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
 }
 
-pub(super) fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+/// Reads a list of numbers.
+pub fn numbers<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
     let values = Vec::<NumberOrText>::deserialize(deserializer)?;
     values.into_iter().map(u64::try_from).collect::<Result<_, _>>().map_err(serde::de::Error::custom)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-pub(super) fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes one number as a text.
+pub fn text<S: serde::Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&number.to_string())
 }
 
-pub(super) fn texts<S: serde::Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a list of numbers as texts.
+pub fn texts<S: serde::Serializer>(numbers: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(numbers.iter().map(u64::to_string))
 }
