@@ -16,7 +16,7 @@ use uuid::Uuid;
 const PROJECT: u64 = 1;
 const PROCESSES: u64 = 6;
 /// How often a refused request is sent again.
-const RETRIES_MAX: usize = 3;
+const RETRIES_MAX: usize = 12;
 /// Few ids, so that requests meet.
 const IDS: u64 = 14;
 
@@ -275,9 +275,7 @@ async fn processes_that_stop_delay_the_others_and_no_more() {
         stopped.drain(..).for_each(|task| task.abort());
     }
     assert_eq!(sent.len(), 3);
-    // Three others go on without a pause: on a busy machine a request may wait its eight seconds each time that it is sent.
-    let is_busy = |error: &&EventStoreError| matches!(error, EventStoreError::Store(StoreError::Busy(_)));
-    let errors = sent.iter().flat_map(|it| &it.errors).filter(|error| !is_busy(error)).collect::<Vec<_>>();
+    let errors = sent.iter().flat_map(|it| &it.errors).collect::<Vec<_>>();
     assert!(errors.is_empty(), "{errors:?}");
     assert!(sent.iter().all(|it| !it.acknowledged.is_empty()));
     // The requests of those that were stopped are not known; a log without them would be the same.
