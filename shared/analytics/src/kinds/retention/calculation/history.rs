@@ -89,9 +89,9 @@ pub(super) struct ActorHistory {
 }
 
 /// Which row of a run is read next.
-enum Next {
+enum NextRow {
     /// The next one.
-    Row,
+    Following,
     /// The first one from an instant on: those between would repeat this one, as most events do.
     From(Micros),
     /// None.
@@ -108,7 +108,7 @@ fn for_each_event<'r, 'a>(
     mask_of: impl Fn(&'r LayerRun<'a>) -> &'r Mask,
     (first, last): (Micros, Micros),
     work: &WorkBudget<'_>,
-    mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> Next,
+    mut callback: impl FnMut(&'r LayerRun<'a>, usize, Micros) -> NextRow,
 ) -> CalcResult<()> {
     for ActorRows { run, rows, .. } in rows_of_actor {
         let layer_run = &runs[*run];
@@ -132,9 +132,9 @@ fn for_each_event<'r, 'a>(
             row = match mask.has(row) {
                 false => row + 1,
                 true => match callback(layer_run, row, time) {
-                    Next::Row => row + 1,
-                    Next::From(instant) => find_row_from(times, row + 1, instant),
-                    Next::End => break,
+                    NextRow::Following => row + 1,
+                    NextRow::From(instant) => find_row_from(times, row + 1, instant),
+                    NextRow::End => break,
                 },
             };
         }
@@ -234,9 +234,13 @@ impl ActorHistory {
             retention.periods.bounds(),
             work,
             |run, row, time| {
-                let Some(period) = retention.periods.find(time) else { return Next::Row };
+                let Some(period) = retention.periods.find(time) else { return NextRow::Following };
                 self.push_start(Start { key: ValueKey::new(run.values.code_of(row), period), time });
-                if run.values.differ() { Next::Row } else { Next::From(retention.periods.end_of(period)) }
+                if run.values.differ() {
+                    NextRow::Following
+                } else {
+                    NextRow::From(retention.periods.end_of(period))
+                }
             },
         )
     }
@@ -256,7 +260,7 @@ impl ActorHistory {
             work,
             |run, row, time| {
                 self.push_start(Start { key: ValueKey::new(run.values.code_of(row), 0), time });
-                if run.values.differ() { Next::Row } else { Next::End }
+                if run.values.differ() { NextRow::Following } else { NextRow::End }
             },
         )?;
         self.starts.sort_unstable_by_key(|start| (start.key, start.time));
@@ -295,7 +299,7 @@ impl ActorHistory {
             retention.periods.bounds(),
             work,
             |run, row, time| {
-                let Some(period) = retention.periods.find(time) else { return Next::Row };
+                let Some(period) = retention.periods.find(time) else { return NextRow::Following };
                 let value = only_value.unwrap_or_else(|| run.values.code_of(row));
                 let key = ValueKey::new(value, period);
                 if counts_events || self.returns.last().is_none_or(|last| last.key != key) {
@@ -303,9 +307,9 @@ impl ActorHistory {
                     self.returns.push(Return { key, time, number });
                 }
                 if counts_events || run.values.differ() {
-                    Next::Row
+                    NextRow::Following
                 } else {
-                    Next::From(retention.periods.end_of(period))
+                    NextRow::From(retention.periods.end_of(period))
                 }
             },
         )
@@ -333,7 +337,7 @@ impl ActorHistory {
                 work,
                 |run, row, _| {
                     self.push_start(in_value(run.values.code_of(row)));
-                    if run.values.differ() { Next::Row } else { Next::End }
+                    if run.values.differ() { NextRow::Following } else { NextRow::End }
                 },
             )?;
         }
@@ -350,7 +354,7 @@ impl ActorHistory {
                 });
                 let key = ValueKey::new(value, clock.windows_between(start.time, time));
                 self.returns.push(Return { key, time, number: 0.0 });
-                Next::Row
+                NextRow::Following
             },
         )?;
         self.starts.sort_unstable_by_key(|start| start.key);
@@ -460,7 +464,7 @@ fn earliest<'r, 'a>(
             first = Some((time, run, row));
         }
         // The rows of a run are ordered by time and arrival.
-        Next::End
+        NextRow::End
     })?;
     Ok(first)
 }
