@@ -54,6 +54,11 @@ impl KeyInput {
         })
     }
 
+    /// Whether projects were sent.
+    pub fn is_limited_to_projects(&self) -> bool {
+        self.projects.as_ref().is_some_and(|projects| !projects.is_empty())
+    }
+
     /// 400 if the key would exceed what `caller` may access, or has expired already.
     pub fn validate(&self, caller: &Caller, reachable: &[ProjectId], now: DateTime<Utc>) -> ApiResult<()> {
         if let Some(id) = self.projects.iter().flatten().find(|id| !reachable.contains(id)) {
@@ -70,14 +75,14 @@ impl KeyInput {
             (Some(Some(end)), _) if end <= now => {
                 invalid("The time of expiry has passed already.".to_owned())
             }
-            (Some(Some(end)), Some(latest)) if end > latest => invalid(outlives(latest)),
-            (Some(None), Some(latest)) => invalid(outlives(latest)),
+            (Some(Some(end)), Some(latest)) if end > latest => invalid(too_late(latest)),
+            (Some(None), Some(latest)) => invalid(too_late(latest)),
             _ => Ok(()),
         }
     }
 
     /// The declaration of a new key of the caller's user. Without an expiry it expires with the key that creates it.
-    pub fn declare(&self, caller: &Caller, mask: String, now: DateTime<Utc>) -> DeclaredKey {
+    pub fn new_declaration(&self, caller: &Caller, mask: String, now: DateTime<Utc>) -> DeclaredKey {
         let spec = KeySpec {
             label: String::new(),
             user: caller.user().email.clone(),
@@ -105,7 +110,7 @@ impl KeyInput {
     }
 }
 
-fn outlives(latest: DateTime<Utc>) -> String {
+fn too_late(latest: DateTime<Utc>) -> String {
     format!("No later than the expiry of the key that you use, {}.", timestamp(latest))
 }
 

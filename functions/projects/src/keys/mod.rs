@@ -10,6 +10,7 @@ mod response;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use pennon_core::app::App;
 use pennon_core::auth::{self, Caller, DeclaredKey, DeclaredKeys, KeyRecord, hash_key, mask_key};
 use pennon_core::clock::never_before;
@@ -31,7 +32,7 @@ const ATTEMPTS_MAX: u32 = 10;
 /// `GET /api/personal_api_keys/@current/`. Needs no scope.
 pub async fn retrieve_current_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = app.caller(&call, |_| Ok(())).await?;
-    Ok(json(response::current(caller.key())))
+    Ok(json(response::current_key(caller.key())))
 }
 
 /// `GET /api/personal_api_keys/`: the keys of the caller's user, newest first.
@@ -46,7 +47,7 @@ pub async fn list_keys(State(app): State<App>, call: Call) -> ApiResult<Response
     for ((hash, _), item) in own.iter().zip(items) {
         // Without a record, the key was revoked since the list was read.
         if let Some(item) = item {
-            responses.push(response::listed(hash, &KeyRecord::read(&item)?));
+            responses.push(response::listed_key(hash, &KeyRecord::read(&item)?));
         }
     }
     Ok(json(responses))
@@ -56,16 +57,16 @@ pub async fn list_keys(State(app): State<App>, call: Call) -> ApiResult<Response
 pub async fn retrieve_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = require_management(&app, &call).await?;
     let list = DeclaredKeys::load(&app.store.records).await?;
-    let (hash, _) = find(&list, &caller, &call)?;
+    let (hash, _) = find_key(&list, &caller, &call)?;
     let item = app.store.records.get(&keys::api_key(hash)).await?.ok_or_else(ApiError::not_found)?;
-    Ok(json(response::listed(hash, &KeyRecord::read(&item)?)))
+    Ok(json(response::listed_key(hash, &KeyRecord::read(&item)?)))
 }
 
 /// `POST /api/personal_api_keys/`: creates a key; the response has its secret.
 pub async fn create_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = require_management(&app, &call).await?;
     let input = KeyInput::parse(&call.fields()?, true)?;
-    input.validate(&caller, &app.reachable_projects(&caller).await?, call.now)?;
+    validate(&app, &caller, &input, call.now).await?;
     let secret = ids::new_api_key();
     let hash = hash_key(&secret);
     let mut retries = ConflictRetries::new(ATTEMPTS_MAX);
@@ -76,13 +77,13 @@ pub async fn create_key(State(app): State<App>, call: Call) -> ApiResult<Respons
                 format!("A user has at most {KEYS_PER_USER} keys. Delete one that is not used any more.");
             return Err(ApiError::invalid("max_keys", detail, None));
         }
-        let declared = input.declare(&caller, mask_key(&secret), call.now);
+        let declared = input.new_declaration(&caller, mask_key(&secret), call.now);
         require_new_label(&list, &declared, &hash)?;
         let record = key_record(&caller, &declared);
         match list.insert(&app.store.records, &hash, &declared, &record).await {
             Ok(()) => {
                 tracing::info!(user = record.user.id, key = record.mask, "an API key was created");
-                return Ok(created(response::created(&hash, &record, &secret)));
+                return Ok(created(response::created_key(&hash, &record, &secret)));
             }
             Err(StoreError::Condition { .. }) => retries.back_off().await?,
             Err(error) => return Err(error.into()),
@@ -94,11 +95,11 @@ pub async fn create_key(State(app): State<App>, call: Call) -> ApiResult<Respons
 pub async fn update_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = require_management(&app, &call).await?;
     let input = KeyInput::parse(&call.fields()?, false)?;
-    input.validate(&caller, &app.reachable_projects(&caller).await?, call.now)?;
+    validate(&app, &caller, &input, call.now).await?;
     let mut retries = ConflictRetries::new(ATTEMPTS_MAX);
     loop {
         let list = DeclaredKeys::load(&app.store.records).await?;
-        let (hash, before) = find(&list, &caller, &call)?;
+        let (hash, before) = find_key(&list, &caller, &call)?;
         let item = app.store.records.get(&keys::api_key(hash)).await?.ok_or_else(ApiError::not_found)?;
         let declared = Declared {
             spec: input.apply(before.spec.clone()),
@@ -111,7 +112,7 @@ pub async fn update_key(State(app): State<App>, call: Call) -> ApiResult<Respons
             Ok(()) => {
                 tracing::info!(user = record.user.id, key = record.mask, "an API key was changed");
                 let last_used_at = KeyRecord::read(&item)?.last_used_at;
-                return Ok(json(response::listed(hash, &KeyRecord { last_used_at, ..record })));
+                return Ok(json(response::listed_key(hash, &KeyRecord { last_used_at, ..record })));
             }
             Err(StoreError::Condition { .. }) => retries.back_off().await?,
             Err(error) => return Err(error.into()),
@@ -123,7 +124,7 @@ pub async fn update_key(State(app): State<App>, call: Call) -> ApiResult<Respons
 pub async fn delete_key(State(app): State<App>, call: Call) -> ApiResult<Response> {
     let caller = require_management(&app, &call).await?;
     let list = DeclaredKeys::load(&app.store.records).await?;
-    let (hash, declared) = find(&list, &caller, &call)?;
+    let (hash, declared) = find_key(&list, &caller, &call)?;
     auth::delete_key(&app.store.records, hash).await?;
     tracing::info!(user = caller.user().id, key = declared.mask, "an API key was revoked");
     Ok(empty(StatusCode::NO_CONTENT))
@@ -142,11 +143,24 @@ async fn require_management(app: &App, call: &Call) -> ApiResult<Caller> {
     .await
 }
 
+/// 400 if the key would exceed what the caller may access. The projects are read only if the key is limited to some.
+async fn validate(app: &App, caller: &Caller, input: &KeyInput, now: DateTime<Utc>) -> ApiResult<()> {
+    let reachable = match input.is_limited_to_projects() {
+        true => app.reachable_projects(caller).await?,
+        false => Vec::new(),
+    };
+    input.validate(caller, &reachable, now)
+}
+
 /// The key in the path: 404 if the caller's user has no such key.
-fn find<'a>(list: &'a DeclaredKeys, caller: &Caller, call: &Call) -> ApiResult<(&'a str, &'a DeclaredKey)> {
+fn find_key<'a>(
+    list: &'a DeclaredKeys,
+    caller: &Caller,
+    call: &Call,
+) -> ApiResult<(&'a str, &'a DeclaredKey)> {
     let email = &caller.user().email;
     list.of_user(email)
-        .find(|(hash, _)| response::id(hash) == call.param("id"))
+        .find(|(hash, _)| response::key_id(hash) == call.param("id"))
         .ok_or_else(ApiError::not_found)
 }
 

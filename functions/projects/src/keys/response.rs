@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 const ID_DIGITS: usize = 32;
 
 /// The id of the key with this hash: the first digits of the hash, which do not help to find the secret.
-pub fn id(hash: &str) -> &str {
+pub fn key_id(hash: &str) -> &str {
     let digits = hash.split_once('$').map_or(hash, |(_, digits)| digits);
     digits.get(..ID_DIGITS).unwrap_or(digits)
 }
 
 /// A key about itself.
-pub fn current(key: &KeyRecord) -> Value {
+pub fn current_key(key: &KeyRecord) -> Value {
     json!({
         "label": key.label,
         "mask_value": key.mask,
@@ -29,17 +29,17 @@ pub fn current(key: &KeyRecord) -> Value {
 }
 
 /// A key of a list: without its secret.
-pub fn listed(hash: &str, key: &KeyRecord) -> Value {
-    with_identity(current(key), hash, None)
+pub fn listed_key(hash: &str, key: &KeyRecord) -> Value {
+    with_identity(current_key(key), hash, None)
 }
 
 /// A key that was just created, with its secret.
-pub fn created(hash: &str, key: &KeyRecord, secret: &str) -> Value {
-    with_identity(current(key), hash, Some(secret))
+pub fn created_key(hash: &str, key: &KeyRecord, secret: &str) -> Value {
+    with_identity(current_key(key), hash, Some(secret))
 }
 
 fn with_identity(mut response: Value, hash: &str, secret: Option<&str>) -> Value {
-    response["id"] = id(hash).into();
+    response["id"] = key_id(hash).into();
     response["value"] = secret.into();
     response["user_id"] = response["user"].take();
     if let Some(fields) = response.as_object_mut() {
