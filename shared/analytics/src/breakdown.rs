@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ahash::RandomState;
 use arrow_buffer::ScalarBuffer;
 use pennon_filters::dates::zone;
 use pennon_filters::error::{CalcError, CalcResult};
@@ -193,7 +194,8 @@ fn texts(column: &Column, normalize_url: bool, work: &WorkBudget<'_>) -> CalcRes
         }
     }
     let distinct = length.min(column.codes.len());
-    let mut known: HashMap<Cow<'_, str>, u32> = HashMap::with_capacity(distinct);
+    let mut known: HashMap<Cow<'_, str>, u32, RandomState> =
+        HashMap::with_capacity_and_hasher(distinct, RandomState::new());
     let mut values: Vec<String> = Vec::with_capacity(distinct);
     let mut table = Vec::with_capacity(length);
     for (value, has_row) in column.values.iter().zip(has_row) {

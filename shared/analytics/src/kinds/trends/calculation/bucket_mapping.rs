@@ -17,6 +17,9 @@ use crate::scan::Micros;
 /// A day in microseconds.
 const DAY: Micros = 86_400_000_000;
 
+/// The bucket of instants that no bucket counts; there are at most [`limits::BUCKETS`] buckets.
+const OUTSIDE: usize = limits::BUCKETS;
+
 /// The consecutive buckets `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BucketSpan {
@@ -177,12 +180,26 @@ impl<'a> BucketLookup<'a> {
         let bucket = self.finder.find(time.max(self.first).min(self.last)).min(self.outside);
         if inside { bucket } else { self.outside }
     }
+
+    /// The bucket of an instant as a span; `None` outside.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "loops over rows keep its few numbers in registers")]
+    pub(super) fn span_of(self, time: Micros) -> Option<BucketSpan> {
+        let bucket = self.bucket_of(time);
+        let from = bucket as u32; // There are fewer than 2^32 buckets.
+        (bucket != self.outside).then_some(BucketSpan { from, until: from + 1 })
+    }
 }
 
 impl BucketMapping<'_> {
     /// Whether each event counts only in the bucket of its time.
     pub(super) fn is_one_to_one(&self) -> bool {
         matches!(self.rolling_window, RollingWindow::None)
+    }
+
+    /// The search for the bucket of an instant, where each event counts only in the bucket of its time.
+    pub(super) fn lookup(&self) -> Option<BucketLookup<'_>> {
+        self.is_one_to_one().then(|| BucketLookup::new(self.buckets, self.bounds, OUTSIDE))
     }
 
     /// The buckets that count an instant.

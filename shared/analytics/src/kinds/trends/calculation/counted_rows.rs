@@ -110,18 +110,24 @@ pub(super) fn for_each_row(
                     &members
                 }
             };
-            for_each_passing(run, mask, work, |row| {
+            let mut count = |row: usize, span: BucketSpan| {
                 let (actor, time) = (run.actors[row], run.times[row]);
-                if let Some(span) = mapping.span_at(time) {
-                    callback(CountedRow {
-                        position: (run_index, row),
-                        actor,
-                        time,
-                        span,
-                        value_code: layer.codes.code_of(row),
-                    });
-                }
-            })?;
+                let value_code = layer.codes.code_of(row);
+                callback(CountedRow { position: (run_index, row), actor, time, span, value_code });
+            };
+            if let Some(lookup) = mapping.lookup() {
+                for_each_passing(run, mask, work, |row| {
+                    if let Some(span) = lookup.span_of(run.times[row]) {
+                        count(row, span);
+                    }
+                })?;
+            } else {
+                for_each_passing(run, mask, work, |row| {
+                    if let Some(span) = mapping.span_at(run.times[row]) {
+                        count(row, span);
+                    }
+                })?;
+            }
         }
     }
     Ok(())

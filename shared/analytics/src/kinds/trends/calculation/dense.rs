@@ -18,7 +18,7 @@ use super::statistics::StatisticState;
 use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::Statistic;
-use crate::scan::{ColumnRef, MISSING};
+use crate::scan::{ColumnRef, EventRun, MISSING};
 
 /// A dense table with a block of cells, one per bucket, for each value that occurs. Allocating a block consumes work, so a
 /// cancelled calculation or one over its memory limit stops early.
@@ -167,9 +167,7 @@ fn count_single_values(
         let cells = (last_key + 1).saturating_mul(stride);
         if cells <= run.times.len().saturating_mul(MAX_CELLS_PER_ROW).clamp(MIN_RUN_CELLS, MAX_RUN_CELLS) {
             let mut cells = vec![0_u32; cells];
-            for_each_bucket(keys, (run, mask), mapping, width, |key, bucket| {
-                cells[(key as usize).min(last_key) * stride + bucket] += 1;
-            });
+            count_cells(keys, (run, mask), mapping, (width, last_key), &mut cells);
             for (key, counts) in cells.chunks_exact(stride).enumerate() {
                 // A fold over all buckets is vectorized; an early exit would not be.
                 if counts[..width].iter().fold(0, |any, count| any | count) == 0 {
@@ -206,6 +204,21 @@ fn count_single_values(
     };
     let counted = blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted);
     counted.collect::<CalcResult<_>>().map(Some)
+}
+
+/// Counts rows by key and bucket. A function of its own, so that its loop keeps its numbers in registers.
+#[inline(never)]
+fn count_cells(
+    keys: &[u32],
+    rows: (&EventRun, &Mask),
+    mapping: &BucketMapping<'_>,
+    (width, last_key): (usize, usize),
+    cells: &mut [u32],
+) {
+    let stride = width + 1;
+    for_each_bucket(keys, rows, mapping, width, |key, bucket| {
+        cells[(key as usize).min(last_key) * stride + bucket] += 1;
+    });
 }
 
 /// Counts distinct actors by value and bucket. With `first`, an actor counts only in its first bucket.
@@ -288,19 +301,18 @@ fn count_actors_of_run(
             if last_of_value.len() <= index {
                 last_of_value.push((MISSING, BucketSpan { from: 0, until: 0 }));
             }
-            let (before, done) = last_of_value[index];
-            let same_actor = before == actor;
-            ordered &= !same_actor || done.from <= from;
-            if same_actor && (first_bucket_only || until <= done.until) {
-                return;
-            }
-            let start = if same_actor { from.max(done.until) } else { from };
+            let last = &mut last_of_value[index];
+            let (is_same_actor, done) = (last.0 == actor, last.1);
+            ordered &= !is_same_actor | (done.from <= from);
+            // Without branches: whether an actor returns on the same day cannot be predicted.
+            let is_new = !is_same_actor | (!first_bucket_only & (until > done.until));
+            let start = if is_same_actor { from.max(done.until) } else { from };
             let end = if first_bucket_only { start + 1 } else { until };
-            last_of_value[index] = (actor, BucketSpan { from, until: end });
+            *last = (actor, BucketSpan { from, until: if is_new { end } else { done.until } });
             let block = differences.block(index);
             let (start, end) = ((start as usize).min(width), (end as usize).min(width));
-            block[start] = block[start].wrapping_add(1);
-            block[end] = block[end].wrapping_sub(1);
+            block[start] = block[start].wrapping_add(u64::from(is_new));
+            block[end] = block[end].wrapping_sub(u64::from(is_new));
         },
     )?;
     if !is_within_limit {

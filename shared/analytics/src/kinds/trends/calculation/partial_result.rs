@@ -5,6 +5,9 @@
 //! sets `over_budget` instead of growing.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use ahash::RandomState;
 
 use super::accumulator::Accumulator;
 use super::breakdown_values::BreakdownValue;
@@ -13,7 +16,7 @@ use crate::kinds::trends::limits;
 /// Accumulators by series and period (see `CompiledTrend::period_series`) and breakdown value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PartialResult {
-    pub(super) accumulators: HashMap<(usize, BreakdownValue), Accumulator>,
+    pub(super) accumulators: HashMap<(usize, BreakdownValue), Accumulator, RandomState>,
     bytes: usize,
     /// The memory limit was exceeded and the data dropped.
     pub(super) over_budget: bool,
@@ -27,11 +30,11 @@ impl PartialResult {
         }
         let size_bytes = accumulator.size_bytes();
         match self.accumulators.entry((period_series, key)) {
-            std::collections::hash_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
                 entry.insert(accumulator);
                 self.bytes += size_bytes;
             }
-            std::collections::hash_map::Entry::Occupied(mut entry) => {
+            Entry::Occupied(mut entry) => {
                 let before = entry.get().size_bytes();
                 entry.get_mut().merge(accumulator);
                 self.bytes = self.bytes + entry.get().size_bytes() - before;
