@@ -18,7 +18,7 @@ use object_store::ObjectStore;
 use pennon::api::{FunctionRoute, function_routes};
 use pennon_core::function_name::{function_name, with_function_name};
 use pennon_core::store::Store;
-use pennon_eventstore::EventStore;
+use pennon_eventstore::{EventStore, Settings};
 
 pub use connector::Noting;
 
@@ -53,7 +53,12 @@ pub fn noting_objects(events: EventStore, url: &str, store: &Store, meter: &Mete
     let Some(directory) = url.strip_prefix("file://").filter(|_| is_watched) else { return events };
     let local = object_store::local::LocalFileSystem::new_with_prefix(directory).expect("a directory");
     let objects: Arc<dyn ObjectStore> = Arc::new(objects::NotingObjects(local, meter.clone()));
-    EventStore::with_object_store(store.clone(), objects, std::time::Duration::from_secs(5))
+    EventStore::with_object_store(
+        store.clone(),
+        objects,
+        std::time::Duration::from_secs(5),
+        Settings::default(),
+    )
 }
 
 /// The functions whose routes fit `path` best.

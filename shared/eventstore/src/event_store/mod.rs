@@ -59,9 +59,10 @@ impl EventStore {
         store: Store,
         objects: Arc<dyn ObjectStore>,
         longest_wait: Duration,
+        settings: Settings,
     ) -> EventStore {
         let objects = Objects::new(objects, "").with_longest_wait(longest_wait);
-        EventStore::of(Components::build(store, objects, Settings::default(), Some(read_legacy_ids)))
+        EventStore::of(Components::build(store, objects, settings, Some(read_legacy_ids)))
     }
 
     fn of(components: Components) -> EventStore {

@@ -46,6 +46,9 @@ use retry::RetryPolicy;
 const SUMS_BYTES: u64 = 64 << 20;
 /// Objects that are written concurrently.
 const WRITTEN_AT_ONCE: usize = 4;
+/// Reads on the way to a bucket, where each waits some 15 ms for its first byte: 64 ranges of 10 million events are two rounds.
+/// A function of one core decodes slower than 32 connections send.
+const BUCKET_READS_AT_ONCE: usize = 32;
 /// Error text for a missing object.
 const MISSING: &str = "it is missing";
 /// Size above which checksums are verified on a blocking thread.
@@ -56,6 +59,7 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
+    is_directory: bool,
     sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
     quarantine: Option<Quarantine>,
     /// Uploads in parts; `None` in a directory.
@@ -93,7 +97,18 @@ impl Objects {
         let sums = Arc::new(Cache::with_weighter(1024, SUMS_BYTES, ChecksumsWeight));
         let (read, whole, brief) = (RetryPolicy::READ, RetryPolicy::WHOLE, RetryPolicy::BRIEF);
         let (quarantine, large_uploads, versions) = (None, None, None);
-        Objects { store, prefix, sums, quarantine, large_uploads, versions, read, whole, brief }
+        Objects {
+            store,
+            prefix,
+            is_directory: false,
+            sums,
+            quarantine,
+            large_uploads,
+            versions,
+            read,
+            whole,
+            brief,
+        }
     }
 
     fn with_large_uploads(self, large_uploads: LargeUploads) -> Objects {
@@ -189,6 +204,13 @@ impl Objects {
             Some(sums) => Ok(sums.size()),
             None => Err(self.damaged(name, "it has no checksums").await),
         }
+    }
+
+    /// Reads that a scan should have on the way: enough to hide the latency of a bucket. A directory has none to hide, and
+    /// what is read before a core can decode it only takes memory.
+    pub(crate) fn reads_at_once(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        if self.is_directory { cores * 2 } else { BUCKET_READS_AT_ONCE.max(cores * 2) }
     }
 
     /// Reads ranges of an object.

@@ -75,7 +75,7 @@ fn open_directory(url: &str, directory: PathBuf) -> Result<Objects, EventStoreEr
     std::fs::create_dir_all(&directory)
         .map_err(|e| EventStoreError::Location(format!("{} cannot be made: {e}", directory.display())))?;
     let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
-    Ok(Objects::new(Arc::new(store), ""))
+    Ok(Objects { is_directory: true, ..Objects::new(Arc::new(store), "") })
 }
 
 /// The settings of connections that trust Amazon's roots only.

@@ -20,7 +20,7 @@ use super::{Scanner, columns};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::segments::number_columns::{ColumnBytes, NumericColumn, NumericColumnReader, bytes_of};
-use crate::segments::parquet_io::DecodedColumns;
+use crate::segments::parquet_io::{DecodedColumns, decode_on_thread};
 use crate::segments::property_values;
 
 /// Bytes of a row of all numeric columns during decoding.
@@ -37,29 +37,14 @@ impl Scanner {
     ) -> Result<TaskState, EventStoreError> {
         let numbers = found.missing_numbers();
         let columns = found.missing_columns(requested, false);
-        let persons = match &found.persons {
-            None => Some(task.file.persons(task.group).await?),
-            Some(_) => None,
-        };
-        let rows = |runs: &[usize]| runs.iter().map(|run| task.runs[*run].rows.clone()).collect::<Vec<_>>();
-        let mut parts = None;
-        if !numbers.runs.is_empty() {
-            let leaves = numbers.columns(task.file.footer.ranges[task.group].ties);
-            let ranges = bytes_of(task.file.metadata(), task.group, &leaves, &rows(&numbers.runs))?;
-            let read = task.file.ranges(&ranges).await?;
-            found.stats.bytes_read += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            parts = Some(ColumnBytes::new(&ranges, read));
-        }
-        let mut decoded = None;
-        if !columns.runs.is_empty() {
-            let origins = columns.columns.iter().map(|column| requested.columns[*column].1.as_ref());
-            let places = columns::projection(&task.file.footer, origins);
-            let all = task.file.rows(task.group);
-            let selection = RowSelection::from_consecutive_ranges(rows(&columns.runs).into_iter(), all);
-            let read = task.file.decode(task.group, Some(selection), &places).await?;
-            found.stats.bytes_read += read.bytes_read;
-            decoded = Some(read);
-        }
+        // Independent reads: one after the other, each would cost the latency of the object store.
+        let (persons, parts, decoded) = futures::try_join!(
+            read_persons(task, found.persons.is_none()),
+            read_numbers(task, &numbers),
+            read_columns(task, &columns, requested),
+        )?;
+        found.stats.bytes_read += parts.as_ref().map_or(0, ColumnBytes::bytes);
+        found.stats.bytes_read += decoded.as_ref().map_or(0, |decoded| decoded.bytes_read);
         let keeps_whole = self.keeps_whole(task);
         let needs_objects = !found.missing_columns(requested, true).columns.is_empty();
         let of = task.clone();
@@ -74,7 +59,7 @@ impl Scanner {
             keeps_whole,
         };
         let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
-        let done = tokio::task::spawn_blocking(move || {
+        let done = decode_on_thread(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &pieces)?;
             if !needs_objects {
@@ -106,6 +91,41 @@ impl Scanner {
         }
         again
     }
+}
+
+/// Reads the persons of a range, if they are missing.
+async fn read_persons(task: &Task, are_missing: bool) -> Result<Option<Bytes>, EventStoreError> {
+    if !are_missing {
+        return Ok(None);
+    }
+    task.file.persons(task.group).await.map(Some)
+}
+
+/// Reads the pages of the missing numeric columns.
+async fn read_numbers(task: &Task, missing: &MissingNumbers) -> Result<Option<ColumnBytes>, EventStoreError> {
+    if missing.runs.is_empty() {
+        return Ok(None);
+    }
+    let leaves = missing.columns(task.file.footer.ranges[task.group].ties);
+    let ranges = bytes_of(task.file.metadata(), task.group, &leaves, &task.rows_of(&missing.runs))?;
+    let read = task.file.ranges(&ranges).await?;
+    Ok(Some(ColumnBytes::new(&ranges, read)))
+}
+
+/// Reads and decodes the other missing columns.
+async fn read_columns(
+    task: &Task,
+    missing: &MissingColumns,
+    requested: &CompiledRequest,
+) -> Result<Option<DecodedColumns>, EventStoreError> {
+    if missing.runs.is_empty() {
+        return Ok(None);
+    }
+    let origins = missing.columns.iter().map(|column| requested.columns[*column].1.as_ref());
+    let places = columns::projection(&task.file.footer, origins);
+    let rows = task.rows_of(&missing.runs);
+    let selection = RowSelection::from_consecutive_ranges(rows.into_iter(), task.file.rows(task.group));
+    task.file.decode(task.group, Some(selection), &places).await.map(Some)
 }
 
 /// Runs with missing numeric columns.
@@ -317,10 +337,12 @@ fn clip_run(
 }
 
 fn check_order(codes: &[u32], times: &[Micros]) -> Result<(), EventStoreError> {
-    // Branch-free, so that the compiler vectorizes it.
-    let pairs = codes.windows(2).zip(times.windows(2));
-    let ordered = pairs
-        .fold(true, |ordered, (codes, times)| ordered & ((codes[0] < codes[1]) | (times[0] <= times[1])));
+    // Branch-free and over plain slices, so that the compiler vectorizes it; it does not with `windows`.
+    let next = codes.iter().skip(1).zip(times.iter().skip(1));
+    let pairs = codes.iter().zip(times).zip(next);
+    let ordered = pairs.fold(true, |ordered, ((code, time), (next_code, next_time))| {
+        ordered & ((code < next_code) | (time <= next_time))
+    });
     if ordered { Ok(()) } else { Err(EventStoreError::corrupt("times are out of order")) }
 }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::compiled_request::{self, CompiledRequest};
 use super::load::{LoadStats, LoadedRange, Task};
 use super::piece::{CachedPiece, PieceKind, WHOLE};
-use super::{ScanStats, Scanner, cores, plan};
+use super::{ScanStats, Scanner, plan};
 use crate::error::EventStoreError;
 use crate::memory::{Purpose, QueryMemory};
 
@@ -60,7 +60,8 @@ impl Scanner {
         let mut lists = Vec::with_capacity(tasks.len() + 1);
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads = tasks.iter().map(|task| self.first_times_of_range(task, &requested, memory));
-        let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
+        let mut loads =
+            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.reads_at_once());
         while let Some((task, list, took)) = loads.try_next().await? {
             stats.add(took);
             memory.take((list.times.len() * size_of::<Micros>()) as u64)?;

@@ -269,6 +269,11 @@ impl Task {
         (first, runs().map(|run| run.max_time).max().unwrap_or(Micros::MAX))
     }
 
+    /// The rows of some of its runs.
+    pub(super) fn rows_of(&self, runs: &[usize]) -> Vec<Range<usize>> {
+        runs.iter().map(|run| self.runs[*run].rows.clone()).collect()
+    }
+
     pub(super) fn key(&self, run: u32, part: PieceKind, clip: TimeBounds) -> PieceKey {
         PieceKey { object: self.file.object().clone(), range: self.group as u32, run, part, clip }
     }

@@ -157,7 +157,8 @@ impl Scanner {
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads =
             scan_plan.tasks.iter().map(|task| self.load_final(task, requested, merge_state, (seqs, memory)));
-        let mut loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(cores() * 2);
+        let mut loads =
+            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.reads_at_once());
         let mut all = LoadedRanges::default();
         while let Some((loaded, deltas, took)) = loads.try_next().await? {
             stats.add(took);
@@ -357,6 +358,6 @@ impl ScanStats {
     }
 }
 
-pub(crate) fn cores() -> usize {
+fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }

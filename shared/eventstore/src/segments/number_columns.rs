@@ -123,6 +123,11 @@ impl ColumnBytes {
         ColumnBytes { parts: ranges.iter().map(|range| range.start).zip(parts).collect() }
     }
 
+    /// The number of bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
         let at = self.parts.partition_point(|(first, _)| *first <= start);
         let part = at.checked_sub(1).map(|at| &self.parts[at]);

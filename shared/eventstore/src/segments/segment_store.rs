@@ -47,6 +47,11 @@ impl SegmentStore {
         SegmentStore { objects, manifests, flag_calls, files, profile_files, range_rows }
     }
 
+    /// Parts of segments that a scan should read at once, see [`Objects::reads_at_once`].
+    pub(crate) fn reads_at_once(&self) -> usize {
+        self.objects.reads_at_once()
+    }
+
     /// Stores the objects of a segment.
     pub(crate) async fn write_objects(&self, new: &NewSegment) -> Result<(), EventStoreError> {
         self.objects.create_all(&new.files).await

@@ -10,7 +10,7 @@ use crate::support::faulty::{Always, Chance, Fault, Faults, Faulty, Once};
 use crate::support::{MINUTE, NOW, PROJECT, request, rows, simple};
 use object_store::memory::InMemory;
 use pennon::embedded::Embedded;
-use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS};
+use pennon_eventstore::{EventStore, EventStoreError, GRACE_MICROS, Settings};
 use proptest::prelude::*;
 
 fn faulty(faults: impl Faults + 'static) -> Arc<Faulty> {
@@ -19,7 +19,15 @@ fn faulty(faults: impl Faults + 'static) -> Arc<Faulty> {
 
 async fn over(objects: &Arc<Faulty>) -> (EventStore, pennon_core::store::Store) {
     let store = Embedded::in_memory().await.unwrap().store(None);
-    (EventStore::with_object_store(store.clone(), objects.clone(), Duration::from_micros(100)), store)
+    (
+        EventStore::with_object_store(
+            store.clone(),
+            objects.clone(),
+            Duration::from_micros(100),
+            Settings::default(),
+        ),
+        store,
+    )
 }
 
 #[tokio::test]
@@ -31,7 +39,12 @@ async fn a_store_that_is_down_is_retried_a_few_times_and_then_reported() {
         events.compact(PROJECT, NOW).await.unwrap();
         objects.set(Always(fault));
         let before = objects.calls.load(Ordering::Relaxed);
-        let cold = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
+        let cold = EventStore::with_object_store(
+            store,
+            objects.clone(),
+            Duration::from_micros(100),
+            Settings::default(),
+        );
         let error = cold.scan(PROJECT, &[], &request(&[], &[])).await.unwrap_err();
         assert!(matches!(error, EventStoreError::Objects(_)), "{fault:?}: {error}");
         let calls = objects.calls.load(Ordering::Relaxed) - before;
@@ -130,7 +143,12 @@ async fn faulty_life(seed: u64, one_in: u64, steps: Vec<u8>) {
         }
     }
     objects.set(Always(Fault::None));
-    let events = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
+    let events = EventStore::with_object_store(
+        store,
+        objects.clone(),
+        Duration::from_micros(100),
+        Settings::default(),
+    );
     let found = uuids(&events).await.unwrap();
     assert!(acknowledged.is_subset(&found) && found.is_subset(&sent));
     while events.compact(PROJECT, now).await.unwrap().more {}

@@ -24,6 +24,7 @@ mod merges;
 mod partition_cache;
 mod persons;
 mod queued;
+mod read_rounds;
 mod s3;
 mod store;
 mod support;

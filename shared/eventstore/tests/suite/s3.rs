@@ -12,7 +12,7 @@ use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::memory::InMemory;
 use pennon::embedded::Embedded;
 use pennon_core::store::Store;
-use pennon_eventstore::{Event, EventStore, GRACE_MICROS, ResultObject, derive_person_id};
+use pennon_eventstore::{Event, EventStore, GRACE_MICROS, ResultObject, Settings, derive_person_id};
 use tempfile::TempDir;
 
 /// The address of the bucket, if there is one.
@@ -100,7 +100,12 @@ async fn objects_whose_response_was_lost_were_created_once() {
     };
     let faulty = Faulty::new(objects, EveryThird(0));
     let store = Embedded::in_memory().await.unwrap().store(None);
-    let events = EventStore::with_object_store(store.clone(), faulty.clone(), Duration::from_millis(1));
+    let events = EventStore::with_object_store(
+        store.clone(),
+        faulty.clone(),
+        Duration::from_millis(1),
+        Settings::default(),
+    );
     let sent = (0..50).map(|n| simple(n, "a", "ada", n as i64)).collect::<Vec<_>>();
     // A project of its own: the address of a bucket has no other place for it.
     events.append(PROJECT + 1, &sent, NOW).await.unwrap();
@@ -146,7 +151,12 @@ async fn result_objects_are_beside_the_events_and_removed_separately() {
 async fn writing_a_result_has_a_shorter_timeout_than_writing_events() {
     let objects = Faulty::new(Arc::new(InMemory::new()), Always(Fault::Before));
     let store = Embedded::in_memory().await.unwrap().store(None);
-    let events = EventStore::with_object_store(store, objects.clone(), Duration::from_micros(100));
+    let events = EventStore::with_object_store(
+        store,
+        objects.clone(),
+        Duration::from_micros(100),
+        Settings::default(),
+    );
     let object = ResultObject { project: PROJECT, cache_key: "k".to_owned(), id: "1".to_owned() };
     assert!(events.put_result(&object, "x".into()).await.is_err());
     assert_eq!(objects.calls.swap(0, Ordering::Relaxed), 3);

@@ -18,12 +18,15 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataP
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use uuid::Uuid;
 
+use super::decoding::decode_on_thread;
+use super::page_index::PageIndex;
 use crate::error::EventStoreError;
 use crate::objects::Objects;
-use crate::segments::parquet_io::page_index::PageIndex;
 
-/// Bytes read first from the end of a file: footer and page index of most files.
-const TAIL_BYTES: u64 = 128 * 1024;
+/// Bytes read first from the end of a file, which hold footer and page index of most files: this share of it, within bounds. Of a
+/// bucket, a second read costs more than all of these bytes.
+const TAIL_SHARE: u64 = 256;
+const TAIL_BYTES: Range<u64> = 128 * 1024..1024 * 1024;
 
 /// Which parts of the page index are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +138,7 @@ impl ParquetFile {
         let mut decoder = builder.build()?;
         let mut bytes_read = 0;
         loop {
-            let (back, added, requested) =
-                tokio::task::spawn_blocking(move || step(decoder, to, add)).await??;
+            let (back, added, requested) = decode_on_thread(move || step(decoder, to, add)).await??;
             let Some(ranges) = requested else { return Ok((added, bytes_read)) };
             (decoder, to) = (back, added);
             let parts = self.objects.ranges(&self.object, &ranges).await?;
@@ -219,7 +221,7 @@ async fn metadata(
         PageIndexParts::PlacesAndBounds => PageIndexPolicy::Optional,
     };
     let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
-    let tail_start = bytes.saturating_sub(TAIL_BYTES);
+    let tail_start = bytes.saturating_sub((bytes / TAIL_SHARE).clamp(TAIL_BYTES.start, TAIL_BYTES.end));
     let from_tail = tail_start..bytes;
     let mut requested = Vec::from([from_tail]);
     let mut tail = None;

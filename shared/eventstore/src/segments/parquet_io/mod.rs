@@ -3,6 +3,8 @@
 //!
 //! Nothing here knows what the columns mean.
 
+mod decoding;
 mod file;
 mod page_index;
+pub(crate) use decoding::decode_on_thread;
 pub(crate) use file::{DecodedColumns, PageIndexParts, ParquetFile};
