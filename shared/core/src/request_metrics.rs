@@ -1,4 +1,4 @@
-//! Metrics of one request: route, project, DynamoDB calls and capacity units, bytes of events. Written to the request log.
+//! Metrics of one request: route, project, DynamoDB calls and capacity units, bytes of events and reads of objects. Written to the request log.
 //!
 //! A request runs inside [`with_metrics`], which stores its metrics in a task-local; code in the same task updates them by
 //! [`record`] without passing them around. Must stay true: metrics contain nothing that was sent, no key, token or body;
@@ -28,8 +28,20 @@ pub struct RequestMetrics {
     read_tenths: AtomicU64,
     write_tenths: AtomicU64,
     bytes_read: AtomicU64,
+    gets: AtomicU64,
     /// The calls to DynamoDB; `None` if the request is not traced.
     calls: Option<Mutex<Vec<CallSpan>>>,
+}
+
+/// Wraps `work`, to be spawned as a new task, so that it updates the metrics of the caller's request.
+pub fn inherit_metrics<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let metrics = CURRENT.try_with(Arc::clone).ok();
+    async move {
+        match metrics {
+            Some(metrics) => CURRENT.scope(metrics, work).await,
+            None => work.await,
+        }
+    }
 }
 
 /// Runs `work` with `metrics` as the current request's metrics.
@@ -93,6 +105,11 @@ impl RequestMetrics {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Adds reads of the object store.
+    pub fn add_gets(&self, gets: u64) {
+        self.gets.fetch_add(gets, Ordering::Relaxed);
+    }
+
     /// The route; empty if none matched.
     pub fn route(&self) -> &str {
         self.route.get().map_or("", String::as_str)
@@ -126,6 +143,11 @@ impl RequestMetrics {
     /// Bytes of stored events that were read.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Number of reads of the object store.
+    pub fn gets(&self) -> u64 {
+        self.gets.load(Ordering::Relaxed)
     }
 }
 

@@ -75,10 +75,14 @@ async fn bytes_of_events_are_logged() {
         .compact(1, pennon_core::clock::Clock::Running.now(None).timestamp_micros())
         .await
         .unwrap();
+    let app = app.metered();
+    app.meter.take();
     let (response, lines) = logged(&app, &Method::POST, QUERY, json!({"query": views("-7d")})).await;
     response.expect(200);
     let line = lines.iter().find(|line| line["message"] == "request").unwrap();
     assert!(line["bytes_read"].as_u64().unwrap() > 0, "{line}");
+    let gets = app.meter.take().gets;
+    assert!(gets > 0 && line["gets"] == gets, "{gets} reads of objects, and {line}");
     assert!(lines.iter().any(|line| line["message"] == "events scanned"), "it has the id of its request");
 }
 

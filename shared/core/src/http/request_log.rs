@@ -93,6 +93,7 @@ impl RequestLog {
             read_units = metrics.read_units(),
             write_units = metrics.write_units(),
             bytes_read = metrics.bytes_read(),
+            gets = metrics.gets(),
             "request"
         );
     }

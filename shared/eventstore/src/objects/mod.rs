@@ -31,8 +31,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{Error, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use pennon_analytics::scan::Micros;
+use pennon_core::request_metrics;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -46,9 +47,9 @@ use retry::RetryPolicy;
 const SUMS_BYTES: u64 = 64 << 20;
 /// Objects that are written concurrently.
 const WRITTEN_AT_ONCE: usize = 4;
-/// Reads on the way to a bucket, where each waits some 15 ms for its first byte: 64 ranges of 10 million events are two rounds.
-/// A function of one core decodes slower than 32 connections send.
-const BUCKET_READS_AT_ONCE: usize = 32;
+/// Parts of segments on the way from a bucket, where each waits some 15 ms for its first byte. Each takes up to three connections, of which
+/// the first handshake takes CPU time, so more of them do not respond sooner.
+const BUCKET_READS_AT_ONCE: usize = 16;
 /// Error text for a missing object.
 const MISSING: &str = "it is missing";
 /// Size above which checksums are verified on a blocking thread.
@@ -256,6 +257,7 @@ impl Objects {
         sums: &ObjectChecksums,
         units: &[Range<u64>],
     ) -> Result<Vec<Bytes>, EventStoreError> {
+        request_metrics::record(|metrics| metrics.add_gets(gets_of(units)));
         let path = self.path(name);
         let bytes = units.iter().map(|unit| unit.end - unit.start).sum::<u64>();
         let patience = if bytes > COMPARED_ASIDE { self.whole } else { self.read }.for_bytes(bytes);
@@ -311,6 +313,7 @@ impl Objects {
         if let Some(known) = self.sums.get(&beside) {
             return Ok(known);
         }
+        request_metrics::record(|metrics| metrics.add_gets(1));
         let path = self.path(&beside);
         let start = checksums::split(name).0;
         let mut again = true;
@@ -383,6 +386,14 @@ impl Objects {
             Ok(listed.collect())
         })
     }
+}
+
+/// The requests that read ascending ranges of an object: ranges with a small gap are one.
+fn gets_of(ranges: &[Range<u64>]) -> u64 {
+    let is_apart =
+        |pair: &[Range<u64>]| pair[1].start.saturating_sub(pair[0].end) > OBJECT_STORE_COALESCE_DEFAULT;
+    let apart = ranges.windows(2).filter(|pair| is_apart(pair)).count();
+    if ranges.is_empty() { 0 } else { apart as u64 + 1 }
 }
 
 type Shared = Arc<dyn ObjectStore>;

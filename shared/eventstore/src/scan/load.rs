@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use pennon_analytics::scan::{Micros, Seq};
 use pennon_core::function_name::inherit_function_name;
+use pennon_core::request_metrics::inherit_metrics;
 use uuid::Uuid;
 
 use super::Scanner;
@@ -157,10 +158,10 @@ impl Scanner {
                     (self.clone(), task.clone(), requested.clone(), memory.clone());
                 // A started decode continues when the query is cancelled; until it ends, no other scan starts
                 // the same one or gets its memory.
-                let decoded = tokio::spawn(inherit_function_name(async move {
+                let decoded = tokio::spawn(inherit_function_name(inherit_metrics(async move {
                     let _until_done = (decoding, permit);
                     scanner.decode(found, &task, &requested, &memory).await
-                }));
+                })));
                 found = decoded.await??;
             }
         }
