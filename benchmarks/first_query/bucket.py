@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         """The name of the object: the path without the bucket."""
         return unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]
 
-    def answer(self, status, body=b"", headers=()):
+    def respond(self, status, body=b"", headers=()):
         """Sends a response with latency and bandwidth, and records it."""
         began = time.monotonic()
         time.sleep(self.server.first_byte)
@@ -101,34 +101,34 @@ class Handler(BaseHTTPRequestHandler):
     def object(self):
         found = self.server.content(self.name())
         if found is None:
-            return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            return self.respond(404, b"<Error><Code>NoSuchKey</Code></Error>")
         size, read = found
         headers = [("ETag", f'"{size}"'), ("Last-Modified", DATE), ("Accept-Ranges", "bytes")]
         if self.command == "HEAD":
-            return self.answer(200, b"", [*headers, ("Content-Length", str(size))])
+            return self.respond(200, b"", [*headers, ("Content-Length", str(size))])
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not wanted:
-            return self.answer(200, read(0, size), headers)
+            return self.respond(200, read(0, size), headers)
         start, end = int(wanted[1]), min(int(wanted[2]), size - 1)
-        self.answer(206, read(start, end + 1 - start), [*headers, ("Content-Range", f"bytes {start}-{end}/{size}")])
+        self.respond(206, read(start, end + 1 - start), [*headers, ("Content-Range", f"bytes {start}-{end}/{size}")])
 
     def list_objects(self, prefix):
         rows = "".join(f"<Contents><Key>{escape(name)}</Key><Size>{self.server.content(name)[0]}</Size>"
                        f"<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>\"1\"</ETag></Contents>"
                        for name in self.server.names(prefix))
-        self.answer(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode())
+        self.respond(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode())
 
     def do_PUT(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         name = self.name()
         if self.headers.get("If-None-Match") == "*" and self.server.content(name):
-            return self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return self.respond(412, b"<Error><Code>PreconditionFailed</Code></Error>")
         self.server.put[name] = body
-        self.answer(200, b"", [("ETag", f'"{len(body)}"')])
+        self.respond(200, b"", [("ETag", f'"{len(body)}"')])
 
     def do_DELETE(self):
         self.server.put.pop(self.name(), None)
-        self.answer(204)
+        self.respond(204)
 
 
 def main():

@@ -36,7 +36,7 @@ def pinned(cores, command):
 
 
 class Tables:
-    """The tables of a data directory: a local server, whose own event store is not asked."""
+    """The tables of a data directory: those of a local server, which runs no query."""
 
     def __init__(self, pennon, data, cores):
         (data / "server.json").unlink(missing_ok=True)
