@@ -106,10 +106,10 @@ class Handler(BaseHTTPRequestHandler):
         headers = [("ETag", f'"{size}"'), ("Last-Modified", DATE), ("Accept-Ranges", "bytes")]
         if self.command == "HEAD":
             return self.respond(200, b"", [*headers, ("Content-Length", str(size))])
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if not wanted:
+        selected = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if not selected:
             return self.respond(200, read(0, size), headers)
-        start, end = int(wanted[1]), min(int(wanted[2]), size - 1)
+        start, end = int(selected[1]), min(int(selected[2]), size - 1)
         self.respond(206, read(start, end + 1 - start), [*headers, ("Content-Range", f"bytes {start}-{end}/{size}")])
 
     def list_objects(self, prefix):
