@@ -39,8 +39,11 @@ background() {
     shift
     echo "== ${background_names[-1]}, in the background"
     # Measured here, because `join` may wait for another step first.
+    # In a process group of its own, so that `report` also ends what it has started.
+    set -m
     (SECONDS=0; "$@" >"$output" 2>&1; status=$?; echo "$SECONDS" >"$output.seconds"; exit "$status") &
     background_pids+=($!)
+    set +m
 }
 
 join() {
@@ -62,7 +65,7 @@ join() {
 report() {
     local status=$?
     if ((${#background_pids[@]})); then
-        kill "${background_pids[@]}" 2>/dev/null || true
+        kill -- "${background_pids[@]/#/-}" 2>/dev/null || true
     fi
     ((${#background_outputs[@]} == 0)) || rm -f "${background_outputs[@]}" "${background_outputs[@]/%/.seconds}"
     echo

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The first query of a function that has just started, over a bucket with the latency of an object store.
 
-    measure.py CALCULATION PENNON DATA [--runs 5] [--first-byte-ms 15] [--megabytes 80]
+    measure.py CALCULATION PENNON DATA [--runs 5] [--first-byte-ms 15] [--megabytes 80] [--only PART_OF_A_NAME]
 
-CALCULATION is the function's binary, PENNON the program; DATA is a data directory with the events of `benchmarks/events`, such as
-`bench.py --keep` leaves. The function runs on one core of its own, tables and bucket on the others. For each query: wall time from
+CALCULATION is the function's binary, PENNON the program; DATA is a data directory with the events of `benchmarks/events`, which
+no server has open; its tables record the queries. The function's log is `function.log` beside DATA. Needs Linux and two cores: the
+function runs on core 0, tables and bucket on the others. For each query: wall time from
 the start of the process to the response and of the response alone, CPU time, requests to the bucket, their bytes, and how many were
 on the way at once. How often reads depend on reads before is a test: `shared/eventstore/tests/suite/read_rounds.rs`."""
 
@@ -35,7 +36,7 @@ def pinned(cores, command):
     return ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
 
 
-class Tables:
+class LocalServer:
     """The tables of a data directory: those of a local server, which runs no query."""
 
     def __init__(self, pennon, data, cores):
@@ -44,8 +45,9 @@ class Tables:
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         end = time.monotonic() + PATIENCE
         while not (data / "server.json").exists():
-            if time.monotonic() > end:
-                raise SystemExit("the local server does not start")
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.process.kill()
+                raise SystemExit(f"the local server does not start: pennon serve --data {data}")
             time.sleep(0.05)
         self.info = json.loads((data / "server.json").read_text())
 
@@ -115,8 +117,18 @@ def main():
     parser.add_argument("--megabytes", default="80")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    data, others = options.data.resolve(), range(1, max(2, os.cpu_count()))
-    tables, bucket = Tables(options.pennon, data, others), Bucket(data / "events", others, options)
+    if (os.cpu_count() or 1) < 2:
+        raise SystemExit("the function needs a core of its own: two cores at least")
+    data, others = options.data.resolve(), range(1, os.cpu_count())
+    tables = LocalServer(options.pennon, data, others)
+    try:
+        measure(options, data, tables, others)
+    finally:
+        tables.stop()
+
+
+def measure(options, data, tables, others):
+    bucket = Bucket(data / "events", others, options)
     environment = {
         "AWS_ENDPOINT_URL_DYNAMODB": tables.info["dynamodb"], "AWS_ENDPOINT_URL_S3": bucket.url, "AWS_ENDPOINT": bucket.url,
         "AWS_ACCESS_KEY_ID": tables.info["access_key_id"], "PENNON_RECORDS_TABLE": "pennon-records",
@@ -125,18 +137,17 @@ def main():
     }
     log = data.parent / "function.log"
     try:
-        print("| query | start to response ms | response ms | spread % | CPU ms | GETs | MB | at once |")
+        print("| query | start to response ms | response ms | range % | CPU ms | GETs | MB | at once |")
         print("|---|---|---|---|---|---|---|---|")
         for name in (name for name in QUERIES if options.only in name):
             runs = [run(options.calculation, environment, name, bucket, log) for _ in range(options.runs)]
             middle = {key: statistics.median(it[key] for it in runs) for key in runs[0]}
             times = [it["response"] for it in runs]
-            spread = (max(times) - min(times)) / middle["response"] * 100
-            print(f"| {name} | {middle['start'] * 1e3:.0f} | {middle['response'] * 1e3:.0f} | {spread:.0f} | {middle['cpu'] * 1e3:.0f} "
+            extent = (max(times) - min(times)) / middle["response"] * 100
+            print(f"| {name} | {middle['start'] * 1e3:.0f} | {middle['response'] * 1e3:.0f} | {extent:.0f} | {middle['cpu'] * 1e3:.0f} "
                   f"| {middle['gets']:.0f} | {middle['bytes'] / 1e6:.1f} | {middle['at_once']:.0f} |", flush=True)
     finally:
         bucket.stop()
-        tables.stop()
 
 
 if __name__ == "__main__":

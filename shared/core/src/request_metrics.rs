@@ -1,7 +1,7 @@
 //! Metrics of one request: route, project, DynamoDB calls and capacity units, bytes of events and reads of objects. Written to the request log.
 //!
-//! A request runs inside [`with_metrics`], which stores its metrics in a task-local; code in the same task updates them by
-//! [`record`] without passing them around. Must stay true: metrics contain nothing that was sent, no key, token or body;
+//! A request runs inside [`with_metrics`], which stores its metrics in a task-local; code in the same task, or in
+//! one spawned with [`inherit_metrics`], updates them by [`record`] without passing them around. Must stay true: metrics contain nothing that was sent, no key, token or body;
 //! outside of a request [`record`] does nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -68,7 +68,7 @@ async fn rejected_requests_are_logged_too() {
 }
 
 #[tokio::test]
-async fn bytes_of_events_are_logged() {
+async fn bytes_and_reads_of_events_are_logged() {
     let app = viewed().await;
     app.services
         .events

@@ -47,9 +47,9 @@ use retry::RetryPolicy;
 const SUMS_BYTES: u64 = 64 << 20;
 /// Objects that are written concurrently.
 const WRITTEN_AT_ONCE: usize = 4;
-/// Parts of segments on the way from a bucket, where each waits some 15 ms for its first byte. Each takes up to three connections, of which
-/// the first handshake takes CPU time, so more of them do not respond sooner.
-const BUCKET_READS_AT_ONCE: usize = 16;
+/// Person ranges that are read from a bucket at once, where each read waits some 15 ms for its first byte. A range takes about four
+/// connections, of which the first handshake takes CPU time; more of them do not respond sooner.
+const BUCKET_RANGES_AT_ONCE: usize = 16;
 /// Error text for a missing object.
 const MISSING: &str = "it is missing";
 /// Size above which checksums are verified on a blocking thread.
@@ -207,11 +207,11 @@ impl Objects {
         }
     }
 
-    /// Reads that a scan should have on the way: enough to hide the latency of a bucket. A directory has none to hide, and
-    /// what is read before a core can decode it only takes memory.
-    pub(crate) fn reads_at_once(&self) -> usize {
+    /// Person ranges of segments that a scan should read at once: enough to hide the latency of a bucket. A directory has none to
+    /// hide, and what is read before a core can decode it only takes memory.
+    pub(crate) fn ranges_at_once(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        if self.is_directory { cores * 2 } else { BUCKET_READS_AT_ONCE.max(cores * 2) }
+        if self.is_directory { cores * 2 } else { BUCKET_RANGES_AT_ONCE.max(cores * 2) }
     }
 
     /// Reads ranges of an object.

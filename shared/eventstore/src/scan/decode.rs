@@ -20,7 +20,7 @@ use super::{Scanner, columns};
 use crate::error::EventStoreError;
 use crate::memory::{MemoryLease, Purpose, QueryMemory};
 use crate::segments::number_columns::{ColumnBytes, NumericColumn, NumericColumnReader, bytes_of};
-use crate::segments::parquet_io::{DecodedColumns, decode_on_thread};
+use crate::segments::parquet_io::{DecodedColumns, decode_in_turn};
 use crate::segments::property_values;
 
 /// Bytes of a row of all numeric columns during decoding.
@@ -37,12 +37,14 @@ impl Scanner {
     ) -> Result<TaskState, EventStoreError> {
         let numbers = found.missing_numbers();
         let columns = found.missing_columns(requested, false);
-        // Independent reads: one after the other, each would cost the latency of the object store.
-        let (persons, parts, decoded) = futures::try_join!(
+        // Independent reads: one after the other, each would cost the latency of the object store. All are awaited even if one
+        // fails, so that no thread decodes for a task that has ended.
+        let (persons, parts, decoded) = futures::join!(
             read_persons(task, found.persons.is_none()),
             read_numbers(task, &numbers),
             read_columns(task, &columns, requested),
-        )?;
+        );
+        let (persons, parts, decoded) = (persons?, parts?, decoded?);
         found.stats.bytes_read += parts.as_ref().map_or(0, ColumnBytes::bytes);
         found.stats.bytes_read += decoded.as_ref().map_or(0, |decoded| decoded.bytes_read);
         let keeps_whole = self.keeps_whole(task);
@@ -59,7 +61,7 @@ impl Scanner {
             keeps_whole,
         };
         let (pieces, mut taken) = (self.pieces.clone(), memory.lease(Purpose::Scan));
-        let done = decode_on_thread(move || {
+        let done = decode_in_turn(move || {
             let mut found = found;
             work.complete(&mut found, &mut taken, &pieces)?;
             if !needs_objects {
@@ -125,7 +127,7 @@ async fn read_columns(
     let places = columns::projection(&task.file.footer, origins);
     let rows = task.rows_of(&missing.runs);
     let selection = RowSelection::from_consecutive_ranges(rows.into_iter(), task.file.rows(task.group));
-    task.file.decode(task.group, Some(selection), &places).await.map(Some)
+    task.file.decode_in_turn(task.group, Some(selection), &places).await.map(Some)
 }
 
 /// Runs with missing numeric columns.

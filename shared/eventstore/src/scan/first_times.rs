@@ -61,7 +61,7 @@ impl Scanner {
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads = tasks.iter().map(|task| self.first_times_of_range(task, &requested, memory));
         let mut loads =
-            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.reads_at_once());
+            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.ranges_at_once());
         while let Some((task, list, took)) = loads.try_next().await? {
             stats.add(took);
             memory.take((list.times.len() * size_of::<Micros>()) as u64)?;

@@ -158,7 +158,7 @@ impl Scanner {
         let loads =
             scan_plan.tasks.iter().map(|task| self.load_final(task, requested, merge_state, (seqs, memory)));
         let mut loads =
-            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.reads_at_once());
+            futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.ranges_at_once());
         let mut all = LoadedRanges::default();
         while let Some((loaded, deltas, took)) = loads.try_next().await? {
             stats.add(took);

@@ -137,6 +137,25 @@ impl SegmentFile {
         columns: &[String],
     ) -> Result<DecodedColumns, EventStoreError> {
         let decoded = self.file.decode(group, selection, &uuid_columns::beside(columns)).await?;
+        Self::with_uuids(decoded, columns).await
+    }
+
+    /// As above for a scan, see [`crate::segments::parquet_io::decode_in_turn`].
+    pub(crate) async fn decode_in_turn(
+        &self,
+        group: usize,
+        selection: Option<RowSelection>,
+        columns: &[String],
+    ) -> Result<DecodedColumns, EventStoreError> {
+        let decoded = self.file.decode_in_turn(group, selection, &uuid_columns::beside(columns)).await?;
+        Self::with_uuids(decoded, columns).await
+    }
+
+    /// Restores the uuids, if they are among the columns.
+    async fn with_uuids(
+        decoded: DecodedColumns,
+        columns: &[String],
+    ) -> Result<DecodedColumns, EventStoreError> {
         if columns.iter().all(|column| column != uuid_columns::UUID) {
             return Ok(decoded);
         }

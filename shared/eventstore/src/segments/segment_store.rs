@@ -47,9 +47,9 @@ impl SegmentStore {
         SegmentStore { objects, manifests, flag_calls, files, profile_files, range_rows }
     }
 
-    /// Parts of segments that a scan should read at once, see [`Objects::reads_at_once`].
-    pub(crate) fn reads_at_once(&self) -> usize {
-        self.objects.reads_at_once()
+    /// Person ranges that a scan should read at once, see [`Objects::ranges_at_once`].
+    pub(crate) fn ranges_at_once(&self) -> usize {
+        self.objects.ranges_at_once()
     }
 
     /// Stores the objects of a segment.

@@ -1,7 +1,7 @@
-//! Threads that decode what was read.
+//! Threads that decode what scans have read.
 //!
-//! Must stay true: as many threads decode at once as there are cores, however many reads have finished, so that a scan can have many
-//! reads on the way; nothing is awaited while a thread decodes.
+//! Must stay true: at most as many threads decode for scans at once as there are cores, however many ranges were read ahead of them;
+//! whatever only plans reads, and whatever merges or looks up, does not wait for them.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,30 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Runs `work` on a blocking thread, as soon as fewer than the cores decode.
-pub(crate) async fn decode_on_thread<T: Send + 'static>(
+/// Which threads decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DecodeThreads {
+    /// Any blocking thread, at once.
+    Any,
+    /// One of as many as there are cores, in the order of the calls.
+    InTurn,
+}
+
+impl DecodeThreads {
+    /// Runs `work` on a blocking thread.
+    pub(super) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EventStoreError> {
+        match self {
+            DecodeThreads::Any => Ok(tokio::task::spawn_blocking(work).await?),
+            DecodeThreads::InTurn => decode_in_turn(work).await,
+        }
+    }
+}
+
+/// Runs `work` on a blocking thread, as soon as fewer threads than cores decode for scans.
+pub(crate) async fn decode_in_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, EventStoreError> {
     // An error means a closed semaphore, which this one never is.

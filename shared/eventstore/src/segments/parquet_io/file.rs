@@ -18,15 +18,16 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataP
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use uuid::Uuid;
 
-use super::decoding::decode_on_thread;
+use super::decoding::DecodeThreads;
 use super::page_index::PageIndex;
 use crate::error::EventStoreError;
 use crate::objects::Objects;
 
 /// Bytes read first from the end of a file, which hold footer and page index of most files: this share of it, within bounds. Of a
 /// bucket, a second read costs more than all of these bytes.
-const TAIL_SHARE: u64 = 256;
-const TAIL_BYTES: Range<u64> = 128 * 1024..1024 * 1024;
+const TAIL_DIVISOR: u64 = 256;
+const TAIL_BYTES_MIN: u64 = 128 * 1024;
+const TAIL_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Which parts of the page index are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +105,33 @@ impl ParquetFile {
         selection: Option<RowSelection>,
         columns: &[S],
     ) -> Result<DecodedColumns, EventStoreError> {
+        self.decode_on(DecodeThreads::Any, (group, selection), columns).await
+    }
+
+    /// As above for a scan, see [`decode_in_turn`](super::decode_in_turn).
+    pub(crate) async fn decode_in_turn<S: AsRef<str>>(
+        &self,
+        group: usize,
+        selection: Option<RowSelection>,
+        columns: &[S],
+    ) -> Result<DecodedColumns, EventStoreError> {
+        self.decode_on(DecodeThreads::InTurn, (group, selection), columns).await
+    }
+
+    async fn decode_on<S: AsRef<str>>(
+        &self,
+        threads: DecodeThreads,
+        (group, selection): (usize, Option<RowSelection>),
+        columns: &[S],
+    ) -> Result<DecodedColumns, EventStoreError> {
         let rows = self.group_rows(group);
         let read = Vec::new();
         let push = |read: &mut Vec<RecordBatch>, batch| {
             read.push(batch);
             Ok(())
         };
-        let (batches, bytes_read) = self.decode_by((group, selection), columns, rows, read, push).await?;
+        let place = (group, selection);
+        let (batches, bytes_read) = self.decode_steps(threads, place, columns, rows, (read, push)).await?;
         Ok(DecodedColumns { batches, bytes_read })
     }
 
@@ -118,11 +139,25 @@ impl ParquetFile {
     /// threads. Returns `to` and the bytes read.
     pub(crate) async fn decode_by<S: AsRef<str>, T: Send + 'static>(
         &self,
+        place: (usize, Option<RowSelection>),
+        columns: &[S],
+        rows: usize,
+        to: T,
+        add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+    ) -> Result<(T, u64), EventStoreError> {
+        self.decode_steps(DecodeThreads::Any, place, columns, rows, (to, add)).await
+    }
+
+    async fn decode_steps<S: AsRef<str>, T: Send + 'static>(
+        &self,
+        threads: DecodeThreads,
         (group, selection): (usize, Option<RowSelection>),
         columns: &[S],
         rows: usize,
-        mut to: T,
-        add: impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+        (mut to, add): (
+            T,
+            impl Fn(&mut T, RecordBatch) -> Result<(), EventStoreError> + Copy + Send + 'static,
+        ),
     ) -> Result<(T, u64), EventStoreError> {
         let requested = |name: &str| columns.iter().any(|column| column.as_ref() == name);
         let schema = self.reader.schema();
@@ -137,8 +172,11 @@ impl ParquetFile {
         }
         let mut decoder = builder.build()?;
         let mut bytes_read = 0;
+        // The first step decodes nothing: it plans the reads, which therefore do not wait for a turn.
+        let mut step_threads = DecodeThreads::Any;
         loop {
-            let (back, added, requested) = decode_on_thread(move || step(decoder, to, add)).await??;
+            let (back, added, requested) = step_threads.run(move || step(decoder, to, add)).await??;
+            step_threads = threads;
             let Some(ranges) = requested else { return Ok((added, bytes_read)) };
             (decoder, to) = (back, added);
             let parts = self.objects.ranges(&self.object, &ranges).await?;
@@ -221,7 +259,7 @@ async fn metadata(
         PageIndexParts::PlacesAndBounds => PageIndexPolicy::Optional,
     };
     let mut decoder = ParquetMetaDataPushDecoder::try_new(bytes)?.with_page_index_policy(policy);
-    let tail_start = bytes.saturating_sub((bytes / TAIL_SHARE).clamp(TAIL_BYTES.start, TAIL_BYTES.end));
+    let tail_start = bytes.saturating_sub((bytes / TAIL_DIVISOR).clamp(TAIL_BYTES_MIN, TAIL_BYTES_MAX));
     let from_tail = tail_start..bytes;
     let mut requested = Vec::from([from_tail]);
     let mut tail = None;

@@ -6,5 +6,5 @@
 mod decoding;
 mod file;
 mod page_index;
-pub(crate) use decoding::decode_on_thread;
+pub(crate) use decoding::decode_in_turn;
 pub(crate) use file::{DecodedColumns, PageIndexParts, ParquetFile};

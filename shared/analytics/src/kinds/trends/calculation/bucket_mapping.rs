@@ -17,8 +17,8 @@ use crate::scan::Micros;
 /// A day in microseconds.
 const DAY: Micros = 86_400_000_000;
 
-/// The bucket of instants that no bucket counts; there are at most [`limits::BUCKETS`] buckets.
-const OUTSIDE: usize = limits::BUCKETS;
+/// The index of instants that no bucket counts: one past the largest possible index.
+const NO_BUCKET: usize = limits::BUCKETS;
 
 /// The consecutive buckets `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -199,7 +199,7 @@ impl BucketMapping<'_> {
 
     /// The search for the bucket of an instant, where each event counts only in the bucket of its time.
     pub(super) fn lookup(&self) -> Option<BucketLookup<'_>> {
-        self.is_one_to_one().then(|| BucketLookup::new(self.buckets, self.bounds, OUTSIDE))
+        self.is_one_to_one().then(|| BucketLookup::new(self.buckets, self.bounds, NO_BUCKET))
     }
 
     /// The buckets that count an instant.
