@@ -110,8 +110,8 @@ impl ObjectStore for HeldReads {
     }
 }
 
-/// Person ranges of the segment, and how many of them are read at once.
-const RANGES: usize = 24;
+/// Person ranges of the segment, a power of two, and how many of them are read at once.
+const RANGES: usize = 32;
 const AT_ONCE: usize = 16;
 
 /// A segment of many ranges, in a process that has read nothing of it.
