@@ -18,7 +18,7 @@ use super::statistics::StatisticState;
 use crate::kinds::trends::limits;
 use crate::mask::Mask;
 use crate::query::Statistic;
-use crate::scan::{ColumnRef, EventRun, MISSING};
+use crate::scan::{ColumnRef, MISSING};
 
 /// A dense table with a block of cells, one per bucket, for each value that occurs. Allocating a block consumes work, so a
 /// cancelled calculation or one over its memory limit stops early.
@@ -167,7 +167,9 @@ fn count_single_values(
         let cells = (last_key + 1).saturating_mul(stride);
         if cells <= run.times.len().saturating_mul(MAX_CELLS_PER_ROW).clamp(MIN_RUN_CELLS, MAX_RUN_CELLS) {
             let mut cells = vec![0_u32; cells];
-            count_cells(keys, (run, mask), mapping, (width, last_key), &mut cells);
+            for_each_bucket(keys, (run, mask), mapping, width, |key, bucket| {
+                cells[(key as usize).min(last_key) * stride + bucket] += 1;
+            });
             for (key, counts) in cells.chunks_exact(stride).enumerate() {
                 // A fold over all buckets is vectorized; an early exit would not be.
                 if counts[..width].iter().fold(0, |any, count| any | count) == 0 {
@@ -204,21 +206,6 @@ fn count_single_values(
     };
     let counted = blocks.keys.iter().copied().zip(blocks.cells.chunks(width + 1)).filter_map(counted);
     counted.collect::<CalcResult<_>>().map(Some)
-}
-
-/// Counts rows by key and bucket. A function of its own, so that its loop keeps its numbers in registers.
-#[inline(never)]
-fn count_cells(
-    keys: &[u32],
-    rows: (&EventRun, &Mask),
-    mapping: &BucketMapping<'_>,
-    (width, last_key): (usize, usize),
-    cells: &mut [u32],
-) {
-    let stride = width + 1;
-    for_each_bucket(keys, rows, mapping, width, |key, bucket| {
-        cells[(key as usize).min(last_key) * stride + bucket] += 1;
-    });
 }
 
 /// Counts distinct actors by value and bucket. With `first`, an actor counts only in its first bucket.
