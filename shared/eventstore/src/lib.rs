@@ -48,6 +48,7 @@ mod scan;
 mod segments;
 mod settings;
 mod snapshots;
+mod threads;
 mod time;
 
 pub use block_partitions::BlockPartitions;

@@ -38,6 +38,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::error::EventStoreError;
+use crate::threads::cores;
 use checksums::{Checksums, ObjectChecksums};
 use large_uploads::{LARGE_BYTES_MIN, LargeObject, LargeUploads};
 use object_versions::ObjectVersions;
@@ -60,6 +61,7 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
+    /// Whether the store is a directory, so that reads have no latency to hide.
     is_directory: bool,
     sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
     quarantine: Option<Quarantine>,
@@ -210,8 +212,7 @@ impl Objects {
     /// Person ranges of segments that a scan should read at once: enough to hide the latency of a bucket. A directory has none to
     /// hide, and what is read before a core can decode it only takes memory.
     pub(crate) fn ranges_at_once(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        if self.is_directory { cores * 2 } else { BUCKET_RANGES_AT_ONCE.max(cores * 2) }
+        if self.is_directory { cores() * 2 } else { BUCKET_RANGES_AT_ONCE.max(cores() * 2) }
     }
 
     /// Reads ranges of an object.

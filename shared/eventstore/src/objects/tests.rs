@@ -42,3 +42,12 @@ fn other_addresses_are_refused() {
         assert!(matches!(open(url), Err(EventStoreError::Location(_))), "{url}");
     }
 }
+
+#[test]
+fn ranges_with_a_gap_of_at_most_a_mebibyte_are_one_request() {
+    const MIB: u64 = 1 << 20;
+    assert_eq!(gets_of(&[]), 0);
+    assert_eq!(gets_of(std::slice::from_ref(&(5..9))), 1);
+    assert_eq!(gets_of(&[0..10, 10..20, 20 + MIB..30 + MIB]), 1);
+    assert_eq!(gets_of(&[0..10, 11 + MIB..20 + MIB, 3 * MIB..4 * MIB]), 3);
+}

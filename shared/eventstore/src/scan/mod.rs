@@ -38,6 +38,7 @@ use crate::persons::PersonMergeState;
 use crate::segments::writer::range_bits;
 use crate::segments::{DuplicateFinder, SegmentStore};
 use crate::snapshots::SnapshotReader;
+use crate::threads::cores;
 use compiled_request::CompiledRequest;
 use delta::DeltaRows;
 use load::{LoadStats, LoadedRange, Task};
@@ -356,8 +357,4 @@ impl ScanStats {
         self.bytes_read += took.bytes_read;
         self.rows_decoded += took.rows_decoded;
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from)
 }

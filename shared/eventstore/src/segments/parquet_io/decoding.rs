@@ -8,13 +8,10 @@ use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
 use crate::error::EventStoreError;
+use crate::threads::cores;
 
 /// A permit for each core.
 static DECODERS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from)
-}
 
 /// Which threads decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
