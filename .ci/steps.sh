@@ -35,14 +35,16 @@ background_names=() background_pids=() background_outputs=()
 background() {
     local output
     output=$(mktemp)
-    background_names+=("$1") background_outputs+=("$output")
+    # One index for all three lists: `join` removes process ids, and `+=` would then give the next one the index of an earlier step.
+    local index=${#background_names[@]}
+    background_names[index]=$1 background_outputs[index]=$output
     shift
-    echo "== ${background_names[-1]}, in the background"
+    echo "== ${background_names[index]}, in the background"
     # Measured here, because `join` may wait for another step first.
     # In a process group of its own, so that `report` also ends what it has started.
     set -m
     (SECONDS=0; "$@" >"$output" 2>&1; status=$?; echo "$SECONDS" >"$output.seconds"; exit "$status") &
-    background_pids+=($!)
+    background_pids[index]=$!
     set +m
 }
 
