@@ -24,6 +24,7 @@ pub mod kinds;
 pub mod limits;
 mod mask;
 mod numbers;
+pub mod part_format;
 pub mod people;
 mod people_links;
 mod project;

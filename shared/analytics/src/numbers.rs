@@ -3,11 +3,12 @@
 //! Must stay true: a sum does not depend on the order of the numbers, nor on how they were split over partial sums; it is
 //! rounded once at the end. No result has an infinite number.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A sum without rounding errors. Numbers of usual size are added as fixed-point integers in units of 2^-64; the others
 /// as a list of non-overlapping floats whose sum is exact (Shewchuk, 1997).
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ExactSum {
     units: i128,
     parts: Vec<f64>,
@@ -156,5 +157,15 @@ mod tests {
         other.add(-2.5);
         sum.merge(other);
         assert_eq!(sum.value(), -1.0);
+    }
+    #[test]
+    fn sums_are_decoded_to_the_bit() {
+        let parts = vec![5e-324, -0.0, f64::MAX, f64::NEG_INFINITY, f64::from_bits(0x7ff8_0000_dead_beef)];
+        for units in [0, 1, -1, i128::MAX, i128::MIN] {
+            let sum = ExactSum { units, parts: parts.clone() };
+            let decoded = crate::part_format::decoded(&sum);
+            let bits = |sum: &ExactSum| sum.parts.iter().map(|part| part.to_bits()).collect::<Vec<_>>();
+            assert_eq!((decoded.units, bits(&decoded)), (units, bits(&sum)));
+        }
     }
 }
