@@ -3,6 +3,8 @@
 //! Must stay true: neither depends on the order of the numbers, nor on how they were split over partial states; the variance
 //! does not lose digits where the mean is large.
 
+use serde::{Deserialize, Serialize};
+
 use super::float;
 use crate::numbers::ExactSum;
 
@@ -10,7 +12,7 @@ use crate::numbers::ExactSum;
 const LARGEST: f64 = 1e150;
 
 /// The sums of numbers and of their squares, without rounding errors.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     count: u64,
     sum: ExactSum,

@@ -10,6 +10,8 @@ use pennon_filters::CalcResult;
 use pennon_filters::dates::Interval;
 use pennon_filters::dates::range::{DateRange, Rounding};
 use pennon_filters::work_budget::WorkBudget;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::saved_query::SavedNodeRules;
@@ -109,8 +111,9 @@ pub trait RegisteredKind: InsightQuery + Clone + PartialEq + Into<Query> {
 pub trait CompiledInsight: Debug + Clone {
     /// The parsed query.
     type Query;
-    /// The result of one partition. The default is the result for no actors.
-    type Partial: Debug + Clone + Default + PartialEq;
+    /// The result of one partition. The default is the result for no actors. A change of its fields increments
+    /// [`crate::part_format::VERSION`].
+    type Partial: Debug + Clone + Default + PartialEq + Serialize + DeserializeOwned;
     /// A number of a result.
     type DataPoint: Debug + Clone + PartialEq + Eq;
 
@@ -211,7 +214,7 @@ pub struct Endpoint {
     pub path: &'static str,
     /// Path of actors, below `persons/`.
     pub persons_path: &'static str,
-    /// The name of such requests in stored background jobs.
+    /// The name of such requests in stored background jobs, and of the kind in serialised partial results.
     pub job_form: &'static str,
     /// Whether a POST without series is an error; else its result is `empty_result`.
     pub requires_series: bool,

@@ -25,6 +25,7 @@ pub mod trends;
 
 use serde_json::Value;
 
+use crate::part_format::{self, PartFormatError};
 pub use crate::query::node::{SAVED_INSIGHT, WRAPPERS};
 pub use insight::{Endpoint, KindDescription, LegacyRequests, NodeDescription, PeoplePage};
 pub use other_kinds::unsupported_kind;
@@ -65,9 +66,28 @@ impl InsightKind {
         Self::ALL.iter().filter_map(|kind| kind.description().node.as_ref())
     }
 
+    /// The kind with this name in stored background jobs and serialised partial results.
+    pub fn from_job_form(form: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.description().endpoint.job_form == form)
+    }
+
     /// The query nodes with this `kind`; `None` if they are not calculated.
     fn find_node(kind: &str) -> Option<&'static NodeDescription> {
         Self::nodes().find(|node| node.kind == kind)
+    }
+}
+
+impl PartitionResult {
+    /// The serialised form, which [`PartitionResult::from_bytes`] reads; see [`crate::part_format`]. A structure with a
+    /// partial result among its fields is encoded as a whole instead.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, PartFormatError> {
+        part_format::encode(self)
+    }
+
+    /// Reads what [`PartitionResult::to_bytes`] wrote. An error for bytes of another version of the format or of an
+    /// unknown kind, and for damaged ones.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PartFormatError> {
+        part_format::decode(bytes)
     }
 }
 

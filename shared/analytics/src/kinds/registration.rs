@@ -5,6 +5,8 @@
 macro_rules! register_kinds {
     ($($(#[$doc:meta])+ $kind:ident($query:ty),)+) => {
         use insight::{CompiledInsight, DataPointOf, InsightQuery, PartialOf, RegisteredKind};
+        use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+        use serde::ser::{Serialize, Serializer};
 
         /// An insight query that can be calculated.
         #[derive(Debug, Clone, PartialEq)]
@@ -207,6 +209,46 @@ macro_rules! register_kinds {
                     })+
                     (left, right) => left.or(right),
                 })
+            }
+        }
+
+        impl Serialize for PartitionResult {
+            /// The job form of the kind, and its partial result. The default is an empty text and a unit.
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match &self.0 {
+                    None => ("", ()).serialize(serializer),
+                    $(Some(KindPartial::$kind(partial)) => {
+                        (<$query as RegisteredKind>::DESCRIPTION.endpoint.job_form, partial).serialize(serializer)
+                    })+
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for PartitionResult {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_tuple(2, PartitionResultVisitor)
+            }
+        }
+
+        struct PartitionResultVisitor;
+
+        impl<'de> Visitor<'de> for PartitionResultVisitor {
+            type Value = PartitionResult;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("the job form of a kind and a partial result of this kind")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<PartitionResult, A::Error> {
+                let form: String = fields.next_element()?.ok_or_else(|| Error::invalid_length(0, &self))?;
+                let partial = match InsightKind::from_job_form(&form) {
+                    None if form.is_empty() => fields.next_element::<()>()?.map(|()| PartitionResult::default()),
+                    None => return Err(Error::custom(format_args!("the kind \"{form}\" is unknown"))),
+                    $(Some(InsightKind::$kind) => {
+                        fields.next_element::<PartialOf<$query>>()?.map(PartitionResult::from)
+                    })+
+                };
+                partial.ok_or_else(|| Error::invalid_length(1, &self))
             }
         }
     };

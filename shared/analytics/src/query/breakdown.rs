@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use pennon_filters::error::{CalcError, CalcResult};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::field::{Field, RawBreakdown, parse_integer};
@@ -103,7 +104,7 @@ pub enum DimensionSource {
 }
 
 /// A cohort, or all users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CohortChoice {
     /// Every event.
     All,

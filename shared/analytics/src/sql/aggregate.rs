@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 
 use super::evaluate::RowValues;
 use super::node::Node;
@@ -221,7 +222,7 @@ struct Argument {
 }
 
 /// The mergeable state of one aggregate function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum FunctionState {
     Count(u64),
     Distinct(HashSet<Box<str>>),
@@ -357,4 +358,44 @@ fn quantile(numbers: &[f64], level: f64) -> Option<f64> {
     let below = position.floor() as usize;
     let (low, high) = (sorted.get(below)?, sorted.get((below + 1).min(last))?);
     Some(interpolate(*low, *high, position.fract()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part_format::decoded;
+
+    #[test]
+    fn states_with_any_value_are_decoded() {
+        let values = [
+            Value::Missing,
+            Value::Bool(true),
+            Value::Number(1.5),
+            Value::Text("1".to_owned()),
+            Value::Time { at: Micros::MIN, fine: true },
+            Value::Date(chrono::NaiveDate::MIN),
+            Value::Date(chrono::NaiveDate::MAX),
+            Value::List(vec![String::new(), "é".to_owned()]),
+        ];
+        for value in values {
+            let state = FunctionState::First(Some((Micros::MAX, Seq::MAX, value)));
+            assert_eq!(decoded(&state), state);
+        }
+        let texts = ["", "1", "1.0"].map(Box::from).into();
+        let states = [FunctionState::First(None), FunctionState::Distinct(texts), FunctionState::Min(None)];
+        for state in states {
+            assert_eq!(decoded(&state), state);
+        }
+    }
+
+    #[test]
+    fn floats_are_decoded_to_the_bit() {
+        let numbers = vec![-0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, 5e-324, 0.1];
+        let bits = |state: FunctionState| match state {
+            FunctionState::Numbers(numbers) => numbers.into_iter().map(f64::to_bits).collect(),
+            _ => Vec::new(),
+        };
+        let state = FunctionState::Numbers(numbers.clone());
+        assert_eq!(bits(decoded(&state)), numbers.into_iter().map(f64::to_bits).collect::<Vec<_>>());
+    }
 }

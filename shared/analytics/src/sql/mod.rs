@@ -25,6 +25,7 @@ use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::re2;
 use pennon_filters::regex_bounds::BoundedRegex;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::mask::Mask;
@@ -74,7 +75,7 @@ pub(crate) struct AggregateInputs<'a> {
 }
 
 /// The mergeable state of an aggregate.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AggregateState {
     rows: u64,
     accumulators: Vec<FunctionState>,

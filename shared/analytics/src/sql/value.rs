@@ -10,6 +10,7 @@ use chrono::{NaiveDate, NaiveTime};
 use chrono_tz::Tz;
 use pennon_filters::dates::{instants, zone};
 use pennon_filters::text;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::limits;
@@ -19,7 +20,7 @@ use crate::scan::Micros;
 const EXACT_FLOAT_LIMIT: f64 = 9_007_199_254_740_992.0;
 
 /// A value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Value {
     /// Absent or null.
     Missing,

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::compiler::Compiler;
@@ -47,7 +48,7 @@ pub struct CompiledCorrelation {
 
 /// A factor that may correlate with success: an event, a property value of the actor, or a property value of an event.
 /// Fields that do not apply are empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Candidate {
     pub(crate) event: String,
     pub(crate) property: String,
@@ -55,7 +56,7 @@ pub(crate) struct Candidate {
 }
 
 /// The partial result: successes and failures in total and by candidate.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorrelationCounts {
     success: u64,
     failure: u64,

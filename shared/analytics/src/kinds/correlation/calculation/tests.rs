@@ -8,6 +8,7 @@ use super::*;
 use crate::definitions::Definitions;
 use crate::kinds::Plan;
 use crate::kinds::{InsightKind, ParsedQuery, PartitionResult};
+use crate::part_format::decoded;
 
 fn plan(more: &Value) -> Plan {
     let mut request = json!({"events": [{"id": "in", "order": 0}, {"id": "out", "order": 1}]});
@@ -138,8 +139,10 @@ fn candidates_are_bounded_over_all_partial_results() {
     };
     let most = crate::kinds::correlation::limits::CORRELATION_CANDIDATES;
     let calculate = |parts: Vec<CorrelationCounts>| {
-        let correlation = parts.into_iter().fold(CorrelationCounts::default(), CorrelationCounts::merge);
-        plan(&json!({})).finish(PartitionResult::from(correlation), &|| false)
+        let parts = parts.iter().map(decoded);
+        let correlation = parts.fold(CorrelationCounts::default(), CorrelationCounts::merge);
+        assert_eq!(decoded(&correlation), correlation);
+        plan(&json!({})).finish(PartitionResult::from(decoded(&correlation)), &|| false)
     };
     assert!(calculate(vec![part(0..most / 2), part(1..most)]).is_ok());
     for parts in [vec![part(0..most), part(most..most + 1)], vec![part(0..most + 1)]] {

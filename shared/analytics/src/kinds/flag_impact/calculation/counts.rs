@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::actor_values::ActorValue;
 use super::exposures::{Exposures, Seen};
 use crate::inference::moments::Moments;
@@ -9,7 +11,7 @@ use crate::inference::proportions::Proportion;
 use crate::kinds::flag_impact::limits;
 
 /// The actors of some partitions.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlagImpactCounts {
     pub(super) variants: BTreeMap<String, VariantCounts>,
     /// Actors that saw several variants.
@@ -17,7 +19,7 @@ pub struct FlagImpactCounts {
 }
 
 /// The actors that saw one variant.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct VariantCounts {
     pub(super) exposed: u64,
     pub(super) converted: u64,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 
 use super::breakdown::ValueDictionary;
 use super::{CompiledFunnel, Outcome};
@@ -14,11 +15,11 @@ use crate::kinds::funnels::limits;
 use crate::scan::{Micros, Partition};
 
 /// Rows by breakdown value. Without a breakdown there is a single row with an empty key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunnelRows(pub(super) BTreeMap<Vec<String>, FunnelRow>);
 
 /// The numbers of one breakdown value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FunnelRow {
     /// For steps: the number of actors that reached each. Over time: entries per period, then conversions per period.
     pub(super) counts: Vec<u64>,

@@ -16,6 +16,7 @@ use pennon_filters::dates::range::DateRange;
 use pennon_filters::dates::zone::utc_text;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::actor_blocks::MatchingRows;
@@ -50,7 +51,7 @@ pub struct CompiledLifecycle {
 }
 
 /// By status: the number of actors in each shown period.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LifecycleCounts([Vec<u64>; 4]);
 
 impl LifecycleCounts {

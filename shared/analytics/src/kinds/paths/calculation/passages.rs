@@ -9,27 +9,45 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use pennon_filters::error::CalcResult;
+use serde::{Deserialize, Serialize};
 
 use super::session_steps::Step;
 use crate::kinds::paths::limits;
 
 /// The passages of one or more partitions.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredPassages")]
 pub struct PassageCounts {
     /// The distinct items, by code.
     names: Vec<Arc<str>>,
+    #[serde(skip)]
     codes: HashMap<Arc<str>, u32, RandomState>,
     passages: PassageTable,
     /// The limit on distinct passages was exceeded and the passages dropped.
     over_limit: bool,
 }
 
+/// The serialised fields of [`PassageCounts`]: each name is written once.
+#[derive(Deserialize)]
+struct StoredPassages {
+    names: Vec<Arc<str>>,
+    passages: PassageTable,
+    over_limit: bool,
+}
+
+impl From<StoredPassages> for PassageCounts {
+    fn from(StoredPassages { names, passages, over_limit }: StoredPassages) -> Self {
+        let codes = names.iter().cloned().zip(0..).collect();
+        Self { names, codes, passages, over_limit }
+    }
+}
+
 /// Passages by key, with items as codes of one partition or partial result.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PassageTable(HashMap<PassageKey, PassageSum, RandomState>);
 
 /// The two steps of a passage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct PassageKey {
     /// The number of the first step, from 1 on.
     pub(super) number: u32,
@@ -40,7 +58,7 @@ pub(super) struct PassageKey {
 }
 
 /// The number of passages and their total time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PassageSum {
     pub(super) count: u64,
     /// Windows of a hundred years of many passages exceed 64 bits.
@@ -139,6 +157,7 @@ impl PassageCounts {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::part_format::decoded;
 
     /// So many passages from step to step of one session, all distinct.
     fn table(passages: usize) -> CalcResult<PassageTable> {
@@ -165,7 +184,8 @@ mod tests {
         assert_eq!(merged.passages().unwrap().count(), limits::PASSAGES);
         let more = counts(&table(1).unwrap(), &["b", "a"]);
         for merged in [most.clone().merge(more.clone()), more.clone().merge(most)] {
-            assert_eq!(merged.passages().err(), Some(error.clone()));
+            assert_eq!(decoded(&merged), merged);
+            assert_eq!(decoded(&merged).passages().err(), Some(error.clone()));
             assert_eq!(merged.merge(more.clone()).passages().err(), Some(error.clone()));
         }
     }
@@ -186,11 +206,13 @@ mod tests {
             assert!(!counts.names.iter().any(|name| name.as_ref() == "unused"), "names without passages");
             rows
         };
+        assert_eq!(decoded(&left), left);
         let want = vec![
             (1, "a".to_owned(), "b".to_owned(), sum(3, 37)),
             (2, "b".to_owned(), "c".to_owned(), sum(1, 5)),
         ];
         assert_eq!(rows(left.clone().merge(right.clone())), want);
+        assert_eq!(rows(decoded(&left).merge(decoded(&right))), want);
         assert_eq!(rows(right.merge(left)), want);
     }
 }

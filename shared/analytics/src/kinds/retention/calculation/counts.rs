@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::history::CountedStart;
 use crate::kinds::retention::limits;
 use crate::numbers::ExactSum;
 
 /// The cells of all breakdown values.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RetentionCounts {
     /// Codes of the values with cells.
     codes: HashMap<String, u32>,
@@ -20,7 +22,7 @@ pub struct RetentionCounts {
 }
 
 /// Rows of cells by the code of the breakdown value and period.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct CellTable {
     /// Cells in a row.
     columns: usize,
@@ -120,7 +122,7 @@ impl CellTable {
                 continue;
             };
             let Some(first) = self.row_start(value, at) else { return false };
-            for (count, more) in self.counts[first..].iter_mut().zip(row.counts) {
+            for (count, more) in self.counts.get_mut(first..).unwrap_or_default().iter_mut().zip(row.counts) {
                 *count = count.saturating_add(*more);
             }
             for (sum, more) in self.sums.get_mut(first..).unwrap_or_default().iter_mut().zip(row.sums) {
@@ -165,6 +167,7 @@ impl RetentionCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part_format::decoded;
 
     fn of(starts: &[(u32, u32, &[u32])]) -> RetentionCounts {
         let mut cells = CellTable::new(3, false);
@@ -210,6 +213,17 @@ mod tests {
         assert!(cells.count(&start(0)));
         assert!(!cells.count(&start(1)));
         let full = RetentionCounts { over_budget: true, ..RetentionCounts::default() };
-        assert!(full.merge(RetentionCounts::default()).over_budget);
+        assert_eq!(decoded(&full), full);
+        assert!(decoded(&full).merge(RetentionCounts::default()).over_budget);
+    }
+    /// Rows of cells that are not there, which no process writes.
+    #[test]
+    fn cells_outside_of_the_table_are_left_out() {
+        let mut strange = of(&[(0, 0, &[1])]);
+        strange.cells.rows = vec![vec![7, u32::MAX]];
+        strange.cells.adds_up = true;
+        let strange = decoded(&strange);
+        assert!(!of(&[(0, 0, &[1]), (1, 1, &[])]).merge(strange.clone()).over_budget);
+        assert!(!strange.merge(of(&[(0, 0, &[1])])).over_budget);
     }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use super::activity::{IntervalEvents, is_active};
 use crate::kinds::stickiness::limits;
 use crate::kinds::stickiness::query::Criterion;
@@ -13,7 +15,7 @@ use crate::kinds::stickiness::query::Criterion;
 const VALUE_BYTES: usize = 80;
 
 /// Counts by series and period.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StickinessCounts {
     /// By number of intervals: how many actors are active in so many.
     actors: BTreeMap<usize, Vec<u64>>,
@@ -112,6 +114,7 @@ fn merge_events(left: &IntervalEvents, right: &IntervalEvents) -> IntervalEvents
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part_format::decoded;
 
     fn values(text: &str, events: &[(u32, u32)]) -> HashMap<String, IntervalEvents> {
         [(text.to_owned(), events.to_vec())].into()
@@ -143,5 +146,6 @@ mod tests {
         assert!(!counts.over_budget);
         counts.add_values(0, values("one more", &events));
         assert_eq!(counts, StickinessCounts { over_budget: true, ..StickinessCounts::default() });
+        assert_eq!(decoded(&counts), counts);
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 
 use super::bucket_mapping::BucketSpan;
 use super::statistics::StatisticState;
@@ -15,7 +16,7 @@ use crate::sql;
 pub(super) type Accumulators = Vec<(u32, Accumulator)>;
 
 /// The aggregation state of one breakdown value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Accumulator {
     /// A count per bucket.
     Counts(Vec<u64>),
@@ -28,7 +29,7 @@ pub(super) enum Accumulator {
 }
 
 /// A set of distinct groups or sessions with their buckets. Duplicates are removed only when it has grown by half.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctSet {
     pub(super) entries: Vec<DistinctEntry>,
     /// Number of distinct entries after the last deduplication.
@@ -36,9 +37,10 @@ pub(super) struct DistinctSet {
 }
 
 /// A group or session in some buckets, with the session's duration where that is aggregated.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct DistinctEntry {
     /// 128-bit hash of its key; collisions are practically impossible.
+    #[serde(with = "postcard::fixint::le")]
     pub(super) id: u128,
     pub(super) span: BucketSpan,
     pub(super) number: Option<f64>,

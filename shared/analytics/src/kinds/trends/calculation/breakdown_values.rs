@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_buffer::ScalarBuffer;
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 
 use crate::breakdown::{BreakdownReader, TextColumn};
 use crate::kinds::trends::limits;
@@ -16,7 +17,7 @@ use crate::query::CohortChoice;
 use crate::scan::{ColumnRef, EventRun, JoinedColumnKey, MISSING};
 
 /// A breakdown value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum BreakdownValue {
     /// There is no breakdown.
     NoBreakdown,

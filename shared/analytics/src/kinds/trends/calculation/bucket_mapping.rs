@@ -9,6 +9,7 @@ use pennon_filters::dates::bucket_search::{BucketFinder, BucketStarts};
 use pennon_filters::dates::buckets::Buckets;
 use pennon_filters::dates::range::DateRange;
 use pennon_filters::dates::{Interval, zone};
+use serde::{Deserialize, Serialize};
 
 use crate::kinds::trends::limits;
 use crate::query::Math;
@@ -21,7 +22,7 @@ const DAY: Micros = 86_400_000_000;
 const NO_BUCKET: usize = limits::BUCKETS;
 
 /// The consecutive buckets `from..until`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct BucketSpan {
     pub(super) from: u32,
     pub(super) until: u32,

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use ahash::RandomState;
+use serde::{Deserialize, Serialize};
 
 use super::accumulator::Accumulator;
 use super::breakdown_values::BreakdownValue;
 use crate::kinds::trends::limits;
 
 /// Accumulators by series and period (see `CompiledTrend::period_series`) and breakdown value.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartialResult {
     pub(super) accumulators: HashMap<(usize, BreakdownValue), Accumulator, RandomState>,
     bytes: usize,
@@ -93,6 +94,7 @@ mod tests {
     use super::super::accumulator::{DistinctEntry, DistinctSet};
     use super::super::bucket_mapping::BucketSpan;
     use super::*;
+    use crate::part_format::decoded;
 
     #[test]
     fn exceeding_the_memory_limit_drops_the_data() {
@@ -104,7 +106,24 @@ mod tests {
         sum.add(0, BreakdownValue::NoBreakdown, distinct(fits..fits + 1));
         sum.consolidate();
         assert!(sum.over_budget && sum.accumulators.is_empty());
-        assert!(PartialResult::default().merge(sum).over_budget);
+        assert_eq!(decoded(&sum), sum);
+        assert!(PartialResult::default().merge(decoded(&sum)).over_budget);
+    }
+
+    /// A set with duplicates that are not removed yet: removing them later takes what was counted before.
+    #[test]
+    fn decoded_sets_are_merged_as_before() {
+        let mut sum = PartialResult::default();
+        sum.add(0, BreakdownValue::NoBreakdown, distinct(0..100));
+        sum.add(0, BreakdownValue::NoBreakdown, distinct(80..120));
+        let mut again = decoded(&sum);
+        assert_eq!(again, sum);
+        for sum in [&mut sum, &mut again] {
+            sum.add(0, BreakdownValue::NoBreakdown, distinct(90..101));
+        }
+        assert_eq!(again, sum);
+        again.consolidate();
+        assert_eq!(again.bytes, 96 + 120 * size_of::<DistinctEntry>());
     }
 
     fn distinct(ids: std::ops::Range<u128>) -> Accumulator {

@@ -3,12 +3,14 @@
 //! Must stay true: the result does not depend on how the numbers were split over partial states or on their order. Sums
 //! are exact and rounded once at the end; percentiles use all values.
 
+use serde::{Deserialize, Serialize};
+
 use crate::interpolate::interpolate;
 use crate::numbers::ExactSum;
 use crate::query::Statistic;
 
 /// The state of one statistic.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum StatisticState {
     /// Sum and count.
     Sum(ExactSum, u64),
