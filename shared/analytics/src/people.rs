@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry;
 
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -15,7 +16,7 @@ use crate::actor_blocks::{ActorBlocks, MatchingRows};
 use crate::scan::{Micros, Partition};
 
 /// An actor that counts towards a data point.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatchedActor {
     /// Its id, as in [`crate::scan::Partition::actors`]; for a group or distinct id, derived from its key.
     pub actor: Uuid,
