@@ -6,11 +6,13 @@ use std::sync::Arc;
 use pennon_analytics::kinds::{paths, retention};
 use pennon_analytics::limits::BREAKDOWN_VALUES;
 use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, EventRun, Partition};
-use pennon_analytics::{Definitions, ParsedQuery, PartitionResult, Plan, ProjectContext, Query, QueryOutput};
+use pennon_analytics::{Definitions, ParsedQuery, Plan, ProjectContext, Query, QueryOutput};
 use pennon_filters::CalcError;
 use pennon_filters::dates::WeekStart;
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::support::merged_partials::{MergedPartials, decoded};
 
 const SECOND: i64 = 1_000_000;
 /// 2024-05-01.
@@ -56,11 +58,11 @@ fn partition(
 }
 
 fn calculate(plan: &Plan, partitions: &[Partition]) -> Result<QueryOutput, CalcError> {
-    let mut merged = PartitionResult::default();
+    let mut merged = MergedPartials::default();
     for partition in partitions {
-        merged = merged.merge(plan.partial(partition, &|| false)?);
+        merged.add(plan.partial(partition, &|| false)?);
     }
-    plan.finish(merged, &|| false)
+    merged.finish(plan)
 }
 
 /// Retention by a property of which row `i` has the value number `i`.
@@ -132,7 +134,8 @@ fn paths_of_a_million_addresses_are_at_the_limit() {
     let same = plan.partial(&visits(0..2), &|| false).unwrap();
     plan.finish(million.clone().merge(same), &|| false).unwrap();
     let other = plan.partial(&visits(1..3), &|| false).unwrap();
-    let error = plan.finish(million.merge(other), &|| false).unwrap_err();
+    let over_limit = decoded(&decoded(&million).merge(decoded(&other)));
+    let error = plan.finish(over_limit, &|| false).unwrap_err();
     for word in ["1000000", "path cleaning", "pathGroupings", "stepLimit"] {
         assert!(error.detail.contains(word), "{error}");
     }

@@ -17,6 +17,7 @@ mod impact_arithmetic;
 mod independent;
 mod lifecycle;
 mod limits;
+mod part_bytes;
 mod paths;
 mod query_parsing;
 mod query_results;

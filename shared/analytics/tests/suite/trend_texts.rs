@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, Dictionary, EventRun, MISSING, Partition};
-use pennon_analytics::{Definitions, ParsedQuery, PartitionResult, ProjectContext, Query};
+use pennon_analytics::{Definitions, ParsedQuery, ProjectContext, Query};
 use pennon_filters::dates::WeekStart;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::support::merged_partials::MergedPartials;
 
 const DAY: i64 = 86_400_000_000;
 /// 2026-01-01.
@@ -122,8 +124,9 @@ fn calculate(parts: &[Vec<Event>], unused: &[usize], limit: usize) -> Value {
         let partition = Partition { actors, runs: runs.collect(), ..Partition::default() };
         plan.partial(&partition, &|| false).unwrap()
     };
-    let parts = parts.iter().enumerate().map(partial);
-    plan.finish(parts.fold(PartitionResult::default(), PartitionResult::merge), &|| false).unwrap().result
+    let mut sum = MergedPartials::default();
+    parts.iter().enumerate().map(partial).for_each(|partial| sum.add(partial));
+    sum.finish(&plan).unwrap().result
 }
 
 proptest! {

@@ -54,7 +54,7 @@ impl LifecycleSpec {
         })
     }
 
-    fn world(&self, history: &History) -> World {
+    pub fn world(&self, history: &History) -> World {
         let mut case = history.case();
         for (person, time) in &self.created {
             case["persons"][*person]["created_at"] = json!(iso(*time));

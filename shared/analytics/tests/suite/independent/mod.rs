@@ -21,6 +21,7 @@ mod path_spec;
 mod retention_count;
 mod retention_result;
 mod retention_spec;
+mod serialised;
 mod stickiness;
 mod trend_count;
 mod trend_dates;
