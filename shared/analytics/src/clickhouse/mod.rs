@@ -1,7 +1,7 @@
 //! Translates queries to ClickHouse SQL over the segment files of a project.
 //!
 //! The query is compiled by the same code as for a local calculation, and the compiled form is written as SQL. No I/O: the
-//! caller lists the files and runs the statement.
+//! caller lists the files and runs the statement; [`crate::Plan::finish_rows`] makes a result of its rows.
 //!
 //! Must stay true: the statement returns the numbers that the plan computes for the events of these files, or the
 //! translation is an error that names the unsupported part; all texts of a query are quoted.
@@ -10,7 +10,9 @@
 //! numbers above 10^16 or below 10^-5 are formatted differently as text.
 
 mod condition;
+mod location;
 pub(crate) mod quote;
+mod rows;
 mod source;
 mod values;
 
@@ -27,6 +29,9 @@ use crate::project::ProjectContext;
 use crate::query::{BreakdownDimension, CommonFields, DimensionSource, Series};
 use crate::scan::{ColumnKey, Micros};
 use condition::SelectedColumns;
+pub use location::FileLocation;
+pub(crate) use rows::SqlRow;
+pub use rows::{FORMAT, RowsError, SqlRows};
 
 /// The segment files of a project.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,15 +42,6 @@ pub struct SegmentFiles {
     pub segments: Vec<SqlSegment>,
     /// Merged person ids in the files and their canonical ids: at most [`MAX_PERSON_MERGES`].
     pub merged: Vec<(Uuid, Uuid)>,
-}
-
-/// The location of files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileLocation {
-    /// A directory, read with `file()`; its path.
-    Directory(String),
-    /// A bucket, read with `s3()`; its URL, including the common prefix of all objects.
-    Bucket(String),
 }
 
 /// A segment file.

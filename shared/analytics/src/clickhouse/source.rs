@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use pennon_filters::error::CalcResult;
 use uuid::Uuid;
 
-use super::{MAX_PERSON_MERGES, SqlSegment, StatementWriter, quote, unsupported, values};
-use crate::clickhouse::FileLocation;
+use super::{FileLocation, MAX_PERSON_MERGES, SqlSegment, StatementWriter, quote, unsupported, values};
 use crate::scan::ActorKind;
 use crate::scan::{EventSelection, Micros};
 
@@ -135,8 +134,11 @@ fn time_bound(sign: &str, micros: Micros) -> String {
 /// The table function that reads some files.
 fn table(place: &FileLocation, objects: &[&str]) -> String {
     let (function, base) = match place {
-        FileLocation::Directory(path) => ("file", path),
-        FileLocation::Bucket(url) => ("s3", url),
+        FileLocation::Directory(path) => ("file(".to_owned(), path),
+        FileLocation::Bucket { url, cluster: None } => ("s3(".to_owned(), url),
+        FileLocation::Bucket { url, cluster: Some(name) } => {
+            (format!("s3Cluster({}, ", quote::text(name)), url)
+        }
     };
     let base = base.trim_end_matches('/');
     let path = match objects {
@@ -148,7 +150,7 @@ fn table(place: &FileLocation, objects: &[&str]) -> String {
             format!("{base}/{common}{{{}}}", rest.join(","))
         }
     };
-    format!("{function}({}, Parquet)", quote::text(&path))
+    format!("{function}{}, Parquet)", quote::text(&path))
 }
 
 /// The common folders of two paths.

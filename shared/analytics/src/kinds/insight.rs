@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::saved_query::SavedNodeRules;
 use super::table::TableRows;
 use super::{ParsedQuery, Query, QueryOutput};
-use crate::clickhouse::{EventSelect, StatementWriter};
+use crate::clickhouse::{EventSelect, RowsError, SqlRows, StatementWriter};
 use crate::compiler::Compiler;
 use crate::definitions::DefinitionIds;
 use crate::people::MatchedActor;
@@ -150,6 +150,11 @@ pub trait CompiledInsight: Debug + Clone {
 
     /// Builds the final result from the merged results.
     fn finish(&self, merged: Self::Partial, work: &WorkBudget<'_>) -> CalcResult<QueryOutput>;
+
+    /// Builds the final result from the rows of the statement of [`InsightQuery::select_sql`].
+    fn finish_rows(&self, _rows: &SqlRows<'_>, _work: &WorkBudget<'_>) -> Result<QueryOutput, RowsError> {
+        Err(RowsError::invalid("the kind has no statement"))
+    }
 
     /// Lists the actors of one joined partition that count towards a data point, ordered by id.
     fn people(

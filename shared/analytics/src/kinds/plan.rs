@@ -10,6 +10,7 @@ use pennon_filters::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 
 use super::{CompiledQuery, DataPoint, PartitionResult, Query, QueryOutput};
+use crate::clickhouse::{RowsError, SqlRows};
 use crate::compiler::{Compiler, cohort::CohortRules};
 use crate::join::{DataRequirements, JoinData};
 use crate::join_derived::derive_join_data;
@@ -108,5 +109,14 @@ impl Plan {
         is_cancelled: &dyn Fn() -> bool,
     ) -> CalcResult<QueryOutput> {
         self.query.finish(merged, &WorkBudget::new(is_cancelled))
+    }
+
+    /// Builds the final result from the rows of the statement of [`Query::clickhouse`]. Cancellable as [`Plan::partial`] is.
+    pub fn finish_rows(
+        &self,
+        rows: &SqlRows<'_>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<QueryOutput, RowsError> {
+        self.query.finish_rows(rows, &WorkBudget::new(is_cancelled))
     }
 }

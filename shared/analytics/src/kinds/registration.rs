@@ -196,6 +196,16 @@ macro_rules! register_kinds {
                     })+
                 }
             }
+
+            pub(crate) fn finish_rows(
+                &self,
+                rows: &crate::clickhouse::SqlRows<'_>,
+                work: &pennon_filters::work_budget::WorkBudget<'_>,
+            ) -> Result<QueryOutput, crate::clickhouse::RowsError> {
+                match self {
+                    $(Self::$kind(query) => query.finish_rows(rows, work),)+
+                }
+            }
         }
 
         impl PartitionResult {

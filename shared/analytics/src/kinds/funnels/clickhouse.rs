@@ -351,10 +351,10 @@ fn split(query: &FunnelsQuery, breakdown: &Breakdown, paths: &str) -> String {
     let hops = (1..=query.series.len()).map(|step| format!("arrayFlatten(groupArray(hops[{step}]))"));
     let hops = hops.collect::<Vec<_>>().join(", ");
     format!(
-        "SELECT row AS breakdown_value, {columns}\nFROM (\n  \
+        "SELECT row AS breakdown_value, value_count, {columns}\nFROM (\n  \
          SELECT if(rank <= {limit}, value, ['Other']) AS row, sumForEach(counts) AS counts,\n    \
-         [{hops}] AS hops\n  \
-         FROM (SELECT *, row_number() OVER (ORDER BY {order}, value) AS rank FROM (\n    \
+         [{hops}] AS hops, any(value_count) AS value_count\n  \
+         FROM (SELECT *, row_number() OVER (ORDER BY {order}, value) AS rank, count() OVER () AS value_count FROM (\n    \
          SELECT value, {} FROM (\n{paths}\n    ) GROUP BY value\n  ))\n  GROUP BY row\n)\n{join}\n\
          ORDER BY {order}, breakdown_value, step",
         counts_and_durations(query.series.len())

@@ -7,6 +7,7 @@
 
 mod calculation;
 mod clickhouse;
+mod clickhouse_rows;
 mod describe;
 mod dialects;
 mod exclusions;
@@ -14,6 +15,7 @@ pub mod limits;
 mod options;
 mod query;
 mod raw_query;
+mod step_numbers;
 mod table;
 mod window;
 

@@ -63,13 +63,14 @@ pub(super) fn select(
     for (order, one) in query.series.iter().enumerate() {
         series.push(context.series(writer, order, one)?);
     }
-    let value = if context.value.is_some() { ", breakdown_value" } else { "" };
+    let (value, value_count) =
+        if context.value.is_some() { (", breakdown_value", ", value_count") } else { ("", "") };
     let (columns, sort) = match total {
         true => ("aggregated_value", ""),
         false => ("day, value", ", bucket"),
     };
     Ok(format!(
-        "SELECT series, name{value}, {columns}\nFROM (\n{}\n)\nORDER BY series, class, size DESC{value}{sort}",
+        "SELECT series, name{value}{value_count}, {columns}\nFROM (\n{}\n)\nORDER BY series, class, size DESC{value}{sort}",
         series.join("\nUNION ALL\n")
     ))
 }
@@ -103,7 +104,7 @@ impl TrendContext<'_> {
                 .get(id)
                 .map_or_else(|| format!("action {id}"), |action| action.name.clone()),
         };
-        let data = self.data(&numbers);
+        let data = self.data(&numbers, series.math_arguments.multiplier.unwrap_or(1.0));
         let data = match &self.query.common.breakdown {
             None => data,
             Some(breakdown) => self.limit_values(breakdown, &data),
@@ -181,12 +182,14 @@ impl TrendContext<'_> {
         })
     }
 
-    /// The numbers of each breakdown value as a list with one per bucket.
-    fn data(&self, numbers: &str) -> String {
+    /// The numbers of each breakdown value as a list with one per bucket, each times `factor`.
+    fn data(&self, numbers: &str, factor: f64) -> String {
         let width = if self.buckets.is_some() { self.starts().len() } else { 1 };
         let (value, by) = if self.value.is_some() { ("value, ", " GROUP BY value") } else { ("", "") };
+        #[expect(clippy::float_cmp, reason = "it is 1 where the query has none")]
+        let times = if factor == 1.0 { String::new() } else { format!(" * {}", quote::float(factor)) };
         format!(
-            "SELECT {value}arrayMap(bucket -> found[bucket], range({width})) AS data FROM (SELECT {value}\
+            "SELECT {value}arrayMap(bucket -> found[bucket]{times}, range({width})) AS data FROM (SELECT {value}\
              CAST((groupArray(toInt64(bucket)), groupArray(assumeNotNull(n))), 'Map(Int64, Float64)') AS found\n      \
              FROM ({numbers}){by})"
         )
@@ -194,8 +197,7 @@ impl TrendContext<'_> {
 
     /// Limits the breakdown values and adds up the others.
     fn limit_values(&self, breakdown: &Breakdown, data: &str) -> String {
-        let default = if self.query.display == Display::WorldMap { 250 } else { 25 };
-        let limit = breakdown.limit.unwrap_or(default);
+        let limit = breakdown.limit.unwrap_or(self.query.display.default_value_limit());
         let parts = match &breakdown.by {
             BreakdownBy::Dimensions { dimensions: parts, .. } => parts.len(),
             BreakdownBy::Cohorts { .. } => 1,
@@ -209,8 +211,10 @@ impl TrendContext<'_> {
         let rest = format!("[{}]", quote::texts(vec![OTHER; parts]));
         let hidden = if breakdown.hide_other { format!(" WHERE place <= {limit}") } else { String::new() };
         format!(
-            "SELECT if(place <= {limit}, value, {rest}) AS row, sumForEach(data) AS data FROM (\n    \
-             SELECT *, row_number() OVER (ORDER BY {class}, arraySum(data) DESC, value) AS place FROM (\n    {data}))\
+            "SELECT if(place <= {limit}, value, {rest}) AS row, sumForEach(data) AS data, any(value_count) AS value_count \
+             FROM (\n    \
+             SELECT *, row_number() OVER (ORDER BY {class}, arraySum(data) DESC, value) AS place, \
+             count() OVER () AS value_count FROM (\n    {data}))\
              {hidden} GROUP BY row"
         )
     }
@@ -231,7 +235,7 @@ impl TrendContext<'_> {
                     quote::text(OTHER),
                     quote::text(NULL)
                 );
-                (format!("{shown} AS breakdown_value, "), class)
+                (format!("{shown} AS breakdown_value, value_count, "), class)
             }
         };
         let head = format!(

@@ -4,6 +4,7 @@
 
 mod calculation;
 mod clickhouse;
+mod clickhouse_rows;
 mod describe;
 mod dialects;
 mod formula;

@@ -87,6 +87,11 @@ impl Display {
             Self::ActionsTable | Self::ActionsPie | Self::ActionsBarValue | Self::WorldMap | Self::BoldNumber
         )
     }
+
+    /// The limit of breakdown values if the query sets none.
+    pub(super) fn default_value_limit(self) -> usize {
+        if self == Self::WorldMap { 250 } else { 25 }
+    }
 }
 
 /// A breakdown has one key, or up to three dimensions.

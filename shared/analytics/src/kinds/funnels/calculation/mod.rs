@@ -32,9 +32,11 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
+use crate::clickhouse::{RowsError, SqlRows};
 use crate::compiler::Compiler;
 use crate::definitions::Definitions;
 use crate::kinds::QueryOutput;
+use crate::kinds::funnels::clickhouse_rows::{self, FunnelNumbers};
 use crate::kinds::funnels::{FunnelVizType, FunnelsQuery};
 use crate::kinds::insight::CompiledInsight;
 use crate::people::MatchedActor;
@@ -137,6 +139,19 @@ impl CompiledInsight for CompiledFunnel {
                 self.check_rows(&rows)?;
                 result::steps::build_steps(self, rows, work)?
             }
+        };
+        Ok(result.into())
+    }
+
+    fn finish_rows(&self, rows: &SqlRows<'_>, work: &WorkBudget<'_>) -> Result<QueryOutput, RowsError> {
+        let FunnelNumbers { mut rows, value_count } = clickhouse_rows::read(rows, &self.query)?;
+        work.check()?;
+        let result = if self.query.common.breakdown.is_some() {
+            let kept_values = row_limit::sort_limited_rows(&mut rows, value_count > self.limit());
+            result::steps::build_rows(self, rows.into_iter(), kept_values.as_deref(), work)?
+        } else {
+            let numbers = rows.pop().map(|(_, numbers)| numbers).unwrap_or_default();
+            result::steps::build_only_row(self, numbers)
         };
         Ok(result.into())
     }

@@ -10,10 +10,8 @@ use pennon_filters::error::CalcResult;
 use super::CompiledFunnel;
 use super::rows::{FunnelRow, FunnelRows};
 use crate::kinds::funnels::limits;
+use crate::kinds::funnels::step_numbers::{StepNumbers, ValueTexts};
 use crate::query::{BreakdownBy, DimensionSource};
-
-/// The texts of a breakdown value.
-type ValueTexts = Vec<String>;
 
 /// The breakdown value of the row that adds up the rows over the limit.
 pub(super) const OTHER: &str = "Other";
@@ -22,6 +20,12 @@ pub(super) const OTHER: &str = "Other";
 fn compare_rows(left: &FunnelRow, right: &FunnelRow) -> Ordering {
     let (left, right) = (left.counts.iter().rev(), right.counts.iter().rev());
     right.cmp(left)
+}
+
+/// The same for the numbers of steps.
+fn compare_numbers(left: &[StepNumbers], right: &[StepNumbers]) -> Ordering {
+    let counts = |numbers: &[StepNumbers]| numbers.iter().rev().map(|step| step.count).collect::<Vec<_>>();
+    counts(right).cmp(&counts(left))
 }
 
 impl CompiledFunnel {
@@ -68,6 +72,21 @@ impl CompiledFunnel {
         rows.sort_by(|left, right| compare_rows(&left.1, &right.1));
         (rows, Some(kept_values))
     }
+}
+
+/// Sorts rows that are limited and added up already, as [`CompiledFunnel::limit_rows`] does. With `cut`, returns the values
+/// that are not in "Other".
+pub(super) fn sort_limited_rows(
+    rows: &mut Vec<(ValueTexts, Vec<StepNumbers>)>,
+    cut: bool,
+) -> Option<Vec<ValueTexts>> {
+    rows.sort_by(|left, right| compare_numbers(&left.1, &right.1).then_with(|| left.0.cmp(&right.0)));
+    let other = rows.iter().position(|(key, _)| is_other(key)).filter(|_| cut)?;
+    let other = rows.remove(other);
+    let kept_values = rows.iter().map(|(key, _)| key.clone()).collect();
+    rows.push(other);
+    rows.sort_by(|left, right| compare_numbers(&left.1, &right.1));
+    Some(kept_values)
 }
 
 /// Whether this is the value of the row of other values.

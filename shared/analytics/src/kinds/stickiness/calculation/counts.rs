@@ -39,6 +39,11 @@ impl StickinessCounts {
         }
     }
 
+    /// Sets the bars of a series: bar i, from 0, holds the actors that are active in i + 1 intervals.
+    pub(super) fn set_bars(&mut self, series: usize, bars: Vec<u64>) {
+        self.actors.insert(series, std::iter::once(0).chain(bars).collect());
+    }
+
     /// Adds the events of values.
     pub(super) fn add_values(&mut self, series: usize, values: HashMap<String, IntervalEvents>) {
         if self.over_budget {

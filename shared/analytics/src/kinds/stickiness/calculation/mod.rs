@@ -18,6 +18,7 @@ use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
 use crate::actor_blocks::MatchingRows;
+use crate::clickhouse::{RowsError, SqlRows};
 use crate::compiler::matcher::Matcher;
 use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
@@ -25,7 +26,7 @@ use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
 use crate::kinds::insight::{CompiledInsight, InsightQuery};
 use crate::kinds::stickiness::query::SeriesActor;
-use crate::kinds::stickiness::{StickinessQuery, limits};
+use crate::kinds::stickiness::{StickinessQuery, clickhouse_rows, limits};
 use crate::mask::Mask;
 use crate::people::MatchedActor;
 use crate::project::ProjectContext;
@@ -169,6 +170,15 @@ impl CompiledInsight for CompiledStickiness {
             counts.take_bars(self.period_series(period, series), self.query.criterion, bars)
         };
         Ok(result::build_series(self, bars).into())
+    }
+
+    fn finish_rows(&self, rows: &SqlRows<'_>, work: &WorkBudget<'_>) -> Result<QueryOutput, RowsError> {
+        let bars = self.periods.first().map_or(0, |period| period.bars);
+        let mut counts = StickinessCounts::default();
+        for (series, bars) in clickhouse_rows::read(rows, &self.query, bars)?.into_iter().enumerate() {
+            counts.set_bars(self.period_series(0, series), bars);
+        }
+        Ok(self.finish(counts, work)?)
     }
 
     fn people(

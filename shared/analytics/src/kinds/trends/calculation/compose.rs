@@ -14,6 +14,7 @@ use super::accumulator::Accumulator;
 use super::breakdown_values::BreakdownValue;
 use super::partial_result::PartialResult;
 use super::rows::{RowRules, RowValue, ValueRow};
+use crate::kinds::trends::clickhouse_rows::SeriesNumbers;
 use crate::kinds::trends::{Display, Formula};
 use crate::query::{BreakdownBy, CohortChoice};
 
@@ -84,6 +85,26 @@ impl CompiledTrend {
         Ok((result_rows, cut))
     }
 
+    /// All rows in result order of numbers whose breakdown values are limited already, and whether values were cut off. For
+    /// queries of one period without formulas.
+    pub(super) fn rows_of_limited_values(&self, numbers: Vec<SeriesNumbers>) -> (Vec<ResultRow>, bool) {
+        let breakdown = self.query.common.breakdown.as_ref();
+        let rules = self.row_rules();
+        let mut by_series: BTreeMap<usize, (Vec<ValueRow>, bool)> = BTreeMap::new();
+        for SeriesNumbers { series, value, value_count, data } in numbers {
+            let (rows, cut) = by_series.entry(series).or_default();
+            *cut |= breakdown.is_some_and(|breakdown| value_count > rules.limit(breakdown));
+            let value = if breakdown.is_some() { RowValue::Texts(value) } else { RowValue::NoBreakdown };
+            rows.push(ValueRow { value, data, kept_values: Vec::new() });
+        }
+        let was_cut = by_series.values().any(|(_, cut)| *cut);
+        let rows = by_series.into_iter().flat_map(|(series, (rows, cut))| {
+            let rows = rules.complete_limited_rows(rows, cut).into_iter();
+            rows.map(move |row| ResultRow { period: 0, series, formula: None, row })
+        });
+        (rows.collect(), was_cut)
+    }
+
     /// The cohorts, if the API treats each as a query of its own: a single one, or a list that includes all users.
     pub(super) fn separate_cohorts(&self) -> Option<&[CohortChoice]> {
         match self.query.common.breakdown.as_ref().map(|breakdown| &breakdown.by) {
@@ -133,7 +154,7 @@ impl CompiledTrend {
         RowRules {
             total: display.is_total(),
             running: display == Display::ActionsLineGraphCumulative,
-            default_limit: if display == Display::WorldMap { 250 } else { 25 },
+            default_limit: display.default_value_limit(),
         }
     }
 

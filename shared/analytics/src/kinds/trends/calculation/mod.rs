@@ -30,13 +30,13 @@ use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
 use serde_json::{Map, Value};
 
+use crate::clickhouse::{RowsError, SqlRows};
 use crate::compiler::{Compiler, common_filter};
 use crate::definitions::Definitions;
 use crate::filter::Predicate;
 use crate::kinds::QueryOutput;
 use crate::kinds::insight::{CompiledInsight, InsightQuery};
-use crate::kinds::trends::limits;
-use crate::kinds::trends::{Display, NamedFormula, TrendsQuery};
+use crate::kinds::trends::{Display, NamedFormula, TrendsQuery, clickhouse_rows, limits};
 use crate::mask::Mask;
 use crate::people::MatchedActor;
 use crate::project::ProjectContext;
@@ -45,6 +45,7 @@ use crate::scan::ActorKind;
 use crate::scan::{Micros, Partition};
 use breakdown_values::{BreakdownLayer, BreakdownValues, TrendBreakdown};
 use bucket_mapping::Period;
+use compose::ResultRow;
 use counted_rows::SeriesRows;
 pub use partial_result::PartialResult;
 use series_counter::SeriesCounter;
@@ -167,18 +168,21 @@ impl CompiledInsight for CompiledTrend {
         work.check()?;
         result.consolidate();
         work.check()?;
-        let width = self.periods.iter().map(Period::width).max().unwrap_or(0);
-        if result.over_budget || !limits::numbers_fit(result.max_values(), width) {
+        if result.over_budget || !limits::numbers_fit(result.max_values(), self.width()) {
             return Err(limits::too_much_memory());
         }
         if result.accumulators.len() > limits::BREAKDOWN_VALUES * self.counters.len() * self.periods.len() {
             return Err(limits::too_many("breakdown", "distinct values", limits::BREAKDOWN_VALUES));
         }
         let (result_rows, cut) = self.result_rows(result, work)?;
-        if result_rows.len().saturating_mul(width) > limits::RESULT_POINTS {
-            return Err(limits::too_many("breakdown", "numbers in the result", limits::RESULT_POINTS));
-        }
-        Ok(QueryOutput { result: result::build_series(self, &result_rows), has_more: Some(cut) })
+        self.output(&result_rows, cut)
+    }
+
+    fn finish_rows(&self, rows: &SqlRows<'_>, work: &WorkBudget<'_>) -> Result<QueryOutput, RowsError> {
+        let numbers = clickhouse_rows::read(rows, &self.query, self.width())?;
+        work.check()?;
+        let (result_rows, cut) = self.rows_of_limited_values(numbers);
+        Ok(self.output(&result_rows, cut)?)
     }
 
     fn people(
@@ -195,6 +199,19 @@ impl CompiledTrend {
     /// The kind of partitions that a series is counted on.
     pub(crate) fn series_actor_kind(&self, series: usize) -> ActorKind {
         self.actor_kinds.get(series).copied().unwrap_or_default()
+    }
+
+    /// The largest number of values of a series.
+    fn width(&self) -> usize {
+        self.periods.iter().map(Period::width).max().unwrap_or(0)
+    }
+
+    /// The result of its rows, and whether breakdown values were cut off by the limit.
+    fn output(&self, result_rows: &[ResultRow], cut: bool) -> CalcResult<QueryOutput> {
+        if result_rows.len().saturating_mul(self.width()) > limits::RESULT_POINTS {
+            return Err(limits::too_many("breakdown", "numbers in the result", limits::RESULT_POINTS));
+        }
+        Ok(QueryOutput { result: result::build_series(self, result_rows), has_more: Some(cut) })
     }
 
     /// Index of a series in a period, as a key of [`PartialResult`].

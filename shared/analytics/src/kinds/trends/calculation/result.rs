@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::CompiledTrend;
 use super::bucket_mapping::Period;
 use super::compose::ResultRow;
-use super::rows::{OTHER, RowValue};
+use super::rows::RowValue;
 use crate::kinds::insight::InsightQuery;
 use crate::kinds::trends::Display;
 use crate::kinds::trends::limits;
@@ -163,7 +163,7 @@ impl PeriodContext<'_> {
             .insert("entity_math".to_owned(), json!(series.requested_math.as_deref().unwrap_or("total")));
         if let Some(breakdown) = &trend.query.common.breakdown {
             own_filter.insert("breakdown_value".to_owned(), output.row.value.json(breakdown));
-            if is_other(&output.row.value) {
+            if output.row.value.is_other() {
                 let kept_values = output.row.kept_values.iter().map(|value| value.json(breakdown)).collect();
                 own_filter.insert("breakdown_kept".to_owned(), kept_values);
             }
@@ -224,8 +224,4 @@ fn links_omitted(links: usize) -> String {
         limits::LINKS_BYTES,
         limits::LINK_BYTES
     )
-}
-
-fn is_other(value: &RowValue) -> bool {
-    matches!(value, RowValue::Texts(texts) if texts.iter().any(|text| text == OTHER))
 }

@@ -50,10 +50,15 @@ pub(super) struct RowRules {
 }
 
 impl RowValue {
+    /// Whether it is the value of the row of other values.
+    pub(super) fn is_other(&self) -> bool {
+        matches!(self, Self::Texts(texts) if texts.iter().any(|text| text == OTHER))
+    }
+
     /// Sort class: real values, then null, then other.
     pub(super) fn class(&self) -> u8 {
         match self {
-            Self::Texts(texts) if texts.iter().any(|text| text == OTHER) => 2,
+            other if other.is_other() => 2,
             Self::Texts(texts) if texts.iter().any(|text| text == NULL) => 1,
             _ => 0,
         }
@@ -99,8 +104,8 @@ impl RowRules {
         if let Some(breakdown) = breakdown
             && matches!(breakdown.by, BreakdownBy::Dimensions { .. })
         {
-            let limit = breakdown.limit.unwrap_or(self.default_limit);
-            rows.sort_by(|left, right| self.rank(left, right));
+            let limit = self.limit(breakdown);
+            rows.sort_by(|left, right| self.rank(left, right, Self::size));
             if rows.len() > limit {
                 cut = true;
                 let other_rows = rows.split_off(limit);
@@ -121,13 +126,34 @@ impl RowRules {
         (rows, cut)
     }
 
+    /// The number of breakdown values that stay.
+    pub(super) fn limit(self, breakdown: &Breakdown) -> usize {
+        breakdown.limit.unwrap_or(self.default_limit)
+    }
+
+    /// Sorts rows that are limited and summed already, and with `cut` adds to the row of other values those that are not in
+    /// it.
+    pub(super) fn complete_limited_rows(self, mut rows: Vec<ValueRow>, cut: bool) -> Vec<ValueRow> {
+        let other = rows.iter().position(|row| row.value.is_other()).filter(|_| cut);
+        if let Some(mut other) = other.map(|at| rows.remove(at)) {
+            let last = |data: &[f64]| data.last().copied().unwrap_or(0.0);
+            // The last of cumulative sums is the sum of what they add up.
+            let size = if self.running { last } else { Self::size };
+            rows.sort_by(|left, right| self.rank(left, right, size));
+            other.kept_values = rows.iter().map(|row| row.value.clone()).collect();
+            rows.push(other);
+        }
+        rows.sort_by(Self::order);
+        rows
+    }
+
     /// The order that decides which values stay within the limit.
-    fn rank(self, left: &ValueRow, right: &ValueRow) -> Ordering {
+    fn rank(self, left: &ValueRow, right: &ValueRow, size: fn(&[f64]) -> f64) -> Ordering {
         // For totals, null competes with the real values.
         let class = |row: &ValueRow| if self.total { 0 } else { row.value.class() };
         class(left)
             .cmp(&class(right))
-            .then(Self::size(&right.data).total_cmp(&Self::size(&left.data)))
+            .then(size(&right.data).total_cmp(&size(&left.data)))
             .then_with(|| left.value.texts().cmp(&right.value.texts()))
     }
 

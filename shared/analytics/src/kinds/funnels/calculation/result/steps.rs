@@ -11,6 +11,7 @@ use super::super::rows::{FunnelRow, FunnelRows};
 use super::{MICROS, average, breakdown_json};
 use crate::kinds::funnels::StepOrder;
 use crate::kinds::funnels::limits;
+use crate::kinds::funnels::step_numbers::{StepNumbers, ValueTexts};
 use crate::kinds::insight::InsightQuery;
 use crate::query::Series;
 use crate::scan::Micros;
@@ -25,16 +26,33 @@ pub(in super::super) fn build_steps(
     rows: FunnelRows,
     work: &WorkBudget<'_>,
 ) -> CalcResult<Value> {
-    let link = people_link(funnel);
     if funnel.query.common.breakdown.is_none() {
         let row = rows.0.into_values().next().unwrap_or_default();
-        return Ok(steps_json(funnel, row, link.as_deref(), 1));
+        return Ok(build_only_row(funnel, step_numbers(funnel, row)));
     }
     let (rows, kept_values) = funnel.limit_rows(rows);
+    let rows = rows.into_iter().map(|(key, row)| (key, step_numbers(funnel, row)));
+    build_rows(funnel, rows, kept_values.as_deref(), work)
+}
+
+/// Builds the objects of a funnel without a breakdown.
+pub(in super::super) fn build_only_row(funnel: &CompiledFunnel, numbers: Vec<StepNumbers>) -> Value {
+    steps_json(funnel, numbers, people_link(funnel).as_deref(), 1)
+}
+
+/// Builds a list of objects for each breakdown value. `kept_values` are the values that are not in "Other", if there is such
+/// a row.
+pub(in super::super) fn build_rows(
+    funnel: &CompiledFunnel,
+    rows: impl ExactSizeIterator<Item = (ValueTexts, Vec<StepNumbers>)>,
+    kept_values: Option<&[ValueTexts]>,
+    work: &WorkBudget<'_>,
+) -> CalcResult<Value> {
+    let link = people_link(funnel);
     let kept_values = kept_values
         .map(|kept_values| kept_values.iter().map(|key| breakdown_json(funnel, key).1).collect::<Value>());
     let count = rows.len();
-    let rows = rows.into_iter().map(|(key, row)| {
+    let rows = rows.map(|(key, numbers)| {
         work.consume(WORK_PER_STEP * funnel.query.series.len())?;
         let (displayed, value) = breakdown_json(funnel, &key);
         let link = link.as_ref().map(|link| {
@@ -45,7 +63,7 @@ pub(in super::super) fn build_steps(
             }
             link
         });
-        let mut steps = steps_json(funnel, row, link.as_deref(), count);
+        let mut steps = steps_json(funnel, numbers, link.as_deref(), count);
         for step in steps.as_array_mut().into_iter().flatten() {
             step["breakdown"] = displayed.clone();
             step["breakdown_value"] = value.clone();
@@ -55,15 +73,25 @@ pub(in super::super) fn build_steps(
     rows.collect()
 }
 
-/// The step objects of one row; `rows` is the number of rows in the result.
-fn steps_json(funnel: &CompiledFunnel, mut row: FunnelRow, link: Option<&str>, rows: usize) -> Value {
+/// The numbers of the steps of a row.
+fn step_numbers(funnel: &CompiledFunnel, mut row: FunnelRow) -> Vec<StepNumbers> {
     let steps = funnel.query.series.len();
     row.resize_to(steps, steps);
-    let link = link.filter(|link| limits::links_fit(link.len(), 2 * steps * rows));
-    let steps = funnel.query.series.iter().zip(row.counts).zip(&mut row.durations).enumerate();
-    let objects = steps.map(|(order, ((series, count), durations))| {
-        step_json(funnel, order, series, count, durations, link)
+    let steps = row.counts.into_iter().zip(&mut row.durations);
+    let numbers = steps.map(|(count, durations)| StepNumbers {
+        count,
+        average: average(durations),
+        median: median(durations),
     });
+    numbers.collect()
+}
+
+/// The step objects of one row; `rows` is the number of rows in the result.
+fn steps_json(funnel: &CompiledFunnel, numbers: Vec<StepNumbers>, link: Option<&str>, rows: usize) -> Value {
+    let steps = funnel.query.series.len();
+    let link = link.filter(|link| limits::links_fit(link.len(), 2 * steps * rows));
+    let steps = funnel.query.series.iter().zip(numbers).enumerate();
+    let objects = steps.map(|(order, (series, numbers))| step_json(funnel, order, series, numbers, link));
     objects.collect()
 }
 
@@ -71,8 +99,7 @@ fn step_json(
     funnel: &CompiledFunnel,
     order: usize,
     series: &Series,
-    count: u64,
-    durations: &mut [Micros],
+    numbers: StepNumbers,
     link: Option<&str>,
 ) -> Value {
     let people = |step: String| {
@@ -97,10 +124,10 @@ fn step_json(
         "custom_name": custom_name,
         "order": order,
         "people": [],
-        "count": count,
+        "count": numbers.count,
         "type": series.event_or_action.list_name(),
-        "average_conversion_time": average(durations),
-        "median_conversion_time": median(durations),
+        "average_conversion_time": numbers.average,
+        "median_conversion_time": numbers.median,
         "converted_people_url": people((order + 1).to_string()),
         "dropped_people_url": (order > 0).then(|| people(format!("-{}", order + 1))).flatten(),
     })

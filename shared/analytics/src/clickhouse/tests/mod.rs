@@ -1,6 +1,8 @@
 //! The text of statements. `tests/readers` runs them and compares the numbers.
 #![allow(clippy::unwrap_used)]
 
+mod results;
+
 use pennon_filters::dates::WeekStart;
 use serde_json::{Value, json};
 
@@ -35,9 +37,17 @@ fn files(segments: Vec<SqlSegment>) -> SegmentFiles {
     SegmentFiles { place: FileLocation::Directory("/data".to_owned()), segments, merged: Vec::new() }
 }
 
-fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
+fn query(node: &Value) -> Query {
     let ParsedQuery::Query(query) = Query::from_query_node(node).unwrap() else { panic!("no query") };
-    query.clickhouse(&project(), "2024-02-01T00:00:00Z".parse().unwrap(), files)
+    query
+}
+
+fn now() -> DateTime<Utc> {
+    "2024-02-01T00:00:00Z".parse().unwrap()
+}
+
+fn sql(node: &Value, files: &SegmentFiles) -> CalcResult<String> {
+    query(node).clickhouse(&project(), now(), files)
 }
 
 fn trend(properties: Value) -> Value {
@@ -74,8 +84,23 @@ fn files_with_other_column_types_are_read_separately() {
 }
 
 #[test]
+fn the_numbers_of_a_series_are_multiplied() {
+    let of = |more: Value| {
+        let mut node = trend(json!([]));
+        node["series"][0].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        sql(&node, &files(vec![segment("p/one", ColumnType::Text, &["a"])])).unwrap()
+    };
+    let halved = of(json!({"math": "sum", "math_property": "plan", "math_multiplier": 0.5}));
+    assert!(halved.contains("arrayMap(bucket -> found[bucket] * toFloat64('0.5'), range(31))"), "{halved}");
+    assert!(
+        of(json!({"math": "sum", "math_property": "plan"}))
+            .contains("arrayMap(bucket -> found[bucket], range(31))")
+    );
+}
+
+#[test]
 fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
-    let place = FileLocation::Bucket("https://b.s3.amazonaws.com/events/".to_owned());
+    let place = FileLocation::parse(None, "s3://b/events/").unwrap();
     let merged = vec![(Uuid::from_u128(1), Uuid::from_u128(2))];
     let files = SegmentFiles { place, merged, ..files(vec![segment("p/one", ColumnType::Text, &["a"])]) };
     let text = sql(&trend(json!([])), &files).unwrap();
@@ -83,6 +108,20 @@ fn a_bucket_is_read_by_its_url_and_merged_persons_are_named() {
     assert!(text.contains("['00000000000000000000000000000001']"), "{text}");
     let many = (0..=MAX_PERSON_MERGES).map(|id| (Uuid::from_u128(id as u128), Uuid::max())).collect();
     assert!(sql(&trend(json!([])), &SegmentFiles { merged: many, ..files }).is_err());
+}
+
+#[test]
+fn the_machines_of_a_cluster_read_the_same_files() {
+    let place = FileLocation::parse(None, "s3://b/events").unwrap();
+    let segments =
+        vec![segment("p/one", ColumnType::Text, &["a"]), segment("p/two", ColumnType::Text, &["a"])];
+    let statement =
+        |place: FileLocation| sql(&trend(json!([])), &SegmentFiles { place, ..files(segments.clone()) });
+    let alone = statement(place.clone()).unwrap();
+    let cluster = statement(place.on_cluster("it's").unwrap()).unwrap();
+    let read = "('https://b.s3.amazonaws.com/events/p/{one,two}', Parquet)";
+    assert!(alone.contains(&format!("FROM s3{read}")), "{alone}");
+    assert_eq!(cluster, alone.replace("FROM s3(", r"FROM s3Cluster('it\'s', "));
 }
 
 #[test]
