@@ -5,6 +5,7 @@ mod in_process;
 
 use axum::Router;
 use axum::routing::get;
+use pennon_calculation::clickhouse::ClickhouseServer;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::config::max_response_wait;
@@ -36,10 +37,12 @@ pub struct Services {
 }
 
 impl Services {
-    /// Services over `app`, with the events at `events_url`.
+    /// Services over `app`, with the events at `events_url`, and the ClickHouse server of the environment.
     pub fn open(app: App, events_url: &str) -> Result<Services, String> {
         let events = open_events(&app.store, events_url)?;
-        Ok(Services::new(app, events))
+        let services = Services::new(app, events);
+        let calculator = services.calculator.with_clickhouse(ClickhouseServer::from_env(events_url)?);
+        Ok(Services { calculator, ..services })
     }
 
     /// Services over `app` and `events`.

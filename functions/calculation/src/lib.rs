@@ -2,6 +2,7 @@
 //! Its [`Calculator`] is also used by the functions `insights`, `flags` and `worker` and by the command line.
 //!
 //! * [`calculator`]: runs queries, caches results. [`Calculator`] is the entry point.
+//! * [`clickhouse`]: requests to a ClickHouse server, which calculates queries that exceed the memory of the process.
 //! * `query_response`: the decision between cache, calculation and background, in [`Calculator::respond`].
 //! * [`query_state`], [`jobs`]: the state of background calculations; their start, lookup, cancellation and worker.
 //! * the other modules: one for each endpoint, and the parsing and formatting that they share.
@@ -11,6 +12,7 @@
 
 mod actors;
 pub mod calculator;
+pub mod clickhouse;
 mod csv;
 mod errors;
 mod event_definitions;

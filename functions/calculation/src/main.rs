@@ -3,6 +3,7 @@
 use std::alloc::System;
 
 use pennon_allocator::{CountingAllocator, thread_bytes};
+use pennon_calculation::clickhouse::ClickhouseServer;
 use pennon_calculation::{Calculation, CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
@@ -29,7 +30,8 @@ async fn main() -> Result<(), lambda::Error> {
         .with_rate_limits(rates);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
-    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()));
+    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()))
+        .with_clickhouse(ClickhouseServer::from_env(&url)?);
     let state = Calculation { app, calculator };
     lambda::run(edge(pennon_calculation::router(&state), state.app.clock), state.app.keys).await
 }

@@ -3,6 +3,7 @@
 use std::alloc::System;
 
 use pennon_allocator::{CountingAllocator, thread_bytes};
+use pennon_calculation::clickhouse::ClickhouseServer;
 use pennon_calculation::{CalculationLimits, Calculator};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
@@ -31,7 +32,8 @@ async fn main() -> Result<(), lambda::Error> {
         .with_payload_keys(payload_keys("")?);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
-    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()));
+    let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()))
+        .with_clickhouse(ClickhouseServer::from_env(&url)?);
     let state = Insights::new(app, calculator);
     lambda::run(edge(pennon_insights::function_router(&state), state.app.clock), state.app.keys).await
 }

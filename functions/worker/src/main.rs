@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_calculation::Calculator;
+use pennon_calculation::clickhouse::ClickhouseServer;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::config::{Config, events_memory};
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Error> {
     let app = App::new(Store::connect_at_start(&config.store, &keys::project(0)).await, Clock::Running);
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings.for_dynamodb())?;
-    let calculator = Calculator::new(&app, events.clone());
+    let calculator = Calculator::new(&app, events.clone()).with_clickhouse(ClickhouseServer::from_env(&url)?);
     let worker = Worker { app, events, calculator };
     lambda_runtime::run(service_fn(move |event| handle_event(worker.clone(), event))).await
 }

@@ -1,5 +1,6 @@
 //! Configuration from environment variables. The only module that reads the environment.
 
+use std::fmt;
 use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
@@ -42,7 +43,7 @@ impl Config {
     /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL`, `PENNON_RATE_LIMITS` and
     /// `PENNON_CAPTURE_QUEUE_URL`; unset table names default to those of the embedded DynamoDB.
     pub fn from_env() -> Config {
-        Config::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Config::read(set_variable)
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Config {
@@ -57,6 +58,54 @@ impl Config {
             capture_queue_url: variable("PENNON_CAPTURE_QUEUE_URL"),
         }
     }
+}
+
+/// The ClickHouse server for queries that exceed the memory of this process.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClickhouseSettings {
+    /// The address of its HTTP interface: `PENNON_CLICKHOUSE_URL`.
+    pub url: String,
+    /// The cluster whose machines read the files: `PENNON_CLICKHOUSE_CLUSTER`.
+    pub cluster: Option<String>,
+    /// The location of the event files for the server, if it is not that of `PENNON_EVENTS_URL`: `PENNON_CLICKHOUSE_FILES`.
+    pub files: Option<String>,
+    /// The name of the user: `PENNON_CLICKHOUSE_USER`.
+    pub user: Option<String>,
+    /// The password: `PENNON_CLICKHOUSE_PASSWORD`.
+    pub password: Option<String>,
+}
+
+impl ClickhouseSettings {
+    /// The server of `PENNON_CLICKHOUSE_URL`; `None` if it is unset.
+    pub fn from_env() -> Option<ClickhouseSettings> {
+        Some(ClickhouseSettings::at(&set_variable("PENNON_CLICKHOUSE_URL")?))
+    }
+
+    /// The server at `url`, with the other settings of the environment.
+    pub fn at(url: &str) -> ClickhouseSettings {
+        ClickhouseSettings {
+            url: url.to_owned(),
+            cluster: set_variable("PENNON_CLICKHOUSE_CLUSTER"),
+            files: set_variable("PENNON_CLICKHOUSE_FILES"),
+            user: set_variable("PENNON_CLICKHOUSE_USER"),
+            password: set_variable("PENNON_CLICKHOUSE_PASSWORD"),
+        }
+    }
+}
+
+impl fmt::Debug for ClickhouseSettings {
+    /// Without the password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClickhouseSettings { url, cluster, files, user, password: _ } = self;
+        let mut shown = formatter.debug_struct("ClickhouseSettings");
+        shown.field("url", url).field("cluster", cluster).field("files", files).field("user", user);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// An environment variable that is set and not empty.
+fn set_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The payload keys of `PENNON_PAYLOAD_KEY`, followed by those in `more`; empty if neither has any.
@@ -186,6 +235,19 @@ mod tests {
         assert_eq!(config.rate_limits.as_deref(), Some("pennon_rate_limits"));
         assert_eq!(config.capture_queue_url.as_deref(), Some("pennon_capture_queue_url"));
         assert_eq!(Config::read(|_| None).capture_queue_url, None);
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let settings = ClickhouseSettings {
+            url: "http://127.0.0.1:8123".to_owned(),
+            cluster: None,
+            files: None,
+            user: Some("reader".to_owned()),
+            password: Some("secret".to_owned()),
+        };
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("reader") && !shown.contains("secret"), "{shown}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct ApiError {
     /// Boxed, to keep `Result<T, ApiError>` small.
     header: Option<Box<(HeaderName, String)>>,
     empty: bool,
+    /// The request is valid and exceeds a limit of this process.
+    over_limit: bool,
 }
 
 /// The result of a handler.
@@ -44,6 +46,7 @@ impl ApiError {
             attr: None,
             header: None,
             empty: false,
+            over_limit: false,
         }
     }
 
@@ -131,6 +134,11 @@ impl ApiError {
         error
     }
 
+    /// 400: a valid request needs more memory or reads more rows than this process may. `detail` has the limit.
+    pub fn over_limit(detail: impl Into<String>) -> ApiError {
+        ApiError { over_limit: true, ..ApiError::invalid("invalid_input", detail, None) }
+    }
+
     /// 409: a concurrent request changed the same fields.
     pub fn conflict(detail: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::CONFLICT, SERVER_ERROR, "conflict", detail)
@@ -191,6 +199,18 @@ impl ApiError {
     pub fn internal(cause: &dyn std::fmt::Display) -> ApiError {
         tracing::error!(cause = %cause, "a request failed");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER_ERROR, "error", "A server error occurred.")
+    }
+
+    /// The same error with one more sentence in its message.
+    #[must_use]
+    pub fn with_sentence(mut self, sentence: &str) -> ApiError {
+        self.detail = format!("{} {sentence}", self.detail);
+        self
+    }
+
+    /// Whether it is the error of [`ApiError::over_limit`].
+    pub fn is_over_limit(&self) -> bool {
+        self.over_limit
     }
 
     /// The HTTP status.

@@ -67,7 +67,7 @@ impl From<EventStoreError> for ApiError {
     fn from(error: EventStoreError) -> Self {
         match error {
             EventStoreError::Store(error) => error.into(),
-            EventStoreError::TooLarge(detail) => ApiError::invalid("invalid_input", detail, None),
+            EventStoreError::TooLarge(detail) => ApiError::over_limit(detail),
             EventStoreError::Contended => ApiError::busy(1),
             EventStoreError::MemoryInUse => memory_in_use(),
             EventStoreError::Objects(_) => {

@@ -30,6 +30,11 @@ impl CancellationGuard {
         CancellationGuard { deadline, is_dropped: Arc::default(), metrics: None }
     }
 
+    /// The deadline of the calculation.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// The same guard; the calculation records its progress in `metrics`.
     pub(super) fn with_metrics(mut self, metrics: Option<CalculationMetrics>) -> CancellationGuard {
         self.metrics = metrics;

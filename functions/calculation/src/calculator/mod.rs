@@ -6,6 +6,7 @@
 
 pub(crate) mod actors;
 mod cache;
+mod clickhouse;
 mod cohort_size;
 mod definitions;
 pub(crate) mod events;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use pennon_analytics::refresh::{Freshness, cache_target_age, freshness, next_allowed_client_refresh};
-use pennon_analytics::{Definitions, Plan, ProjectContext, Query};
+use pennon_analytics::{Definitions, Plan, ProjectContext, Query, QueryOutput};
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
 use pennon_core::error::{ApiError, ApiResult};
@@ -40,6 +41,7 @@ use tokio::time::Instant;
 pub use actors::{ActorJson, ActorsPage, ListedActor};
 pub(crate) use cache::settings_digest;
 pub use cache::{CacheScope, CachedResult, cache_key};
+pub use clickhouse::ClickhouseError;
 pub(crate) use definitions::direct_references;
 pub use definitions::{DefinitionLookup, TransitiveDefinitions};
 pub use keyed_query::{KeyedQuery, StoredState};
@@ -47,6 +49,7 @@ pub use large_results::RESULT_BYTES_MAX;
 pub use metrics::CalculationMetrics;
 pub use query_request::{QueryOrigin, QueryRequest};
 
+use crate::clickhouse::ClickhouseServer;
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
 use execution::CancellationGuard;
@@ -92,6 +95,8 @@ pub struct Calculator {
     /// Whether results are written to the cache.
     pub(crate) stores_results: bool,
     in_flight: InFlightQueries,
+    /// Calculates queries that exceed the memory of this process, if set.
+    clickhouse: Option<ClickhouseServer>,
 }
 
 /// A result, just calculated or cached.
@@ -116,6 +121,27 @@ pub struct QueryResult {
 }
 
 impl QueryResult {
+    /// The result that was calculated as of `now`.
+    fn new(
+        project: &Project,
+        query: &Query,
+        context: &ProjectContext,
+        output: QueryOutput,
+        now: DateTime<Utc>,
+    ) -> ApiResult<QueryResult> {
+        Ok(QueryResult {
+            result: output.result,
+            has_more: output.has_more,
+            hogql: query.describe(),
+            timezone: project.timezone.clone(),
+            last_refresh: now,
+            cache_target_age: cache_target_age(query, now),
+            next_allowed_client_refresh: next_allowed_client_refresh(query, context, now, now)
+                .map_err(engine_error)?,
+            is_cached: false,
+        })
+    }
+
     /// A copy with `result` replaced.
     #[must_use]
     pub fn with_result(&self, result: Value) -> QueryResult {
@@ -150,6 +176,7 @@ impl Calculator {
             metrics: None,
             stores_results: true,
             in_flight: InFlightQueries::default(),
+            clickhouse: None,
         }
     }
 
@@ -157,6 +184,12 @@ impl Calculator {
     #[must_use]
     pub fn without_cache_writes(self) -> Calculator {
         Calculator { stores_results: false, ..self }
+    }
+
+    /// The same calculator; queries that exceed the memory of this process are calculated on `server`, if there is one.
+    #[must_use]
+    pub fn with_clickhouse(self, server: Option<ClickhouseServer>) -> Calculator {
+        Calculator { clickhouse: server, ..self }
     }
 
     /// The event store that it reads.
@@ -185,8 +218,14 @@ impl Calculator {
         let work = Box::pin(async {
             let attempt =
                 |concurrency| self.try_calculate(project, query, used, now, &cancellation, concurrency);
-            match attempt(Concurrency::Shared).await {
+            let outcome = match attempt(Concurrency::Shared).await {
                 Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
+                outcome => outcome,
+            };
+            match outcome {
+                Err(error) if error.is_over_limit() => {
+                    self.calculate_over_limit(error, project, query, used, now, &cancellation).await
+                }
                 outcome => outcome,
             }
         });
@@ -205,17 +244,7 @@ impl Calculator {
         let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
         let inputs = self.load_inputs(project, &plan, used).await?;
         let output = execution::run_plan(plan, inputs, cancellation, permit).await?;
-        Ok(QueryResult {
-            result: output.result,
-            has_more: output.has_more,
-            hogql: query.describe(),
-            timezone: project.timezone.clone(),
-            last_refresh: now,
-            cache_target_age: cache_target_age(query, now),
-            next_allowed_client_refresh: next_allowed_client_refresh(query, &context, now, now)
-                .map_err(engine_error)?,
-            is_cached: false,
-        })
+        QueryResult::new(project, query, &context, output, now)
     }
 
     /// The plan of a query, and a permit to run it.
