@@ -2,14 +2,17 @@
 //!
 //! `--data`, `--cloud`, `--url` and `--json`, which mean the same for every command, and the options of `serve` are `PENNON_` and the
 //! name of the option, such as `PENNON_PORT`. The options of other commands have the command in their name, such as
-//! `PENNON_IMPORT_PROJECT` or `PENNON_KEYS_CREATE_LABEL`: a variable that was set for one command changes no other. An
-//! option on the command line wins. A variable without a value counts as not set.
+//! `PENNON_IMPORT_PROJECT` or `PENNON_KEYS_CREATE_LABEL`: a variable that was set for one command changes no other. The
+//! options of `query` for ClickHouse have the variables with which a server is set up. An option on the command line wins. A variable without a value counts as not set.
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, Command};
 
 /// Options with the same meaning in every command.
 const COMMON: [&str; 4] = ["data", "cloud", "url", "json"];
+
+/// Options, by id, whose variable is a setting of a server and of functions too.
+const SETTINGS: [&str; 3] = ["clickhouse_url", "clickhouse_cluster", "clickhouse_files"];
 
 /// Adds the variables to all options of the command `definition`.
 pub(super) fn with_variables(definition: Command) -> Command {
@@ -32,8 +35,12 @@ fn bind(command: Command, prefix: &str) -> Command {
 
 fn bind_option(arg: Arg, prefix: &str) -> Arg {
     let Some(option) = arg.get_long() else { return arg };
-    let prefix = if COMMON.contains(&option) { "PENNON" } else { prefix };
-    let name = format!("{prefix}_{}", in_capitals(option));
+    let id = arg.get_id().as_str();
+    let name = match option {
+        _ if SETTINGS.contains(&id) => format!("PENNON_{}", in_capitals(id)),
+        option if COMMON.contains(&option) => format!("PENNON_{}", in_capitals(option)),
+        option => format!("{prefix}_{}", in_capitals(option)),
+    };
     if std::env::var_os(&name).is_some_and(|value| value.is_empty()) {
         return arg;
     }
@@ -87,6 +94,8 @@ mod tests {
             "PENNON_METRICS",
             "PENNON_LOG",
             "PENNON_API_KEY",
+            "PENNON_CLICKHOUSE_USER",
+            "PENNON_CLICKHOUSE_PASSWORD",
         ];
         for (option, variable) in &found {
             assert!(variable.starts_with("PENNON_"), "{option} has no variable");
@@ -97,6 +106,9 @@ mod tests {
         assert_eq!(of("serve --data"), "PENNON_DATA");
         assert_eq!(of("check --data"), "PENNON_DATA");
         assert_eq!(of("delete --project"), "PENNON_DELETE_PROJECT");
+        assert_eq!(of("query --url"), "PENNON_CLICKHOUSE_URL");
+        assert_eq!(of("query --cluster"), "PENNON_CLICKHOUSE_CLUSTER");
+        assert_eq!(of("query --files"), "PENNON_CLICKHOUSE_FILES");
         assert_eq!(of("create --label"), "PENNON_KEYS_CREATE_LABEL");
         let common = |name: &str| COMMON.iter().any(|option| name.ends_with(&format!(" --{option}")));
         let own: Vec<_> =

@@ -177,8 +177,15 @@ pub struct Query {
     /// Print the query for another engine without running it.
     #[arg(long)]
     pub print: bool,
-    /// The location of the event files for the other engine: a directory, or the URL of a bucket with the prefix of the events.
-    #[arg(long, value_name = "PLACE", requires = "print")]
+    /// The ClickHouse server that calculates with --engine clickhouse: the address of its HTTP interface, such as
+    /// http://127.0.0.1:8123. Its user and password are PENNON_CLICKHOUSE_USER and PENNON_CLICKHOUSE_PASSWORD.
+    #[arg(id = "clickhouse_url", long = "url", value_name = "URL")]
+    pub clickhouse_url: Option<String>,
+    /// The cluster of ClickHouse whose machines read the files of a bucket together.
+    #[arg(id = "clickhouse_cluster", long = "cluster", value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// The location of the event files for ClickHouse: a directory, or the URL of a bucket with the prefix of the events.
+    #[arg(id = "clickhouse_files", long = "files", value_name = "PLACE")]
     pub files: Option<String>,
 }
 

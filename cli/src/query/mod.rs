@@ -38,7 +38,6 @@ use crate::workspace::Declarations;
 
 pub use impact::run as impact;
 pub use insight::run as insight;
-pub use sql::parse_file_location;
 
 /// Largest query that is read from a file.
 const QUERY_BYTES_MAX: u64 = 1 << 20;
@@ -65,31 +64,51 @@ pub async fn run(
     (events, events_url): (EventStore, &str),
     stores_results: bool,
 ) -> Result<String, String> {
-    if options.engine == Engine::Clickhouse && !options.print {
-        return Err(
-            "--engine clickhouse writes the SQL and runs nothing; add --print, and give what it prints to \
-                    clickhouse-client"
-                .to_owned(),
-        );
-    }
-    if options.engine == Engine::Pennon && options.print {
-        return Err("--print prints SQL for another engine; add --engine clickhouse".to_owned());
-    }
+    sql::validate_options(options)?;
     let now = options.now.unwrap_or_else(Utc::now);
     let resolved = resolve(options, &store).await?;
     let app = App::new(store, Clock::Frozen(now));
-    let calculator = Calculator::new(&app, events.clone());
+    let calculator = Calculator::new(&app, events);
     let calculator =
         if options.now.is_some() || !stores_results { calculator.without_cache_writes() } else { calculator };
     let (calculator, measured) = calculator.measured();
     let read = calculator.read(&resolved.project, &[&resolved.keyed]).await.map_err(|e| error_text(&e))?;
-    if options.engine == Engine::Clickhouse {
-        let location = parse_file_location(options.files.as_deref(), events_url)?;
-        return sql::to_sql(&resolved, &calculator, &events, &read.known, location, now).await;
-    }
     let form = ResultForm { json: options.json, csv: options.csv, stats: options.stats };
+    if options.engine == Engine::Clickhouse {
+        let request = query_request(&resolved, &calculator, &read.known, now);
+        return match &options.clickhouse_url {
+            Some(url) if !options.print => {
+                let started_at = Instant::now();
+                let calculated = sql::calculate(options, &request, &calculator, (url, events_url)).await?;
+                if form.stats {
+                    eprintln!("{} ms", started_at.elapsed().as_millis());
+                }
+                PrintedResult::of(&calculated).format_plain(form, &resolved.keyed.query)
+            }
+            _ => sql::to_sql(options, &request, &calculator, events_url).await,
+        };
+    }
     let printed = calculate(form, &resolved, (&calculator, &measured), &read.known, now).await?;
     printed.format_plain(form, &resolved.keyed.query)
+}
+
+/// The request for a query, from which nothing is cached.
+fn query_request<'a>(
+    resolved: &'a ResolvedQuery,
+    calculator: &Calculator,
+    known: &'a DefinitionLookup,
+    now: DateTime<Utc>,
+) -> QueryRequest<'a> {
+    QueryRequest {
+        project: &resolved.project,
+        keyed: &resolved.keyed,
+        stored: None,
+        tracked: None,
+        known,
+        now,
+        deadline: calculator.deadline(),
+        origin: QueryOrigin::default(),
+    }
 }
 
 async fn calculate(
@@ -100,17 +119,7 @@ async fn calculate(
     now: DateTime<Utc>,
 ) -> Result<PrintedResult, String> {
     let started_at = Instant::now();
-    let deadline = calculator.deadline();
-    let request = QueryRequest {
-        project: &resolved.project,
-        keyed: &resolved.keyed,
-        stored: None,
-        tracked: None,
-        known,
-        now,
-        deadline,
-        origin: QueryOrigin::default(),
-    };
+    let request = query_request(resolved, calculator, known, now);
     let response =
         calculator.respond(&request, RefreshMode::ForceBlocking).await.map_err(|e| error_text(&e))?;
     let calculated = response.calculated.ok_or("the calculation gave no result")?;

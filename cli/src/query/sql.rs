@@ -1,84 +1,93 @@
-//! Translates a query to SQL for ClickHouse over the segment files.
+//! Translates a query to SQL for ClickHouse over the segment files, and prints it or runs it on a server.
 //!
-//! Must stay true: SQL is printed only if the files have all events of the project.
+//! Must stay true: SQL is printed or run only if the files have all events of the project.
 
-use chrono::{DateTime, Utc};
-use pennon_analytics::clickhouse::{FileLocation, MAX_PERSON_MERGES, SegmentFiles};
+use pennon_analytics::clickhouse::{FileLocation, MAX_PERSON_MERGES};
 use pennon_calculation::Calculator;
-use pennon_calculation::calculator::DefinitionLookup;
-use pennon_eventstore::EventStore;
+use pennon_calculation::QueryResult;
+use pennon_calculation::calculator::{ClickhouseError, QueryRequest};
+use pennon_calculation::clickhouse::ClickhouseServer;
+use pennon_core::config::ClickhouseSettings;
 
-use super::{ResolvedQuery, error_text};
+use super::error_text;
+use crate::args::{Engine, Query};
 
-/// The SQL statement of a query.
+/// Validates the options for ClickHouse.
+pub(super) fn validate_options(options: &Query) -> Result<(), String> {
+    if options.engine == Engine::Clickhouse {
+        return match options.clickhouse_url {
+            None if !options.print => Err(
+                "--engine clickhouse needs a server: name it by --url, such as http://127.0.0.1:8123; or add --print, and give \
+                 what it prints to clickhouse-client"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
+        };
+    }
+    if options.print {
+        return Err("--print prints SQL for another engine; add --engine clickhouse".to_owned());
+    }
+    let set = ClickhouseSettings::at("");
+    let from_env = ClickhouseSettings::from_env().map(|settings| settings.url);
+    for (option, value, variable) in [
+        ("--url", &options.clickhouse_url, &from_env),
+        ("--cluster", &options.cluster, &set.cluster),
+        ("--files", &options.files, &set.files),
+    ] {
+        // The variable of a server may be set for all commands.
+        if value.is_some() && value != variable {
+            return Err(format!("{option} is for ClickHouse; add --engine clickhouse"));
+        }
+    }
+    Ok(())
+}
+
+/// The statement of a query, over the files of `--files` or at `events_url`.
 pub(super) async fn to_sql(
-    resolved: &ResolvedQuery,
+    options: &Query,
+    request: &QueryRequest<'_>,
     calculator: &Calculator,
-    events: &EventStore,
-    known: &DefinitionLookup,
-    place: FileLocation,
-    now: DateTime<Utc>,
+    events_url: &str,
 ) -> Result<String, String> {
-    let (project, query) = (&resolved.project, &resolved.keyed.query);
-    let live = events.live_files(project.id).await.map_err(|e| e.to_string())?;
-    if live.waiting > 0 {
-        return Err(format!(
-            "{} events of project {} are in no file yet; run `pennon compact` (or wait until the server or the worker \
-             has done it), and print the SQL then",
-            live.waiting, project.id
-        ));
+    let mut location = FileLocation::parse(options.files.as_deref(), events_url)?;
+    if let Some(cluster) = &options.cluster {
+        location = location.on_cluster(cluster)?;
     }
-    if live.merged.len() > MAX_PERSON_MERGES {
-        return Err(format!(
-            "{} persons in the files were merged into others since, and a statement can list at most \
-             {MAX_PERSON_MERGES}; `pennon compact` rewrites the files with the merged persons",
-            live.merged.len()
-        ));
-    }
-    let context = calculator.context(project, query, known).await.map_err(|e| error_text(&e))?;
-    let files = SegmentFiles { place, segments: live.segments, merged: live.merged };
-    let sql = query.clickhouse(&context, now, &files).map_err(|e| e.detail)?;
-    Ok(format!("{sql};\n"))
+    let statement = calculator.clickhouse_statement(request, &location).await;
+    let statement = statement.map_err(|error| failure_text(&error, request, ""))?;
+    Ok(format!("{statement};\n"))
 }
 
-/// The location of the files for ClickHouse: that of `--files`, or `events_url`. An error for characters that ClickHouse reads
-/// as a glob pattern.
-pub fn parse_file_location(option: Option<&str>, events_url: &str) -> Result<FileLocation, String> {
-    let url = option.unwrap_or(events_url);
-    let place = if url.starts_with("https://") || url.starts_with("http://") {
-        FileLocation::Bucket(url.to_owned())
-    } else if let Some(bucket) = url.strip_prefix("s3://") {
-        let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
-        FileLocation::Bucket(format!("https://{bucket}.s3.amazonaws.com/{prefix}"))
-    } else {
-        FileLocation::Directory(url.strip_prefix("file://").unwrap_or(url).to_owned())
-    };
-    let (FileLocation::Directory(base) | FileLocation::Bucket(base)) = &place;
-    match base.chars().find(|letter| "*?{}[]".contains(*letter)) {
-        None => Ok(place),
-        Some(letter) => Err(format!(
-            "{base} has a '{letter}', which ClickHouse takes for a pattern of names; name a path without it by --files"
-        )),
-    }
+/// Calculates a query on the server `url`.
+pub(super) async fn calculate(
+    options: &Query,
+    request: &QueryRequest<'_>,
+    calculator: &Calculator,
+    (url, events_url): (&str, &str),
+) -> Result<QueryResult, String> {
+    let (cluster, files) = (options.cluster.clone(), options.files.clone());
+    let settings = ClickhouseSettings { cluster, files, ..ClickhouseSettings::at(url) };
+    let server = ClickhouseServer::new(&settings, events_url)?;
+    let result = calculator.calculate_in_clickhouse(request, &server).await;
+    result.map_err(|error| failure_text(&error, request, url))
 }
 
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_location_is_a_directory_or_a_bucket() {
-        let directory = |path: &str| FileLocation::Directory(path.to_owned());
-        assert_eq!(parse_file_location(None, "file:///data/events").unwrap(), directory("/data/events"));
-        assert_eq!(parse_file_location(Some("events"), "file:///data/events").unwrap(), directory("events"));
-        let bucket = FileLocation::Bucket("https://b.s3.amazonaws.com/events".to_owned());
-        assert_eq!(parse_file_location(None, "s3://b/events").unwrap(), bucket);
-        let minio = "http://127.0.0.1:9000/b/events";
-        assert_eq!(
-            parse_file_location(Some(minio), "s3://b/events").unwrap(),
-            FileLocation::Bucket(minio.to_owned())
-        );
-        assert!(parse_file_location(None, "file:///a*b").unwrap_err().contains("--files"));
+/// The message for an error, with what to do about it.
+fn failure_text(error: &ClickhouseError, request: &QueryRequest<'_>, url: &str) -> String {
+    let project = request.project.id;
+    match error {
+        ClickhouseError::EventsWait(events) => format!(
+            "{events} events of project {project} are in no file yet; run `pennon compact` (or wait until the server or the worker \
+             has done it), and repeat the command then"
+        ),
+        ClickhouseError::TooManyMerges(persons) => format!(
+            "{persons} persons in the files were merged into others since, and a statement can list at most \
+             {MAX_PERSON_MERGES}; `pennon compact` rewrites the files with the merged persons"
+        ),
+        ClickhouseError::Server(reason) => {
+            format!("ClickHouse at {url} did not calculate the query: {reason}")
+        }
+        ClickhouseError::Unsupported(error) => error.detail.clone(),
+        ClickhouseError::Other(error) => error_text(error),
     }
 }
