@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::execution::CancellationGuard;
 use super::{Calculator, QueryDefinitions, QueryRequest, QueryResult, context, direct_references};
 use crate::clickhouse::{ClickhouseServer, RequestError};
-use crate::errors::{engine_error, event_store_error};
+use crate::errors::{engine_error, event_store_error, timeout_error};
 
 /// Why ClickHouse calculated no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,7 @@ impl Calculator {
         let outcome = self.run_in_clickhouse(server, project, query, used, now, cancellation).await;
         outcome.map_err(|error| match error {
             ClickhouseError::Other(error) => error,
+            ClickhouseError::Server(RequestError::Timeout) => timeout_error(),
             ClickhouseError::Server(reason) => {
                 tracing::warn!(project = project.id, %reason, "ClickHouse did not calculate a query");
                 server_error()

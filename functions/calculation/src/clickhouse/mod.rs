@@ -22,6 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUESTS_AT_ONCE: usize = 4;
 /// Largest response with an error that is read.
 const ERROR_BYTES_MAX: usize = 1 << 16;
+/// The longest statement that a server accepts by default. One with many files or merged persons is longer.
+const STATEMENT_BYTES_DEFAULT: usize = 262_144;
 /// Characters of a reason that are reported.
 const REASON_CHARACTERS_MAX: usize = 300;
 
@@ -38,19 +40,30 @@ pub struct ClickhouseServer {
     response_bytes_max: usize,
 }
 
-/// A failed request: a short reason, without user, password or address.
+/// Why a request failed, without user, password or address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestError(String);
+pub enum RequestError {
+    /// There was no response by the deadline.
+    Timeout,
+    /// The server could not be reached, or returned something else than rows; a short reason.
+    Failed(String),
+}
 
 impl fmt::Display for RequestError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        match self {
+            RequestError::Timeout => formatter.write_str("no response in time"),
+            RequestError::Failed(reason) => formatter.write_str(reason),
+        }
     }
 }
 
 impl From<reqwest::Error> for RequestError {
     fn from(error: reqwest::Error) -> Self {
-        let mut reason = if error.is_timeout() { "no response in time".to_owned() } else { String::new() };
+        if error.is_timeout() && !error.is_connect() {
+            return RequestError::Timeout;
+        }
+        let mut reason = String::new();
         let mut cause = std::error::Error::source(&error);
         while let Some(inner) = cause {
             let message = inner.to_string();
@@ -69,7 +82,7 @@ impl RequestError {
     /// The beginning of a reason, on one line.
     pub(crate) fn shortened(reason: &str) -> RequestError {
         let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-        RequestError(line.chars().take(REASON_CHARACTERS_MAX).collect())
+        RequestError::Failed(line.chars().take(REASON_CHARACTERS_MAX).collect())
     }
 }
 
@@ -124,9 +137,11 @@ impl ClickhouseServer {
 
     /// Runs a statement. Returns its rows in [`FORMAT`].
     pub(crate) async fn run(&self, statement: String, deadline: Instant) -> Result<Vec<u8>, RequestError> {
-        let _permit = self.requests.acquire().await.map_err(|error| RequestError(error.to_string()))?;
+        let _permit =
+            self.requests.acquire().await.map_err(|error| RequestError::shortened(&error.to_string()))?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let request = self.client.post(self.address(left)).timeout(left).body(statement);
+        let address = self.address(left, statement.len());
+        let request = self.client.post(address).timeout(left).body(statement);
         let response = request.send().await?;
         let status = response.status();
         if !status.is_success() {
@@ -137,14 +152,17 @@ impl ClickhouseServer {
         read_whole(response, self.response_bytes_max).await
     }
 
-    /// The address with the parameters of a request. The server stops at the deadline, and when the connection is closed.
-    fn address(&self, left: Duration) -> Url {
-        let seconds = left.as_secs().max(1).to_string();
+    /// The address with the parameters of a request for a statement of so many bytes. The server stops soon after the
+    /// deadline, and when the connection is closed.
+    fn address(&self, left: Duration, statement_bytes: usize) -> Url {
+        let seconds = (left.as_secs() + 1).to_string();
+        let statement_bytes = statement_bytes.max(STATEMENT_BYTES_DEFAULT).to_string();
         let mut url = self.url.clone();
         url.query_pairs_mut()
             .append_pair("default_format", FORMAT)
             .append_pair("wait_end_of_query", "1")
             .append_pair("max_execution_time", &seconds)
+            .append_pair("max_query_size", &statement_bytes)
             .append_pair("cancel_http_readonly_queries_on_client_close", "1");
         url
     }
@@ -175,7 +193,7 @@ async fn read_whole(mut response: Response, bytes_max: usize) -> Result<Vec<u8>,
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > bytes_max {
-            return Err(RequestError(format!("the response is larger than {bytes_max} bytes")));
+            return Err(RequestError::Failed(format!("the response is larger than {bytes_max} bytes")));
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -53,7 +53,10 @@ async fn user_and_password_are_headers_and_the_address_has_the_parameters() {
         line.starts_with("POST /?database=events&default_format=JSONCompact&wait_end_of_query=1&"),
         "{line}"
     );
-    assert!(line.contains("&max_execution_time=9&") && !line.contains("secret"), "{line}");
+    assert!(
+        line.contains("&max_execution_time=10&max_query_size=262144&") && !line.contains("secret"),
+        "{line}"
+    );
 }
 
 #[tokio::test]
@@ -90,11 +93,17 @@ async fn a_server_that_is_down_or_silent_is_an_error_in_time() {
         let deadline = Instant::now() + Duration::from_millis(millis);
         async move { server.run("SELECT 1".to_owned(), deadline).await.unwrap_err().to_string() }
     };
-    let silent = run(&url, 100).await;
-    assert!(silent.starts_with("no response in time"), "{silent}");
+    assert_eq!(run(&url, 100).await, "no response in time");
     drop(listener);
     let down = run(&url, 10_000).await;
     assert!(down.contains("refused") && !down.contains("http://"), "{down}");
+}
+
+#[test]
+fn a_long_statement_is_allowed() {
+    let server = server("http://host:8123", None).unwrap();
+    let address = server.address(Duration::from_secs(20), STATEMENT_BYTES_DEFAULT + 1);
+    assert!(address.as_str().contains("max_query_size=262145&"), "{address}");
 }
 
 #[test]
