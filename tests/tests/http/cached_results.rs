@@ -44,6 +44,8 @@ async fn command(app: &TestApp, query: &str, now: &str) -> Value {
         now: Some(now.parse().unwrap()),
         engine: Engine::Pennon,
         print: false,
+        clickhouse_url: None,
+        cluster: None,
         files: None,
     };
     let (store, url) = (app.services.app.store.clone(), app.events_url());

@@ -22,6 +22,7 @@ mod calculation_limits;
 mod calculation_people;
 mod capture;
 mod capture_load;
+mod clickhouse;
 mod clients;
 mod clock_set_back;
 mod cohort_lists;
