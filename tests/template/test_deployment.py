@@ -85,11 +85,13 @@ class Deployment(unittest.TestCase):
             "PENNON_METRICS": "off",
             "PENNON_RATE_LIMITS": "off",
         }
+        clickhouse = {f"PENNON_CLICKHOUSE_{name}" for name in ("URL", "CLUSTER", "USER", "PASSWORD")}
         own = {
             "flags": {"PENNON_PAYLOAD_KEY"},
             "role_access": {"PENNON_PAYLOAD_KEY"},
-            "insights": {"PENNON_PAYLOAD_KEY", "PENNON_ANSWER_SECONDS"},
-            "calculation": {"PENNON_ANSWER_SECONDS"},
+            "insights": {"PENNON_PAYLOAD_KEY", "PENNON_ANSWER_SECONDS", *clickhouse},
+            "calculation": {"PENNON_ANSWER_SECONDS", *clickhouse},
+            "worker": clickhouse,
         }
         for name, group in self.groups.items():
             with self.subTest(group):
