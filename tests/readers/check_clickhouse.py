@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the SQL that `pennon query --engine clickhouse --print` writes in chdb, which is ClickHouse in a process, on the
-files of installations, and compares every number with the engine's own result.
+files of installations, and compares every number with the engine's own result. Then it serves chdb as ClickHouse does and
+compares whole results of `pennon query --url` and of `pennon serve` (served.py).
 
     check_clickhouse.py PENNON DEMO_EVENTS
 """
@@ -14,6 +15,8 @@ from pathlib import Path
 import chdb
 
 import queries
+import served
+from clickhouse_server import ClickhouseServer
 from pennon import Installation
 
 
@@ -122,10 +125,13 @@ def main():
         failed += 1
         print(f"\n{what}", file=sys.stderr, flush=True)
 
+    server = ClickhouseServer()
+
     def check(name, installation, node):
         nonlocal compared, numbers
         try:
             numbers += compare(name, installation, node)
+            served.compare_whole(name, installation, node, server)
             compared += 1
         except AssertionError as error:
             fail(error)
@@ -150,6 +156,15 @@ def main():
                     error = random.refusal(node)
                     if what not in error or "ClickHouse" not in error:
                         fail(f"refused as {error!r}, where {what!r} should be named")
+            if seed == 1:
+                try:
+                    served.check_command(random, queries.TRENDS["by plan"], server)
+                except AssertionError as error:
+                    fail(error)
+        try:
+            compared += served.check_serve(binary, place, server)
+        except AssertionError as error:
+            fail(error)
     print(f"{compared} queries have {numbers} equal numbers in ClickHouse and Pennon")
     sys.exit(1 if failed else 0)
 

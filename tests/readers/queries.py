@@ -45,6 +45,11 @@ TRENDS = {
     "running uniques": trend([event("a", math="dau")], display="ActionsLineGraphCumulative"),
     "sum, mean, least, most": trend(
         [event("a", math=math, math_property="price") for math in ("sum", "avg", "min", "max", "median", "p90")]),
+    "half a sum": trend([event("a", math="sum", math_property="price", math_multiplier=0.5)], interval="week"),
+    "running, by plan, two of them": trend(
+        [event("a")], display="ActionsLineGraphCumulative", breakdown={**BY_PLAN, "breakdown_limit": 2}),
+    "in all, by plan, two of them": trend(
+        [event("a"), event("b", math="dau")], display="ActionsTable", breakdown={**BY_PLAN, "breakdown_limit": 2}),
     "numbers per person": trend([event("a", math="avg_count_per_actor"), event("a", math="max_count_per_actor")],
                                 interval="week"),
     "by plan": trend([event("a"), event("b", math="dau")], breakdown=BY_PLAN),
