@@ -84,6 +84,8 @@ pub struct JoinData {
     pub sessions: PropertyTable<String>,
     /// For each behavioural criterion, the persons that match it.
     pub behaviours: Vec<HashSet<Uuid>>,
+    /// Whether `first_group_events`, `sessions` and `behaviours` were computed, see [`crate::Plan::derive`].
+    pub is_derived: bool,
 }
 
 impl JoinData {
@@ -177,6 +179,52 @@ impl<Id: Eq + Hash> PropertyTable<Id> {
         let code = |id: Option<&Q>| self.rows.get(id?).copied();
         let values = self.whole.as_deref().unwrap_or_default();
         Column::gathered(ids.map(|id| code(id).unwrap_or(MISSING)), values)
+    }
+
+    /// The table of rows with these ids, in their order: of each column the codes and values, and the properties objects. `None`
+    /// if a list has another length, or an id is there twice.
+    pub(crate) fn from_rows(
+        ids: Vec<Id>,
+        columns: BTreeMap<String, (Vec<u32>, Vec<Value>)>,
+        whole: Option<Vec<Value>>,
+    ) -> Option<Self> {
+        let length = ids.len();
+        let rows: HashMap<Id, u32> = ids.into_iter().zip(0..).collect();
+        let has_all = rows.len() == length
+            && whole.as_ref().is_none_or(|objects| objects.len() == length)
+            && columns.values().all(|(codes, _)| codes.len() == length);
+        let columns = columns.into_iter().map(|(key, (codes, values))| {
+            let value_bytes = values.iter().map(|value| size_of::<Value>() + text_length(value)).sum();
+            (key, ColumnBuilder { codes, values, value_bytes, ..ColumnBuilder::default() })
+        });
+        let columns = columns.collect();
+        has_all.then_some(Self { rows, columns, whole })
+    }
+
+    /// The ids that `keep` returns true for, with their rows.
+    pub(crate) fn rows_of(&self, keep: impl Fn(&Id) -> bool) -> impl Iterator<Item = (Id, u32)>
+    where
+        Id: Clone,
+    {
+        self.rows.iter().filter(move |(id, _)| keep(id)).map(|(id, row)| (id.clone(), *row))
+    }
+
+    /// The columns of some rows.
+    pub(crate) fn gathered_columns(&self, rows: &[u32]) -> impl Iterator<Item = (&str, Column)> {
+        self.columns.iter().map(|(key, column)| {
+            let codes = rows.iter().map(|row| {
+                let row = usize::try_from(*row).unwrap_or(usize::MAX);
+                column.codes.get(row).copied().unwrap_or(MISSING)
+            });
+            (key.as_str(), Column::gathered(codes, &column.values))
+        })
+    }
+
+    /// The properties objects of some rows; `None` if the table has none.
+    pub(crate) fn whole_objects(&self, rows: &[u32]) -> Option<Vec<Value>> {
+        let whole = self.whole.as_ref()?;
+        let object = |row: &u32| usize::try_from(*row).ok().and_then(|row| whole.get(row)).cloned();
+        Some(rows.iter().map(|row| object(row).unwrap_or_default()).collect())
     }
 
     /// All ids, in no particular order.

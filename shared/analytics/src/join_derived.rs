@@ -10,13 +10,17 @@ use crate::compiler::cohort::CohortRules;
 use crate::join::{DataRequirements, JoinData};
 use crate::sessions;
 
-/// Fills `join_data.sessions`, `join_data.first_group_events` and `join_data.behaviours` from the further scans.
+/// Fills `join_data.sessions`, `join_data.first_group_events` and `join_data.behaviours` from the further scans, unless
+/// that was done.
 pub(crate) fn derive_join_data(
     needs: &DataRequirements,
     cohorts: &CohortRules,
     join_data: &mut JoinData,
     work: &WorkBudget<'_>,
 ) -> CalcResult<()> {
+    if std::mem::replace(&mut join_data.is_derived, true) {
+        return Ok(());
+    }
     let mut scans = std::mem::take(&mut join_data.further).into_iter();
     if needs.sessions.is_some() {
         let partitions = scans.next().unwrap_or_default();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ pub use pennon_filters::dates::Micros;
 pub type Seq = u128;
 
 /// The event names that a scan reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventSelection {
     /// Every event, whatever its name.
     All,
@@ -27,7 +28,7 @@ pub enum EventSelection {
 }
 
 /// A column of an event, beside event name, actor and time.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ColumnKey {
     /// A property of the event, by its key.
     Property(String),
@@ -71,7 +72,7 @@ pub enum ColumnRef {
 }
 
 /// A request to the event store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
     /// The event names to read.
     pub events: EventSelection,

@@ -83,7 +83,7 @@ pub use persons::{
 };
 pub use persons::{cohort_lists, continuity};
 pub use property_value::{Properties, PropertyValue, read_properties};
-pub use scan::{FirstEventTimes, Scan, ScanStats};
+pub use scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan, ScanStats};
 pub use settings::Settings;
 pub use snapshots::{CanonicalPersons, LiveFiles};
 pub use time::{parse_four_digit_year, parse_timestamp};

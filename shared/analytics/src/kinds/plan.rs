@@ -57,6 +57,18 @@ impl Plan {
         self.query.actor_kind(point).unwrap_or_else(first)
     }
 
+    /// Whether partial results of disjoint ranges of persons can be calculated apart: all events of an actor are of one person.
+    /// The events of a group may be of all persons.
+    pub fn is_divisible(&self) -> bool {
+        self.actors.iter().all(|kind| matches!(kind, ActorKind::Persons | ActorKind::DistinctIds))
+    }
+
+    /// Computes what [`JoinData`] has from events. [`Plan::join`] does it too, if it was not done.
+    pub fn derive(&self, mut join_data: JoinData, is_cancelled: &dyn Fn() -> bool) -> CalcResult<JoinData> {
+        derive_join_data(&self.needs, &self.cohorts, &mut join_data, &WorkBudget::new(is_cancelled))?;
+        Ok(join_data)
+    }
+
     /// Joins `join_data` to the scanned partitions and repartitions them by actor kind, as [`Plan::partial`] expects them.
     /// Takes all partitions at once, because the events of one group or distinct id may lie in all of them.
     /// `is_cancelled` is called as in [`Plan::partial`].

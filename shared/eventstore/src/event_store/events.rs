@@ -16,7 +16,7 @@ use crate::event_list::{EventListBudget, EventListFilter, EventListResult, Event
 use crate::ingest::{BufferedMessage, BufferedReport, EventColumns, IngestReport};
 use crate::memory::QueryMemory;
 use crate::persons::GroupType;
-use crate::scan::{FirstEventTimes, Scan};
+use crate::scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan};
 use crate::snapshots::LiveFiles;
 
 impl EventStore {
@@ -121,6 +121,40 @@ impl EventStore {
         memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
         self.components.scanner.scan_within(project, group_types, request, memory).await
+    }
+
+    /// Pins the events that `request` selects as of now, within `memory`: to scan them whole, or in parts.
+    pub async fn pin_scan(
+        &self,
+        project: ProjectId,
+        group_types: &[String],
+        request: &ScanRequest,
+        memory: &QueryMemory,
+    ) -> Result<PinnedScan, EventStoreError> {
+        self.components.scanner.pin_scan(project, group_types, request, memory).await
+    }
+
+    /// Scans all pinned events.
+    pub async fn scan_pinned(
+        &self,
+        pinned: PinnedScan,
+        memory: &QueryMemory,
+    ) -> Result<Scan, EventStoreError> {
+        self.components.scanner.scan_pinned(pinned, memory).await
+    }
+
+    /// Scans the events of one part of a pinned scan, perhaps of another process.
+    pub async fn scan_part(&self, part: PartScan, memory: &QueryMemory) -> Result<Scan, EventStoreError> {
+        self.components.scanner.scan_part(part, memory).await
+    }
+
+    /// The rows that a part finds for persons of other parts, see [`PinnedScan::has_merges`].
+    pub async fn moved_rows(
+        &self,
+        part: PartScan,
+        memory: &QueryMemory,
+    ) -> Result<MovedRows, EventStoreError> {
+        self.components.scanner.moved_rows(part, memory).await
     }
 
     /// The times of the earliest events of all persons, up to now, for one of several scans that share `memory`.

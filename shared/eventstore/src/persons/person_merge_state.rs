@@ -100,6 +100,11 @@ impl PersonMergeState {
         PersonMergeState { objects, erasures, imported_merges, person_merges, ..PersonMergeState::default() }
     }
 
+    /// A state of merges alone, whatever they were made from.
+    pub(crate) fn of_merges(person_merges: PersonMerges) -> PersonMergeState {
+        PersonMergeState { person_merges, ..PersonMergeState::default() }
+    }
+
     /// Whether no merge was captured.
     pub(crate) fn is_unmerged(&self) -> bool {
         self.merges.all.is_empty() && self.since.is_empty()

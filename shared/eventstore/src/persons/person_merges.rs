@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use pennon_analytics::PersonRange;
 use uuid::Uuid;
 
 use crate::error::EventStoreError;
@@ -184,6 +185,14 @@ impl PersonMerges {
     /// Encodes the pairs of merged id and canonical id, sorted by the merged id.
     pub(crate) fn encode(&self) -> Bytes {
         MergeTable::of(self.linked().collect()).pairs
+    }
+
+    /// The encoded pairs whose merged ids are within a range.
+    pub(crate) fn encoded_within(pairs: &Bytes, range: PersonRange) -> Bytes {
+        let (pairs_of_ids, _) = pairs.as_chunks::<{ size_of::<MergePair>() }>();
+        let from = pairs_of_ids.partition_point(|pair| range.starts_after(linked(pair)));
+        let within = pairs_of_ids[from..].partition_point(|pair| range.contains(linked(pair)));
+        pairs.slice(from * size_of::<MergePair>()..(from + within) * size_of::<MergePair>())
     }
 
     /// Decodes the pairs.

@@ -84,6 +84,20 @@ impl Scanner {
         Ok(done.await?)
     }
 
+    /// The persons of the range of a task, from the cache or the file.
+    pub(super) async fn persons_of(&self, task: &Arc<Task>) -> Result<Arc<Vec<Uuid>>, EventStoreError> {
+        let key = task.key(0, PieceKind::Persons, WHOLE);
+        if let Some(CachedPiece::Persons(persons)) = self.pieces.get(&key) {
+            return Ok(persons);
+        }
+        let bytes = task.file.persons(task.group).await?;
+        let file = task.file.clone();
+        let decoded = decode_in_turn(move || persons(&bytes).map_err(|error| file.named(error)));
+        let persons = Arc::new(decoded.await??);
+        self.pieces.put(key, CachedPiece::Persons(persons.clone()));
+        Ok(persons)
+    }
+
     /// Whether rows of other times are cached: from the second decode of the range on.
     fn keeps_whole(&self, task: &Task) -> bool {
         let (pieces, requested) = (&self.pieces, task.key(0, PieceKind::Requested, WHOLE));

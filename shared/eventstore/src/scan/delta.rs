@@ -22,7 +22,7 @@ use crate::persons::PersonMerges;
 use crate::segments::writer::range_of;
 
 /// Delta rows of one source; all vectors have one entry per row.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct DeltaRows {
     /// Indices into the names of the scan.
     pub events: Vec<usize>,
@@ -61,6 +61,35 @@ impl DeltaRows {
             times: rows.iter().map(|row| row.event.timestamp).collect(),
             seqs: rows.iter().map(|row| row.seq).collect(),
             columns: requested.columns.iter().map(|(_, origin)| column(&|row| origin.value(row))).collect(),
+        }
+    }
+
+    /// The rows of the persons that `keep` returns true for.
+    pub(crate) fn filtered(&self, keep: impl Fn(Uuid) -> bool) -> DeltaRows {
+        let mask = RowMask::of(&self.persons, keep);
+        DeltaRows {
+            events: mask.of_rows(&self.events),
+            persons: mask.of_rows(&self.persons),
+            times: mask.of_rows(&self.times),
+            seqs: mask.of_rows(&self.seqs),
+            // With the values of these rows alone: the others belong to other parts.
+            columns: self.columns.iter().map(|column| mask.column_values(column)).collect(),
+        }
+    }
+
+    /// The rows of several sources, one after the other. All of them have the same columns.
+    pub(crate) fn concatenated(sources: Vec<DeltaRows>) -> DeltaRows {
+        let places = (0_u32..).zip(&sources).flat_map(|(delta, source)| {
+            (0..source.events.len() as u32).map(move |row| DeltaRow { delta, row })
+        });
+        let places = places.collect::<Vec<_>>();
+        let columns = sources.first().map_or(0, |source| source.columns.len());
+        DeltaRows {
+            columns: (0..columns).map(|column| gather_column(&sources, &places, column)).collect(),
+            events: sources.iter().flat_map(|source| &source.events).copied().collect(),
+            persons: sources.iter().flat_map(|source| &source.persons).copied().collect(),
+            times: sources.iter().flat_map(|source| &source.times).copied().collect(),
+            seqs: sources.iter().flat_map(|source| &source.seqs).copied().collect(),
         }
     }
 

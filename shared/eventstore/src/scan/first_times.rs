@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_analytics::PersonTimes;
 use pennon_analytics::scan::{EventSelection, Micros, ScanRequest};
+use pennon_analytics::{PersonRange, PersonTimes};
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
 
@@ -49,9 +49,10 @@ impl Scanner {
         let mut stats = ScanStats { waiting_rows: snapshot.waiting_event_count, ..ScanStats::default() };
         let waiting_events =
             self.duplicates.not_in_segments(&snapshot.manifest, snapshot.waiting_events).await?;
-        let files = self.requested_segments(&snapshot.manifest, &requested).await?;
+        let entries = plan::requested_segments(&snapshot.manifest, &requested);
+        let files = self.open_segments(&entries).await?;
         stats.segments = files.len() as u64;
-        let tasks = plan::of(&files, &waiting_events, &requested).tasks;
+        let tasks = plan::of(&files, std::iter::empty(), &requested, PersonRange::ALL).tasks;
 
         // Events of persons that another list has under another id, or that no segment has.
         let waiting = waiting_events.iter();

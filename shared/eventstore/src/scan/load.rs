@@ -6,7 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pennon_analytics::scan::{Micros, Seq};
+use pennon_analytics::PersonRange;
+use pennon_analytics::scan::{Column, Micros, Seq};
 use pennon_core::function_name::inherit_function_name;
 use pennon_core::request_metrics::inherit_metrics;
 use uuid::Uuid;
@@ -47,6 +48,8 @@ pub(crate) struct RunTask {
 pub(crate) struct LoadedRange {
     /// Ascending.
     pub persons: Arc<Vec<Uuid>>,
+    /// The places of the persons whose rows were selected.
+    pub places: Range<usize>,
     pub runs: Vec<LoadedRun>,
 }
 
@@ -85,6 +88,17 @@ impl LoadStats {
 }
 
 impl LoadedRange {
+    /// The rows of the persons of `range`.
+    pub(crate) fn within(self, range: PersonRange) -> LoadedRange {
+        let places = range.places(&self.persons);
+        if places == (0..self.persons.len()) {
+            return self;
+        }
+        let runs = self.runs.into_iter().map(|run| run.of_codes(&places));
+        let runs = runs.filter(|run| !run.core.codes.is_empty()).collect();
+        LoadedRange { persons: self.persons, places, runs }
+    }
+
     /// Bytes of memory of its rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(LoadedRun::bytes).sum()
@@ -92,6 +106,27 @@ impl LoadedRange {
 }
 
 impl LoadedRun {
+    /// The rows of the persons with these codes.
+    fn of_codes(self, persons: &Range<usize>) -> LoadedRun {
+        let place = |bound: usize| self.core.codes.partition_point(|code| (*code as usize) < bound);
+        let (from, rows) = (place(persons.start), place(persons.end) - place(persons.start));
+        let core = RunColumns {
+            codes: self.core.codes.slice(from, rows),
+            times: self.core.times.slice(from, rows),
+            ties: self.core.ties.as_ref().map(|ties| ties.slice(from, rows)),
+        };
+        let column = |SizedColumn { column, value_bytes }: SizedColumn| {
+            let codes = column.codes.slice(from, rows);
+            SizedColumn { column: Column { codes, values: column.values }, value_bytes }
+        };
+        LoadedRun {
+            event: self.event,
+            core,
+            seqs: self.seqs.map(|seqs| Arc::new(seqs[from..from + rows].to_vec())),
+            columns: self.columns.into_iter().map(column).collect(),
+        }
+    }
+
     fn bytes(&self) -> u64 {
         let seqs = self.seqs.as_ref().map_or(0, |seqs| (seqs.len() * size_of::<Seq>()) as u64);
         self.core.bytes() + seqs + self.columns.iter().map(SizedColumn::bytes).sum::<u64>()
@@ -234,7 +269,8 @@ impl TaskState {
             })
         });
         let runs = runs.collect::<Result<Vec<_>, EventStoreError>>()?;
-        Ok(LoadedRange { persons, runs: runs.into_iter().filter(|run| !run.core.codes.is_empty()).collect() })
+        let runs = runs.into_iter().filter(|run| !run.core.codes.is_empty()).collect();
+        Ok(LoadedRange { places: 0..persons.len(), persons, runs })
     }
 }
 

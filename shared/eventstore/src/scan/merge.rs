@@ -92,12 +92,13 @@ impl ScanSource {
             columns: run.columns.into_iter().map(|column| column.column).collect(),
         });
         let runs = runs.collect::<Vec<_>>();
-        let persons = loaded.persons;
+        let (persons, places) = (loaded.persons, loaded.places);
         if runs.is_empty() {
             return Vec::new();
         }
         if bits <= of_bits {
-            return vec![(number, ScanSource { from: 0, to: persons.len(), persons, runs, times })];
+            let (from, to) = (places.start, places.end);
+            return vec![(number, ScanSource { from, to, persons, runs, times })];
         }
         let shares = 1_u64 << (bits - of_bits);
         let mut cut = Vec::new();
@@ -114,7 +115,8 @@ impl ScanSource {
                 *start = end;
             }
             if !of_share.is_empty() {
-                cut.push((number, ScanSource { persons: persons.clone(), from, to, runs: of_share, times }));
+                let (persons, from, to) = (persons.clone(), from.max(places.start), to.min(places.end));
+                cut.push((number, ScanSource { persons, from, to, runs: of_share, times }));
             }
             from = to;
         }

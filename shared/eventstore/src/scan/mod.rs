@@ -3,7 +3,7 @@
 //! A scan selects the event runs of a request from the footers of the segments (`plan`), loads them range by
 //! range (`load`) from the cache (`piece`) or the files (`decode`), moves rows of merged persons and rows of
 //! blocks into delta rows (`delta`), and merges the sources of each share of the persons into a partition
-//! (`merge`). The times of the earliest events of persons are cached by themselves (`first_times`). The public interface is
+//! (`merge`). A scan can be split by person ranges into parts (`parts`). The times of the earliest events of persons are cached by themselves (`first_times`). The public interface is
 //! [`Scanner`].
 //!
 //! Must stay true: the result does not depend on what was compacted, imported or cached; memory is bounded, and
@@ -17,23 +17,26 @@ mod first_times;
 mod load;
 mod merge;
 mod partition_cache;
+mod parts;
 mod piece;
 mod plan;
 mod property_objects;
 mod row_selection;
 
 pub use first_times::FirstEventTimes;
+pub use parts::{MovedRows, PartScan, PinnedScan};
 pub(crate) use piece::PieceCache;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use pennon_analytics::PersonRange;
 use pennon_analytics::scan::{ColumnKey, Partition, ScanRequest};
 use pennon_core::store::keys::ProjectId;
 
 use crate::error::EventStoreError;
-use crate::memory::{DecodeBudget, QueryMemory};
+use crate::memory::{DecodeBudget, Purpose, QueryMemory};
 use crate::persons::PersonMergeState;
 use crate::segments::writer::range_bits;
 use crate::segments::{DuplicateFinder, SegmentStore};
@@ -114,32 +117,87 @@ impl Scanner {
         request: &ScanRequest,
         memory: &QueryMemory,
     ) -> Result<Scan, EventStoreError> {
+        let pinned = self.pin_scan(project, group_types, request, memory).await?;
+        self.scan_pinned(pinned, memory).await
+    }
+
+    /// Pins the events that `request` selects as of now. Reads waiting events and the footers of segments.
+    pub(crate) async fn pin_scan(
+        &self,
+        project: ProjectId,
+        group_types: &[String],
+        request: &ScanRequest,
+        memory: &QueryMemory,
+    ) -> Result<PinnedScan, EventStoreError> {
         let requested = Arc::new(CompiledRequest::new(request, group_types));
         let snapshot =
             self.snapshots.snapshot_of(project, compiled_request::block_filter(&requested, memory)).await?;
-        let mut stats = ScanStats { waiting_rows: snapshot.waiting_event_count, ..ScanStats::default() };
-        let waiting_events =
-            self.duplicates.not_in_segments(&snapshot.manifest, snapshot.waiting_events).await?;
+        let events = self.duplicates.not_in_segments(&snapshot.manifest, snapshot.waiting_events).await?;
+        let entries = plan::requested_segments(&snapshot.manifest, &requested);
+        let files = self.open_segments(&entries).await?;
+        let waiting = MovedRows::of_events(&events, &requested, &snapshot.person_merges);
+        // The events were turned into these rows, so their reservation ends.
+        drop((events, snapshot.waiting_memory));
+        let mut waiting_memory = memory.lease(Purpose::Known);
+        waiting_memory.add(ScanBudget::new(memory.clone(), &requested).bytes_of(&waiting.rows))?;
+        let plan = plan::of(&files, waiting.names.iter().map(String::as_str), &requested, PersonRange::ALL);
+        Ok(PinnedScan {
+            requested,
+            group_types: group_types.to_vec(),
+            entries,
+            plan,
+            merge_state: snapshot.merge_state,
+            waiting,
+            waiting_memory,
+            waiting_event_count: snapshot.waiting_event_count,
+        })
+    }
 
-        let budget = ScanBudget::new(memory.clone(), &requested);
-        let files = self.requested_segments(&snapshot.manifest, &requested).await?;
-        stats.segments = files.len() as u64;
-        let scan_plan = plan::of(&files, &waiting_events, &requested);
-        stats.rows_touched = scan_plan.rows();
-        budget.expect(scan_plan.rows() + waiting_events.len() as u64)?;
+    /// Scans all pinned events.
+    pub(crate) async fn scan_pinned(
+        &self,
+        pinned: PinnedScan,
+        memory: &QueryMemory,
+    ) -> Result<Scan, EventStoreError> {
+        let stats = ScanStats {
+            waiting_rows: pinned.waiting_event_count,
+            segments: pinned.entries.len() as u64,
+            ..ScanStats::default()
+        };
+        let PinnedScan { requested, plan, merge_state, waiting, waiting_memory, .. } = pinned;
+        drop(waiting_memory);
+        let sources = ScanSources {
+            delta: vec![waiting.named(&plan.names)],
+            requested,
+            plan,
+            merge_state,
+            range: PersonRange::ALL,
+        };
+        self.scan_sources(sources, memory, stats).await
+    }
 
-        let waiting_events =
-            DeltaRows::of_rows(&waiting_events, &scan_plan.names, &requested, &snapshot.person_merges);
-        // The rows were turned into these columns, so their reservation ends.
-        drop(snapshot.waiting_memory);
-        stats.bytes_held += budget.take_rows(waiting_events.events.len(), &waiting_events.columns)?;
-        let merge_state = &snapshot.merge_state;
-        let mut loaded = self.load_all(&scan_plan, &requested, merge_state, memory, &mut stats).await?;
-        if !waiting_events.events.is_empty() {
-            loaded.delta.push(waiting_events);
+    /// Loads the sources of a scan and merges them into partitions.
+    async fn scan_sources(
+        &self,
+        sources: ScanSources,
+        memory: &QueryMemory,
+        mut stats: ScanStats,
+    ) -> Result<Scan, EventStoreError> {
+        let budget = ScanBudget::new(memory.clone(), &sources.requested);
+        stats.rows_touched = sources.plan.rows();
+        let others = sources.delta.iter().map(|rows| rows.events.len() as u64).sum::<u64>();
+        budget.expect(stats.rows_touched + others)?;
+        for rows in &sources.delta {
+            let bytes = budget.bytes_of(rows);
+            memory.take(bytes)?;
+            stats.bytes_held += bytes;
         }
-        let partitions =
-            self.build_partitions(scan_plan, loaded, &requested, merge_state, memory, &mut stats).await?;
+        let mut loaded = self.load_all(&sources, memory, &mut stats).await?;
+        let ScanSources { requested, plan, delta, merge_state, range } = sources;
+        loaded.delta.extend(delta.into_iter().filter(|rows| !rows.events.is_empty()));
+        let partitions = self
+            .build_partitions(plan, loaded, (&requested, range), &merge_state, memory, &mut stats)
+            .await?;
         let runs = partitions.iter().flat_map(|partition| &partition.runs);
         stats.rows = runs.map(|run| run.times.len() as u64).sum();
         Ok(Scan { partitions, stats })
@@ -148,23 +206,24 @@ impl Scanner {
     /// Loads every task, and splits off the rows of merged persons.
     async fn load_all(
         &self,
-        scan_plan: &ScanPlan,
-        requested: &Arc<CompiledRequest>,
-        merge_state: &Arc<PersonMergeState>,
+        sources: &ScanSources,
         memory: &QueryMemory,
         stats: &mut ScanStats,
     ) -> Result<LoadedRanges, EventStoreError> {
+        let ScanSources { requested, merge_state, range, .. } = sources;
         let seqs = requested.request.arrivals;
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let loads =
-            scan_plan.tasks.iter().map(|task| self.load_final(task, requested, merge_state, (seqs, memory)));
+        let loads = sources.plan.tasks.iter();
+        let loads = loads.map(|task| self.load_final(task, (requested, *range), merge_state, (seqs, memory)));
         let mut loads =
             futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.ranges_at_once());
         let mut all = LoadedRanges::default();
         while let Some((loaded, deltas, took)) = loads.try_next().await? {
             stats.add(took);
-            if !deltas.is_empty() {
-                all.touched.insert(all.ranges.len());
+            let at = all.ranges.len();
+            let (number, bits) = sources.plan.tasks[at].place();
+            if !deltas.is_empty() || !range.covers(number, bits) {
+                all.touched.insert(at);
             }
             all.ranges.push(loaded);
             all.delta.extend(deltas);
@@ -175,11 +234,12 @@ impl Scanner {
     async fn load_final(
         &self,
         task: &Arc<Task>,
-        requested: &Arc<CompiledRequest>,
+        (requested, range): (&Arc<CompiledRequest>, PersonRange),
         merge_state: &Arc<PersonMergeState>,
         (seqs, memory): (bool, &QueryMemory),
     ) -> Result<(LoadedRange, Vec<DeltaRows>, LoadStats), EventStoreError> {
         let (loaded, mut took) = self.load(task, requested, seqs, memory).await?;
+        let loaded = loaded.within(range);
         took.bytes_held = loaded.bytes();
         memory.take(took.bytes_held)?;
         let moved = merge_state.moved(task.file.object(), task.group, &loaded.persons);
@@ -190,7 +250,8 @@ impl Scanner {
         let (mut loaded, again) = if seqs {
             (loaded, LoadStats::default())
         } else {
-            self.load(task, requested, true, memory).await?
+            let (loaded, took) = self.load(task, requested, true, memory).await?;
+            (loaded.within(range), took)
         };
         let memory = memory.clone();
         let split = tokio::task::spawn_blocking(move || {
@@ -199,6 +260,8 @@ impl Scanner {
                     .runs
                     .iter_mut()
                     .filter_map(|run| DeltaRows::split(run, &moved))
+                    // Rows of other persons are passed on to their part (see `parts`).
+                    .map(|rows| if range.is_all() { rows } else { rows.filtered(|one| range.contains(one)) })
                     .collect::<Vec<_>>();
                 loaded.runs.retain(|run| !run.core.codes.is_empty());
                 (loaded, deltas)
@@ -213,7 +276,7 @@ impl Scanner {
         &self,
         scan_plan: ScanPlan,
         loaded: LoadedRanges,
-        requested: &Arc<CompiledRequest>,
+        (requested, range): (&Arc<CompiledRequest>, PersonRange),
         merge_state: &Arc<PersonMergeState>,
         memory: &QueryMemory,
         stats: &mut ScanStats,
@@ -238,7 +301,8 @@ impl Scanner {
             // Sources that overlap are loaded again with arrival order.
             for at in shares.tasks_to_reload() {
                 let task = &scan_plan.tasks[at];
-                let (loaded, _, took) = self.load_final(task, requested, merge_state, (true, memory)).await?;
+                let reloaded = self.load_final(task, (requested, range), merge_state, (true, memory));
+                let (loaded, _, took) = reloaded.await?;
                 stats.add(took);
                 shares.replace(at, task, loaded);
             }
@@ -260,13 +324,23 @@ impl Scanner {
     }
 }
 
+/// What a scan is made of: runs of segments, and rows that are not stored with the others of their person.
+struct ScanSources {
+    requested: Arc<CompiledRequest>,
+    plan: ScanPlan,
+    delta: Vec<DeltaRows>,
+    merge_state: Arc<PersonMergeState>,
+    /// The persons whose rows are read.
+    range: PersonRange,
+}
+
 /// Everything that was loaded for a scan.
 #[derive(Debug, Default)]
 struct LoadedRanges {
     /// One for each task.
     ranges: Vec<LoadedRange>,
     delta: Vec<DeltaRows>,
-    /// Tasks that delta rows were split from.
+    /// Tasks without some of the rows of their runs: those of moved rows, or of persons out of the range.
     touched: BTreeSet<usize>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct PartitionCacheKeys {
 }
 
 impl PartitionCacheKeys {
-    /// Computes the keys of `shares`. Tasks that delta rows were split from are `touched`.
+    /// Computes the keys of `shares`. Tasks without some of the rows of their runs are `touched`.
     pub(crate) fn of(
         shares: &SourcesByShare,
         bits: u32,

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use pennon_analytics::scan::{Column, Micros, Seq};
+use pennon_analytics::PersonRange;
+use pennon_analytics::scan::{Micros, Seq};
 
 use super::Scanner;
 use super::compiled_request::{ColumnSource, CompiledRequest};
+use super::delta::DeltaRows;
 use super::load::{RunTask, Task};
 use crate::error::EventStoreError;
-use crate::event::PersonEvent;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, SegmentEntry};
 use crate::memory::{QueryMemory, values_bytes};
 use crate::segments::reader::SegmentFile;
 
@@ -38,28 +39,32 @@ impl ScanPlan {
 }
 
 impl Scanner {
-    /// Opens the segments that may hold selected events.
-    pub(crate) async fn requested_segments(
+    /// Opens segments.
+    pub(crate) async fn open_segments(
         &self,
-        manifest: &Manifest,
-        requested: &CompiledRequest,
+        entries: &[SegmentEntry],
     ) -> Result<Vec<Arc<SegmentFile>>, EventStoreError> {
-        let request = &requested.request;
-        let entries = manifest.segments.iter();
-        let entries = entries.filter(|entry| entry.may_have(requested.names(), request.from, request.to));
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
-        let opened = entries.map(|entry| self.segments.open(entry)).collect::<Vec<_>>();
+        let opened = entries.iter().map(|entry| self.segments.open(entry)).collect::<Vec<_>>();
         futures::stream::iter(opened).buffered(OPENED_AT_ONCE).try_collect().await
     }
 }
 
-/// Plans the runs of `files`. The names are those of these runs and of the events in blocks.
-pub(crate) fn of(
-    files: &[Arc<SegmentFile>],
-    waiting_events: &[PersonEvent],
+/// The segments that may hold selected events.
+pub(crate) fn requested_segments(manifest: &Manifest, requested: &CompiledRequest) -> Vec<SegmentEntry> {
+    let request = &requested.request;
+    let entries = manifest.segments.iter();
+    entries.filter(|entry| entry.may_have(requested.names(), request.from, request.to)).cloned().collect()
+}
+
+/// Plans the runs of `files` that may have rows of the persons of `range`. The names are those of these runs, and `others`.
+pub(crate) fn of<'a>(
+    files: &'a [Arc<SegmentFile>],
+    others: impl Iterator<Item = &'a str>,
     requested: &CompiledRequest,
+    persons: PersonRange,
 ) -> ScanPlan {
-    let mut names: BTreeSet<&str> = waiting_events.iter().map(|row| row.event.event.as_str()).collect();
+    let mut names: BTreeSet<&str> = others.collect();
     for file in files {
         names.extend(file.footer.names.iter().filter(|name| requested.is_named(name)).map(String::as_str));
     }
@@ -68,7 +73,8 @@ pub(crate) fn of(
     for file in files {
         let event = |name: &String| names.binary_search(name).ok();
         let events = file.footer.names.iter().map(event).collect::<Vec<_>>();
-        for (group, range) in file.footer.ranges.iter().enumerate() {
+        let ranges = file.footer.ranges.iter().enumerate();
+        for (group, range) in ranges.filter(|(_, range)| persons.overlaps(range.number, file.footer.bits)) {
             let mut runs = Vec::new();
             let mut end = 0;
             for (at, run) in (0..).zip(&range.runs) {
@@ -139,10 +145,9 @@ impl ScanBudget {
         )))
     }
 
-    /// Reserves the memory of block rows with these columns. Returns the bytes.
-    pub(crate) fn take_rows(&self, rows: usize, columns: &[Column]) -> Result<u64, EventStoreError> {
-        let values = columns.iter().map(values_bytes).sum::<u64>();
-        let bytes = (rows as u64).saturating_mul(self.row).saturating_add(values);
-        self.memory.take(bytes).map(|()| bytes)
+    /// The memory of rows that are not stored with the others of their person.
+    pub(crate) fn bytes_of(&self, rows: &DeltaRows) -> u64 {
+        let values = rows.columns.iter().map(values_bytes).sum::<u64>();
+        (rows.events.len() as u64).saturating_mul(self.row).saturating_add(values)
     }
 }

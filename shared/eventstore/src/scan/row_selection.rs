@@ -2,10 +2,11 @@
 //!
 //! Must stay true: selected rows keep their order.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
-use pennon_analytics::scan::{Column, Seq};
+use pennon_analytics::scan::{Column, MISSING, Seq};
 
 use super::piece::{RunColumns, SizedColumn};
 
@@ -40,7 +41,24 @@ impl RowMask {
         SizedColumn { column, value_bytes: whole.value_bytes }
     }
 
-    fn of_rows<T: Copy>(&self, rows: &[T]) -> Vec<T> {
+    /// A column with the values of the selected rows alone.
+    pub(crate) fn column_values(&self, whole: &Column) -> Column {
+        let (mut codes, mut values) = (Vec::with_capacity(self.rows), Vec::new());
+        let mut known = HashMap::new();
+        for code in self.of_rows(&whole.codes) {
+            codes.push(match whole.values.get(code as usize) {
+                None => MISSING,
+                Some(value) => *known.entry(code).or_insert_with(|| {
+                    values.push(value.clone());
+                    values.len() as u32 - 1
+                }),
+            });
+        }
+        Column::new(codes, values)
+    }
+
+    /// The values of the selected rows.
+    pub(crate) fn of_rows<T: Copy>(&self, rows: &[T]) -> Vec<T> {
         let mut kept = Vec::with_capacity(self.rows);
         kept.extend(self.kept.set_indices().map(|row| rows[row]));
         kept

@@ -22,6 +22,7 @@ mod memory;
 mod merge_failures;
 mod merges;
 mod partition_cache;
+mod parts;
 mod persons;
 mod queued;
 mod read_rounds;
