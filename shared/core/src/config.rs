@@ -37,11 +37,13 @@ pub struct Config {
     pub rate_limits: Option<String>,
     /// The URL of the queue that captured events wait in, of a deployment with a capture buffer: `PENNON_CAPTURE_QUEUE_URL`.
     pub capture_queue_url: Option<String>,
+    /// The function that calculates parts of large queries: `PENNON_PARTS_FUNCTION`, its name or ARN.
+    pub parts_function: Option<String>,
 }
 
 impl Config {
-    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL`, `PENNON_RATE_LIMITS` and
-    /// `PENNON_CAPTURE_QUEUE_URL`; unset table names default to those of the embedded DynamoDB.
+    /// Reads `PENNON_RECORDS_TABLE`, `PENNON_BLOCKS_TABLE`, `PENNON_EVENTS_URL`, `PENNON_RATE_LIMITS`,
+    /// `PENNON_CAPTURE_QUEUE_URL` and `PENNON_PARTS_FUNCTION`; unset table names default to those of the embedded DynamoDB.
     pub fn from_env() -> Config {
         Config::read(set_variable)
     }
@@ -56,6 +58,7 @@ impl Config {
             events_url: variable("PENNON_EVENTS_URL"),
             rate_limits: variable("PENNON_RATE_LIMITS").filter(|limits| limits != "off"),
             capture_queue_url: variable("PENNON_CAPTURE_QUEUE_URL"),
+            parts_function: variable("PENNON_PARTS_FUNCTION"),
         }
     }
 }
@@ -128,6 +131,17 @@ fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
     })
 }
 
+/// The memory of the Lambda function, in bytes; `None` elsewhere.
+pub fn function_memory() -> Option<u64> {
+    let megabytes = variable("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")?.trim().parse::<u64>().ok()?;
+    megabytes.checked_mul(1 << 20)
+}
+
+/// The rows above which a function calculates a query in parts: `PENNON_ROWS_PER_PART`; `None` for the default.
+pub fn rows_per_part() -> Option<u64> {
+    variable("PENNON_ROWS_PER_PART")?.trim().parse().ok().filter(|rows| *rows > 0)
+}
+
 /// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25
 /// because API Gateway times out after 29; `None` if it is unset or invalid.
 pub fn max_response_wait() -> Option<Duration> {
@@ -179,6 +193,11 @@ fn trusts_others_of(variable: impl Fn(&str) -> Option<String>) -> bool {
         |name: &str, value: &str| !value.is_empty() && (!name.starts_with("AWS_ENDPOINT") || !is_http(value));
     is_other_partition
         || VARIABLES.iter().any(|name| variable(name).is_some_and(|value| needs_roots(name, &value)))
+}
+
+/// Another endpoint of Lambda, by the variable of AWS's tools.
+pub(crate) fn lambda_endpoint() -> Option<String> {
+    variable("AWS_ENDPOINT_URL_LAMBDA").filter(|url| !url.is_empty())
 }
 
 /// Whether the configured endpoint of the object store uses plain HTTP.
@@ -234,6 +253,7 @@ mod tests {
         assert_eq!(config.events_url.as_deref(), Some("pennon_events_url"));
         assert_eq!(config.rate_limits.as_deref(), Some("pennon_rate_limits"));
         assert_eq!(config.capture_queue_url.as_deref(), Some("pennon_capture_queue_url"));
+        assert_eq!(config.parts_function.as_deref(), Some("pennon_parts_function"));
         assert_eq!(Config::read(|_| None).capture_queue_url, None);
     }
 

@@ -29,6 +29,7 @@ pub mod heap;
 pub mod http;
 pub mod idempotency;
 pub mod ids;
+pub mod invocation;
 pub mod lambda;
 pub mod limits;
 pub mod model;

@@ -205,6 +205,7 @@ mod tests {
                 events_url: None,
                 rate_limits: limits.map(str::to_owned),
                 capture_queue_url: None,
+                parts_function: None,
             })
         };
         assert_eq!(rates(None), Ok(None));

@@ -44,6 +44,11 @@ pub fn job(id: Uuid) -> Key {
     Key::new(jobs_pk(id.as_u128() % JOB_SHARDS), id.to_string())
 }
 
+/// The lease of a query that is calculated in parts.
+pub fn part_lease(project: ProjectId, id: Uuid) -> Key {
+    Key::new(queries_pk(project), format!("PARTS#{id}"))
+}
+
 /// All partitions of the job queue.
 pub fn jobs_pks() -> impl Iterator<Item = String> {
     (0..JOB_SHARDS).map(jobs_pk)
