@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use pennon::api::{Services, api};
 use pennon::embedded::Embedded;
 use pennon::workspace::{ApplyOptions, Workspace, apply};
+use pennon_calculation::Calculator;
 use pennon_calculation::jobs::{JobKey, JobLimits, JobOutcome, left_over};
 use pennon_core::app::App;
 use pennon_core::clock::{Clock, NOW_HEADER};
@@ -238,6 +239,14 @@ impl TestApp {
         let clock = self.services.app.clock;
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
         TestApp::with_parts(embedded, clock, self.faults.clone(), events, self.meter.clone())
+    }
+
+    /// Another process on the same data, with a calculator made of its own.
+    pub fn with_calculator(&self, change: impl FnOnce(Calculator) -> Calculator) -> TestApp {
+        let app = self.another_process();
+        let calculator = change(app.services.calculator.clone());
+        let services = Services { calculator, ..app.services.clone() };
+        TestApp { router: api(&services), services, ..app }
     }
 
     /// Another process on the same data, whose calls are metered.

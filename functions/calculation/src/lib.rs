@@ -42,6 +42,7 @@ use pennon_core::http::Call;
 use pennon_core::routes::Routes;
 
 pub use crate::csv::{escape_cell, slug as file_name_slug, text_table};
+pub use calculator::parts;
 pub use calculator::{CachedResult, CalculationLimits, Calculator, QueryResult};
 pub use errors::engine_error;
 pub use flag_impact::flag_impact_query;

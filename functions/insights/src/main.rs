@@ -34,6 +34,7 @@ async fn main() -> Result<(), lambda::Error> {
     let events = EventStore::open_with(app.store.clone(), &url, settings)?;
     let calculator = Calculator::with_limits(&app, events, CalculationLimits::within(max_response_wait()))
         .with_clickhouse(ClickhouseServer::from_env(&url)?);
+    let calculator = calculator.in_parts_of(config.parts_function.as_deref()).await?;
     let state = Insights::new(app, calculator);
     lambda::run(edge(pennon_insights::function_router(&state), state.app.clock), state.app.keys).await
 }

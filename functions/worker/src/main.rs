@@ -39,6 +39,7 @@ async fn main() -> Result<(), Error> {
     let settings = events_memory().map_or_else(Settings::default, Settings::for_memory);
     let events = EventStore::open_with(app.store.clone(), &url, settings.for_dynamodb())?;
     let calculator = Calculator::new(&app, events.clone()).with_clickhouse(ClickhouseServer::from_env(&url)?);
+    let calculator = calculator.in_parts_of(config.parts_function.as_deref()).await?;
     let worker = Worker { app, events, calculator };
     lambda_runtime::run(service_fn(move |event| handle_event(worker.clone(), event))).await
 }

@@ -73,6 +73,7 @@ mod large_records;
 mod large_results;
 mod misspelled;
 mod organizations;
+mod parts;
 mod paths;
 mod payloads;
 mod period_insights;

@@ -101,7 +101,7 @@ impl Calculator {
     ) -> ApiResult<ActorsPage> {
         let QueryRequest { project, keyed, now, .. } = *request;
         let (_, plan, permit) = self.plan(project, &keyed.query, used, now, concurrency).await?;
-        let inputs = self.load_inputs(project, &plan, used).await?;
+        let inputs = self.load_inputs(project, &plan, used, (None, self.events.query_memory())).await?;
         let kind = keyed.query.counted_actors(point, &plan);
         // A plan over persons partitions by person, so the same group is in several partitions.
         let is_shared = kind != plan.actors(point);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use chrono::{DateTime, Utc};
-use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::execution::{self, CancellationGuard};
+use super::execution::{self, CancellationGuard, ExecutionError};
 use super::{Calculator, TransitiveDefinitions, context, with_deadline};
 use crate::errors::{engine_error, event_store_error};
 
@@ -46,7 +46,7 @@ impl Calculator {
                     membership.count(&persons, join_data, is_cancelled)
                 })
             });
-            counted.await.map_err(|error| ApiError::internal(&error))?
+            Ok(counted.await.map_err(ExecutionError::from)??)
         });
         Ok(with_deadline(project, deadline, work).await? as u64)
     }

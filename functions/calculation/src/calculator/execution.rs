@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pennon_analytics::scan::Partition;
 use pennon_analytics::{JoinData, PartitionResult, Plan, QueryOutput};
 use pennon_core::error::{ApiError, ApiResult};
-use pennon_eventstore::{QueryMemory, ThreadMeter};
-use pennon_filters::CalcResult;
-use tokio::task::JoinSet;
+use pennon_eventstore::{EventStoreError, QueryMemory, ThreadMeter};
+use pennon_filters::{CalcError, CalcResult};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::CalculationPermit;
@@ -19,30 +19,30 @@ use crate::errors::{engine_error, event_store_error};
 
 /// Cancels the threads of a calculation at its deadline or when this guard is dropped.
 #[derive(Debug)]
-pub(super) struct CancellationGuard {
+pub(crate) struct CancellationGuard {
     deadline: Instant,
     is_dropped: Arc<AtomicBool>,
     metrics: Option<CalculationMetrics>,
 }
 
 impl CancellationGuard {
-    pub(super) fn until(deadline: Instant) -> CancellationGuard {
+    pub(crate) fn until(deadline: Instant) -> CancellationGuard {
         CancellationGuard { deadline, is_dropped: Arc::default(), metrics: None }
     }
 
-    /// The deadline of the calculation.
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     /// The same guard; the calculation records its progress in `metrics`.
-    pub(super) fn with_metrics(mut self, metrics: Option<CalculationMetrics>) -> CancellationGuard {
+    pub(crate) fn with_metrics(mut self, metrics: Option<CalculationMetrics>) -> CancellationGuard {
         self.metrics = metrics;
         self
     }
 
+    /// When the calculation has to be done.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// The check that the engine polls: whether the work is cancelled.
-    pub(super) fn cancellation_check(&self) -> impl Fn() -> bool + Send + 'static {
+    pub(crate) fn cancellation_check(&self) -> impl Fn() -> bool + Send + 'static {
         let (deadline, is_dropped) = (self.deadline, self.is_dropped.clone());
         move || is_dropped.load(Ordering::Relaxed) || Instant::now() >= deadline
     }
@@ -59,24 +59,51 @@ pub(super) fn cores() -> usize {
 }
 
 /// The data that a plan runs over.
-pub(super) struct PlanInputs {
+pub(crate) struct PlanInputs {
     pub partitions: Vec<Partition>,
     pub join_data: JoinData,
     /// The memory reservation of the query; the execution reserves from it too.
     pub memory: QueryMemory,
 }
 
+/// Why a calculation over loaded events failed.
+#[derive(Debug)]
+pub(crate) enum ExecutionError {
+    /// It takes too much memory.
+    Memory(EventStoreError),
+    /// The engine refused or cancelled it.
+    Engine(CalcError),
+    /// A thread panicked.
+    Thread(JoinError),
+}
+
+impl From<ExecutionError> for ApiError {
+    fn from(error: ExecutionError) -> ApiError {
+        match error {
+            ExecutionError::Memory(error) => event_store_error(error),
+            ExecutionError::Engine(error) => engine_error(error),
+            ExecutionError::Thread(error) => ApiError::internal(&error),
+        }
+    }
+}
+
+impl From<JoinError> for ExecutionError {
+    fn from(error: JoinError) -> ExecutionError {
+        ExecutionError::Thread(error)
+    }
+}
+
 /// Runs `work` on the current thread and reserves from `memory` what it allocates. If that exceeds the budget, `work` is
 /// cancelled and the error has the reason.
-pub(super) fn metered<T>(
+pub(crate) fn metered<T>(
     memory: &QueryMemory,
     is_cancelled: &dyn Fn() -> bool,
     work: impl FnOnce(&dyn Fn() -> bool) -> CalcResult<T>,
-) -> ApiResult<T> {
+) -> Result<T, ExecutionError> {
     let meter = ThreadMeter::start(memory);
     let outcome = work(&|| meter.is_over_budget() || is_cancelled());
-    meter.finish().map_err(event_store_error)?;
-    outcome.map_err(engine_error)
+    meter.finish().map_err(ExecutionError::Memory)?;
+    outcome.map_err(ExecutionError::Engine)
 }
 
 /// Runs `plan` over `inputs`. `permit` is held until the last thread has stopped.
@@ -86,12 +113,33 @@ pub(super) async fn run_plan(
     cancellation: &CancellationGuard,
     permit: CalculationPermit,
 ) -> ApiResult<QueryOutput> {
+    let memory = inputs.memory.clone();
+    let partials = calculate_partials(plan.clone(), inputs, cancellation, permit.clone()).await?;
+    finish_plan(plan, partials, memory, cancellation, permit).await
+}
+
+/// Calculates the partial results of the partitions: one for each thread.
+pub(crate) async fn calculate_partials(
+    plan: Arc<Plan>,
+    inputs: PlanInputs,
+    cancellation: &CancellationGuard,
+    permit: CalculationPermit,
+) -> Result<Vec<PartitionResult>, ExecutionError> {
     let add =
         |partial: PartitionResult, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
             Ok(partial.merge(plan.partial(partition, is_cancelled)?))
         };
-    let memory = inputs.memory.clone();
-    let partials = map_partitions(plan.clone(), inputs, cancellation, permit.clone(), add).await?;
+    map_partitions(plan, inputs, cancellation, permit, add).await
+}
+
+/// Merges partial results and builds the final one.
+pub(crate) async fn finish_plan(
+    plan: Arc<Plan>,
+    partials: Vec<PartitionResult>,
+    memory: QueryMemory,
+    cancellation: &CancellationGuard,
+    permit: CalculationPermit,
+) -> ApiResult<QueryOutput> {
     let is_cancelled = cancellation.cancellation_check();
     let finished = tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -107,7 +155,7 @@ pub(super) async fn run_plan(
             plan.finish(merged, is_cancelled)
         })
     });
-    finished.await.map_err(|error| ApiError::internal(&error))?
+    Ok(finished.await.map_err(ExecutionError::from)??)
 }
 
 /// Joins the data to the partitions and folds them on all cores: `add` adds one partition to a thread's partial result.
@@ -118,7 +166,7 @@ pub(super) async fn map_partitions<T, F>(
     cancellation: &CancellationGuard,
     permit: CalculationPermit,
     add: F,
-) -> ApiResult<Vec<T>>
+) -> Result<Vec<T>, ExecutionError>
 where
     T: Default + Send + 'static,
     F: Fn(T, &Plan, &Partition, &dyn Fn() -> bool) -> CalcResult<T> + Clone + Send + 'static,
@@ -129,7 +177,7 @@ where
         let (plan, _permit, is_cancelled, memory) = join_inputs;
         metered(&memory, &is_cancelled, |is_cancelled| plan.join(partitions, join_data, is_cancelled))
     });
-    let partitions = joined.await.map_err(|error| ApiError::internal(&error))??;
+    let partitions = joined.await??;
     let workers = cores().min(partitions.len());
     let queue = Arc::new(Mutex::new(partitions.into_iter()));
     let mut tasks = JoinSet::new();
@@ -156,7 +204,7 @@ where
     }
     let mut partials = Vec::with_capacity(workers);
     while let Some(outcome) = tasks.join_next().await {
-        partials.push(outcome.map_err(|error| ApiError::internal(&error))??);
+        partials.push(outcome??);
     }
     Ok(partials)
 }

@@ -36,6 +36,12 @@ impl CalculationMetrics {
         self.0.busy_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
+    /// Adds what another process has read for a part of a query, and its CPU time.
+    pub(crate) fn add_part(&self, rows: u64, bytes_read: u64, busy: Duration) {
+        self.add(ScanStats { rows, bytes_read, ..ScanStats::default() });
+        self.add_rows(rows, busy);
+    }
+
     /// The progress of a calculation that has run for `elapsed`.
     pub(crate) fn progress(&self, elapsed: Duration) -> QueryProgress {
         let scans = self.scans();

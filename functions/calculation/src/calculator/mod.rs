@@ -10,10 +10,11 @@ mod clickhouse;
 mod cohort_size;
 mod definitions;
 pub(crate) mod events;
-mod execution;
+pub(crate) mod execution;
 mod keyed_query;
 mod large_results;
 mod metrics;
+pub mod parts;
 pub(crate) mod persons;
 mod plan_inputs;
 pub(crate) mod property_names;
@@ -53,6 +54,7 @@ use crate::clickhouse::ClickhouseServer;
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
 use execution::CancellationGuard;
+use parts::{DivisibleQuery, Parts};
 use single_flight::InFlightQueries;
 
 /// Time and concurrency limits of calculations.
@@ -91,7 +93,9 @@ pub struct Calculator {
     limits: CalculationLimits,
     permits: Arc<Semaphore>,
     /// Collects scan statistics and progress, if set.
-    metrics: Option<CalculationMetrics>,
+    pub(crate) metrics: Option<CalculationMetrics>,
+    /// What runs the parts of large queries, if they are calculated in parts.
+    parts: Option<Parts>,
     /// Whether results are written to the cache.
     pub(crate) stores_results: bool,
     in_flight: InFlightQueries,
@@ -174,6 +178,7 @@ impl Calculator {
             limits,
             permits,
             metrics: None,
+            parts: None,
             stores_results: true,
             in_flight: InFlightQueries::default(),
             clickhouse: None,
@@ -192,6 +197,12 @@ impl Calculator {
         Calculator { clickhouse: server, ..self }
     }
 
+    /// The same calculator, which calculates large queries in parts.
+    #[must_use]
+    pub fn in_parts(self, parts: Parts) -> Calculator {
+        Calculator { parts: Some(parts), ..self }
+    }
+
     /// The event store that it reads.
     pub fn events(&self) -> &EventStore {
         &self.events
@@ -208,7 +219,7 @@ impl Calculator {
     pub(crate) async fn calculate(
         &self,
         project: &Project,
-        query: &Query,
+        keyed: &KeyedQuery,
         used: &QueryDefinitions,
         now: DateTime<Utc>,
         deadline: Instant,
@@ -217,14 +228,14 @@ impl Calculator {
         // Boxed: the futures of scans are large, and are part of those of pages and handlers.
         let work = Box::pin(async {
             let attempt =
-                |concurrency| self.try_calculate(project, query, used, now, &cancellation, concurrency);
+                |concurrency| self.try_calculate(project, keyed, used, now, &cancellation, concurrency);
             let outcome = match attempt(Concurrency::Shared).await {
                 Err(error) if error == memory_in_use() => attempt(Concurrency::Exclusive).await,
                 outcome => outcome,
             };
             match outcome {
                 Err(error) if error.is_over_limit() => {
-                    self.calculate_over_limit(error, project, query, used, now, &cancellation).await
+                    self.calculate_over_limit(error, project, &keyed.query, used, now, &cancellation).await
                 }
                 outcome => outcome,
             }
@@ -235,16 +246,61 @@ impl Calculator {
     async fn try_calculate(
         &self,
         project: &Project,
-        query: &Query,
+        keyed: &KeyedQuery,
         used: &QueryDefinitions,
         now: DateTime<Utc>,
         cancellation: &CancellationGuard,
         concurrency: Concurrency,
     ) -> ApiResult<QueryResult> {
+        let KeyedQuery { query, source, .. } = keyed;
         let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
-        let inputs = self.load_inputs(project, &plan, used).await?;
-        let output = execution::run_plan(plan, inputs, cancellation, permit).await?;
+        let divisible = DivisibleQuery {
+            project,
+            query,
+            source: source.as_ref(),
+            plan: &plan,
+            used,
+            now,
+            earliest: context.earliest_event,
+            deadline: cancellation.deadline(),
+        };
+        let output = self.run(divisible, cancellation, permit).await?;
         QueryResult::new(project, query, &context, output, now)
+    }
+
+    /// Runs a plan, in parts if it reads many rows.
+    async fn run(
+        &self,
+        query: DivisibleQuery<'_>,
+        cancellation: &CancellationGuard,
+        permit: CalculationPermit,
+    ) -> ApiResult<QueryOutput> {
+        let DivisibleQuery { project, plan, used, .. } = query;
+        let mut memory = self.events.query_memory();
+        let mut pinned = None;
+        let mut permit = Some(permit);
+        if let Some(parts) = &self.parts {
+            let scan = self.pin(project, plan.scan(), &memory).await?;
+            if let Some(count) = parts.count(plan, scan.rows()) {
+                // Other queries may use the cores of this process while it waits for the parts.
+                permit = None;
+                let calculated =
+                    Box::pin(self.calculate_in_parts(parts, query, (scan, count), cancellation, &memory));
+                if let Some(output) = calculated.await? {
+                    return Ok(output);
+                }
+                // What was loaded for the parts is loaded again, as of now.
+                memory = self.events.query_memory();
+            } else {
+                pinned = Some(scan);
+            }
+        }
+        let permit = match permit {
+            Some(permit) => permit,
+            None => self.acquire_shared_permit().await?,
+        };
+        let inputs = self.load_inputs(project, plan, used, (pinned, memory)).await?;
+        execution::run_plan(plan.clone(), inputs, cancellation, permit).await
     }
 
     /// The plan of a query, and a permit to run it.

@@ -13,7 +13,7 @@ use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
 use pennon_core::request_metrics;
 use pennon_eventstore::cohort_lists::CohortList;
-use pennon_eventstore::{GroupType, QueryMemory, ScanStats, ThreadMeter, derive_person_id};
+use pennon_eventstore::{GroupType, PinnedScan, QueryMemory, ScanStats, ThreadMeter, derive_person_id};
 use pennon_filters::CancellationToken;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -27,22 +27,22 @@ use crate::errors::event_store_error;
 const PARALLEL_SCANS: usize = 3;
 
 impl Calculator {
-    /// Loads the events and the join data of a plan.
+    /// Loads the events, those pinned before or those of now, and the join data of a plan.
     pub(super) async fn load_inputs(
         &self,
         project: &Project,
         plan: &Plan,
         used: &QueryDefinitions,
+        (pinned, memory): (Option<PinnedScan>, QueryMemory),
     ) -> ApiResult<PlanInputs> {
-        let memory = self.events.query_memory();
-        let scan = Box::pin(self.scan(project, plan.scan(), &memory));
+        let scan = Box::pin(self.scan(project, plan.scan(), pinned, &memory));
         let join_data = Box::pin(self.load_join_data(project, plan.needs(), &used.cohort_lists, &memory));
         let (partitions, join_data) = futures::try_join!(scan, join_data)?;
         Ok(PlanInputs { partitions, join_data, memory })
     }
 
     /// Loads the join data of a plan. Its memory is reserved from `memory`.
-    pub(super) async fn load_join_data(
+    pub(crate) async fn load_join_data(
         &self,
         project: &Project,
         needs: &DataRequirements,
@@ -68,15 +68,30 @@ impl Calculator {
         Ok(JoinData { imported_creations, first_person_events, further, ..joined })
     }
 
-    async fn scan(
+    /// Pins the events of a plan as of now.
+    pub(crate) async fn pin(
         &self,
         project: &Project,
         request: &ScanRequest,
         memory: &QueryMemory,
+    ) -> ApiResult<PinnedScan> {
+        let pinned = self.events.pin_scan(project.id, &project.group_types, request, memory).await;
+        pinned.map_err(event_store_error)
+    }
+
+    async fn scan(
+        &self,
+        project: &Project,
+        request: &ScanRequest,
+        pinned: Option<PinnedScan>,
+        memory: &QueryMemory,
     ) -> ApiResult<Vec<Partition>> {
         let started = Instant::now();
-        let scan = self.events.scan_within(project.id, &project.group_types, request, memory).await;
-        let scan = scan.map_err(event_store_error)?;
+        let pinned = match pinned {
+            Some(pinned) => pinned,
+            None => self.pin(project, request, memory).await?,
+        };
+        let scan = self.events.scan_pinned(pinned, memory).await.map_err(event_store_error)?;
         self.record_scan(project, started, scan.stats);
         Ok(scan.partitions)
     }
@@ -111,7 +126,8 @@ impl Calculator {
         memory: &QueryMemory,
     ) -> ApiResult<Vec<Vec<Partition>>> {
         // Collected: the compiler cannot prove that the future is Send when it holds the closure across an await.
-        let scans = needs.further_scans().map(|scan| self.scan(project, scan, memory)).collect::<Vec<_>>();
+        let scans =
+            needs.further_scans().map(|scan| self.scan(project, scan, None, memory)).collect::<Vec<_>>();
         futures::stream::iter(scans).buffered(PARALLEL_SCANS).try_collect().await
     }
 

@@ -14,7 +14,7 @@ use pennon_filters::{CalcError, CalcResult};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::execution::{CancellationGuard, metered};
+use super::execution::{CancellationGuard, ExecutionError, metered};
 use super::{Calculator, with_deadline};
 use crate::errors::{engine_error, event_store_error};
 
@@ -153,7 +153,7 @@ impl Calculator {
                     .map(|counts| counts.most_frequent(limit))
             })
         });
-        counted.await.map_err(|error| ApiError::internal(&error))?
+        Ok(counted.await.map_err(ExecutionError::from)??)
     }
 
     /// The values of a property of persons.

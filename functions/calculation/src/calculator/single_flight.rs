@@ -72,12 +72,11 @@ impl Calculator {
         let QueryRequest { project, keyed, now, deadline, .. } = *request;
         let flight_key = (project.id, keyed.key.clone(), settings_digest.clone());
         let start = || {
-            let (this, project, query, cache_key) =
-                (self.clone(), project.clone(), keyed.query.clone(), keyed.key.clone());
+            let (this, project, keyed) = (self.clone(), project.clone(), keyed.clone());
             let work = async move {
-                let calculated = this.calculate(&project, &query, &used, now, deadline).await?;
+                let calculated = this.calculate(&project, &keyed, &used, now, deadline).await?;
                 if this.stores_results {
-                    this.store_result(&project, settings_digest, &cache_key, &calculated).await;
+                    this.store_result(&project, settings_digest, &keyed.key, &calculated).await;
                 }
                 Ok(calculated)
             };

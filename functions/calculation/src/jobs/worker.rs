@@ -387,6 +387,7 @@ impl Calculator {
             return Err(ApiError::internal(&"a job without a query"));
         };
         let keyed = KeyedQuery::new(query, job.scope, job.invalidation.as_deref());
+        let keyed = keyed.with_source(job.source.clone());
         if keyed.key != job.cache_key {
             // Written by a release with another cache key format.
             return Ok(AttemptOutcome::Failed(Failure::default()));
@@ -416,7 +417,7 @@ impl Calculator {
                 return Ok(AttemptOutcome::AlreadyCached);
             }
         }
-        let calculated = self.calculate(&project, &keyed.query, &used, now, deadline).await?;
+        let calculated = self.calculate(&project, &keyed, &used, now, deadline).await?;
         Ok(AttemptOutcome::Calculated(Box::new(calculated), settings_digest))
     }
 }
