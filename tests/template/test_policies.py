@@ -20,7 +20,7 @@ GROUPS = transform_template.groups(TEMPLATE)
 TABLES = {"RecordsTable.Arn": "records", "BlocksTable.Arn": "blocks"}
 KEYS = "dynamodb:LeadingKeys"
 # Not for tables and objects: how Lambda reads the stream, and the destination of failures.
-OTHER = {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams", "sqs:SendMessage"}
+OTHER = {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams", "sqs:SendMessage", "lambda:InvokeFunction"}
 CALLS, BESIDES = calls.listed()
 # An action may have any name; policies that compare the ends of keys must handle all of them.
 ODD = {"PROJECT#*#ACTIONNAME#*": "PROJECT#7#ACTIONNAME#7#FLAG", "TOKEN#*": "TOKEN#PROJECT#7#FLAG"}
