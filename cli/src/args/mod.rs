@@ -30,7 +30,7 @@ pub use insights::{
 };
 pub use keys::{CreateKey, Keys, KeysCommand, ListKeys, RevokeKey};
 pub use operations::{Doctor, Health, Tail};
-pub use reference::{Completions, Cost, Man, Openapi, Routes};
+pub use reference::{Completions, Cost, CostOfQuery, FunctionState, Man, Openapi, QueryKind, Routes};
 pub use serve::{ListenAddress, RateLimits, Serve};
 
 /// Feature flags and insights that cost nothing at rest.
@@ -91,6 +91,9 @@ pub enum Command {
     Cost(Cost),
     /// Print the environment variables with which functions and AWS tools use the data of a running `pennon serve`.
     Env(Env),
+    /// Calculate parts of the queries of a server, which starts this.
+    #[command(hide = true)]
+    RunParts,
     /// Print the completion script of a shell.
     Completions(Completions),
     /// Print the man page of pennon or of one of its commands.

@@ -55,9 +55,12 @@ pub struct Cost {
     /// Retention of events in months.
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub months: u32,
-    /// Most events that a query reads; it reads at most those of the month.
+    /// Most events that a query reads; it reads at most those of the month. With --query-kind: the events of its dates, whatever their names.
     #[arg(long, value_name = "N", default_value = "50M")]
     pub query_events: Amount,
+    /// One query instead of a month.
+    #[command(flatten)]
+    pub query: CostOfQuery,
     /// The stack has no alarms (template parameter Alarms).
     #[arg(long)]
     pub without_alarms: bool,
@@ -67,6 +70,54 @@ pub struct Cost {
     /// How the result is printed.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// The options of `pennon cost` for one query.
+#[derive(Debug, Clone, Args)]
+pub struct CostOfQuery {
+    /// Simulate one query of this kind over --query-events, in parts (template parameter QueryParts), instead of a month.
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub query_kind: Option<QueryKind>,
+    /// What the functions have when the query comes.
+    #[arg(long, value_enum, value_name = "STATE", default_value = "warm", requires = "query_kind")]
+    pub functions: FunctionState,
+    /// Rows per part; 8 million by default.
+    #[arg(long, value_name = "N", requires = "query_kind")]
+    pub part_rows: Option<Amount>,
+    /// Parts at one time, at most 999, which a default account allows beside the caller; 64 by default.
+    #[arg(long, value_name = "N", requires = "query_kind", value_parser = clap::value_parser!(u16).range(1..=999))]
+    pub parts_at_once: Option<u16>,
+    /// Memory of the functions in MB; 1769 are one vCPU.
+    #[arg(long, value_name = "MB", default_value_t = 1769, requires = "query_kind", value_parser = clap::value_parser!(u32).range(128..=10240))]
+    pub memory: u32,
+}
+
+/// A measured query of benchmarks/events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum QueryKind {
+    /// Three steps within 14 days.
+    Funnel,
+    /// The same for each browser.
+    FunnelByBrowser,
+    /// Events of one name by day.
+    Trend,
+    /// Persons with events of one name by day.
+    Uniques,
+    /// The 25 most viewed addresses by day.
+    ByUrl,
+    /// The sum of a property by day, with a filter.
+    Sum,
+}
+
+/// What the functions have when a query comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum FunctionState {
+    /// No function runs.
+    Cold,
+    /// As many functions run as parts at one time; they have the footers of segments, if these are few enough to be cached.
+    Warm,
+    /// They also have all columns in memory. Lambda chooses the function of a part, so this is the best case.
+    Cached,
 }
 
 /// Only what was measured.

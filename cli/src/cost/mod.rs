@@ -1,9 +1,13 @@
 //! `pennon cost`: estimates the monthly AWS bill of a given usage, and the cost of servers for the same with other products.
 //!
+//! With --query-kind: estimates the time and the price of one query instead.
+//!
 //! Must stay true: every figure of docs/cost.md is output of this command; a test compares them.
 
 mod estimate;
+mod large_query_units;
 mod prices;
+mod query;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +16,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use estimate::{MonthlyUsage, Quantities, total};
+pub use large_query_units::LargeQueryUnits;
 pub use prices::{OperationUnits, Prices, Units};
 
 use crate::args::Cost;
@@ -26,6 +31,9 @@ pub fn cost(options: &Cost) -> Result<String, String> {
         None => Prices::published()?,
     };
     let units = Units::measured()?;
+    if let Some(kind) = options.query.query_kind {
+        return query::cost_of_query(kind, options, &prices, &units);
+    }
     if options.output.json {
         return Ok(format!("{:#}", to_json(options, &prices, &units)));
     }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::large_query_units::LargeQueryUnits;
+
 /// The published prices.
 const PRICES: &str = include_str!("prices.json");
 /// The measured units, and assumptions for what cannot be measured.
@@ -127,6 +129,8 @@ pub struct Units {
     pub wake: OperationUnits,
     /// A scheduled invocation of the worker without work.
     pub tick: OperationUnits,
+    /// A query that reads many events.
+    pub large_query: LargeQueryUnits,
 }
 
 /// The units of one operation. All but memory, CPU time and S3 waits are measured by a test.

@@ -9,7 +9,8 @@ use crate::args::{Amount, Arguments, Command};
 /// The documentation page.
 const PAGE: &str = include_str!("../../../docs/cost.md");
 
-fn parsed(line: &str) -> Cost {
+/// The options of a command line.
+pub(super) fn parsed(line: &str) -> Cost {
     let words = line.split_whitespace().skip_while(|word| *word != "pennon");
     match Arguments::try_parse_from(words).unwrap().command {
         Some(Command::Cost(options)) => options,
