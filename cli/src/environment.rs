@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pennon_core::config::StoreConfig;
 
-use crate::data::DataDirectory;
+use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::{REGION, SECRET_ACCESS_KEY};
 
 /// The environment variables for the tables and events of the server on `data`, with its credentials and its payload key,
@@ -17,10 +17,18 @@ pub fn variables(data: &Path) -> Result<Vec<(&'static str, String)>, String> {
     if directory.lock()?.is_some() {
         return Err(no_server());
     }
+    server_variables(&server, &directory)
+}
+
+/// The same for a server that is known, before it announces itself.
+pub(crate) fn server_variables(
+    server: &ServerInfo,
+    directory: &DataDirectory,
+) -> Result<Vec<(&'static str, String)>, String> {
     let tables = StoreConfig::local();
     Ok(vec![
-        ("AWS_ENDPOINT_URL_DYNAMODB", server.dynamodb),
-        ("AWS_ACCESS_KEY_ID", server.access_key_id),
+        ("AWS_ENDPOINT_URL_DYNAMODB", server.dynamodb.clone()),
+        ("AWS_ACCESS_KEY_ID", server.access_key_id.clone()),
         ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY.to_owned()),
         ("AWS_REGION", REGION.to_owned()),
         ("PENNON_RECORDS_TABLE", tables.records_table),

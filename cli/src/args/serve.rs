@@ -39,6 +39,12 @@ pub struct Serve {
     /// definitions, or some of burst=N,sustained=N,definitions=N; `off` for no limit.
     #[arg(long, value_name = "RATES", default_value = "off")]
     pub rate_limits: RateLimits,
+    /// Calculate queries that read more than --rows-per-part events in parts, in so many further processes; 0 for none.
+    #[arg(long, value_name = "PROCESSES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub parts: u32,
+    /// Events that a part of a query reads, about.
+    #[arg(long, value_name = "EVENTS", default_value_t = 8_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_part: u64,
     /// Limits of connections.
     #[command(flatten)]
     pub connections: ConnectionLimits,

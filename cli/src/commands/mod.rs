@@ -14,12 +14,14 @@ mod signals;
 mod workspace;
 
 use pennon::args::Command;
+use pennon::part_server::serve_parts;
 use pennon::serve::serve;
 
 /// Runs `command`.
 pub(crate) async fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Serve(options) => serve(&options, signals::stop_signal()?).await,
+        Command::RunParts => serve_parts().await,
         Command::Init(options) => workspace::init(&options),
         Command::Apply(options) => workspace::apply(&options).await,
         Command::Import(options) => events::import(&options).await,

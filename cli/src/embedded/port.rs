@@ -1,26 +1,19 @@
 //! The embedded DynamoDB on a loopback port, for functions under `cargo lambda watch`, other commands and AWS tools.
 //!
-//! Must stay true: other users of this machine have no access. A request must carry the access key id that the server
-//! generates at each start and writes into `server.json`, which only its owner can read. The id alone is the secret; the
-//! request's signature is not verified. On loopback only root could read a request, an id is worthless after its server has
-//! ended, and a listener that takes over the port later learns nothing about the next server. Verification would only
-//! protect against AWS tools that log ids.
-//!
-//! Must stay true: web pages have no access. A browser sends `Origin` with every cross-origin request and a preflight with
-//! OPTIONS; DNS rebinding shows in the `Host` header. All of these get 403, and no response carries CORS headers.
+//! Must stay true: other users of this machine and web pages have no access, see [`LocalAccess`].
 
 use axum::Router;
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use dynoxide::{Database, DynoxideError};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::connector::dispatch;
 use super::write_lock::WriteLock;
+use crate::local_access::{LocalAccess, is_from_web_page};
 
 /// Largest request: DynamoDB's own limit.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -32,13 +25,12 @@ const UNRECOGNIZED: &str = "These are not the credentials of this server. Set th
 struct Port {
     database: Database,
     write_lock: WriteLock,
-    /// SHA-256 of the access key id: comparing digests does not leak by its timing how much of an id is right.
-    access_key_digest: [u8; 32],
+    access: LocalAccess,
 }
 
 /// A router that serves DynamoDB requests with this access key id from `database`; write operations hold `write_lock`.
 pub fn router(database: Database, write_lock: WriteLock, access_key_id: &str) -> Router {
-    let port = Port { database, write_lock, access_key_digest: Sha256::digest(access_key_id).into() };
+    let port = Port { database, write_lock, access: LocalAccess::new(access_key_id) };
     Router::new().fallback(any(handle)).with_state(port)
 }
 
@@ -48,7 +40,7 @@ async fn handle(State(port): State<Port>, request: Request) -> Response {
     if parts.method != Method::POST || is_from_web_page(headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    if !port.is_authorized(headers) {
+    if !port.access.is_authorized(headers) {
         return error_response(StatusCode::FORBIDDEN, "UnrecognizedClientException", UNRECOGNIZED);
     }
     // Reject by the declared length, before the body is read.
@@ -76,32 +68,10 @@ async fn handle(State(port): State<Port>, request: Request) -> Response {
     (status, [(header::CONTENT_TYPE, "application/x-amz-json-1.0")], Body::from(body)).into_response()
 }
 
-impl Port {
-    /// Whether the request is signed with the access key id of this server.
-    fn is_authorized(&self, headers: &HeaderMap) -> bool {
-        let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let credential = authorization
-            .and_then(|text| text.strip_prefix("AWS4-HMAC-SHA256 "))
-            .and_then(|text| text.split(',').find_map(|part| part.trim().strip_prefix("Credential=")));
-        let id = credential.and_then(|credential| credential.split('/').next()).unwrap_or_default();
-        let digest: [u8; 32] = Sha256::digest(id).into();
-        digest == self.access_key_digest
-    }
-}
-
 /// An error response in DynamoDB's format.
 fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     let body = json!({"__type": format!("com.amazon.coral.service#{code}"), "message": message});
     (status, [(header::CONTENT_TYPE, "application/x-amz-json-1.0")], body.to_string()).into_response()
-}
-
-/// Whether a browser sent the request on behalf of a web page.
-fn is_from_web_page(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    headers.contains_key(header::ORIGIN)
-        || headers.contains_key("sec-fetch-site")
-        || !matches!(name, "127.0.0.1" | "localhost" | "[::1]")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod banner;
 mod calculation_jobs;
 mod connections;
 mod demo;
+mod part_processes;
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,7 +26,9 @@ use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::preflight::Thoroughness;
 use crate::workspace::{self, ApplyOptions, Declarations, Workspace};
 
+use crate::environment::server_variables;
 use connections::ConnectionRegistry;
+use part_processes::PartProcesses;
 
 /// Length of the DynamoDB port's access key id in letters and digits: 238 random bits.
 const ACCESS_KEY_LENGTH: usize = 40;
@@ -62,6 +65,11 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
         access_key_id: ids::random_text(ACCESS_KEY_LENGTH),
         pid: std::process::id(),
     };
+    if options.parts > 0 {
+        let environment = server_variables(&info, &directory)?;
+        let processes = PartProcesses::new(options.parts, environment);
+        services.calculator = services.calculator.in_parts(processes.into_parts(options.rows_per_part));
+    }
     let mut stop = std::pin::pin!(stop);
     let initial_state = tokio::select! {
         state = prepare(options, &services) => state?,

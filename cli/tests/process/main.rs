@@ -21,6 +21,7 @@ mod lost;
 mod memory;
 mod options;
 mod output;
+mod parts;
 #[cfg(unix)]
 mod private;
 #[cfg(unix)]
