@@ -17,6 +17,8 @@ use crate::kinds::retention::options::AggregationType;
 use crate::numbers::{ExactSum, number_json};
 use crate::url::{push_pair, push_value};
 
+/// Work of a cell of the result, which becomes a JSON object.
+const WORK_PER_CELL: usize = 16;
 /// The breakdown value of the combined other values.
 pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
@@ -45,7 +47,7 @@ impl CompiledRetention {
         let mut rows = Vec::new();
         for cells in &values {
             for period in 0..self.periods.len() {
-                work.consume(self.columns.count())?;
+                work.consume(self.columns.count() * WORK_PER_CELL)?;
                 rows.push(self.row(cells, period, &labels, link.as_deref()));
             }
         }
