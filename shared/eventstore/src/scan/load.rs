@@ -110,11 +110,7 @@ impl LoadedRun {
     fn of_codes(self, persons: &Range<usize>) -> LoadedRun {
         let place = |bound: usize| self.core.codes.partition_point(|code| (*code as usize) < bound);
         let (from, rows) = (place(persons.start), place(persons.end) - place(persons.start));
-        let core = RunColumns {
-            codes: self.core.codes.slice(from, rows),
-            times: self.core.times.slice(from, rows),
-            ties: self.core.ties.as_ref().map(|ties| ties.slice(from, rows)),
-        };
+        let core = self.core.slice(from, rows);
         let column = |SizedColumn { column, value_bytes }: SizedColumn| {
             let codes = column.codes.slice(from, rows);
             SizedColumn { column: Column { codes, values: column.values }, value_bytes }

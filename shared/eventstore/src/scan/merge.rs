@@ -51,11 +51,7 @@ impl SourceRun {
     }
 
     fn rows(&self, from: usize, to: usize) -> SourceRun {
-        let core = RunColumns {
-            codes: self.core.codes.slice(from, to - from),
-            times: self.core.times.slice(from, to - from),
-            ties: self.core.ties.as_ref().map(|ties| ties.slice(from, to - from)),
-        };
+        let core = self.core.slice(from, to - from);
         let column = |column: &Column| Column {
             codes: column.codes.slice(from, to - from),
             values: column.values.clone(),

@@ -86,6 +86,15 @@ const SHARDS: usize = 4;
 const PIECE_BYTES: u64 = 64 << 10;
 
 impl RunColumns {
+    /// Some of the rows, which share the memory of all.
+    pub(crate) fn slice(&self, from: usize, rows: usize) -> RunColumns {
+        RunColumns {
+            codes: self.codes.slice(from, rows),
+            times: self.times.slice(from, rows),
+            ties: self.ties.as_ref().map(|ties| ties.slice(from, rows)),
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         let row = size_of::<u32>() + size_of::<Micros>() + self.ties.as_ref().map_or(0, |_| size_of::<u32>());
         (self.codes.len() * row) as u64
