@@ -66,8 +66,8 @@ impl TryFrom<StoredSource> for QuerySource {
         if form == FILTERS {
             return Ok(QuerySource::Filters(fields));
         }
-        let kind = InsightKind::ALL.iter().find(|kind| kind.description().endpoint.job_form == form);
-        kind.map(|kind| QuerySource::Request(*kind, fields)).ok_or(format!("unknown form of query: {form}"))
+        let kind = InsightKind::from_job_form(&form);
+        kind.map(|kind| QuerySource::Request(kind, fields)).ok_or(format!("unknown form of query: {form}"))
     }
 }
 

@@ -54,7 +54,7 @@ use crate::clickhouse::ClickhouseServer;
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
 use execution::CancellationGuard;
-use parts::{DivisibleQuery, Parts};
+use parts::{Parts, PlannedQuery};
 use single_flight::InFlightQueries;
 
 /// Time and concurrency limits of calculations.
@@ -254,7 +254,7 @@ impl Calculator {
     ) -> ApiResult<QueryResult> {
         let KeyedQuery { query, source, .. } = keyed;
         let (context, plan, permit) = self.plan(project, query, used, now, concurrency).await?;
-        let divisible = DivisibleQuery {
+        let planned = PlannedQuery {
             project,
             query,
             source: source.as_ref(),
@@ -264,18 +264,18 @@ impl Calculator {
             earliest: context.earliest_event,
             deadline: cancellation.deadline(),
         };
-        let output = self.run(divisible, cancellation, permit).await?;
+        let output = self.run(planned, cancellation, permit).await?;
         QueryResult::new(project, query, &context, output, now)
     }
 
     /// Runs a plan, in parts if it reads many rows.
     async fn run(
         &self,
-        query: DivisibleQuery<'_>,
+        query: PlannedQuery<'_>,
         cancellation: &CancellationGuard,
         permit: CalculationPermit,
     ) -> ApiResult<QueryOutput> {
-        let DivisibleQuery { project, plan, used, .. } = query;
+        let PlannedQuery { project, plan, used, .. } = query;
         let mut memory = self.events.query_memory();
         let mut pinned = None;
         let mut permit = Some(permit);

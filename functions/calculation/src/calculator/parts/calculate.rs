@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::attempts::Attempts;
-use super::divisible_query::DivisibleQuery;
 use super::lease::Lease;
+use super::planned_query::PlannedQuery;
 use super::settings::PARTS_MAX;
 use super::task::{PartFailure, PartOutcome, PartStats, PartTask, QueryText};
 use super::{PartInvoker, PartSettings};
@@ -41,7 +41,7 @@ struct SharedInputs {
 impl Parts {
     /// When the parts of a query have to be done: in time to calculate it undivided if they fail, and before their invocations, with
     /// some second attempts, have used up what a query may cost.
-    fn deadline(&self, query: &DivisibleQuery<'_>, count: u32) -> Instant {
+    fn deadline(&self, query: &PlannedQuery<'_>, count: u32) -> Instant {
         let now = Instant::now();
         let invocations = (count as usize).saturating_mul(2);
         let time_max = self.settings.time_max(self.invoker.memory_gb(), invocations);
@@ -61,7 +61,7 @@ impl Calculator {
     pub(crate) async fn calculate_in_parts(
         &self,
         parts: &Parts,
-        query: DivisibleQuery<'_>,
+        query: PlannedQuery<'_>,
         (mut pinned, mut count): (PinnedScan, u32),
         cancellation: &CancellationGuard,
         memory: &QueryMemory,
@@ -105,7 +105,7 @@ impl Calculator {
     /// The data that is joined to the events of all parts.
     async fn derived_join_data(
         &self,
-        query: &DivisibleQuery<'_>,
+        query: &PlannedQuery<'_>,
         cancellation: &CancellationGuard,
         memory: &QueryMemory,
     ) -> ApiResult<JoinData> {

@@ -11,18 +11,18 @@
 
 mod attempts;
 mod calculate;
-mod divisible_query;
 mod function;
 mod invoker;
 mod lease;
+mod planned_query;
 mod runner;
 mod settings;
 mod task;
 
 pub use calculate::Parts;
-pub(crate) use divisible_query::DivisibleQuery;
 pub use function::{PartFunctions, TASK_BYTES_MAX};
 pub use invoker::{InvocationFuture, PartError, PartInvoker};
+pub(crate) use planned_query::PlannedQuery;
 pub use runner::PartLimits;
 pub use settings::PartSettings;
 pub use task::{PartFailure, PartOutcome, PartStats, PartTask};

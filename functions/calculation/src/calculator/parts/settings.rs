@@ -34,7 +34,7 @@ impl Default for PartSettings {
 
 impl PartSettings {
     /// The number of parts of a query that reads so many rows; 1 for a query that is not split. A power of two, as the ranges of
-    /// a segment: a range that several parts share is read and decoded by each.
+    /// a segment, so that parts do not share a range: each would read and decode all of it.
     pub fn parts(&self, rows: u64) -> u32 {
         let parts = if self.rows_per_part == 0 { u64::MAX } else { rows.div_ceil(self.rows_per_part) };
         let parts = u32::try_from(parts).unwrap_or(u32::MAX).clamp(1, PARTS_MAX).next_power_of_two();

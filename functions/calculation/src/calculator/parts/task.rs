@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::divisible_query::DivisibleQuery;
+use super::planned_query::PlannedQuery;
 use crate::source::QuerySource;
 
 /// A part of a query.
@@ -53,7 +53,7 @@ pub struct PartStats {
     pub bytes_read: u64,
     /// Requests to the object store.
     pub gets: u64,
-    /// CPU time of its calculation, in microseconds; not that of the scan.
+    /// Time that its threads calculated, in microseconds; without the scan.
     pub busy_micros: u64,
 }
 
@@ -75,8 +75,8 @@ pub enum PartFailure {
 
 impl QueryText {
     /// The text of a query. `None` if it is not known how it was sent, or parsing that does not give the same query.
-    pub(super) fn new(query: &DivisibleQuery<'_>) -> Option<QueryText> {
-        let DivisibleQuery { project, source, now, earliest, .. } = *query;
+    pub(super) fn new(query: &PlannedQuery<'_>) -> Option<QueryText> {
+        let PlannedQuery { project, source, now, earliest, .. } = *query;
         let source = source?;
         if parse(source)? != *query.query {
             tracing::warn!(project = project.id, "a query is not what was sent, so it is not split");

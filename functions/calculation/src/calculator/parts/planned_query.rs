@@ -1,4 +1,4 @@
-//! A query with everything that its parts depend on.
+//! A planned query with everything that its parts depend on, if it is split.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use crate::calculator::QueryDefinitions;
 use crate::source::QuerySource;
 
-/// A query that may be split.
+/// A planned query, which may be split.
 #[derive(Clone, Copy)]
-pub(crate) struct DivisibleQuery<'a> {
+pub(crate) struct PlannedQuery<'a> {
     pub project: &'a Project,
     pub query: &'a Query,
     /// The query as it was sent.
