@@ -51,13 +51,21 @@ impl PartProcesses {
 
     /// Another process on the data of `app`, which has these processes calculate every query that can be divided, in `count` parts.
     pub fn app(&self, app: &TestApp, count: u32) -> TestApp {
-        app.with_calculator(|calculator| calculator.in_parts(self.clone().into_parts(count)))
+        self.app_with(app, |settings| PartSettings { parts_max: count, ..settings })
     }
 
-    fn into_parts(self, count: u32) -> Parts {
-        let settings =
-            PartSettings { rows_per_part: 0, parts_max: count, at_once: 4, ..PartSettings::default() };
-        Parts { invoker: Arc::new(self), settings }
+    /// The same with other settings than those of two parts.
+    pub fn app_with(&self, app: &TestApp, change: impl FnOnce(PartSettings) -> PartSettings) -> TestApp {
+        let no_bounds = f64::from(u32::MAX);
+        let settings = PartSettings {
+            rows_per_part: 0,
+            parts_max: 2,
+            at_once: 4,
+            gb_seconds_max: no_bounds,
+            gb_seconds_per_day: no_bounds,
+        };
+        let parts = Parts { invoker: Arc::new(self.clone()), settings: change(settings) };
+        app.with_calculator(|calculator| calculator.in_parts(parts))
     }
 }
 

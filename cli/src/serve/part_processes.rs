@@ -51,7 +51,9 @@ impl PartProcesses {
     /// These processes as what runs the parts of queries that read more than `rows_per_part` rows.
     pub(super) fn into_parts(self, rows_per_part: u64) -> Parts {
         let at_once = self.processes.len();
-        let settings = PartSettings { rows_per_part, at_once, ..PartSettings::default() };
+        // Processes of this machine cost nothing.
+        let gb_seconds_per_day = f64::INFINITY;
+        let settings = PartSettings { rows_per_part, at_once, gb_seconds_per_day, ..PartSettings::default() };
         Parts { invoker: std::sync::Arc::new(self), settings }
     }
 

@@ -142,6 +142,11 @@ pub fn rows_per_part() -> Option<u64> {
     variable("PENNON_ROWS_PER_PART")?.trim().parse().ok().filter(|rows| *rows > 0)
 }
 
+/// The GB-seconds that the parts of a project's queries may take in a day: `PENNON_PART_GB_SECONDS_PER_DAY`; `None` for the default.
+pub fn part_gb_seconds_per_day() -> Option<u32> {
+    variable("PENNON_PART_GB_SECONDS_PER_DAY")?.trim().parse().ok()
+}
+
 /// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25
 /// because API Gateway times out after 29; `None` if it is unset or invalid.
 pub fn max_response_wait() -> Option<Duration> {

@@ -134,8 +134,7 @@ impl Rates {
                 // The counter is still needed for the next window; DynamoDB may expire it later.
                 let expiry = seconds.saturating_add(2 * limit.seconds);
                 let allowed = limit.allowed(counts[1], seconds % limit.seconds);
-                let counted =
-                    records.increment_if_below(&windows[0], signed(allowed), signed(expiry)).await?;
+                let counted = records.add_if_below(&windows[0], 1, signed(allowed), signed(expiry)).await?;
                 Ok::<_, ApiError>(
                     (!counted).then(|| limit.wait(counts[1], allowed, seconds % limit.seconds)).flatten(),
                 )

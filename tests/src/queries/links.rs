@@ -79,6 +79,15 @@ pub struct Followed {
 }
 
 impl QueryCase {
+    /// The pages of people that the first links of the query's result lead to, as bytes: at most `most`.
+    pub async fn people_pages(&self, app: &TestApp, result: &Value, most: usize) -> Vec<String> {
+        let mut pages = Vec::new();
+        for (link, _) in links(self, result).into_iter().take(most) {
+            pages.push(format!("{link}: {}", at(app, &self.now, "GET", &link, Value::Null).await.text));
+        }
+        pages
+    }
+
     /// Follows the links of the query's result.
     pub async fn follow(&self, app: &TestApp, result: &Value) -> Followed {
         let has = |text: &str| Value::Object(self.body.clone()).to_string().contains(text);

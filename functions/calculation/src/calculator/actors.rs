@@ -1,12 +1,13 @@
 //! The actors behind a number of a result (persons, distinct ids or groups), in pages.
 //!
+//! A list is calculated in parts as the query that it belongs to is ([`super::parts`]).
+//!
 //! Must stay true: actors are matched by the same code that counts them; the pages together hold each actor once, as long
 //! as no event arrives; memory grows with the offset and size of the page, not with the number of actors.
 
+use pennon_analytics::ActorKind;
 use pennon_analytics::kinds::DataPoint;
-use pennon_analytics::people::{MatchedActor, union};
-use pennon_analytics::scan::Partition;
-use pennon_analytics::{ActorKind, Plan};
+use pennon_analytics::people::MatchedActor;
 use pennon_core::clock::timestamp;
 use pennon_core::error::ApiResult;
 use pennon_core::model::Project;
@@ -14,7 +15,9 @@ use pennon_eventstore::{GroupType, PersonDetails, derive_person_id, memory_in_us
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::execution::{self, CancellationGuard};
+use super::execution::CancellationGuard;
+use super::first_actors::{FirstActors, first_actors};
+use super::parts::{Division, PlannedQuery, ResultKind};
 use super::{Calculator, Concurrency, QueryDefinitions, QueryRequest, with_deadline};
 use crate::errors::event_store_error;
 
@@ -38,33 +41,6 @@ pub struct ListedActor {
 
 /// An actor as a JSON object of a response.
 pub type ActorJson = Value;
-
-/// The first actors in the order of pages, and the number of all.
-#[derive(Debug, Default)]
-struct FirstActors {
-    total: usize,
-    actors: Vec<MatchedActor>,
-}
-
-impl FirstActors {
-    /// Adds the matches of a partition. `limit` is `None` where several partitions match the same actor: all are kept then.
-    fn add(mut self, matches: Vec<MatchedActor>, limit: Option<usize>) -> FirstActors {
-        self.total += matches.len();
-        self.actors.extend(matches);
-        if let Some(limit) = limit {
-            self.actors.sort_by_key(MatchedActor::page_order);
-            self.actors.truncate(limit);
-        }
-        self
-    }
-
-    /// Merges the matches of the same actor.
-    fn deduplicated(self) -> FirstActors {
-        let mut actors = union(self.actors);
-        actors.sort_by_key(MatchedActor::page_order);
-        FirstActors { total: actors.len(), actors }
-    }
-}
 
 impl Calculator {
     /// The actors behind the number that `point` names: `limit` of them after the first `offset`.
@@ -100,23 +76,30 @@ impl Calculator {
         concurrency: Concurrency,
     ) -> ApiResult<ActorsPage> {
         let QueryRequest { project, keyed, now, .. } = *request;
-        let (_, plan, permit) = self.plan(project, &keyed.query, used, now, concurrency).await?;
-        let inputs = self.load_inputs(project, &plan, used, (None, self.events.query_memory())).await?;
+        let (context, plan, permit) = self.plan(project, &keyed.query, used, now, concurrency).await?;
         let kind = keyed.query.counted_actors(point, &plan);
         // A plan over persons partitions by person, so the same group is in several partitions.
         let is_shared = kind != plan.actors(point);
         let kept = (!is_shared).then(|| offset.saturating_add(limit));
-        let point = point.clone();
-        let add =
-            move |first: FirstActors, plan: &Plan, partition: &Partition, is_cancelled: &dyn Fn() -> bool| {
-                Ok(first.add(plan.people(partition, &point, is_cancelled)?, kept))
-            };
-        let parts = execution::map_partitions(plan.clone(), inputs, cancellation, permit, add).await?;
-        let mut first = FirstActors::default();
-        for part in parts {
-            let total = first.total + part.total;
-            first = FirstActors { total, ..first.add(part.actors, kept) };
-        }
+        let query = PlannedQuery {
+            project,
+            query: &keyed.query,
+            source: keyed.source.as_ref(),
+            plan: &plan,
+            used,
+            now,
+            earliest: context.earliest_event,
+            deadline: cancellation.deadline(),
+        };
+        let result_kind = ResultKind::Actors { point, kept };
+        let mut first = match self.divide(query, result_kind, cancellation, permit).await? {
+            Division::Calculated { results, .. } => FirstActors::merged(results, kept),
+            Division::Undivided { pinned, memory, permit } => {
+                let inputs =
+                    self.load_inputs(project, &plan, used, (pinned.map(|pinned| *pinned), memory)).await?;
+                first_actors(plan.clone(), inputs, (point.clone(), kept), cancellation, permit).await?
+            }
+        };
         if is_shared {
             first = first.deduplicated();
         }
@@ -212,33 +195,4 @@ fn name_of(person: &PersonDetails) -> Option<&str> {
     const NAME_PROPERTIES: [&str; 7] = ["email", "Email", "name", "Name", "username", "Username", "UserName"];
     let named = NAME_PROPERTIES.iter().filter_map(|key| person.properties.get(*key)?.as_str());
     named.chain(person.distinct_ids.first().map(String::as_str)).find(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn matches(ids: &[u128]) -> Vec<MatchedActor> {
-        ids.iter()
-            .map(|id| MatchedActor {
-                actor: Uuid::from_u128(*id),
-                key: None,
-                times: Vec::new(),
-                appearances: Vec::new(),
-            })
-            .collect()
-    }
-
-    #[test]
-    fn the_first_ones_are_kept_and_all_are_counted_in_any_order() {
-        let most = Some(3);
-        let one = FirstActors::default().add(matches(&[5, 1, 9]), most).add(matches(&[4, 2]), most);
-        let other = FirstActors::default().add(matches(&[2, 4]), most).add(matches(&[9, 5, 1]), most);
-        assert_eq!((one.total, one.actors.clone()), (5, matches(&[1, 2, 4])));
-        assert_eq!(one.actors, other.actors);
-        assert_eq!(FirstActors::default().add(matches(&[1]), Some(0)).total, 1);
-        let shared =
-            FirstActors::default().add(matches(&[7, 3]), None).add(matches(&[3, 1]), None).deduplicated();
-        assert_eq!((shared.total, shared.actors), (3, matches(&[1, 3, 7])));
-    }
 }

@@ -11,6 +11,7 @@ mod cohort_size;
 mod definitions;
 pub(crate) mod events;
 pub(crate) mod execution;
+mod first_actors;
 mod keyed_query;
 mod large_results;
 mod metrics;
@@ -54,7 +55,7 @@ use crate::clickhouse::ClickhouseServer;
 use crate::errors::{engine_error, event_store_error, timeout_error};
 pub(crate) use definitions::QueryDefinitions;
 use execution::CancellationGuard;
-use parts::{Parts, PlannedQuery};
+use parts::{Division, Parts, PlannedQuery, ResultKind};
 use single_flight::InFlightQueries;
 
 /// Time and concurrency limits of calculations.
@@ -264,43 +265,18 @@ impl Calculator {
             earliest: context.earliest_event,
             deadline: cancellation.deadline(),
         };
-        let output = self.run(planned, cancellation, permit).await?;
-        QueryResult::new(project, query, &context, output, now)
-    }
-
-    /// Runs a plan, in parts if it reads many rows.
-    async fn run(
-        &self,
-        query: PlannedQuery<'_>,
-        cancellation: &CancellationGuard,
-        permit: CalculationPermit,
-    ) -> ApiResult<QueryOutput> {
-        let PlannedQuery { project, plan, used, .. } = query;
-        let mut memory = self.events.query_memory();
-        let mut pinned = None;
-        let mut permit = Some(permit);
-        if let Some(parts) = &self.parts {
-            let scan = self.pin(project, plan.scan(), &memory).await?;
-            if let Some(count) = parts.count(plan, scan.rows()) {
-                // Other queries may use the cores of this process while it waits for the parts.
-                permit = None;
-                let calculated =
-                    Box::pin(self.calculate_in_parts(parts, query, (scan, count), cancellation, &memory));
-                if let Some(output) = calculated.await? {
-                    return Ok(output);
-                }
-                // What was loaded for the parts is loaded again, as of now.
-                memory = self.events.query_memory();
-            } else {
-                pinned = Some(scan);
+        let output = match self.divide(planned, ResultKind::Partials, cancellation, permit).await? {
+            Division::Calculated { results, memory } => {
+                let permit = self.acquire_shared_permit().await?;
+                execution::finish_plan(plan, results, memory, cancellation, permit).await?
             }
-        }
-        let permit = match permit {
-            Some(permit) => permit,
-            None => self.acquire_shared_permit().await?,
+            Division::Undivided { pinned, memory, permit } => {
+                let inputs =
+                    self.load_inputs(project, &plan, used, (pinned.map(|pinned| *pinned), memory)).await?;
+                execution::run_plan(plan, inputs, cancellation, permit).await?
+            }
         };
-        let inputs = self.load_inputs(project, plan, used, (pinned, memory)).await?;
-        execution::run_plan(plan.clone(), inputs, cancellation, permit).await
+        QueryResult::new(project, query, &context, output, now)
     }
 
     /// The plan of a query, and a permit to run it.

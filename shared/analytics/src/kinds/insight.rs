@@ -115,7 +115,7 @@ pub trait CompiledInsight: Debug + Clone {
     /// [`crate::part_format::VERSION`].
     type Partial: Debug + Clone + Default + PartialEq + Serialize + DeserializeOwned;
     /// A number of a result.
-    type DataPoint: Debug + Clone + PartialEq + Eq;
+    type DataPoint: Debug + Clone + PartialEq + Eq + Serialize + DeserializeOwned;
 
     /// Resolves names, compiles filters and registers the data that the calculation reads.
     fn compile(

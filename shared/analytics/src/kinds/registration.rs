@@ -21,7 +21,7 @@ macro_rules! register_kinds {
         }
 
         /// A number of a result, whose actors can be listed.
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum DataPoint {
             $($(#[$doc])+ $kind(DataPointOf<$query>),)+
         }

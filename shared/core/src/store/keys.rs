@@ -47,8 +47,8 @@ mod flag_keys;
 mod scheduled_tasks;
 
 pub use calculations::{
-    JOB_PREFIX, JOB_SHARDS, QUERY_NAME_BYTES_MAX, job, jobs_pk, jobs_pks, part_lease, query_name,
-    query_state, result,
+    JOB_PREFIX, JOB_SHARDS, QUERY_NAME_BYTES_MAX, job, jobs_pk, jobs_pks, part_lease, part_spending,
+    query_name, query_state, result,
 };
 pub use flag_keys::{flag_calls, flag_key_live, flag_keys_pk, live_flag_key};
 pub use scheduled_tasks::{

@@ -297,11 +297,12 @@ impl Table {
         })
     }
 
-    /// Adds one to the counter at `key` if it is below `most`. Returns whether it was. The counter expires at `seconds` since
+    /// Adds `by` to the counter at `key` if it is below `most`. Returns whether it was. The counter expires at `seconds` since
     /// the epoch.
-    pub fn increment_if_below<'a>(
+    pub fn add_if_below<'a>(
         &'a self,
         key: &'a Key,
+        by: i64,
         most: i64,
         seconds: i64,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
@@ -314,11 +315,11 @@ impl Table {
                 .update_item()
                 .table_name(&*self.name)
                 .set_key(Some(key.attributes()))
-                .update_expression("SET #e = :e ADD #n :one")
+                .update_expression("SET #e = :e ADD #n :by")
                 .condition_expression("attribute_not_exists(#n) OR #n < :most")
                 .expression_attribute_names("#n", COUNT)
                 .expression_attribute_names("#e", EXPIRES_AT)
-                .expression_attribute_values(":one", number(1))
+                .expression_attribute_values(":by", number(by))
                 .expression_attribute_values(":most", number(most))
                 .expression_attribute_values(":e", number(seconds))
                 .send()

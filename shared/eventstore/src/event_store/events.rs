@@ -16,7 +16,7 @@ use crate::event_list::{EventListBudget, EventListFilter, EventListResult, Event
 use crate::ingest::{BufferedMessage, BufferedReport, EventColumns, IngestReport};
 use crate::memory::QueryMemory;
 use crate::persons::GroupType;
-use crate::scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan};
+use crate::scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan, ScanStats};
 use crate::snapshots::LiveFiles;
 
 impl EventStore {
@@ -148,12 +148,12 @@ impl EventStore {
         self.components.scanner.scan_part(part, memory).await
     }
 
-    /// The rows that a part finds for persons of other parts, see [`PinnedScan::has_merges`].
+    /// The rows that a part finds for persons of other parts, see [`PinnedScan::has_merges`], and what it has read.
     pub async fn moved_rows(
         &self,
         part: PartScan,
         memory: &QueryMemory,
-    ) -> Result<MovedRows, EventStoreError> {
+    ) -> Result<(MovedRows, ScanStats), EventStoreError> {
         self.components.scanner.moved_rows(part, memory).await
     }
 

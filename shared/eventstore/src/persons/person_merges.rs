@@ -195,6 +195,12 @@ impl PersonMerges {
         pairs.slice(from * size_of::<MergePair>()..(from + within) * size_of::<MergePair>())
     }
 
+    /// Whether some of these encoded pairs, whose merged ids are within a range, have canonical ids that are not.
+    pub(crate) fn lead_out_of(pairs: &[u8], range: PersonRange) -> bool {
+        let (pairs, _) = pairs.as_chunks::<{ size_of::<MergePair>() }>();
+        pairs.iter().any(|pair| !range.contains(last(pair)))
+    }
+
     /// Decodes the pairs.
     pub(crate) fn decode(pairs: Bytes) -> Result<PersonMerges, EventStoreError> {
         let table = MergeTable { pairs, by_final: OnceLock::new() };

@@ -3,8 +3,8 @@
 use pennon_analytics::scan::ScanRequest;
 use pennon_analytics::{PersonRange, part_format};
 use pennon_eventstore::{
-    Event, EventStore, EventStoreError, MergeMode, MovedRows, PartScan, PinnedScan, Scan, ScanStats,
-    Settings, derive_person_id,
+    ErasureTarget, Event, EventStore, EventStoreError, MergeMode, MovedRows, PartScan, PinnedScan, Scan,
+    ScanStats, Settings, derive_person_id,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -31,14 +31,15 @@ async fn scan_in_parts(
     let process = |part: usize| &processes[part % processes.len()];
     let mut moved: Vec<MovedRows> = Vec::new();
     if pinned.has_merges() {
-        for (number, part) in pinned.parts_for_moved_rows(&ranges).iter().enumerate() {
-            let rows = process(number).moved_rows(sent_part(part), &process(number).query_memory()).await?;
+        for (number, part) in pinned.parts_for_moved_rows(&ranges).enumerate() {
+            let memory = process(number).query_memory();
+            let (rows, _) = process(number).moved_rows(sent_part(&part), &memory).await?;
             moved.push(part_format::decode(&part_format::encode(&rows).unwrap()).unwrap());
         }
     }
     let mut whole = Scan::default();
     // The last one first: the order of parts does not matter.
-    for (number, part) in pinned.parts(&ranges, &moved).iter().enumerate().rev() {
+    for (number, part) in pinned.parts(&ranges, &moved).collect::<Vec<_>>().iter().enumerate().rev() {
         let scan = process(number).scan_part(sent_part(part), &process(number).query_memory()).await?;
         let range = part.range();
         assert!(
@@ -60,21 +61,18 @@ fn has_rows(scan: &Scan, person: Uuid) -> bool {
     })
 }
 
-/// The canonical name of each person, after merges into others.
-fn canonical(merges: &[(usize, usize)], who: &str) -> Uuid {
-    let mut parents: Vec<usize> = (0..PERSONS).collect();
-    let root = |parents: &[usize], mut one: usize| {
-        while parents[one] != one {
-            one = parents[one];
-        }
-        one
-    };
+/// The number of the person that each one is, after merges into others.
+fn canonical(merges: &[(usize, usize)]) -> [usize; PERSONS] {
+    let mut canonical = std::array::from_fn(|own| own);
     for (from, to) in merges {
-        let (from, to) = (root(&parents, *from), root(&parents, *to));
-        parents[from] = to;
+        let (from, to) = (canonical[*from], canonical[*to]);
+        canonical.iter_mut().filter(|one| **one == from).for_each(|one| *one = to);
     }
-    let own: usize = who.trim_start_matches('p').parse().unwrap();
-    derive_person_id(PROJECT, &format!("p{}", root(&parents, own)))
+    canonical
+}
+
+fn number_of(who: &str) -> usize {
+    who.trim_start_matches('p').parse().unwrap()
 }
 
 const PERSONS: usize = 24;
@@ -93,6 +91,7 @@ enum Step {
     Capture(Vec<(usize, i64)>),
     Import(Vec<(usize, i64)>),
     Merge(usize, usize),
+    Erase(usize),
     Compact,
     MergeSegments,
 }
@@ -103,6 +102,7 @@ fn steps(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
         3 => events().prop_map(Step::Capture),
         2 => events().prop_map(Step::Import),
         3 => (0..PERSONS, 0..PERSONS).prop_map(|(from, to)| Step::Merge(from, to)),
+        1 => (0..PERSONS).prop_map(Step::Erase),
         2 => Just(Step::Compact),
         1 => Just(Step::MergeSegments),
     ];
@@ -114,13 +114,15 @@ struct History {
     /// In order of arrival, each with its uuid.
     sent: Vec<Event>,
     merges: Vec<(usize, usize)>,
+    /// Events that were sent, erased ones included.
+    count: u128,
     at: i64,
 }
 
 impl History {
     async fn apply(&mut self, events: &EventStore, step: &Step) {
         self.at += 1;
-        let first = self.sent.len() as u128 + 1;
+        let first = self.count + 1;
         let made = |of: &[(usize, i64)]| {
             let all = (first..).zip(of);
             all.map(|(number, (person, minute))| captured(number, *person, *minute)).collect::<Vec<_>>()
@@ -143,16 +145,34 @@ impl History {
                 self.sent.push(new);
                 self.merges.push((*from, *to));
             }
+            Step::Erase(person) => {
+                let target = ErasureTarget::Person(format!("p{person}"));
+                // An unknown person cannot be erased.
+                if events.erase(PROJECT, &target, &|| NOW + self.at).await.is_ok() {
+                    let canonical = canonical(&self.merges);
+                    let is_other = |one: usize| canonical[one] != canonical[*person];
+                    self.sent.retain(|event| is_other(number_of(&event.distinct_id)));
+                    self.merges.retain(|(_, to)| is_other(*to));
+                }
+            }
             Step::Compact => _ = events.compact_blocks(PROJECT, NOW + self.at).await.unwrap(),
             Step::MergeSegments => {
                 let mode = MergeMode::Fewest;
                 while events.merge_segments(PROJECT, NOW + self.at, mode).await.unwrap().has_more_work() {}
             }
         }
+        self.count += match step {
+            Step::Capture(of) | Step::Import(of) => of.len() as u128,
+            Step::Merge(..) => 1,
+            Step::Erase(_) | Step::Compact | Step::MergeSegments => 0,
+        };
     }
 
     fn expected(&self, request: &ScanRequest) -> Vec<PlainRow> {
-        expected(&self.sent, request, |who| canonical(&self.merges, who))
+        let canonical = canonical(&self.merges);
+        expected(&self.sent, request, |who| {
+            derive_person_id(PROJECT, &format!("p{}", canonical[number_of(who)]))
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -38,6 +39,21 @@ pub(super) struct Attempts<'a> {
     pub deadline: Instant,
     /// Most time of one attempt, so that one whose response was lost is repeated.
     pub time: Duration,
+    /// Microseconds of all attempts so far, those that were not needed included.
+    pub invoked_micros: &'a AtomicU64,
+}
+
+/// Counts the time of an attempt when it is dropped.
+struct AttemptTime<'a> {
+    started: Instant,
+    sum: &'a AtomicU64,
+}
+
+impl Drop for AttemptTime<'_> {
+    fn drop(&mut self) {
+        let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(micros, Ordering::Relaxed);
+    }
 }
 
 /// What is known of a part.
@@ -131,7 +147,9 @@ impl<'a> Attempts<'a> {
         let (handle, registration) = AbortHandle::new_pair();
         part.attempts.push(handle);
         let (invoker, deadline) = (self.invoker, self.deadline.min(now + self.time));
+        let attempt_time = AttemptTime { started: now, sum: self.invoked_micros };
         let invocation = async move {
+            let _attempt_time = attempt_time;
             let time = deadline.saturating_duration_since(now);
             match tokio::time::timeout_at(deadline, invoker.invoke(number, task, time)).await {
                 Ok(result) => result,

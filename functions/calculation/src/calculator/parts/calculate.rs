@@ -1,9 +1,10 @@
-//! The caller of the parts: splits a query, passes moved rows on, merges the partial results and finishes the query.
+//! The caller of the parts: splits a query, passes moved rows on, and collects the results.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use pennon_analytics::{JoinData, PartitionResult, PersonRange, Plan, QueryOutput};
+use pennon_analytics::{JoinData, PersonRange, Plan};
 use pennon_core::error::ApiResult;
 use pennon_core::request_metrics;
 use pennon_eventstore::{MovedRows, PartScan, PinnedScan, QueryMemory};
@@ -11,13 +12,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::attempts::Attempts;
+use super::daily_spending::DailySpending;
+use super::division::{PartResult, ResultKind};
 use super::lease::Lease;
 use super::planned_query::PlannedQuery;
 use super::settings::PARTS_MAX;
-use super::task::{PartFailure, PartOutcome, PartStats, PartTask, QueryText};
+use super::task::{PartFailure, PartOutcome, PartStats, PartTask, PartWork, QueryText};
 use super::{PartInvoker, PartSettings};
-use crate::calculator::Calculator;
 use crate::calculator::execution::{self, CancellationGuard, ExecutionError};
+use crate::calculator::{CalculationPermit, Calculator};
 
 /// How often a query begins again because an object that it pinned was removed.
 const RESTARTS_MAX: u32 = 2;
@@ -32,10 +35,29 @@ pub struct Parts {
 }
 
 /// What the tasks of a query share.
+#[derive(Debug, Clone)]
 struct SharedInputs {
     query_text: QueryText,
     lease: (u64, Uuid),
     deadline: Instant,
+}
+
+/// What is split: the events of a moment, and the data that is joined to them.
+#[derive(Debug)]
+struct PinnedInputs {
+    pinned: PinnedScan,
+    join_data: JoinData,
+}
+
+/// What the parts of one attempt at a query share.
+struct Run<'a> {
+    parts: &'a Parts,
+    shared: &'a SharedInputs,
+    inputs: &'a Arc<PinnedInputs>,
+    result_kind: ResultKind<'a>,
+    memory: &'a QueryMemory,
+    cancellation: &'a CancellationGuard,
+    invoked_micros: &'a AtomicU64,
 }
 
 impl Parts {
@@ -49,7 +71,7 @@ impl Parts {
     }
 
     /// The number of parts of a query that reads so many rows; `None` if it is not split.
-    pub(crate) fn count(&self, plan: &Plan, rows: u64) -> Option<u32> {
+    pub(super) fn count(&self, plan: &Plan, rows: u64) -> Option<u32> {
         let parts = self.settings.parts(rows);
         (parts > 1 && plan.is_divisible()).then_some(parts)
     }
@@ -57,29 +79,59 @@ impl Parts {
 
 impl Calculator {
     /// Calculates a query in `count` parts, in twice as many if one does not fit into an invocation. `None` if it has no form that
-    /// another process understands, or its parts failed: this process may be able to do it, and refuses what does not fit.
-    pub(crate) async fn calculate_in_parts(
+    /// another process understands, the project's day is used up, or its parts failed: this process may be able to do it, and
+    /// refuses what does not fit.
+    pub(super) async fn calculate_in_parts<T: PartResult>(
         &self,
         parts: &Parts,
         query: PlannedQuery<'_>,
-        (mut pinned, mut count): (PinnedScan, u32),
+        result_kind: ResultKind<'_>,
+        (pinned, count): (PinnedScan, u32),
         cancellation: &CancellationGuard,
         memory: &QueryMemory,
-    ) -> ApiResult<Option<QueryOutput>> {
-        let project = query.project;
+    ) -> ApiResult<Option<Vec<T>>> {
+        let project = query.project.id;
         let Some(query_text) = QueryText::new(&query) else { return Ok(None) };
-        let lease = Lease::begin(&self.records, project.id).await?;
+        let (settings, memory_gb) = (&parts.settings, parts.invoker.memory_gb());
+        let expected = settings.expected_gb_seconds(memory_gb, pinned.rows(), count);
+        let spending = DailySpending::begin(&self.records, project, expected, settings.gb_seconds_per_day);
+        let (lease, spending) = futures::try_join!(Lease::begin(&self.records, project), spending)?;
+        let Some(spending) = spending else {
+            tracing::warn!(project, "the parts of the project's queries have used up the day");
+            return Ok(None);
+        };
         let shared = SharedInputs { query_text, lease: lease.id, deadline: parts.deadline(&query, count) };
-        let mut join_data = self.derived_join_data(&query, cancellation, memory).await?;
+        let join_data = self.derived_join_data(&query, cancellation, memory).await?;
+        let inputs = Arc::new(PinnedInputs { pinned, join_data });
+        let invoked_micros = AtomicU64::new(0);
+        let run = Run {
+            parts,
+            shared: &shared,
+            inputs: &inputs,
+            result_kind,
+            memory,
+            cancellation,
+            invoked_micros: &invoked_micros,
+        };
+        let results = self.run_with_restarts(run, &query, count).await;
+        let invoked = Duration::from_micros(invoked_micros.into_inner());
+        spending.settle(invoked, memory_gb).await;
+        results
+    }
+
+    /// Runs the parts, and begins again where that helps.
+    async fn run_with_restarts<T: PartResult>(
+        &self,
+        run: Run<'_>,
+        query: &PlannedQuery<'_>,
+        mut count: u32,
+    ) -> ApiResult<Option<Vec<T>>> {
+        let project = query.project;
         let (mut restarts, mut is_split) = (0, false);
+        let mut inputs = run.inputs.clone();
         loop {
-            match self.partials(parts, &shared, (&pinned, count), &join_data).await {
-                Ok(partials) => {
-                    let permit = self.acquire_shared_permit().await?;
-                    let (plan, memory) = (query.plan.clone(), memory.clone());
-                    let output = execution::finish_plan(plan, partials, memory, cancellation, permit).await?;
-                    return Ok(Some(output));
-                }
+            match self.results(&Run { inputs: &inputs, ..run }, count).await {
+                Ok(results) => return Ok(Some(results)),
                 Err(PartFailure::TooLarge(cause)) if !is_split && count < PARTS_MAX => {
                     tracing::info!(project = project.id, cause, "a query begins again with smaller parts");
                     is_split = true;
@@ -88,8 +140,9 @@ impl Calculator {
                 Err(PartFailure::Unreadable(cause)) if restarts < RESTARTS_MAX => {
                     tracing::warn!(project = project.id, cause, "a query in parts begins again");
                     restarts += 1;
-                    pinned = self.pin(project, query.plan.scan(), memory).await?;
-                    join_data = self.derived_join_data(&query, cancellation, memory).await?;
+                    let pinned = self.pin(project, query.plan.scan(), run.memory).await?;
+                    let join_data = self.derived_join_data(query, run.cancellation, run.memory).await?;
+                    inputs = Arc::new(PinnedInputs { pinned, join_data });
                 }
                 Err(failure) => {
                     if let Some(error) = failure.final_error() {
@@ -121,34 +174,34 @@ impl Calculator {
         Ok(derived.await.map_err(ExecutionError::from)??)
     }
 
-    /// The partial results of all parts.
-    async fn partials(
-        &self,
-        parts: &Parts,
-        shared: &SharedInputs,
-        (pinned, count): (&PinnedScan, u32),
-        join_data: &JoinData,
-    ) -> Result<Vec<PartitionResult>, PartFailure> {
-        let time_left = shared.deadline.saturating_duration_since(Instant::now());
+    /// The results of all parts.
+    async fn results<T: PartResult>(&self, run: &Run<'_>, count: u32) -> Result<Vec<T>, PartFailure> {
+        let time_left = run.shared.deadline.saturating_duration_since(Instant::now());
         let attempts = Attempts {
-            invoker: parts.invoker.as_ref(),
-            at_once: parts.settings.at_once,
-            deadline: shared.deadline,
+            invoker: run.parts.invoker.as_ref(),
+            at_once: run.parts.settings.at_once,
+            deadline: run.shared.deadline,
             time: time_left / 2,
+            invoked_micros: run.invoked_micros,
         };
+        let mut stats = PartStats::default();
         let ranges = PersonRange::ALL.split(count);
-        let moved = match pinned.has_merges() {
-            true => moved_rows(attempts, shared, pinned, &ranges).await?,
-            false => Vec::new(),
-        };
-        let tasks = shared.tasks(pinned.parts(&ranges, &moved), Some(join_data))?;
-        let (mut partials, mut stats) = (Vec::with_capacity(tasks.len()), PartStats::default());
-        for outcome in attempts.run(&tasks, |outcome| self.record_part(outcome, &mut stats)).await? {
-            match outcome? {
-                PartOutcome::Partial(partial, _) => partials.push(*partial),
-                _ => return Err(PartFailure::OtherRelease),
+        let mut moved = Vec::new();
+        if run.inputs.pinned.has_merges() {
+            let permit = self.acquire_shared_permit().await?;
+            let tasks = run.tasks(ranges.clone(), None, permit).await?;
+            for outcome in attempts.run(&tasks, |outcome| self.record_part(outcome, &mut stats)).await? {
+                match outcome? {
+                    PartOutcome::Moved(rows, _) => moved.push(rows),
+                    _ => return Err(PartFailure::OtherRelease),
+                }
             }
         }
+        let permit = self.acquire_shared_permit().await?;
+        let tasks = run.tasks(ranges, Some(moved), permit).await?;
+        let outcomes = attempts.run(&tasks, |outcome| self.record_part(outcome, &mut stats)).await?;
+        let results = outcomes.into_iter().map(|outcome| T::of(outcome?).ok_or(PartFailure::OtherRelease));
+        let results = results.collect::<Result<Vec<_>, _>>()?;
         tracing::info!(
             parts = count,
             rows = stats.rows,
@@ -157,12 +210,12 @@ impl Calculator {
             busy_micros = stats.busy_micros,
             "a query was calculated in parts"
         );
-        Ok(partials)
+        Ok(results)
     }
 
     /// Adds what a part has read to the log line and the progress of its query.
     fn record_part(&self, outcome: &PartOutcome, sum: &mut PartStats) {
-        let PartOutcome::Partial(_, stats) = outcome else { return };
+        let Some(stats) = outcome.stats() else { return };
         sum.rows += stats.rows;
         sum.bytes_read += stats.bytes_read;
         sum.gets += stats.gets;
@@ -177,38 +230,57 @@ impl Calculator {
     }
 }
 
-/// The rows that parts find for persons of other parts, from each part.
-async fn moved_rows(
-    attempts: Attempts<'_>,
-    shared: &SharedInputs,
-    pinned: &PinnedScan,
-    ranges: &[PersonRange],
-) -> Result<Vec<MovedRows>, PartFailure> {
-    let tasks = shared.tasks(pinned.parts_for_moved_rows(ranges), None)?;
-    let mut moved = Vec::with_capacity(tasks.len());
-    for outcome in attempts.run(&tasks, |_| ()).await? {
-        match outcome? {
-            PartOutcome::Moved(rows) => moved.push(rows),
-            _ => return Err(PartFailure::OtherRelease),
-        }
+impl Run<'_> {
+    /// The encoded tasks of the parts of `ranges`: with `moved`, those that return results; without, those that return moved rows.
+    /// Off the runtime's threads, because joined data and rows may be many megabytes; their memory is the query's.
+    async fn tasks(
+        &self,
+        ranges: Vec<PersonRange>,
+        moved: Option<Vec<MovedRows>>,
+        permit: CalculationPermit,
+    ) -> Result<Vec<Vec<u8>>, PartFailure> {
+        let (shared, inputs, memory) = (self.shared.clone(), self.inputs.clone(), self.memory.clone());
+        let is_cancelled = self.cancellation.cancellation_check();
+        let listed = match self.result_kind {
+            ResultKind::Partials => None,
+            ResultKind::Actors { point, kept } => Some((point.clone(), kept.map(|kept| kept as u64))),
+        };
+        let encoded = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            execution::metered(&memory, &is_cancelled, |_| {
+                let PinnedInputs { pinned, join_data } = inputs.as_ref();
+                Ok(match moved {
+                    None => {
+                        let scans = pinned.parts_for_moved_rows(&ranges);
+                        shared.encode(scans.map(|scan| (scan, PartWork::FindMovedRows)))
+                    }
+                    Some(moved) => shared.encode(pinned.parts(&ranges, &moved).map(|scan| {
+                        let joined = join_data.stored(scan.range());
+                        let work = match listed.clone() {
+                            None => PartWork::Calculate(joined),
+                            Some((point, kept)) => PartWork::ListActors { joined, point, kept },
+                        };
+                        (scan, work)
+                    })),
+                })
+            })
+        });
+        encoded.await.map_err(ExecutionError::from)??.map_err(PartFailure::Transient)
     }
-    Ok(moved)
 }
 
 impl SharedInputs {
-    /// The encoded tasks of some parts.
-    fn tasks(&self, scans: Vec<PartScan>, join_data: Option<&JoinData>) -> Result<Vec<Vec<u8>>, PartFailure> {
+    fn encode(&self, parts: impl Iterator<Item = (PartScan, PartWork)>) -> Result<Vec<Vec<u8>>, String> {
         let millis = self.deadline.saturating_duration_since(Instant::now()).as_millis();
-        let tasks = scans.into_iter().map(|scan| {
-            let range = scan.range();
+        let tasks = parts.map(|(scan, work)| {
             let task = PartTask {
                 query_text: self.query_text.clone(),
                 scan,
-                joined: join_data.map(|join_data| join_data.stored(range)),
+                work,
                 lease: self.lease,
                 millis: u64::try_from(millis).unwrap_or(u64::MAX),
             };
-            task.encode().map_err(|error| PartFailure::Transient(error.to_string()))
+            task.encode()
         });
         tasks.collect()
     }

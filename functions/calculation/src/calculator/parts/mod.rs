@@ -7,10 +7,12 @@
 //! return these rows, and once more, with the rows that others found for it, to calculate.
 //!
 //! Must stay true: the result is that of an undivided calculation, whatever the number of parts; each part counts once, however
-//! often it is invoked; attempts, parts at once and GB-seconds are bounded; a part stops within two seconds after its query.
+//! often it is invoked; attempts, parts at once, and GB-seconds of a query and of a day are bounded; a part stops within two seconds after its query.
 
 mod attempts;
 mod calculate;
+mod daily_spending;
+mod division;
 mod function;
 mod invoker;
 mod lease;
@@ -20,9 +22,10 @@ mod settings;
 mod task;
 
 pub use calculate::Parts;
+pub(crate) use division::{Division, ResultKind};
 pub use function::{PartFunctions, TASK_BYTES_MAX};
 pub use invoker::{InvocationFuture, PartError, PartInvoker};
 pub(crate) use planned_query::PlannedQuery;
 pub use runner::PartLimits;
 pub use settings::PartSettings;
-pub use task::{PartFailure, PartOutcome, PartStats, PartTask};
+pub use task::{PartFailure, PartOutcome, PartStats, PartTask, PartWork};

@@ -6,11 +6,13 @@ use std::time::Duration;
 use pennon_analytics::{JoinData, PartitionResult, Plan};
 use pennon_core::error::ApiError;
 use pennon_core::request_metrics::{RequestMetrics, with_metrics};
+use pennon_eventstore::ScanStats;
 use tokio::time::Instant;
 
 use super::lease;
-use super::task::{PartFailure, PartOutcome, PartStats, PartTask, QueryInputs};
+use super::task::{PartFailure, PartOutcome, PartStats, PartTask, PartWork, QueryInputs};
 use crate::calculator::execution::{CancellationGuard, ExecutionError, PlanInputs, calculate_partials};
+use crate::calculator::first_actors::first_actors;
 use crate::calculator::{CalculationMetrics, Calculator, context};
 
 /// Limits of the parts of a process.
@@ -31,10 +33,7 @@ impl Calculator {
                 // Boxed: the futures of scans are large.
                 let work = Box::pin(with_metrics(metrics.clone(), self.run_decoded_part(task, limits)));
                 match work.await {
-                    Ok(PartOutcome::Partial(partial, stats)) => {
-                        PartOutcome::Partial(partial, PartStats { gets: metrics.gets(), ..stats })
-                    }
-                    Ok(outcome) => outcome,
+                    Ok(outcome) => outcome.with_gets(metrics.gets()),
                     Err(failure) => PartOutcome::Failed(failure),
                 }
             }
@@ -76,13 +75,17 @@ impl Calculator {
         cancellation: &CancellationGuard,
         metrics: &CalculationMetrics,
     ) -> Result<PartOutcome, PartFailure> {
-        let PartTask { query_text, scan, joined, .. } = task;
+        let PartTask { query_text, scan, work, .. } = task;
         // A process for one part does one thing at a time.
         let permit = self.acquire_shared_permit().await?;
         let memory = self.events().query_memory();
-        let Some(joined) = joined else {
-            let moved = self.events().moved_rows(scan, &memory).await?;
-            return Ok(PartOutcome::Moved(moved));
+        let (joined, listed) = match work {
+            PartWork::FindMovedRows => {
+                let (moved, stats) = self.events().moved_rows(scan, &memory).await?;
+                return Ok(PartOutcome::Moved(moved, PartStats::of(stats, metrics)));
+            }
+            PartWork::Calculate(joined) => (joined, None),
+            PartWork::ListActors { joined, point, kept } => (joined, Some((point, kept))),
         };
         // Off the runtime's threads: compiling many patterns takes a while.
         let plan = tokio::task::spawn_blocking(move || query_text.parse().map(QueryInputs::plan));
@@ -94,15 +97,22 @@ impl Calculator {
         let scan = self.events().scan_part(scan, &memory).await?;
         let join_data = JoinData::try_from(joined).map_err(|_| PartFailure::OtherRelease)?;
         let inputs = PlanInputs { partitions: scan.partitions, join_data, memory };
+        if let Some((point, kept)) = listed {
+            let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
+            let first = first_actors(plan, inputs, (point, kept), cancellation, permit).await?;
+            return Ok(PartOutcome::Actors(first, PartStats::of(scan.stats, metrics)));
+        }
         let partials = calculate_partials(plan, inputs, cancellation, permit).await?;
         let partial = partials.into_iter().fold(PartitionResult::default(), PartitionResult::merge);
-        let stats = PartStats {
-            rows: scan.stats.rows,
-            bytes_read: scan.stats.bytes_read,
-            busy_micros: metrics.progress(Duration::ZERO).active_cpu_time,
-            gets: 0,
-        };
-        Ok(PartOutcome::Partial(Box::new(partial), stats))
+        Ok(PartOutcome::Partial(Box::new(partial), PartStats::of(scan.stats, metrics)))
+    }
+}
+
+impl PartStats {
+    /// What a scan has read, and how long the threads of its part calculated; without requests to the object store.
+    fn of(scan: ScanStats, metrics: &CalculationMetrics) -> PartStats {
+        let busy_micros = metrics.progress(Duration::ZERO).active_cpu_time;
+        PartStats { rows: scan.rows, bytes_read: scan.bytes_read, busy_micros, gets: 0 }
     }
 }
 

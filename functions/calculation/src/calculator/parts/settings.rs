@@ -16,10 +16,14 @@ pub struct PartSettings {
     pub at_once: usize,
     /// Most GB-seconds of all invocations of a query.
     pub gb_seconds_max: f64,
+    /// Most GB-seconds of all invocations of a project's queries in a day (UTC). A query that begins after that is not split.
+    pub gb_seconds_per_day: f64,
 }
 
 /// Rows that a part of 2 GB reads in about a second, once it was started.
 const ROWS_PER_PART: u64 = 8_000_000;
+/// Least time of an invocation.
+const PART_SECONDS_MIN: f64 = 0.05;
 
 impl Default for PartSettings {
     fn default() -> PartSettings {
@@ -28,6 +32,7 @@ impl Default for PartSettings {
             parts_max: PARTS_MAX,
             at_once: 64,
             gb_seconds_max: 2_000.0,
+            gb_seconds_per_day: 50_000.0,
         }
     }
 }
@@ -39,6 +44,11 @@ impl PartSettings {
         let parts = if self.rows_per_part == 0 { u64::MAX } else { rows.div_ceil(self.rows_per_part) };
         let parts = u32::try_from(parts).unwrap_or(u32::MAX).clamp(1, PARTS_MAX).next_power_of_two();
         parts.min(self.parts_max.clamp(1, PARTS_MAX))
+    }
+
+    /// The GB-seconds that a query of so many rows is expected to cost.
+    pub fn expected_gb_seconds(&self, memory_gb: f64, rows: u64, count: u32) -> f64 {
+        memory_gb * (rows as f64 / ROWS_PER_PART as f64).max(f64::from(count) * PART_SECONDS_MIN)
     }
 
     /// The time after which invocations of `memory_gb` that run all at once have used up what a query may cost.
@@ -61,6 +71,12 @@ mod tests {
         let many = PartSettings { rows_per_part: 0, parts_max: u32::MAX, ..settings };
         assert_eq!(many.parts(0), PARTS_MAX);
         assert_eq!(PartSettings { parts_max: 0, ..settings }.parts(100), 1);
+    }
+
+    #[test]
+    fn the_expected_cost_follows_rows_and_parts() {
+        let expected = |rows, count| PartSettings::default().expected_gb_seconds(2.0, rows, count);
+        assert_eq!((expected(80_000_000, 16), expected(0, 100)), (20.0, 10.0));
     }
 
     #[test]

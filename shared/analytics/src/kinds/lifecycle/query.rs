@@ -1,6 +1,7 @@
 //! The lifecycle query and its parser.
 
 use pennon_filters::CalcResult;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::limits;
@@ -20,7 +21,7 @@ pub struct LifecycleQuery {
 }
 
 /// What an actor is in a period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LifecycleStatus {
     /// Its first active period, in which it was also created.
     New,

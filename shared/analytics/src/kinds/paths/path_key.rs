@@ -3,11 +3,12 @@
 use std::fmt;
 
 use pennon_filters::error::{CalcError, CalcResult};
+use serde::{Deserialize, Serialize};
 
 use crate::query::Field;
 
 /// A step of the result: its number in the session, from 1 on, and its item.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathKey {
     /// The number.
     pub number: u32,

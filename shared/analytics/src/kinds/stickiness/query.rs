@@ -2,6 +2,7 @@
 
 use pennon_filters::dates::compare::Comparison;
 use pennon_filters::{CalcError, CalcResult};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::limits;
@@ -54,7 +55,7 @@ pub struct Criterion {
 }
 
 /// How a count is compared with a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CountComparison {
     /// At least as many.
     AtLeast,

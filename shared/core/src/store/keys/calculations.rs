@@ -2,6 +2,7 @@
 //!
 //! Must stay true: no other partition key starts with [`JOB_PREFIX`], because the stream is filtered by it.
 
+use chrono::NaiveDate;
 use uuid::Uuid;
 
 use super::ProjectId;
@@ -47,6 +48,11 @@ pub fn job(id: Uuid) -> Key {
 /// The lease of a query that is calculated in parts.
 pub fn part_lease(project: ProjectId, id: Uuid) -> Key {
     Key::new(queries_pk(project), format!("PARTS#{id}"))
+}
+
+/// The counter of what the parts of the project's queries have cost on a day.
+pub fn part_spending(project: ProjectId, day: NaiveDate) -> Key {
+    Key::new(queries_pk(project), format!("SPENT#{day}"))
 }
 
 /// All partitions of the job queue.

@@ -14,7 +14,7 @@ use crate::memory::{Purpose, QueryMemory};
 use crate::persons::{PersonMergeState, PersonMerges};
 use crate::scan::compiled_request::CompiledRequest;
 use crate::scan::delta::DeltaRows;
-use crate::scan::load::Task;
+use crate::scan::load::{LoadStats, Task};
 use crate::scan::plan;
 use crate::scan::{Scan, ScanSources, ScanStats, Scanner};
 
@@ -73,26 +73,29 @@ impl Scanner {
         self.scan_sources(sources, memory, stats).await
     }
 
-    /// The rows in the range of the part whose persons were merged into persons of other parts.
+    /// The rows in the range of the part whose persons were merged into persons of other parts, and what was read for them. They
+    /// are not counted as rows of this scan, but of that of the other part.
     pub(crate) async fn moved_rows(
         &self,
         part: PartScan,
         memory: &QueryMemory,
-    ) -> Result<MovedRows, EventStoreError> {
+    ) -> Result<(MovedRows, ScanStats), EventStoreError> {
         let (requested, plan, merge_state) = part.open(self).await?;
-        if merge_state.person_merges.is_empty() {
-            return Ok(MovedRows::default());
-        }
+        let mut stats = ScanStats { segments: part.segments.len() as u64, ..ScanStats::default() };
         // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
         let loads = plan.tasks.iter();
         let loads =
             loads.map(|task| self.rows_moved_away(task, &requested, &merge_state, (part.range, memory)));
         let loads = futures::stream::iter(loads.collect::<Vec<_>>()).buffered(self.segments.ranges_at_once());
-        let moved: Vec<Vec<DeltaRows>> = loads.try_collect().await?;
-        let moved = moved.into_iter().flatten().collect::<Vec<_>>();
+        let loaded: Vec<(Vec<DeltaRows>, LoadStats)> = loads.try_collect().await?;
+        let mut moved = Vec::new();
+        for (rows, took) in loaded {
+            stats.add(took);
+            moved.extend(rows);
+        }
         let names = plan.names;
         let rows = tokio::task::spawn_blocking(move || DeltaRows::concatenated(moved));
-        Ok(MovedRows { names, rows: rows.await? })
+        Ok((MovedRows { names, rows: rows.await? }, stats))
     }
 
     /// The rows of a task that are stored under persons of the range, for persons that are not in it.
@@ -102,7 +105,7 @@ impl Scanner {
         requested: &Arc<CompiledRequest>,
         merge_state: &Arc<PersonMergeState>,
         (range, memory): (PersonRange, &QueryMemory),
-    ) -> Result<Vec<DeltaRows>, EventStoreError> {
+    ) -> Result<(Vec<DeltaRows>, LoadStats), EventStoreError> {
         let persons = self.persons_of(task).await?;
         let moved = merge_state.moved(task.file.object(), task.group, &persons);
         let places = range.places(&persons);
@@ -111,9 +114,9 @@ impl Scanner {
         };
         let away = moved.iter().filter(leaves).copied().collect::<Vec<_>>();
         if away.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), LoadStats::default()));
         }
-        let (mut loaded, _) = self.load(task, requested, true, memory).await?;
+        let (mut loaded, took) = self.load(task, requested, true, memory).await?;
         // Until the rows were split off.
         let mut lease = memory.lease(Purpose::Scan);
         lease.add(loaded.bytes())?;
@@ -124,6 +127,6 @@ impl Scanner {
         });
         let split = split.await?;
         drop(lease);
-        split
+        Ok((split?, took))
     }
 }

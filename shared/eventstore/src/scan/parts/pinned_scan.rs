@@ -32,7 +32,12 @@ pub struct PinnedScan {
 impl PinnedScan {
     /// Rows of the runs that are read, before they are clipped by time, and waiting rows.
     pub fn rows(&self) -> u64 {
-        self.plan.rows() + self.waiting.len() as u64
+        self.plan.rows() + self.waiting_rows()
+    }
+
+    /// Rows of blocks, which are in no segment.
+    pub fn waiting_rows(&self) -> u64 {
+        self.waiting.len() as u64
     }
 
     /// Whether rows may be stored under persons that were merged into others, so that parts have to pass rows on.
@@ -40,27 +45,37 @@ impl PinnedScan {
         !self.merge_state.person_merges.is_empty() && !self.entries.is_empty()
     }
 
-    /// The scan of each range, for the rows that it stores for persons of other parts.
-    pub fn parts_for_moved_rows(&self, ranges: &[PersonRange]) -> Vec<PartScan> {
-        self.parts_with(ranges, &[])
+    /// The scan of each range that may store rows for persons of other parts.
+    pub fn parts_for_moved_rows<'a>(
+        &'a self,
+        ranges: &'a [PersonRange],
+    ) -> impl Iterator<Item = PartScan> + 'a {
+        let parts = self.parts_with(ranges, Vec::new());
+        parts.filter(|part| PersonMerges::lead_out_of(&part.merges, part.range))
     }
 
     /// The scan of each range. `moved` are the rows that parts have returned, from all of these ranges.
-    pub fn parts(&self, ranges: &[PersonRange], moved: &[MovedRows]) -> Vec<PartScan> {
-        let rows = std::iter::once(&self.waiting).chain(moved).collect::<Vec<_>>();
-        self.parts_with(ranges, &rows)
+    pub fn parts<'a>(
+        &'a self,
+        ranges: &'a [PersonRange],
+        moved: &'a [MovedRows],
+    ) -> impl Iterator<Item = PartScan> + 'a {
+        self.parts_with(ranges, std::iter::once(&self.waiting).chain(moved).collect())
     }
 
-    fn parts_with(&self, ranges: &[PersonRange], rows: &[&MovedRows]) -> Vec<PartScan> {
+    fn parts_with<'a>(
+        &'a self,
+        ranges: &'a [PersonRange],
+        rows: Vec<&'a MovedRows>,
+    ) -> impl Iterator<Item = PartScan> + 'a {
         let pairs = if self.has_merges() { self.merge_state.person_merges.encode() } else { Bytes::new() };
-        let part = |range: &PersonRange| PartScan {
+        ranges.iter().map(move |range| PartScan {
             request: self.requested.request.clone(),
             group_types: self.group_types.clone(),
             range: *range,
             segments: self.entries.clone(),
             merges: PersonMerges::encoded_within(&pairs, *range).to_vec(),
             rows: rows.iter().map(|rows| rows.of_range(*range)).filter(|rows| !rows.is_empty()).collect(),
-        };
-        ranges.iter().map(part).collect()
+        })
     }
 }

@@ -99,8 +99,15 @@ fn encoded(outcome: &PartOutcome) -> Vec<u8> {
 /// The rows of each part, or its failure.
 type Rows = Vec<Result<u64, PartFailure>>;
 
+/// The time of attempts in tests that do not look at it.
+static INVOKED: AtomicU64 = AtomicU64::new(0);
+
+fn attempts(invoker: &Scripted, at_once: usize, time: Duration, deadline: Duration) -> Attempts<'_> {
+    Attempts { invoker, at_once, deadline: Instant::now() + deadline, time, invoked_micros: &INVOKED }
+}
+
 async fn run(invoker: &Scripted, at_once: usize, time: Duration) -> Result<Rows, PartFailure> {
-    let attempts = Attempts { invoker, at_once, deadline: Instant::now() + time, time };
+    let attempts = attempts(invoker, at_once, time, time);
     let task = |part: usize| vec![u8::try_from(part).unwrap_or(u8::MAX); 10];
     let tasks: Vec<Vec<u8>> = (0..invoker.parts.len()).map(task).collect();
     let outcomes = attempts.run(&tasks, |_| ()).await?;
@@ -150,7 +157,7 @@ async fn an_attempt_without_a_response_is_repeated_before_the_deadline() {
     let invoker = Scripted::new(vec![vec![Hangs, Done(7)]]);
     let tasks = [vec![0; 10]];
     let time = Duration::from_millis(50);
-    let attempts = Attempts { invoker: &invoker, at_once: 1, deadline: Instant::now() + LONG, time };
+    let attempts = attempts(&invoker, 1, time, LONG);
     assert!(attempts.run(&tasks, |_| ()).await.is_ok());
     assert_eq!(invoker.attempts(), [2]);
 }
@@ -190,10 +197,22 @@ async fn a_part_that_is_too_large_waits_for_the_others_and_an_invalid_query_does
 #[tokio::test]
 async fn tasks_of_more_bytes_than_are_sent_are_too_large() {
     let invoker = Scripted::new(vec![vec![Done(1)], vec![Done(2)]]);
-    let attempts = Attempts { invoker: &invoker, at_once: 1, deadline: Instant::now() + LONG, time: LONG };
+    let attempts = attempts(&invoker, 1, LONG, LONG);
     let tasks = [vec![0; 100], vec![0; 101]];
     let outcomes = attempts.run(&tasks, |_| ()).await;
     let is_too_large = |outcome: &Result<_, _>| matches!(outcome, Err(PartFailure::TooLarge(_)));
     assert!(outcomes.is_ok_and(|all| !is_too_large(&all[0]) && is_too_large(&all[1])));
     assert_eq!(invoker.attempts(), [1, 0]);
+}
+
+#[tokio::test]
+async fn the_time_of_all_attempts_is_counted_also_of_those_that_are_not_needed() {
+    let time = Duration::from_millis(40);
+    let invoker = Scripted::new(vec![vec![Hangs], vec![Done(1)]]);
+    let invoked = AtomicU64::new(0);
+    let attempts = Attempts { invoked_micros: &invoked, ..attempts(&invoker, 2, time, LONG) };
+    assert!(attempts.run(&[vec![0; 10], vec![1; 10]], |_| ()).await.is_err());
+    // Three attempts that ended at their limit.
+    let invoked = Duration::from_micros(invoked.into_inner());
+    assert!(invoked >= 3 * time && invoked < LONG, "{invoked:?}");
 }

@@ -5,6 +5,7 @@
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::candidates::CandidateIndex;
@@ -19,7 +20,7 @@ const CONVERTED: &str = "funnel_correlation_person_converted";
 const VALUES: &str = "funnel_correlation_property_values";
 
 /// A number of a correlation: the converted or dropped-off actors with a candidate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorrelationPoint {
     candidate: Candidate,
     converted: bool,

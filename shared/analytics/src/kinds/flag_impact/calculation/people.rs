@@ -4,6 +4,7 @@
 
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::CompiledFlagImpact;
@@ -23,7 +24,7 @@ const NOT_CONVERTED: &str = "not_converted";
 pub(super) const SEVERAL_VARIANTS: &str = "several_variants";
 
 /// The actors behind a number.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImpactPoint {
     /// Those that saw a variant.
     Variant {

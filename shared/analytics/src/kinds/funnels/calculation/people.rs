@@ -7,6 +7,7 @@ use pennon_filters::dates::grammar::DateText;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{CompiledFunnel, Outcome};
@@ -16,7 +17,7 @@ use crate::query::{BreakdownBy, parse_boolean, parse_integer};
 use crate::scan::{Micros, Partition};
 
 /// A number of a funnel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunnelPoint {
     /// What the actors did.
     pub outcome: ActorOutcome,
@@ -27,7 +28,7 @@ pub struct FunnelPoint {
 }
 
 /// What the selected actors did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ActorOutcome {
     /// They reached the step with this index.
     Reached(usize),

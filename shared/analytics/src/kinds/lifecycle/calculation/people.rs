@@ -5,6 +5,7 @@
 use pennon_filters::dates::grammar::DateText;
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{CompiledLifecycle, statuses};
@@ -19,7 +20,7 @@ pub(super) const DATE: &str = "target_date";
 pub(super) const STATUS: &str = "lifecycle_type";
 
 /// The actors of a status in a period.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifecyclePoint {
     /// An instant or day of the period, as sent.
     pub date: String,

@@ -4,6 +4,7 @@
 
 use pennon_filters::error::CalcResult;
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::CompiledPaths;
@@ -16,7 +17,7 @@ use crate::query::Field;
 use crate::scan::{Micros, Partition};
 
 /// The steps whose persons are listed: those with a session that has such a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathPoint {
     /// Any step.
     Any,

@@ -2,6 +2,7 @@
 
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::result::OTHER;
@@ -9,7 +10,7 @@ use crate::kinds::retention::RetentionQuery;
 use crate::query::Field;
 
 /// A row of a retention result, or one cell of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetentionPoint {
     /// The row; `None` for one that no result has.
     pub(super) period: Option<u32>,

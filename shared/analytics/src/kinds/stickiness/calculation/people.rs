@@ -4,6 +4,7 @@
 
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::work_budget::WorkBudget;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{CompiledStickiness, activity, matching_rows};
@@ -21,7 +22,7 @@ pub(super) const SERIES: &str = "entity_order";
 const OPERATOR: &str = "stickiness_operator";
 
 /// The actors of a series by their number of active intervals.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StickinessPoint {
     /// Index of the series.
     pub series: usize,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use pennon_filters::error::{CalcError, CalcResult};
 use pennon_filters::text::text_of;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::kinds::trends::TrendsQuery;
@@ -11,7 +12,7 @@ use crate::people::decode_list;
 use crate::query::{BreakdownBy, BreakdownForm, parse_integer};
 
 /// A number of a trend: one series and breakdown value, over the query's date range.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrendPoint {
     /// Index of the series.
     pub series: usize,
