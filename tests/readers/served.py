@@ -193,7 +193,7 @@ def check_serve(binary, place, server):
 def check_waiting(small):
     """An event that was just captured is in no file, so ClickHouse would miss it. Compaction may be faster than the query."""
     for attempt in range(20):
-        event = {"api_key": "phc_readers", "event": "late", "distinct_id": f"late-{attempt}"}
+        event = {"api_key": "phc_readers", "event": "a", "distinct_id": f"late-{attempt}", "timestamp": "2024-01-15T12:00:00Z"}
         if small.post("/capture/", event)[0] != 200:
             raise AssertionError("the event was not captured")
         status, error = small.calculate(LARGE_QUERIES["a trend"], "force_blocking")

@@ -77,7 +77,7 @@ fn failure_text(error: &ClickhouseError, request: &QueryRequest<'_>, url: &str) 
     let project = request.project.id;
     match error {
         ClickhouseError::EventsWait(events) => format!(
-            "{events} events of project {project} are in no file yet; run `pennon compact` (or wait until the server or the worker \
+            "{events} events of the query in project {project} are in no file yet; run `pennon compact` (or wait until the server or the worker \
              has done it), and repeat the command then"
         ),
         ClickhouseError::TooManyMerges(persons) => format!(

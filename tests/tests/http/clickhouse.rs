@@ -72,6 +72,10 @@ struct SmallProcess {
 
 impl SmallProcess {
     fn new(app: &TestApp, url: &str, time: Duration) -> SmallProcess {
+        SmallProcess::with_memory(app, url, time, MEMORY_BYTES)
+    }
+
+    fn with_memory(app: &TestApp, url: &str, time: Duration, bytes: u64) -> SmallProcess {
         let settings = ClickhouseSettings {
             url: url.to_owned(),
             cluster: None,
@@ -81,8 +85,7 @@ impl SmallProcess {
         };
         let server = ClickhouseServer::new(&settings, &app.events_url()).unwrap();
         let store = app.services.app.store.clone();
-        let events =
-            EventStore::open_with(store, &app.events_url(), Settings::for_memory(MEMORY_BYTES)).unwrap();
+        let events = EventStore::open_with(store, &app.events_url(), Settings::for_memory(bytes)).unwrap();
         let limits = CalculationLimits { time, at_once: 1 };
         let calculator = Calculator::with_limits(&app.services.app, events, limits);
         let calculator = calculator.with_clickhouse(Some(server));
@@ -157,8 +160,26 @@ async fn without_a_statement_the_error_is_that_of_the_memory_and_names_what_has_
     let refused = process.query(&funnel("ordered"), "blocking", 400).await;
     let detail = refused["detail"].as_str().unwrap();
     assert!(detail.contains("PENNON_EVENTS_MEMORY_MB"), "{detail}");
-    assert!(detail.ends_with("1 events are in no file until the next compaction."), "{detail}");
+    assert!(detail.ends_with("1 events of the query are in no file until the next compaction."), "{detail}");
     assert!(stub.statements().is_empty());
+}
+
+#[tokio::test]
+async fn captured_events_that_the_query_does_not_read_may_wait() {
+    let (app, stub) = (compacted().await, Stub::default());
+    let seen = |n: usize| json!({"event": "seen", "distinct_id": format!("p{n}"), "timestamp": "2026-01-03T10:00:00Z"});
+    app.capture((0..4_000).map(seen).collect::<Vec<_>>()).await;
+    app.compact().await;
+    // Enough for the waiting events, and not for those of the query.
+    let url = stub.start().await;
+    let process = SmallProcess::with_memory(&app, &url, Duration::from_secs(20), 40_000);
+    app.capture(json!([{"event": "left", "distinct_id": "bob"},
+                       {"event": "seen", "distinct_id": "bob", "timestamp": "2019-01-02T10:00:00Z"}]))
+        .await;
+    stub.set(200, rows());
+    let response = process.query(&funnel("ordered"), "blocking", 200).await;
+    assert_eq!(response["results"][1]["count"], 7);
+    assert_eq!(stub.statements().len(), 1);
 }
 
 #[tokio::test]

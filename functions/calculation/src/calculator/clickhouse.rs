@@ -1,7 +1,7 @@
 //! Calculates queries on a ClickHouse server, over the files of the project: `pennon query --engine clickhouse`, and queries
 //! that exceed the memory of this process.
 //!
-//! Must stay true: a result has all events of the project, or there is none; it is built by the code that builds the results
+//! Must stay true: a result has all events that the query reads, or there is none; it is built by the code that builds the results
 //! of the engine.
 
 use std::fmt;
@@ -11,6 +11,7 @@ use pennon_analytics::clickhouse::{FileLocation, MAX_PERSON_MERGES, RowsError, S
 use pennon_analytics::{ProjectContext, Query, QueryOutput};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
+use pennon_eventstore::LiveFiles;
 use pennon_filters::CalcError;
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ use crate::errors::{engine_error, event_store_error, timeout_error};
 /// Why ClickHouse calculated no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClickhouseError {
-    /// So many events are in no file.
+    /// So many events of the query are in no file.
     EventsWait(u64),
     /// So many persons in the files were merged since, more than a statement can list.
     TooManyMerges(usize),
@@ -39,7 +40,8 @@ impl fmt::Display for ClickhouseError {
         match self {
             ClickhouseError::EventsWait(events) => write!(
                 formatter,
-                "ClickHouse cannot calculate it at this moment: {events} events are in no file until the next compaction."
+                "ClickHouse cannot calculate it at this moment: {events} events of the query are in no file until the next \
+                 compaction."
             ),
             ClickhouseError::TooManyMerges(persons) => write!(
                 formatter,
@@ -160,16 +162,13 @@ impl Calculator {
         now: DateTime<Utc>,
         location: &FileLocation,
     ) -> Result<Statement, ClickhouseError> {
-        let live = self.events().live_files(project.id).await.map_err(event_store_error)?;
-        if live.waiting > 0 {
-            return Err(ClickhouseError::EventsWait(live.waiting));
-        }
-        if live.merged.len() > MAX_PERSON_MERGES {
-            return Err(ClickhouseError::TooManyMerges(live.merged.len()));
-        }
         let mut context = context(project, used.definitions.clone())?;
         if query.needs_earliest() {
             context.earliest_event = self.events().earliest(project.id).await.map_err(event_store_error)?;
+        }
+        let live = self.files_with_all_events(project, query, (&context, now)).await?;
+        if live.merged.len() > MAX_PERSON_MERGES {
+            return Err(ClickhouseError::TooManyMerges(live.merged.len()));
         }
         let files = SegmentFiles { place: location.clone(), segments: live.segments, merged: live.merged };
         // Off the runtime's threads, as the plan of a query is compiled.
@@ -179,6 +178,33 @@ impl Calculator {
             Ok(Statement { text, context })
         });
         written.await.map_err(|error| ApiError::internal(&error))?.map_err(ClickhouseError::Unsupported)
+    }
+
+    /// The live files of the project, if they have all events that the query reads: captured events of other names or times may wait.
+    async fn files_with_all_events(
+        &self,
+        project: &Project,
+        query: &Query,
+        (context, now): (&ProjectContext, DateTime<Utc>),
+    ) -> Result<LiveFiles, ClickhouseError> {
+        let live = self.events().live_files(project.id).await.map_err(event_store_error)?;
+        if live.waiting == 0 {
+            return Ok(live);
+        }
+        let (query, context) = (query.clone(), context.clone());
+        let planned = tokio::task::spawn_blocking(move || query.plan(&context, now));
+        let plan = planned.await.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)?;
+        let waiting = match self.pin(project, plan.scan(), &self.events().query_memory()).await {
+            Ok(pinned) => pinned.waiting_rows(),
+            // They do not fit into the memory.
+            Err(error) if error.is_over_limit() => live.waiting,
+            Err(error) => return Err(error.into()),
+        };
+        match waiting {
+            // Listed once more: what was compacted since the first list no longer waits, and is only in newer files.
+            0 => Ok(self.events().live_files(project.id).await.map_err(event_store_error)?),
+            waiting => Err(ClickhouseError::EventsWait(waiting)),
+        }
     }
 }
 
