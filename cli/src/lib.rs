@@ -27,5 +27,6 @@ pub mod private;
 pub mod query;
 pub mod serve;
 pub mod show;
+pub mod tables;
 pub mod tail;
 pub mod workspace;

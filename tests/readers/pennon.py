@@ -10,6 +10,16 @@ KEY = "phx_readers_0123456789012345678901234567890123"
 
 
 class Installation:
+    # Environment variables of every command.
+    variables = None
+
+    @classmethod
+    def of(cls, binary, directory, variables=None):
+        """An installation that a command is going to create."""
+        installation = cls.__new__(cls)
+        installation.binary, installation.directory, installation.variables = binary, Path(directory), variables
+        return installation
+
     def __init__(self, binary, directory, timezone="UTC", week_start_day=0):
         self.binary, self.directory = binary, Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -26,7 +36,7 @@ class Installation:
 
     def run(self, command, *arguments, refused=False, variables=None):
         done = subprocess.run([self.binary, command, *arguments, "--data", str(self.directory)], capture_output=True,
-                              text=True, env={**os.environ, **(variables or {})})
+                              text=True, env={**os.environ, **(self.variables or {}), **(variables or {})})
         if (done.returncode != 0) != refused:
             raise AssertionError(f"pennon {command} {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stderr if refused else done.stdout

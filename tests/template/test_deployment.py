@@ -91,7 +91,7 @@ class Deployment(unittest.TestCase):
             "role_access": {"PENNON_PAYLOAD_KEY"},
             "insights": {"PENNON_PAYLOAD_KEY", "PENNON_ANSWER_SECONDS", *clickhouse},
             "calculation": {"PENNON_ANSWER_SECONDS", *clickhouse},
-            "worker": clickhouse,
+            "worker": {"PENNON_ICEBERG", *clickhouse},
         }
         for name, group in self.groups.items():
             with self.subTest(group):

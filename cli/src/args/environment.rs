@@ -96,6 +96,7 @@ mod tests {
             "PENNON_API_KEY",
             "PENNON_CLICKHOUSE_USER",
             "PENNON_CLICKHOUSE_PASSWORD",
+            "PENNON_ICEBERG",
         ];
         for (option, variable) in &found {
             assert!(variable.starts_with("PENNON_"), "{option} has no variable");

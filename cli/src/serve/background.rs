@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use pennon_core::clock::Clock;
-use pennon_worker::{CompactionRun, SCHEDULED_TASKS_TIME};
+use pennon_core::config::publishes_tables;
+use pennon_worker::{CompactionRun, SCHEDULED_TASKS_TIME, TableMaintenance};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -20,6 +21,7 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
 pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(COMPACTION_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let tables = TableMaintenance::new(services.events.clone(), publishes_tables());
     // Skip the first tick, which is immediate, to keep the start fast.
     ticks.tick().await;
     loop {
@@ -49,6 +51,14 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
                 pennon_worker::compact_all(&services.events, now, CompactionRun::EVERY_MINUTE).await
             {
                 tracing::error!(%error, "events could not be compacted");
+                return;
+            }
+            match services.events.projects().await {
+                Ok(projects) => {
+                    let CompactionRun { time, orphan_sweep_one_in, .. } = CompactionRun::EVERY_MINUTE;
+                    tables.maintain(&projects, services.app.clock.now(None), time, orphan_sweep_one_in).await;
+                }
+                Err(error) => tracing::error!(%error, "tables could not be published"),
             }
         };
         tokio::select! {

@@ -6,6 +6,7 @@
 
 mod compaction_tasks;
 mod jobs;
+mod tables;
 mod triggers;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 pub use compaction_tasks::run_compaction_tasks;
 use compaction_tasks::{TaskMode, run_under_lease};
 pub use jobs::{run_abandoned_jobs, run_stream_jobs};
+pub use tables::TableMaintenance;
 pub use triggers::{StreamRecord, Trigger, parse_trigger};
 
 /// Time limit of a compaction run. The function's timeout is ten minutes, which leaves enough for the step in progress.

@@ -10,20 +10,23 @@ use pennon_calculation::Calculator;
 use pennon_calculation::clickhouse::ClickhouseServer;
 use pennon_core::app::App;
 use pennon_core::clock::Clock;
-use pennon_core::config::{Config, events_memory};
+use pennon_core::config::{Config, events_memory, publishes_tables};
 use pennon_core::heap;
 use pennon_core::lambda::{self, batch_item_failures};
 use pennon_core::store::{Store, keys};
 use pennon_eventstore::{EventStore, Settings};
 use pennon_worker::{
-    CompactionRun, RUN_TIME, SCHEDULED_TASKS_TIME, StreamRecord, Trigger, compact_all, parse_trigger,
-    run_abandoned_jobs, run_compaction_tasks, run_stream_jobs,
+    CompactionRun, RUN_TIME, SCHEDULED_TASKS_TIME, StreamRecord, TableMaintenance, Trigger, compact_all,
+    parse_trigger, run_abandoned_jobs, run_compaction_tasks, run_stream_jobs,
 };
 use serde_json::Value;
 use tokio::time::Instant;
 
 /// Time reserved at the end of an invocation for reporting its results.
 const REPORT_TIME: Duration = Duration::from_secs(15);
+
+/// Time of the publication of tables, after which the next run continues.
+const TABLES_TIME: Duration = Duration::from_secs(60);
 
 /// Counts what each thread holds, for the memory budget of queries.
 #[global_allocator]
@@ -40,7 +43,8 @@ async fn main() -> Result<(), Error> {
     let events = EventStore::open_with(app.store.clone(), &url, settings.for_dynamodb())?;
     let calculator = Calculator::new(&app, events.clone()).with_clickhouse(ClickhouseServer::from_env(&url)?);
     let calculator = calculator.in_parts_of(config.parts_function.as_deref()).await?;
-    let worker = Worker { app, events, calculator };
+    let tables = TableMaintenance::new(events.clone(), publishes_tables());
+    let worker = Worker { app, events, calculator, tables };
     lambda_runtime::run(service_fn(move |event| handle_event(worker.clone(), event))).await
 }
 
@@ -50,6 +54,7 @@ struct Worker {
     app: App,
     events: EventStore,
     calculator: Calculator,
+    tables: TableMaintenance,
 }
 
 async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value, Error> {
@@ -60,9 +65,10 @@ async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value
         Trigger::Schedule => run_schedule(&worker, end).await,
         Trigger::Stream(records) => {
             // A batch has either jobs or compaction tasks: each event source mapping filters for one of them.
-            let tasks = records.iter().filter_map(StreamRecord::compaction_task).collect();
+            let tasks = records.iter().filter_map(StreamRecord::compaction_task).collect::<Vec<_>>();
             let now = worker.app.clock.now(None);
-            run_compaction_tasks(&worker.events, tasks, now, time_left.min(RUN_TIME)).await?;
+            run_compaction_tasks(&worker.events, tasks.clone(), now, time_left.min(RUN_TIME)).await?;
+            worker.tables.publish_after_tasks(&tasks, worker.app.clock.now(None), TABLES_TIME).await;
             let failed = run_stream_jobs(&worker.calculator, records, end).await;
             Ok(batch_item_failures(failed))
         }
@@ -74,13 +80,18 @@ async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value
 }
 
 async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
-    let Worker { app, events, calculator } = worker;
+    let Worker { app, events, calculator, tables } = worker;
     // A failure of one step must not keep the others from running.
     let tasks =
         pennon_insights::run_scheduled_tasks(&app.store.records, app.clock.now(None), SCHEDULED_TASKS_TIME)
             .await;
     let swept = calculator.sweep_results(app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), CompactionRun::HOURLY).await;
+    let projects = events.projects().await;
+    if let (Ok(projects), Ok(_)) = (&projects, &run) {
+        let sweep_one_in = CompactionRun::HOURLY.orphan_sweep_one_in;
+        tables.maintain(projects, app.clock.now(None), TABLES_TIME, sweep_one_in).await;
+    }
     // Last, because a job may wait until `end` for a worker that is still running; most runs have none.
     let jobs = run_abandoned_jobs(calculator, &app.store.records, end).await;
     let run = run?;

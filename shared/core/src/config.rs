@@ -131,6 +131,11 @@ fn events_memory_of(variable: impl Fn(&str) -> Option<String>) -> Option<u64> {
     })
 }
 
+/// Whether events are published as Iceberg tables: `PENNON_ICEBERG` is `on`.
+pub fn publishes_tables() -> bool {
+    set_variable("PENNON_ICEBERG").is_some_and(|setting| setting.trim() == "on")
+}
+
 /// The memory of the Lambda function, in bytes; `None` elsewhere.
 pub fn function_memory() -> Option<u64> {
     let megabytes = variable("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")?.trim().parse::<u64>().ok()?;

@@ -74,7 +74,7 @@ pub use installation::AdoptionReport;
 pub use integrity::{CheckProgress, CheckReport, DamagedSegment};
 pub use manifest::{CompactionLease, CompactionTask, GRACE_MICROS, installation_marker};
 pub use memory::{QueryMemory, ThreadMeter};
-pub use objects::{Damage, ResultObject, VersionReport};
+pub use objects::{Damage, ResultObject, TableFiles, VersionReport};
 pub use person_ids::{derive_person_id, is_usable_id, requested_merge};
 pub use persons::{
     EvaluationSubject, GROUPS_MAX, Group, GroupColumns, GroupRecord, GroupType, MERGES_MAX, PEOPLE_MAX,
@@ -84,6 +84,7 @@ pub use persons::{
 pub use persons::{cohort_lists, continuity};
 pub use property_value::{Properties, PropertyValue, read_properties};
 pub use scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan, ScanStats};
+pub use segments::{TableColumn, TableColumnType, base_columns};
 pub use settings::Settings;
-pub use snapshots::{CanonicalPersons, LiveFiles};
+pub use snapshots::{CanonicalPersons, LiveFiles, SegmentColumns, TableInputs, TableSegment};
 pub use time::{parse_four_digit_year, parse_timestamp};

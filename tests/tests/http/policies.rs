@@ -12,7 +12,7 @@ use pennon_core::store::PartitionQuery;
 use pennon_core::throttle::Rates;
 use pennon_eventstore::{CompactionTask, Event, EventStore, GroupRecord, PersonRecord};
 use pennon_tests::{Keys, NOW, TestApp, as_worker};
-use pennon_worker::{CompactionRun, compact_all, run_compaction_tasks};
+use pennon_worker::{CompactionRun, TableMaintenance, compact_all, run_compaction_tasks};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -267,4 +267,42 @@ async fn captured_events_wake_a_worker_that_compacts_and_merges_under_leases() {
     assert_eq!(woken("COMPACTION#1#MERGES").await.len(), 2);
     let trend = json!({"events": [{"id": "seen"}], "date_from": "-1d"});
     assert_eq!(app.post(TREND, trend).await.expect(200)["result"][0]["count"], 400.0);
+}
+
+#[tokio::test]
+async fn tables_are_published_after_compaction_and_removed_when_switched_off() {
+    const TIME: Duration = Duration::from_secs(60);
+    let app = shop().await;
+    let events = &app.services.events;
+    let files = async || {
+        let listed = events.table_files().list("project=1").await.unwrap();
+        listed.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let tables = TableMaintenance::new(events.clone(), true);
+    compact(&app, now()).await;
+    as_worker(tables.publish_after_tasks(&[CompactionTask::Blocks(1)], now(), TIME)).await;
+    let first = files().await;
+    assert_eq!(first.len(), 9, "{first:?}");
+    let event = Event {
+        uuid: Uuid::new_v4(),
+        event: "bought".to_owned(),
+        distinct_id: "p9".to_owned(),
+        timestamp: now().timestamp_micros(),
+        properties: serde_json::Map::new(),
+    };
+    events.append(1, &[event], now().timestamp_micros()).await.unwrap();
+    compact(&app, later(11)).await;
+    as_worker(tables.maintain(&[1], later(11), TIME, 1)).await;
+    assert_eq!(files().await.len(), 16);
+    // More than ten minutes later the files of the first version are deleted.
+    as_worker(tables.maintain(&[1], later(22), TIME, u64::MAX)).await;
+    let second = files().await;
+    assert_eq!(second.len(), 9);
+    assert_eq!(second.iter().filter(|file| first.contains(file)).count(), 2, "the hints");
+
+    let off = TableMaintenance::new(events.clone(), false);
+    as_worker(off.publish_after_tasks(&[CompactionTask::Blocks(1)], later(23), TIME)).await;
+    assert_eq!(files().await.len(), 9);
+    as_worker(off.maintain(&[1], later(23), TIME, 1)).await;
+    assert_eq!(files().await.len(), 0);
 }

@@ -22,11 +22,11 @@ impl Sweeper {
     }
 }
 
-/// What the names of a project's objects start with, those of its orphans and results included.
+/// What the names of a project's objects start with, those of its orphans, tables and results included.
 fn prefixes(project: ProjectId) -> Vec<String> {
     let folders = folders(project).into_iter();
     let all = folders.flat_map(|folder| [format!("{folder}/"), format!("{FOLDER}/{folder}/")]);
-    all.chain([format!("results/{PROJECT_FOLDER}{project}/")]).collect()
+    all.chain(["iceberg", "results"].map(|of| format!("{of}/{PROJECT_FOLDER}{project}/"))).collect()
 }
 
 #[cfg(test)]
@@ -40,6 +40,7 @@ mod tests {
             "orphans/project=1/",
             "merges/project=1/",
             "orphans/merges/project=1/",
+            "iceberg/project=1/",
             "results/project=1/",
         ];
         assert_eq!(prefixes(1), expected);

@@ -18,7 +18,7 @@ use crate::installation::InstallationCheck;
 use crate::integrity::IntegrityChecker;
 use crate::manifest::{ManifestStore, ProjectList, VersionMarks};
 use crate::memory::{DecodeBudget, MemoryBudget};
-use crate::objects::{Objects, Quarantine, ResultObjects};
+use crate::objects::{Objects, Quarantine, ResultObjects, TableFiles};
 use crate::persons::imports::LegacyIdsReader;
 use crate::persons::profiles::ProfileReader;
 use crate::persons::{ImportedRecords, MergeLog, PersonIndex, PersonLookup, PersonMergeStates};
@@ -36,6 +36,7 @@ pub(super) struct Components {
     pub memory: MemoryBudget,
     pub quarantine: Quarantine,
     pub results: ResultObjects,
+    pub table_files: TableFiles,
     pub projects: Arc<ProjectList>,
     pub manifests: Arc<ManifestStore>,
     pub installation: Arc<InstallationCheck>,
@@ -171,6 +172,7 @@ impl Components {
             records: storage.records.clone(),
             settings,
             results: ResultObjects::new(storage.objects.clone()),
+            table_files: TableFiles::new(storage.objects.clone()),
             capture: EventCapture::new(
                 projects.clone(),
                 log.clone(),

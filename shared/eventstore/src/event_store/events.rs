@@ -15,9 +15,10 @@ use crate::event::Event;
 use crate::event_list::{EventListBudget, EventListFilter, EventListResult, EventListSink, EventSink};
 use crate::ingest::{BufferedMessage, BufferedReport, EventColumns, IngestReport};
 use crate::memory::QueryMemory;
+use crate::objects::TableFiles;
 use crate::persons::GroupType;
 use crate::scan::{FirstEventTimes, MovedRows, PartScan, PinnedScan, Scan, ScanStats};
-use crate::snapshots::LiveFiles;
+use crate::snapshots::{LiveFiles, SegmentColumns, TableInputs, TableSegment};
 
 impl EventStore {
     /// Stores a captured batch that arrived at `now`. When it returns, the events are durable and counted, and
@@ -225,6 +226,21 @@ impl EventStore {
     /// Lists the live files of a project.
     pub async fn live_files(&self, project: ProjectId) -> Result<LiveFiles, EventStoreError> {
         self.components.snapshots.live_files(project).await
+    }
+
+    /// Reads what the tables of a project are made of.
+    pub async fn table_inputs(&self, project: ProjectId) -> Result<TableInputs, EventStoreError> {
+        self.components.snapshots.table_inputs(project).await
+    }
+
+    /// Reads the columns of a segment of a table; the footers of 256 segments are cached.
+    pub async fn segment_columns(&self, segment: &TableSegment) -> Result<SegmentColumns, EventStoreError> {
+        self.components.snapshots.segment_columns(segment).await
+    }
+
+    /// The files of published tables.
+    pub fn table_files(&self) -> &TableFiles {
+        &self.components.table_files
     }
 
     /// Raises the last call times of the flags in `calls`; future times count as `now`. Keys of no live flag

@@ -15,6 +15,7 @@ mod relocate;
 mod result_objects;
 mod retry;
 mod standalone;
+mod table_files;
 
 pub use object_versions::VersionReport;
 pub use quarantine::Damage;
@@ -23,6 +24,7 @@ pub(crate) use retry::RetryBudget;
 
 pub use result_objects::ResultObject;
 pub(crate) use result_objects::ResultObjects;
+pub use table_files::TableFiles;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,6 +63,8 @@ const COMPARED_ASIDE: u64 = 1 << 20;
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: String,
+    /// The URL of the folder of all objects, for other engines; of a store that was passed in, none that they know.
+    location: Arc<str>,
     /// Whether the store is a directory, so that reads have no latency to hide.
     is_directory: bool,
     sums: Arc<Cache<String, Arc<Checksums>, ChecksumsWeight>>,
@@ -103,6 +107,7 @@ impl Objects {
         Objects {
             store,
             prefix,
+            location: "memory:".into(),
             is_directory: false,
             sums,
             quarantine,

@@ -63,6 +63,7 @@ impl Objects {
         let builder = builder.with_bucket_name(bucket).with_conditional_put(S3ConditionalPut::ETagMatch);
         let s3 = Arc::new(builder.with_retry(retry).with_http_connector(connector.clone()).build()?);
         let mut objects = Objects::new(s3.clone(), prefix).with_large_uploads(LargeUploads::new(s3.clone()));
+        objects.location = url.trim_end_matches('/').into();
         objects.versions = connector.client().map(|client| ObjectVersions::new(s3, client));
         Ok(if access.is_some() { objects.for_slow_line() } else { objects })
     }
@@ -75,7 +76,8 @@ fn open_directory(url: &str, directory: PathBuf) -> Result<Objects, EventStoreEr
     std::fs::create_dir_all(&directory)
         .map_err(|e| EventStoreError::Location(format!("{} cannot be made: {e}", directory.display())))?;
     let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
-    Ok(Objects { is_directory: true, ..Objects::new(Arc::new(store), "") })
+    let location = url.trim_end_matches('/').into();
+    Ok(Objects { is_directory: true, location, ..Objects::new(Arc::new(store), "") })
 }
 
 /// The settings of connections that trust Amazon's roots only.

@@ -27,6 +27,7 @@
 //! opens ([`reader::SegmentFile`]) and lists segments; [`writer::SegmentWriter`] encodes one, and [`DuplicateFinder`]
 //! finds events that segments hold already.
 
+mod column_ids;
 mod duplicates;
 mod event_runs;
 mod new_segment;
@@ -43,6 +44,7 @@ mod segment_store;
 pub(crate) mod uuids;
 pub(crate) mod writer;
 
+pub use column_ids::{TableColumn, TableColumnType, base_columns};
 pub(crate) use duplicates::{DuplicateCheck, DuplicateFinder};
 pub(crate) use new_segment::NewSegment;
 pub(crate) use segment_store::SegmentStore;

@@ -1,11 +1,14 @@
 //! Arrow and Parquet schema of a segment, and the encoding of each column.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
+use super::column_ids::{TableColumnType, base_id, property_id};
 use super::property_columns::PropertyColumnKind;
 use super::{PAGE_ROWS, PROPERTY, VALUE_PAGE_ROWS};
 use crate::error::EventStoreError;
@@ -41,8 +44,22 @@ pub(super) fn input_schema<'a>(
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of the file: the input columns and the added ones.
-pub(super) fn written(input_schema: &Schema) -> SchemaRef {
+/// The columns of the file: the input columns and the added ones, with field ids.
+pub(super) fn written(input_schema: &Schema, columns: &[(String, PropertyColumnKind)]) -> SchemaRef {
+    let fields = file_fields(input_schema).into_iter().map(|field| {
+        let property = field.name().strip_prefix(PROPERTY);
+        let property = property.and_then(|key| columns.iter().find(|(own, _)| own == key));
+        let id = match property {
+            Some((key, kind)) => Some(property_id(key, TableColumnType::of(*kind))),
+            None => base_id(field.name()),
+        };
+        let id = id.map(|id| (PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string()));
+        field.with_metadata(id.into_iter().collect::<HashMap<_, _>>())
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn file_fields(input_schema: &Schema) -> Vec<Field> {
     let mut fields = Vec::new();
     for field in input_schema.fields() {
         if field.name() == UUID {
@@ -54,7 +71,7 @@ pub(super) fn written(input_schema: &Schema) -> SchemaRef {
         let made = MADE.iter().filter(|(_, behind)| behind == field.name());
         fields.extend(made.map(|(name, _)| Field::new(*name, DataType::UInt32, false)));
     }
-    Arc::new(Schema::new(fields))
+    fields
 }
 
 /// The Arrow type of a property column.

@@ -102,7 +102,7 @@ impl SegmentWriter {
         bits: u32,
     ) -> Result<SegmentWriter, EventStoreError> {
         let input_schema = schema::input_schema(columns.iter().map(|(key, kind)| (key.as_str(), *kind)));
-        let written = schema::written(&input_schema);
+        let written = schema::written(&input_schema, &columns);
         let writer = ArrowWriter::try_new(Vec::new(), written.clone(), Some(schema::properties()?))?;
         Ok(SegmentWriter {
             overflow: OverflowKeys::new(columns.iter().map(|(key, _)| key.clone())),

@@ -7,11 +7,13 @@
 
 mod live_files;
 mod snapshot;
+mod table_inputs;
 mod waiting_events;
 
 pub use live_files::LiveFiles;
 pub use snapshot::CanonicalPersons;
 pub(crate) use snapshot::SnapshotOutline;
+pub use table_inputs::{SegmentColumns, TableInputs, TableSegment};
 pub(crate) use waiting_events::BlockEvents;
 
 use std::sync::Arc;
