@@ -89,6 +89,7 @@ mod shared_page_numbers;
 mod shared_pages;
 mod single_writes;
 mod tables;
+mod tenancy;
 mod throttle;
 mod unsupported;
 mod usage_dashboards;
