@@ -1,41 +1,45 @@
-//! Sets `PENNON_SOURCES`: a number of the sources that a calculation consists of, those of this crate and of the crates that it
-//! uses. Two processes with the same number calculate the same.
+//! Sets `PENNON_SOURCES`: a number of the sources that a calculation consists of, those of this crate, of the crates of the workspace
+//! that it uses, and the versions of all others. Two processes with the same number calculate the same.
 
-use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Folders of sources, relative to this crate.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "src",
     "../../shared/analytics/src",
     "../../shared/core/src",
     "../../shared/eventstore/src",
     "../../shared/filters/src",
+    "../../shared/flag_rules/src",
 ];
+/// The versions of all dependencies.
+const LOCK: &str = "../../Cargo.lock";
 
 fn main() -> io::Result<()> {
-    let mut sources = Vec::new();
+    let mut sources = vec![PathBuf::from(LOCK)];
+    println!("cargo::rerun-if-changed={LOCK}");
     for folder in FOLDERS {
         println!("cargo::rerun-if-changed={folder}");
         collect_sources(Path::new(folder), &mut sources)?;
     }
     sources.sort();
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    let mut digest = FNV_OFFSET;
     for source in sources {
-        source.hash(&mut hasher);
-        fs::read(&source)?.hash(&mut hasher);
+        digest = add(digest, source.to_string_lossy().as_bytes());
+        digest = add(digest, &fs::read(&source)?);
     }
-    println!("cargo::rustc-env=PENNON_SOURCES={:x}", hasher.finish());
+    println!("cargo::rustc-env=PENNON_SOURCES={digest:x}");
     Ok(())
 }
 
+/// The Rust files below a folder.
 fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             collect_sources(&path, sources)?;
-        } else {
+        } else if path.is_file() && path.extension().is_some_and(|extension| extension == "rs") {
             sources.push(path);
         }
     }
@@ -43,16 +47,11 @@ fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) -> io::Result<()> 
 }
 
 /// FNV-1a, because the standard library may change its hash with a release.
-struct Fnv(u64);
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+/// The digest after some bytes and their number.
+fn add(digest: u64, bytes: &[u8]) -> u64 {
+    let length = (bytes.len() as u64).to_le_bytes();
+    let all = length.iter().chain(bytes);
+    all.fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

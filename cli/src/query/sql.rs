@@ -76,7 +76,7 @@ pub(super) async fn calculate(
 fn failure_text(error: &ClickhouseError, request: &QueryRequest<'_>, url: &str) -> String {
     let project = request.project.id;
     match error {
-        ClickhouseError::EventsWait(events) => format!(
+        ClickhouseError::EventsWait(events) | ClickhouseError::EventsMayWait(events) => format!(
             "{events} events of the query in project {project} are in no file yet; run `pennon compact` (or wait until the server or the worker \
              has done it), and repeat the command then"
         ),

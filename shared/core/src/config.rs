@@ -148,8 +148,15 @@ pub fn rows_per_part() -> Option<u64> {
 }
 
 /// The GB-seconds that the parts of a project's queries may take in a day: `PENNON_PART_GB_SECONDS_PER_DAY`; `None` for the default.
-pub fn part_gb_seconds_per_day() -> Option<u32> {
-    variable("PENNON_PART_GB_SECONDS_PER_DAY")?.trim().parse().ok()
+/// An invalid one is an error message: it is a bound of costs.
+pub fn part_gb_seconds_per_day() -> Result<Option<f64>, String> {
+    let Some(text) = variable("PENNON_PART_GB_SECONDS_PER_DAY") else { return Ok(None) };
+    match text.trim().parse() {
+        Ok(number) if number >= 0.0 => Ok(Some(number)),
+        _ => Err(format!(
+            "PENNON_PART_GB_SECONDS_PER_DAY is {text:?}; it takes a number of GB-seconds, such as 50000"
+        )),
+    }
 }
 
 /// How long a request waits for a calculation before that continues in the background: `PENNON_ANSWER_SECONDS`, from 1 to 25

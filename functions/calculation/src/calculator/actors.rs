@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::execution::CancellationGuard;
-use super::first_actors::{FirstActors, first_actors};
+use super::first_actors::{first_actors, merge_first_actors};
 use super::parts::{Division, PlannedQuery, ResultKind};
 use super::{Calculator, Concurrency, QueryDefinitions, QueryRequest, with_deadline};
 use crate::errors::event_store_error;
@@ -92,8 +92,11 @@ impl Calculator {
             deadline: cancellation.deadline(),
         };
         let result_kind = ResultKind::Actors { point, kept };
-        let mut first = match self.divide(query, result_kind, cancellation, permit).await? {
-            Division::Calculated { results, .. } => FirstActors::merged(results, kept),
+        let mut first = match self.divide(query, result_kind, cancellation, (permit, concurrency)).await? {
+            Division::Calculated { results, memory } => {
+                let permit = self.acquire_shared_permit().await?;
+                merge_first_actors(results, (kept, memory), cancellation, permit).await?
+            }
             Division::Undivided { pinned, memory, permit } => {
                 let inputs =
                     self.load_inputs(project, &plan, used, (pinned.map(|pinned| *pinned), memory)).await?;

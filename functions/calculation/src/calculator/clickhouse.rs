@@ -11,7 +11,7 @@ use pennon_analytics::clickhouse::{FileLocation, MAX_PERSON_MERGES, RowsError, S
 use pennon_analytics::{ProjectContext, Query, QueryOutput};
 use pennon_core::error::{ApiError, ApiResult};
 use pennon_core::model::Project;
-use pennon_eventstore::LiveFiles;
+use pennon_eventstore::{LiveFiles, memory_in_use};
 use pennon_filters::CalcError;
 use tokio::time::Instant;
 
@@ -25,6 +25,8 @@ use crate::errors::{engine_error, event_store_error, timeout_error};
 pub enum ClickhouseError {
     /// So many events of the query are in no file.
     EventsWait(u64),
+    /// So many events are in no file, and do not fit into the memory, so it is not known whether the query reads them.
+    EventsMayWait(u64),
     /// So many persons in the files were merged since, more than a statement can list.
     TooManyMerges(usize),
     /// The query has no statement; the error names what of it.
@@ -41,6 +43,11 @@ impl fmt::Display for ClickhouseError {
             ClickhouseError::EventsWait(events) => write!(
                 formatter,
                 "ClickHouse cannot calculate it at this moment: {events} events of the query are in no file until the next \
+                 compaction."
+            ),
+            ClickhouseError::EventsMayWait(events) => write!(
+                formatter,
+                "ClickHouse cannot calculate it at this moment: up to {events} events of the query are in no file until the next \
                  compaction."
             ),
             ClickhouseError::TooManyMerges(persons) => write!(
@@ -194,10 +201,12 @@ impl Calculator {
         let (query, context) = (query.clone(), context.clone());
         let planned = tokio::task::spawn_blocking(move || query.plan(&context, now));
         let plan = planned.await.map_err(|error| ApiError::internal(&error))?.map_err(engine_error)?;
+        let _permit = self.acquire_shared_permit().await?;
         let waiting = match self.pin(project, plan.scan(), &self.events().query_memory()).await {
             Ok(pinned) => pinned.waiting_rows(),
-            // They do not fit into the memory.
-            Err(error) if error.is_over_limit() => live.waiting,
+            Err(error) if error.is_over_limit() || error == memory_in_use() => {
+                return Err(ClickhouseError::EventsMayWait(live.waiting));
+            }
             Err(error) => return Err(error.into()),
         };
         match waiting {

@@ -6,6 +6,7 @@ use pennon_analytics::Plan;
 use pennon_analytics::kinds::DataPoint;
 use pennon_analytics::people::{MatchedActor, union};
 use pennon_analytics::scan::Partition;
+use pennon_eventstore::QueryMemory;
 use serde::{Deserialize, Serialize};
 
 use super::CalculationPermit;
@@ -33,7 +34,7 @@ impl FirstActors {
     }
 
     /// The first actors of several partitions or parts.
-    pub(super) fn merged(parts: impl IntoIterator<Item = FirstActors>, limit: Option<usize>) -> FirstActors {
+    fn merged(parts: impl IntoIterator<Item = FirstActors>, limit: Option<usize>) -> FirstActors {
         parts.into_iter().fold(FirstActors::default(), |first, part| {
             let total = first.total + part.total;
             FirstActors { total, ..first.add(part.actors, limit) }
@@ -62,6 +63,21 @@ pub(super) async fn first_actors(
         };
     let parts = execution::map_partitions(plan, inputs, cancellation, permit, add).await?;
     Ok(FirstActors::merged(parts, kept))
+}
+
+/// Merges the first actors of parts, off the runtime's threads.
+pub(super) async fn merge_first_actors(
+    parts: Vec<FirstActors>,
+    (kept, memory): (Option<usize>, QueryMemory),
+    cancellation: &CancellationGuard,
+    permit: CalculationPermit,
+) -> Result<FirstActors, ExecutionError> {
+    let is_cancelled = cancellation.cancellation_check();
+    let merged = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        execution::metered(&memory, &is_cancelled, |_| Ok(FirstActors::merged(parts, kept)))
+    });
+    merged.await?
 }
 
 #[cfg(test)]

@@ -265,17 +265,19 @@ impl Calculator {
             earliest: context.earliest_event,
             deadline: cancellation.deadline(),
         };
-        let output = match self.divide(planned, ResultKind::Partials, cancellation, permit).await? {
-            Division::Calculated { results, memory } => {
-                let permit = self.acquire_shared_permit().await?;
-                execution::finish_plan(plan, results, memory, cancellation, permit).await?
-            }
-            Division::Undivided { pinned, memory, permit } => {
-                let inputs =
-                    self.load_inputs(project, &plan, used, (pinned.map(|pinned| *pinned), memory)).await?;
-                execution::run_plan(plan, inputs, cancellation, permit).await?
-            }
-        };
+        let output =
+            match self.divide(planned, ResultKind::Partials, cancellation, (permit, concurrency)).await? {
+                Division::Calculated { results, memory } => {
+                    let permit = self.acquire_shared_permit().await?;
+                    execution::finish_plan(plan, results, memory, cancellation, permit).await?
+                }
+                Division::Undivided { pinned, memory, permit } => {
+                    let inputs = self
+                        .load_inputs(project, &plan, used, (pinned.map(|pinned| *pinned), memory))
+                        .await?;
+                    execution::run_plan(plan, inputs, cancellation, permit).await?
+                }
+            };
         QueryResult::new(project, query, &context, output, now)
     }
 
@@ -330,7 +332,7 @@ impl Calculator {
 /// once, exclusively. Between the attempts it holds neither memory nor a permit, and the semaphore is fair: two queries
 /// never deadlock, and each gets its retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Concurrency {
+pub(crate) enum Concurrency {
     /// Up to [`CalculationLimits::at_once`] queries in total.
     Shared,
     /// No other query.

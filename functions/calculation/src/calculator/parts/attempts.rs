@@ -16,7 +16,7 @@ use pennon_core::ids::random_below;
 use tokio::time::Instant;
 
 use super::invoker::{PartError, PartInvoker};
-use super::task::{PartFailure, PartOutcome};
+use super::task::{DecodeError, PartFailure, PartOutcome};
 
 /// Most attempts at a part that fail.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
@@ -39,7 +39,8 @@ pub(super) struct Attempts<'a> {
     pub deadline: Instant,
     /// Most time of one attempt, so that one whose response was lost is repeated.
     pub time: Duration,
-    /// Microseconds of all attempts so far, those that were not needed included.
+    /// Microseconds of all attempts so far, as long as this process waited for them. One that was not needed, or had no response in
+    /// time, may run on where it was invoked, at most until the query ends.
     pub invoked_micros: &'a AtomicU64,
 }
 
@@ -264,6 +265,8 @@ fn outcome(result: Result<Vec<u8>, PartError>) -> Result<PartOutcome, PartFailur
     match PartOutcome::decode(&bytes) {
         Ok(PartOutcome::Failed(failure)) => Err(failure),
         Ok(outcome) => Ok(outcome),
+        // Another attempt would meet the same build.
+        Err(DecodeError::OtherSources) => Err(PartFailure::OtherRelease),
         Err(error) => Err(PartFailure::Transient(error.to_string())),
     }
 }

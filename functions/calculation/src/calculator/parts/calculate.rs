@@ -49,11 +49,17 @@ struct PinnedInputs {
     join_data: JoinData,
 }
 
-/// What the parts of one attempt at a query share.
+/// A query in parts that has begun: its parts stop when this is dropped.
+pub(super) struct StartedParts {
+    shared: SharedInputs,
+    spending: DailySpending,
+    _lease: Lease,
+}
+
+/// How the parts of a query are run.
 struct Run<'a> {
     parts: &'a Parts,
     shared: &'a SharedInputs,
-    inputs: &'a Arc<PinnedInputs>,
     result_kind: ResultKind<'a>,
     memory: &'a QueryMemory,
     cancellation: &'a CancellationGuard,
@@ -78,44 +84,65 @@ impl Parts {
 }
 
 impl Calculator {
-    /// Calculates a query in `count` parts, in twice as many if one does not fit into an invocation. `None` if it has no form that
-    /// another process understands, the project's day is used up, or its parts failed: this process may be able to do it, and
-    /// refuses what does not fit.
-    pub(super) async fn calculate_in_parts<T: PartResult>(
+    /// Begins a query in `count` parts. `None` if it has no form that another process understands, or the project's day is used up.
+    pub(super) async fn begin_parts(
         &self,
         parts: &Parts,
-        query: PlannedQuery<'_>,
+        query: &PlannedQuery<'_>,
+        (rows, count): (u64, u32),
+    ) -> ApiResult<Option<StartedParts>> {
+        let project = query.project.id;
+        let Some(query_text) = QueryText::new(query) else { return Ok(None) };
+        let (settings, memory_gb) = (&parts.settings, parts.invoker.memory_gb());
+        let cost = (settings.expected_gb_seconds(memory_gb, rows, count), settings.gb_seconds_per_day);
+        let spending = DailySpending::begin(&self.records, project, cost, memory_gb);
+        let (lease, spending) = futures::join!(Lease::begin(&self.records, project), spending);
+        let spending = match spending {
+            Ok(Some(spending)) => spending,
+            Ok(None) => {
+                tracing::warn!(project, "the parts of the project's queries have used up the day");
+                return Ok(None);
+            }
+            Err(error) => {
+                tracing::warn!(project, %error, "the cost of a query in parts could not be counted, so it is not split");
+                return Ok(None);
+            }
+        };
+        match lease {
+            Ok(lease) => {
+                let deadline = parts.deadline(query, count);
+                let shared = SharedInputs { query_text, lease: lease.id, deadline };
+                Ok(Some(StartedParts { shared, spending, _lease: lease }))
+            }
+            Err(error) => {
+                spending.settle().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Calculates a query in `count` parts, in twice as many if one does not fit into an invocation. `None` if its parts failed: this
+    /// process may be able to do it, and refuses what does not fit.
+    pub(super) async fn calculate_in_parts<T: PartResult>(
+        &self,
+        (parts, started): (&Parts, StartedParts),
+        query: &PlannedQuery<'_>,
         result_kind: ResultKind<'_>,
-        (pinned, count): (PinnedScan, u32),
+        pinned: (PinnedScan, u32),
         cancellation: &CancellationGuard,
         memory: &QueryMemory,
     ) -> ApiResult<Option<Vec<T>>> {
-        let project = query.project.id;
-        let Some(query_text) = QueryText::new(&query) else { return Ok(None) };
-        let (settings, memory_gb) = (&parts.settings, parts.invoker.memory_gb());
-        let expected = settings.expected_gb_seconds(memory_gb, pinned.rows(), count);
-        let spending = DailySpending::begin(&self.records, project, expected, settings.gb_seconds_per_day);
-        let (lease, spending) = futures::try_join!(Lease::begin(&self.records, project), spending)?;
-        let Some(spending) = spending else {
-            tracing::warn!(project, "the parts of the project's queries have used up the day");
-            return Ok(None);
-        };
-        let shared = SharedInputs { query_text, lease: lease.id, deadline: parts.deadline(&query, count) };
-        let join_data = self.derived_join_data(&query, cancellation, memory).await?;
-        let inputs = Arc::new(PinnedInputs { pinned, join_data });
-        let invoked_micros = AtomicU64::new(0);
+        let StartedParts { shared, spending, _lease } = started;
         let run = Run {
             parts,
             shared: &shared,
-            inputs: &inputs,
             result_kind,
             memory,
             cancellation,
-            invoked_micros: &invoked_micros,
+            invoked_micros: &spending.invoked_micros.clone(),
         };
-        let results = self.run_with_restarts(run, &query, count).await;
-        let invoked = Duration::from_micros(invoked_micros.into_inner());
-        spending.settle(invoked, memory_gb).await;
+        let results = self.run_with_restarts(run, query, pinned).await;
+        spending.settle().await;
         results
     }
 
@@ -124,13 +151,14 @@ impl Calculator {
         &self,
         run: Run<'_>,
         query: &PlannedQuery<'_>,
-        mut count: u32,
+        (pinned, mut count): (PinnedScan, u32),
     ) -> ApiResult<Option<Vec<T>>> {
         let project = query.project;
         let (mut restarts, mut is_split) = (0, false);
-        let mut inputs = run.inputs.clone();
+        let join_data = self.derived_join_data(query, run.cancellation, run.memory).await?;
+        let mut inputs = Arc::new(PinnedInputs { pinned, join_data });
         loop {
-            match self.results(&Run { inputs: &inputs, ..run }, count).await {
+            match self.results(&run, &inputs, count).await {
                 Ok(results) => return Ok(Some(results)),
                 Err(PartFailure::TooLarge(cause)) if !is_split && count < PARTS_MAX => {
                     tracing::info!(project = project.id, cause, "a query begins again with smaller parts");
@@ -140,6 +168,7 @@ impl Calculator {
                 Err(PartFailure::Unreadable(cause)) if restarts < RESTARTS_MAX => {
                     tracing::warn!(project = project.id, cause, "a query in parts begins again");
                     restarts += 1;
+                    drop(inputs);
                     let pinned = self.pin(project, query.plan.scan(), run.memory).await?;
                     let join_data = self.derived_join_data(query, run.cancellation, run.memory).await?;
                     inputs = Arc::new(PinnedInputs { pinned, join_data });
@@ -175,7 +204,12 @@ impl Calculator {
     }
 
     /// The results of all parts.
-    async fn results<T: PartResult>(&self, run: &Run<'_>, count: u32) -> Result<Vec<T>, PartFailure> {
+    async fn results<T: PartResult>(
+        &self,
+        run: &Run<'_>,
+        inputs: &Arc<PinnedInputs>,
+        count: u32,
+    ) -> Result<Vec<T>, PartFailure> {
         let time_left = run.shared.deadline.saturating_duration_since(Instant::now());
         let attempts = Attempts {
             invoker: run.parts.invoker.as_ref(),
@@ -187,9 +221,9 @@ impl Calculator {
         let mut stats = PartStats::default();
         let ranges = PersonRange::ALL.split(count);
         let mut moved = Vec::new();
-        if run.inputs.pinned.has_merges() {
+        if inputs.pinned.has_merges() {
             let permit = self.acquire_shared_permit().await?;
-            let tasks = run.tasks(ranges.clone(), None, permit).await?;
+            let tasks = run.tasks(inputs, (ranges.clone(), None), permit).await?;
             for outcome in attempts.run(&tasks, |outcome| self.record_part(outcome, &mut stats)).await? {
                 match outcome? {
                     PartOutcome::Moved(rows, _) => moved.push(rows),
@@ -198,7 +232,7 @@ impl Calculator {
             }
         }
         let permit = self.acquire_shared_permit().await?;
-        let tasks = run.tasks(ranges, Some(moved), permit).await?;
+        let tasks = run.tasks(inputs, (ranges, Some(moved)), permit).await?;
         let outcomes = attempts.run(&tasks, |outcome| self.record_part(outcome, &mut stats)).await?;
         let results = outcomes.into_iter().map(|outcome| T::of(outcome?).ok_or(PartFailure::OtherRelease));
         let results = results.collect::<Result<Vec<_>, _>>()?;
@@ -235,11 +269,11 @@ impl Run<'_> {
     /// Off the runtime's threads, because joined data and rows may be many megabytes; their memory is the query's.
     async fn tasks(
         &self,
-        ranges: Vec<PersonRange>,
-        moved: Option<Vec<MovedRows>>,
+        inputs: &Arc<PinnedInputs>,
+        (ranges, moved): (Vec<PersonRange>, Option<Vec<MovedRows>>),
         permit: CalculationPermit,
     ) -> Result<Vec<Vec<u8>>, PartFailure> {
-        let (shared, inputs, memory) = (self.shared.clone(), self.inputs.clone(), self.memory.clone());
+        let (shared, inputs, memory) = (self.shared.clone(), inputs.clone(), self.memory.clone());
         let is_cancelled = self.cancellation.cancellation_check();
         let listed = match self.result_kind {
             ResultKind::Partials => None,
@@ -247,32 +281,47 @@ impl Run<'_> {
         };
         let encoded = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            execution::metered(&memory, &is_cancelled, |_| {
+            execution::metered(&memory, &is_cancelled, |is_cancelled| {
                 let PinnedInputs { pinned, join_data } = inputs.as_ref();
                 Ok(match moved {
                     None => {
                         let scans = pinned.parts_for_moved_rows(&ranges);
-                        shared.encode(scans.map(|scan| (scan, PartWork::FindMovedRows)))
+                        shared.encode(scans.map(|scan| (scan, PartWork::FindMovedRows)), is_cancelled)
                     }
-                    Some(moved) => shared.encode(pinned.parts(&ranges, &moved).map(|scan| {
-                        let joined = join_data.stored(scan.range());
-                        let work = match listed.clone() {
-                            None => PartWork::Calculate(joined),
-                            Some((point, kept)) => PartWork::ListActors { joined, point, kept },
-                        };
-                        (scan, work)
-                    })),
+                    Some(moved) => {
+                        let parts = pinned.parts(&ranges, &moved).map(|scan| {
+                            let joined = join_data.stored(scan.range());
+                            let work = match listed.clone() {
+                                None => PartWork::Calculate(joined),
+                                Some((point, kept)) => PartWork::ListActors { joined, point, kept },
+                            };
+                            (scan, work)
+                        });
+                        shared.encode(parts, is_cancelled)
+                    }
                 })
             })
         });
-        encoded.await.map_err(ExecutionError::from)??.map_err(PartFailure::Transient)
+        match encoded.await.map_err(ExecutionError::from)? {
+            Ok(tasks) => tasks.map_err(PartFailure::Transient),
+            // The memory of this process; smaller parts need as much of it.
+            Err(ExecutionError::Memory(error)) => Err(PartFailure::Transient(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
 impl SharedInputs {
-    fn encode(&self, parts: impl Iterator<Item = (PartScan, PartWork)>) -> Result<Vec<Vec<u8>>, String> {
+    fn encode(
+        &self,
+        parts: impl Iterator<Item = (PartScan, PartWork)>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u8>>, String> {
         let millis = self.deadline.saturating_duration_since(Instant::now()).as_millis();
         let tasks = parts.map(|(scan, work)| {
+            if is_cancelled() {
+                return Err("the query was cancelled, or its memory is used up".to_owned());
+            }
             let task = PartTask {
                 query_text: self.query_text.clone(),
                 scan,

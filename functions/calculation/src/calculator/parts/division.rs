@@ -9,7 +9,7 @@ use super::planned_query::PlannedQuery;
 use super::task::PartOutcome;
 use crate::calculator::execution::CancellationGuard;
 use crate::calculator::first_actors::FirstActors;
-use crate::calculator::{CalculationPermit, Calculator};
+use crate::calculator::{CalculationPermit, Calculator, Concurrency};
 
 /// What is calculated of a query.
 #[derive(Debug, Clone, Copy)]
@@ -59,26 +59,33 @@ impl Calculator {
         query: PlannedQuery<'_>,
         result_kind: ResultKind<'_>,
         cancellation: &CancellationGuard,
-        permit: CalculationPermit,
+        (permit, concurrency): (CalculationPermit, Concurrency),
     ) -> ApiResult<Division<T>> {
         let memory = self.events.query_memory();
         let Some(parts) = &self.parts else {
             return Ok(Division::Undivided { pinned: None, memory, permit });
         };
         let scan = self.pin(query.project, query.plan.scan(), &memory).await?;
-        let Some(count) = parts.count(query.plan, scan.rows()) else {
+        let started = match parts.count(query.plan, scan.rows()) {
+            Some(count) => {
+                self.begin_parts(parts, &query, (scan.rows(), count)).await?.map(|started| (started, count))
+            }
+            None => None,
+        };
+        let Some((started, count)) = started else {
             return Ok(Division::Undivided { pinned: Some(Box::new(scan)), memory, permit });
         };
         // Other queries may use the cores of this process while it waits for the parts.
         drop(permit);
+        let started = (parts, started);
         let calculated =
-            self.calculate_in_parts(parts, query, result_kind, (scan, count), cancellation, &memory);
+            self.calculate_in_parts(started, &query, result_kind, (scan, count), cancellation, &memory);
         if let Some(results) = Box::pin(calculated).await? {
             return Ok(Division::Calculated { results, memory });
         }
         // What was loaded for the parts is loaded again, as of now.
         drop(memory);
-        let permit = self.acquire_shared_permit().await?;
+        let permit = self.acquire_permit(concurrency).await?;
         Ok(Division::Undivided { pinned: None, memory: self.events.query_memory(), permit })
     }
 }

@@ -73,7 +73,7 @@ impl Calculator {
         let default = PartSettings::default();
         let settings = PartSettings {
             rows_per_part: rows_per_part().unwrap_or(default.rows_per_part),
-            gb_seconds_per_day: part_gb_seconds_per_day().map_or(default.gb_seconds_per_day, f64::from),
+            gb_seconds_per_day: part_gb_seconds_per_day()?.unwrap_or(default.gb_seconds_per_day),
             ..default
         };
         Ok(self.in_parts(Parts { invoker, settings }))

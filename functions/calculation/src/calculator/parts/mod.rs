@@ -28,4 +28,4 @@ pub use invoker::{InvocationFuture, PartError, PartInvoker};
 pub(crate) use planned_query::PlannedQuery;
 pub use runner::PartLimits;
 pub use settings::PartSettings;
-pub use task::{PartFailure, PartOutcome, PartStats, PartTask, PartWork};
+pub use task::{DecodeError, PartFailure, PartOutcome, PartStats, PartTask, PartWork};

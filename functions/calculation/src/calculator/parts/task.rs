@@ -82,6 +82,17 @@ pub enum PartOutcome {
     Failed(PartFailure),
 }
 
+/// Why bytes are no task or outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// They are of a process that was built from other sources.
+    #[error("the process at the other end was built from other sources")]
+    OtherSources,
+    /// They are incomplete or were changed.
+    #[error("the bytes are damaged: {0}")]
+    Damaged(String),
+}
+
 /// What a part has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartStats {
@@ -197,7 +208,7 @@ impl PartTask {
     }
 
     /// Decodes a task.
-    pub fn decode(bytes: &[u8]) -> Result<PartTask, String> {
+    pub fn decode(bytes: &[u8]) -> Result<PartTask, DecodeError> {
         decode(bytes)
     }
 }
@@ -209,7 +220,7 @@ impl PartOutcome {
     }
 
     /// Decodes an outcome.
-    pub fn decode(bytes: &[u8]) -> Result<PartOutcome, String> {
+    pub fn decode(bytes: &[u8]) -> Result<PartOutcome, DecodeError> {
         decode(bytes)
     }
 
@@ -242,20 +253,24 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, String> {
     Ok([&SOURCES.to_le_bytes(), compressed.as_slice()].concat())
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    match bytes.split_first_chunk() {
-        Some((sources, compressed)) if u64::from_le_bytes(*sources) == SOURCES => {
-            let decoder = zstd::Decoder::new(compressed).map_err(|error| error.to_string())?;
-            let mut bytes = Vec::new();
-            let mut limited = decoder.take(DECOMPRESSED_BYTES_MAX + 1);
-            limited.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-            if bytes.len() as u64 > DECOMPRESSED_BYTES_MAX {
-                return Err(format!("a part has more than {DECOMPRESSED_BYTES_MAX} bytes"));
-            }
-            part_format::decode(&bytes).map_err(|error| error.to_string())
-        }
-        _ => Err("the bytes are of a process with other sources".to_owned()),
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let (sources, compressed) =
+        bytes.split_first_chunk().ok_or_else(|| DecodeError::Damaged("no bytes".to_owned()))?;
+    if u64::from_le_bytes(*sources) != SOURCES {
+        return Err(DecodeError::OtherSources);
     }
+    let bytes = decompress(compressed).map_err(|error| DecodeError::Damaged(error.to_string()))?;
+    if bytes.len() as u64 > DECOMPRESSED_BYTES_MAX {
+        return Err(DecodeError::Damaged(format!("it has more than {DECOMPRESSED_BYTES_MAX} bytes")));
+    }
+    part_format::decode(&bytes).map_err(|error| DecodeError::Damaged(error.to_string()))
+}
+
+/// The decompressed bytes, or the first of them if there are more than [`DECOMPRESSED_BYTES_MAX`].
+fn decompress(compressed: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    zstd::Decoder::new(compressed)?.take(DECOMPRESSED_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl From<EventStoreError> for PartFailure {
@@ -319,5 +334,8 @@ mod tests {
             }
         }
         assert!(PartOutcome::decode(&[]).is_err());
+        let mut other = bytes;
+        other[7] ^= 1;
+        assert_eq!(PartOutcome::decode(&other).err(), Some(DecodeError::OtherSources));
     }
 }

@@ -18,11 +18,13 @@ enum Behaviour {
     Lost,
     /// Returns what no part returns.
     Garbage,
+    /// Returns an outcome of another build.
+    OtherBuild,
     /// Never ends.
     Hangs,
 }
 
-use Behaviour::{Done, Failed, Garbage, Hangs, Lost, Throttled};
+use Behaviour::{Done, Failed, Garbage, Hangs, Lost, OtherBuild, Throttled};
 
 /// Gives the attempts at each part, one after the other, their behaviours; the last one is repeated.
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl PartInvoker for Scripted {
                 Throttled => Err(PartError::Throttled),
                 Lost => Err(PartError::Failed("lost".to_owned())),
                 Garbage => Ok(vec![1, 2, 3]),
+                OtherBuild => Ok(done(1).into_iter().map(|byte| byte ^ 1).collect()),
                 Hangs => std::future::pending().await,
             }
         })
@@ -142,6 +145,13 @@ async fn a_part_that_fails_three_times_fails_the_query_and_ends_the_others() {
     assert_eq!(failed, Err(PartFailure::Transient("lost".to_owned())));
     assert_eq!(invoker.attempts(), [3, 1]);
     assert_eq!(invoker.running.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_part_of_another_build_is_not_invoked_again() {
+    let invoker = Scripted::new(vec![vec![OtherBuild]]);
+    assert_eq!(run(&invoker, 8, LONG).await, Err(PartFailure::OtherRelease));
+    assert_eq!(invoker.attempts(), [1]);
 }
 
 #[tokio::test]
