@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The first queries of a server, undivided and in parts: wall time, CPU time and bytes of the server and its processes together.
 
-    measure.py PENNON DATA [--runs 5] [--parts 1,2,4] [--only PART_OF_A_NAME]
+    measure.py PENNON DATA [--events 10000000] [--runs 5] [--parts 1,2,4] [--only PART_OF_A_NAME]
 
 PENNON is the program; DATA is a data directory with the events of `benchmarks/events`, which no server has open. Each run starts a
 server, so nothing is cached, and includes the start of the processes. 1 is an undivided query. Every result is compared with the
@@ -47,7 +47,9 @@ class Server:
         (options.data / "server.json").unlink(missing_ok=True)
         command = [options.pennon, "serve", "--data", str(options.data), "--port", "0"]
         if parts > 1:
-            command += ["--parts", str(parts), "--rows-per-part", str(ROWS[name] // parts + 1)]
+            # A little more, because other numbers of events have other shares of each name.
+            rows = ROWS[name] * options.events / 10_000_000 * 1.02
+            command += ["--parts", str(parts), "--rows-per-part", str(int(rows / parts) + 1)]
         environment = {**os.environ, "PENNON_LOG": "info", "NO_COLOR": "1"}
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
         end = time.monotonic() + PATIENCE
@@ -88,6 +90,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pennon")
     parser.add_argument("data", type=lambda text: Path(text).resolve())
+    parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--parts", default="1,2,4", type=lambda text: [int(one) for one in text.split(",")])
     parser.add_argument("--only", default="")
