@@ -40,3 +40,22 @@ async fn a_persons_table_ends_ten_minutes_after_there_are_too_many() {
     assert!(publisher.withdraw_persons(&run_later, Some(&last), state()).await.unwrap().is_none());
     assert_eq!(files().await, 0);
 }
+
+#[tokio::test]
+async fn what_a_failed_publication_has_written_is_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::in_memory().await.unwrap().store(None);
+    let url = format!("file://{}", folder.path().display());
+    let publisher = TablePublisher::new(EventStore::open(store, &url).unwrap());
+    let now = || START;
+    let data = format!("{}/data/a.parquet", Table::Persons.folder(1));
+    publisher.create(&data, Bytes::from_static(b"a")).await.unwrap();
+    // Its lists cannot be stored.
+    let table = folder.path().join("iceberg").join(Table::Persons.folder(1));
+    std::fs::write(table.join("metadata"), "no folder").unwrap();
+    let log = VersionLog::new(publisher.files.clone(), Table::Persons.folder(1));
+    let content = TableContent { schema: persons_schema(), files: Vec::new(), written: vec![data.clone()] };
+    let run = run(PublicationMode::Regular, &now);
+    assert!(publisher.commit(&log, None, TableState::default(), content, &run).await.is_err());
+    assert!(publisher.files.get(&data).await.unwrap().is_none());
+}
